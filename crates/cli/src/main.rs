@@ -1,0 +1,2 @@
+//! coracle
+fn main() {}
