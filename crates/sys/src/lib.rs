@@ -1,1 +1,4 @@
-//! sys
+//! Safe Linux for the std side.
+
+pub mod event;
+pub mod terminal;

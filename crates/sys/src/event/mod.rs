@@ -1,0 +1,14 @@
+//! What an event loop without threads needs from the kernel: signal masks, signals as a readable
+//! descriptor, a plain `fork`, and a process title.
+//!
+//! `rustix` offers `poll`, `pidfd` and `wait`; the calls here are those it leaves out because they
+//! touch state that the C library also keeps (the signal mask, the thread's identity after `fork`).
+//! They go through the C library for that reason, not as raw system calls.
+//!
+//! Nothing here decides which signals matter: see `engine::supervise`.
+
+mod process;
+mod signals;
+
+pub use process::{ForkResult, fork, set_title, trim_heap};
+pub use signals::{MaskGuard, Received, SignalFd, SignalSet, raise_default, set_ignored};

@@ -1,0 +1,85 @@
+//! `fork`, the process title, and giving heap pages back.
+
+use std::ffi::c_int;
+use std::io;
+
+use rustix::process::Pid;
+
+unsafe extern "C" {
+    #[link_name = "fork"]
+    fn c_fork() -> c_int;
+    fn malloc_trim(pad: usize) -> c_int;
+}
+
+/// On which side of a [`fork`] the caller is.
+pub enum ForkResult {
+    /// The process that called; holds the child's id.
+    Parent(Pid),
+    /// The new process.
+    Child,
+}
+
+/// Duplicates the process through the C library, so that its locks and its idea of the current
+/// thread are right in the child.
+///
+/// # Errors
+/// `EAGAIN` at the limit of processes, `ENOMEM`; and `EBUSY` if the process has more than one
+/// thread: the others would be missing in the child, with whatever locks they held.
+pub fn fork() -> io::Result<ForkResult> {
+    if threads() != Some(1) {
+        return Err(rustix::io::Errno::BUSY.into());
+    }
+    // SAFETY: there is one thread, so the child is a whole copy and may do whatever the parent
+    // may.
+    match unsafe { c_fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(ForkResult::Child),
+        pid => Ok(Pid::from_raw(pid).map_or(ForkResult::Child, ForkResult::Parent)),
+    }
+}
+
+/// How many threads this process has, from `/proc/self/stat` field 20; `None` without `/proc`.
+fn threads() -> Option<u32> {
+    stat_field(20)?.try_into().ok()
+}
+
+/// A numeric field of `/proc/self/stat`, counted from 1 as in proc(5).
+fn stat_field(number: usize) -> Option<u64> {
+    let text = std::fs::read("/proc/self/stat").ok()?;
+    let after = text.iter().rposition(|&byte| byte == b')')? + 2;
+    let field = text.get(after..)?.split(|&byte| byte == b' ').nth(number - 3)?;
+    std::str::from_utf8(field).ok()?.trim().parse().ok()
+}
+
+/// Changes what `ps` shows: the command name (at most 15 bytes) and the argument line.
+///
+/// The arguments are overwritten where the kernel put them, so nothing may read
+/// `std::env::args` afterwards. Best effort: without `/proc` only the name changes.
+pub fn set_title(name: &str, line: &str) {
+    if let Ok(text) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&text);
+    }
+    let (Some(start), Some(end)) = (stat_field(48), stat_field(49)) else { return };
+    let (Ok(start), Ok(end)) = (usize::try_from(start), usize::try_from(end)) else { return };
+    if start == 0 || end <= start + 1 {
+        return;
+    }
+    let space = end - start;
+    let length = line.len().min(space - 1);
+    let target = std::ptr::with_exposed_provenance_mut::<u8>(start);
+    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped,
+    // writable, and read by nobody else (one thread; see `fork`, the only caller's origin).
+    // `length < space` keeps the last byte zero.
+    unsafe {
+        std::ptr::write_bytes(target, 0, space);
+        std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
+    }
+}
+
+/// Gives free heap pages back to the kernel.
+pub fn trim_heap() {
+    // SAFETY: `malloc_trim` has no preconditions.
+    unsafe {
+        malloc_trim(0);
+    }
+}
