@@ -1,0 +1,46 @@
+//! Resource limits of the caller.
+
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+/// One limit; `None` is without limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// What applies.
+    pub soft: Option<u64>,
+    /// What the soft limit may be raised to.
+    pub hard: Option<u64>,
+}
+
+/// The limits that matter for containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Bytes that may be locked in memory (`ulimit -l` shows KiB): what RDMA needs.
+    pub memlock: Limit,
+    /// Open files.
+    pub nofile: Limit,
+    /// Processes of this user.
+    pub nproc: Limit,
+    /// Bytes of stack.
+    pub stack: Limit,
+    /// Bytes of address space.
+    pub address_space: Limit,
+}
+
+impl Limits {
+    pub(crate) fn read() -> Limits {
+        let get = |resource| {
+            let limit = getrlimit(resource);
+            Limit { soft: limit.current, hard: limit.maximum }
+        };
+        Limits {
+            memlock: get(Resource::Memlock),
+            nofile: get(Resource::Nofile),
+            nproc: get(Resource::Nproc),
+            stack: get(Resource::Stack),
+            address_space: get(Resource::As),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Where helper programs are, and how they are run: with a time limit, nothing on stdin, and a clean environment.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Context, Error};
+
+/// A program that Coracle can make use of where the host has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its name in `PATH`.
+    pub name: &'static str,
+    /// What it is good for.
+    pub purpose: &'static str,
+}
+
+/// Every program that is looked for.
+pub const PROGRAMS: &[Program] = &[
+    Program { name: "newuidmap", purpose: "map a range of user ids" },
+    Program { name: "newgidmap", purpose: "map a range of group ids" },
+    Program { name: "getsubids", purpose: "subordinate ids of a directory service" },
+    Program { name: "getent", purpose: "users and groups of a directory service" },
+    Program { name: "fuse-overlayfs", purpose: "overlay where the kernel's own is refused" },
+    Program { name: "fusermount3", purpose: "mounts by FUSE" },
+    Program { name: "pasta", purpose: "private network" },
+    Program { name: "slirp4netns", purpose: "private network" },
+    Program { name: "runc", purpose: "engines R1 R2 R3" },
+    Program { name: "crun", purpose: "engines R1 R2 R3" },
+    Program { name: "apptainer", purpose: "engine S1" },
+    Program { name: "singularity", purpose: "engine S1" },
+    Program { name: "systemd-run", purpose: "resource limits in a user session" },
+    Program { name: "srun", purpose: "Slurm" },
+    Program { name: "scontrol", purpose: "Slurm" },
+    Program { name: "mpiexec", purpose: "MPI" },
+    Program { name: "mpirun", purpose: "MPI" },
+    Program { name: "nvidia-smi", purpose: "NVIDIA GPUs" },
+    Program { name: "nvidia-ctk", purpose: "CDI files for NVIDIA GPUs" },
+];
+
+/// The programs that were found, or where to look for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Programs {
+    /// Programs that were found, by name.
+    pub found: BTreeMap<String, PathBuf>,
+    /// Directories to look in when asked; empty when everything in [`PROGRAMS`] was looked for already.
+    #[serde(skip)]
+    search: Vec<PathBuf>,
+}
+
+impl Programs {
+    /// Looks only when asked.
+    pub(crate) fn lazy(context: &Context) -> Programs {
+        Programs { found: BTreeMap::new(), search: context.search.clone() }
+    }
+
+    /// Looks for everything now.
+    pub(crate) fn search(context: &Context) -> Programs {
+        let found = PROGRAMS
+            .iter()
+            .filter_map(|program| {
+                Some((program.name.to_owned(), look(&context.search, program.name)?))
+            })
+            .collect();
+        Programs { found, search: Vec::new() }
+    }
+
+    /// Programs at known places, for tests and fixtures.
+    pub fn known<N: Into<String>, P: Into<PathBuf>>(
+        found: impl IntoIterator<Item = (N, P)>,
+    ) -> Self {
+        let found = found.into_iter().map(|(name, path)| (name.into(), path.into())).collect();
+        Programs { found, search: Vec::new() }
+    }
+
+    /// Where a program is, if the host has it.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        self.found.get(name).cloned().or_else(|| look(&self.search, name))
+    }
+}
+
+/// Where programs are looked for when nobody says otherwise.
+pub(crate) fn default_search() -> Vec<PathBuf> {
+    ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec()
+}
+
+/// Administrators' directories are missing from many users' `PATH`, but hold `runc` on Debian.
+fn look(search: &[PathBuf], name: &str) -> Option<PathBuf> {
+    if search.is_empty() {
+        return None;
+    }
+    let further = [Path::new("/usr/sbin"), Path::new("/sbin"), Path::new("/usr/local/sbin")];
+    search
+        .iter()
+        .map(PathBuf::as_path)
+        .filter(|directory| directory.is_absolute())
+        .chain(further)
+        .map(|directory| directory.join(name))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// A small file of the kernel or of `/etc`, without the white space around it.
+pub(crate) fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// At most this much of a helper's answer is read: LDAP groups can be long, endless output must end.
+const ANSWER_LIMIT: u64 = 1 << 20;
+
+/// Runs a helper and returns whether it succeeded and what it wrote to stdout (and stderr, if asked).
+///
+/// The environment is emptied but for what is given: `LD_PRELOAD` of the caller has no business in a probe.
+pub(crate) fn ask(
+    program: &Path,
+    arguments: &[&str],
+    env: &[(&str, &str)],
+    timeout: Duration,
+) -> Result<(bool, String), Error> {
+    let error = |what: String| Error::Helper { program: program.display().to_string(), what };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("LC_ALL", "C")
+        .envs(env.iter().copied())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| error(format!("cannot be started: {source}")))?;
+    let Some(stdout) = child.stdout.take() else {
+        return Err(error("has no output".into()));
+    };
+    // A thread reads, because a grandchild of the helper may hold the pipe open long after the helper has ended.
+    let (sender, answers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut answer = Vec::new();
+        // A broken pipe means that the helper was killed; nobody listens then.
+        let _ = stdout.take(ANSWER_LIMIT).read_to_end(&mut answer);
+        let _ = sender.send(answer);
+    });
+    let deadline = Instant::now() + timeout;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() >= deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error(format!("did not answer within {} s", timeout.as_secs_f32())));
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            Err(source) => return Err(error(format!("cannot be waited for: {source}"))),
+        }
+    };
+    let rest = deadline.saturating_duration_since(Instant::now());
+    let answer =
+        answers.recv_timeout(rest).map_err(|_| error("keeps its output open".to_owned()))?;
+    Ok((status.success(), String::from_utf8_lossy(&answer).into_owned()))
+}

@@ -1,0 +1,291 @@
+//! Users and groups of the host, without NSS.
+//!
+//! `/etc/passwd` and `/etc/group` are read first. What they do not hold (LDAP, SSSD, systemd's dynamic users) is asked of
+//! the host's own `getent` program, which may load what it likes. `getpwuid` and its kin are never called: a static
+//! glibc program that does loads the host's NSS libraries into itself.
+//!
+//! Names are bytes on Linux, but every tool that makes users allows ASCII only; lines that are not UTF-8 are read
+//! lossily, so that one broken comment field does not hide the other users.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::programs::ask;
+use crate::{Context, Error, Programs};
+
+/// Files of users longer than this are not read whole: a container's `/etc/passwd` is untrusted input.
+const FILE_LIMIT: u64 = 16 << 20;
+
+/// A line of passwd(5).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct User {
+    /// Login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Id of the primary group.
+    pub gid: u32,
+    /// Full name and the like.
+    pub gecos: String,
+    /// Home directory.
+    pub home: PathBuf,
+    /// Login shell; empty means `/bin/sh`.
+    pub shell: PathBuf,
+}
+
+/// A line of group(5).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// Group id.
+    pub gid: u32,
+    /// Names of the users who are in it beside those who have it as primary group.
+    pub members: Vec<String>,
+}
+
+/// The calling user.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Caller {
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups, sorted, without duplicates; may hold `gid` too.
+    pub groups: Vec<u32>,
+    /// Login name, if a source knows the uid.
+    pub name: Option<String>,
+    /// Home directory as the user database has it. `$HOME` is the business of `cli`.
+    pub home: Option<PathBuf>,
+    /// Login shell.
+    pub shell: Option<PathBuf>,
+    /// Names of the caller's groups, as far as they were looked up.
+    pub group_names: BTreeMap<u32, String>,
+}
+
+impl Caller {
+    /// The caller's ids from the kernel and the name from `/etc/passwd`; asks no other program.
+    pub fn from_files() -> Caller {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let mut groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(rustix::process::Gid::as_raw)
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let mut caller = Caller { uid, gid, groups, ..Caller::default() };
+        if let Ok(Some(user)) = Directory::files().user_by_id(uid) {
+            caller.take(user);
+        }
+        caller
+    }
+
+    /// Looks up what is missing with `getent`, and the names of the groups.
+    pub(crate) fn complete(&mut self, context: &Context) {
+        let programs = Programs::lazy(context);
+        let directory = Directory::host(&programs, context.timeout);
+        if self.name.is_none()
+            && let Ok(Some(user)) = directory.user_by_id(self.uid)
+        {
+            self.take(user);
+        }
+        let mut wanted = self.groups.clone();
+        wanted.push(self.gid);
+        self.group_names = directory.group_names(&wanted);
+    }
+
+    fn take(&mut self, user: User) {
+        self.name = Some(user.name);
+        self.home = Some(user.home);
+        self.shell = Some(user.shell);
+    }
+}
+
+/// Where users and groups are looked up.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    passwd: PathBuf,
+    group: PathBuf,
+    getent: Option<PathBuf>,
+    timeout: Duration,
+}
+
+impl Directory {
+    /// The host's files only.
+    pub fn files() -> Directory {
+        Directory::at(Path::new("/etc/passwd"), Path::new("/etc/group"))
+    }
+
+    /// Two files, for tests.
+    pub fn at(passwd: &Path, group: &Path) -> Directory {
+        Directory {
+            passwd: passwd.to_owned(),
+            group: group.to_owned(),
+            getent: None,
+            timeout: Duration::from_secs(3),
+        }
+    }
+
+    /// The host's files, then `getent` where it is there; each question to it takes at most `timeout`.
+    pub fn host(programs: &Programs, timeout: Duration) -> Directory {
+        Directory { getent: programs.find("getent"), timeout, ..Directory::files() }
+    }
+
+    /// A user by name, or by number where no user has such a name.
+    pub fn user(&self, name: &str) -> Result<User, Error> {
+        let found = match self.search_user(|user| user.name == name, name)? {
+            Some(user) => Some(user),
+            None => match name.parse() {
+                Ok(uid) => self.user_by_id(uid)?,
+                Err(_) => None,
+            },
+        };
+        found.ok_or_else(|| Error::NoUser { name: name.into(), getent: self.getent.is_some() })
+    }
+
+    /// A user by number; `None` where nobody has it, which is no error: ids need no name.
+    pub fn user_by_id(&self, uid: u32) -> Result<Option<User>, Error> {
+        self.search_user(|user| user.uid == uid, &uid.to_string())
+    }
+
+    /// A group by name, or by number where no group has such a name.
+    pub fn group(&self, name: &str) -> Result<Group, Error> {
+        let found = match self.search_group(|group| group.name == name, name)? {
+            Some(group) => Some(group),
+            None => match name.parse() {
+                Ok(gid) => self.group_by_id(gid)?,
+                Err(_) => None,
+            },
+        };
+        found.ok_or_else(|| Error::NoGroup { name: name.into(), getent: self.getent.is_some() })
+    }
+
+    /// A group by number; `None` where no group has it.
+    pub fn group_by_id(&self, gid: u32) -> Result<Option<Group>, Error> {
+        self.search_group(|group| group.gid == gid, &gid.to_string())
+    }
+
+    /// Names of many groups at once; those without a name are left out. `getent` is run at most once.
+    pub fn group_names(&self, gids: &[u32]) -> BTreeMap<u32, String> {
+        let text = read_limited(&self.group).unwrap_or_default();
+        let mut names: BTreeMap<u32, String> = parse_groups(&text)
+            .filter(|group| gids.contains(&group.gid))
+            .map(|group| (group.gid, group.name))
+            .collect();
+        let missing: Vec<String> =
+            gids.iter().filter(|gid| !names.contains_key(gid)).map(u32::to_string).collect();
+        if let Some(getent) = self.getent.as_deref().filter(|_| !missing.is_empty()) {
+            let mut arguments = vec!["group"];
+            arguments.extend(missing.iter().map(String::as_str));
+            if let Ok((_, answer)) = ask(getent, &arguments, &[], self.timeout) {
+                names.extend(
+                    parse_groups(&answer)
+                        .filter(|group| gids.contains(&group.gid))
+                        .map(|group| (group.gid, group.name)),
+                );
+            }
+        }
+        names
+    }
+
+    fn search_user(
+        &self,
+        wanted: impl Fn(&User) -> bool,
+        key: &str,
+    ) -> Result<Option<User>, Error> {
+        let text = read_limited(&self.passwd)?;
+        if let Some(user) = parse_users(&text).find(&wanted) {
+            return Ok(Some(user));
+        }
+        Ok(self.getent("passwd", key).and_then(|answer| parse_users(&answer).find(&wanted)))
+    }
+
+    fn search_group(
+        &self,
+        wanted: impl Fn(&Group) -> bool,
+        key: &str,
+    ) -> Result<Option<Group>, Error> {
+        let text = read_limited(&self.group)?;
+        if let Some(group) = parse_groups(&text).find(&wanted) {
+            return Ok(Some(group));
+        }
+        Ok(self.getent("group", key).and_then(|answer| parse_groups(&answer).find(&wanted)))
+    }
+
+    /// Whether the answer was "no such" or no answer at all makes no difference to who asks: the name is not known.
+    fn getent(&self, database: &str, key: &str) -> Option<String> {
+        // A key that looks like an option is no user's name, and must not reach the helper's option parser.
+        let getent = self.getent.as_deref().filter(|_| !key.is_empty() && !key.starts_with('-'))?;
+        match ask(getent, &[database, key], &[], self.timeout) {
+            Ok((true, answer)) => Some(answer),
+            Ok((false, _)) | Err(_) => None,
+        }
+    }
+}
+
+/// The file's text; a file that is not there is an empty one (minimal containers have neither).
+fn read_limited(path: &Path) -> Result<String, Error> {
+    use std::io::Read;
+    let error = |source| Error::Read { path: path.to_owned(), source };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(source) => return Err(error(source)),
+    };
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT).read_to_end(&mut bytes).map_err(error)?;
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(broken) => String::from_utf8_lossy(broken.as_bytes()).into_owned(),
+    })
+}
+
+/// The users of a text in the form of passwd(5). Comments, NIS markers (`+`, `-`) and broken lines are passed over, as
+/// glibc does.
+pub fn parse_users(text: &str) -> impl Iterator<Item = User> + '_ {
+    text.lines().filter_map(|line| {
+        let mut fields = entry(line)?;
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let _password = fields.next()?;
+        Some(User {
+            name: name.into(),
+            uid: fields.next()?.parse().ok()?,
+            gid: fields.next()?.parse().ok()?,
+            gecos: fields.next().unwrap_or_default().into(),
+            home: fields.next().unwrap_or_default().into(),
+            shell: fields.next().unwrap_or_default().into(),
+        })
+    })
+}
+
+/// The groups of a text in the form of group(5).
+pub fn parse_groups(text: &str) -> impl Iterator<Item = Group> + '_ {
+    text.lines().filter_map(|line| {
+        let mut fields = entry(line)?;
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let _password = fields.next()?;
+        Some(Group {
+            name: name.into(),
+            gid: fields.next()?.parse().ok()?,
+            members: fields
+                .next()
+                .unwrap_or_default()
+                .split(',')
+                .map(str::trim)
+                .filter(|member| !member.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        })
+    })
+}
+
+fn entry(line: &str) -> Option<std::str::Split<'_, char>> {
+    let line = line.trim();
+    (!line.is_empty() && !line.starts_with(['#', '+', '-'])).then(|| line.split(':'))
+}
