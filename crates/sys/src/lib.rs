@@ -1,4 +1,5 @@
 //! Safe Linux for the std side.
 
 pub mod event;
+pub mod fs;
 pub mod terminal;

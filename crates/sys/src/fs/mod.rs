@@ -1,0 +1,107 @@
+//! Files by descriptor: the file-system calls that hostile trees and races cannot lead astray.
+//!
+//! Everything here starts from a directory descriptor and goes down by single names that are never followed if they
+//! are symbolic links, or by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS` where the kernel has it (5.6).
+//! A path is a byte string without a leading slash, relative to the descriptor.
+//!
+//! - [`resolve`]: open a directory beneath another, strictly or with links resolved inside the root;
+//! - [`DirStack`]: go down and up in a tree of any depth with a bounded number of open descriptors;
+//! - [`remove_tree`]: delete what its owner may delete, whatever its modes;
+//! - [`copy`]: file contents by reflink, `copy_file_range` or by hand, holes kept;
+//! - [`xattr`]: extended attributes of open files;
+//! - [`whiteout`]: overlay's deletion marks.
+//!
+//! What it does not do: no policy, no locks, no process-wide state except the remembered answer whether `openat2` exists.
+
+pub mod copy;
+mod dirs;
+mod error;
+mod remove;
+pub mod resolve;
+pub mod whiteout;
+pub mod xattr;
+
+pub use dirs::{DirStack, Entry, Kind, read_dir};
+pub use error::Error;
+pub use remove::remove_tree;
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::{self, Errno};
+
+/// Flags by which every directory is opened for reading: close on exec, never through a link.
+pub const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+/// Flags of a descriptor that only names a file.
+pub const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The process's file creation mask without changing it (which would race with other threads); `None` before Linux 4.7
+/// or without `/proc`.
+#[must_use]
+pub fn umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(line.trim(), 8).ok()
+}
+
+/// Changes the mode of the file that `fd` names, which may have been opened by `O_PATH`; never follows a link.
+pub fn chmod_fd(fd: impl AsFd, mode: u32) -> io::Result<()> {
+    let fd = fd.as_fd();
+    match fs::fchmod(fd, Mode::from_raw_mode(mode)) {
+        Err(Errno::BADF) => {}
+        other => return other,
+    }
+    // O_PATH: `fchmod` refuses it, `fchmodat2` only came with 6.6; the magic link works everywhere.
+    fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
+}
+
+/// Opens a directory for reading even where its mode forbids that to its owner: the mode is then widened for good.
+pub fn open_dir_force(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    let dir = dir.as_fd();
+    match fs::openat(dir, name, DIRECTORY, Mode::empty()) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    let path = fs::openat(dir, name, NAME_ONLY | OFlags::DIRECTORY, Mode::empty())?;
+    let mode = fs::fstat(&path)?.st_mode & 0o7777;
+    chmod_fd(&path, mode | 0o700)?;
+    fs::openat(dir, name, DIRECTORY, Mode::empty())
+}
+
+/// Opens a regular file or a directory for reading; where its mode forbids that to its owner, the mode is widened for
+/// the moment of the call and put back before it returns.
+pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    let dir = dir.as_fd();
+    let flags = flags
+        | OFlags::RDONLY
+        | OFlags::NOFOLLOW
+        | OFlags::CLOEXEC
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY;
+    match fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {}
+        other => return other,
+    }
+    let path = fs::openat(dir, name, NAME_ONLY, Mode::empty())?;
+    let mode = fs::fstat(&path)?.st_mode & 0o7777;
+    let more = if flags.contains(OFlags::DIRECTORY) { 0o500 } else { 0o400 };
+    if mode & more == more || chmod_fd(&path, mode | more).is_err() {
+        return Err(Errno::ACCESS);
+    }
+    let opened = fs::openat(dir, name, flags, Mode::empty());
+    let restored = chmod_fd(&path, mode);
+    let opened = opened?;
+    restored.map(|()| opened)
+}
+
+/// Metadata of a name, links not followed.
+pub fn stat(dir: impl AsFd, name: &[u8]) -> io::Result<fs::Stat> {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+#[cfg(test)]
+mod tests;

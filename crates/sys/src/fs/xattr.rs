@@ -1,0 +1,56 @@
+//! Extended attributes of open files. "Not supported" reads as "has none"; writing reports it.
+
+use rustix::fd::AsFd;
+use rustix::fs::{self, XattrFlags};
+use rustix::io::{self, Errno};
+
+/// Largest value Linux knows (`XATTR_SIZE_MAX`).
+pub const VALUE_MAX: usize = 65536;
+
+/// All names that the caller may see.
+pub fn list(fd: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    let fd = fd.as_fd();
+    let mut small = [0_u8; 256];
+    let mut large;
+    let names: &[u8] = match fs::flistxattr(fd, &mut small[..]) {
+        Ok(length) => &small[..length],
+        Err(Errno::RANGE) => {
+            large = vec![0_u8; VALUE_MAX];
+            let length = fs::flistxattr(fd, &mut large[..])?;
+            &large[..length]
+        }
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => return Ok(Vec::new()),
+        Err(errno) => return Err(errno),
+    };
+    Ok(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+}
+
+/// One value, `None` where the attribute is not there or the file system has no attributes.
+pub fn get(fd: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let fd = fd.as_fd();
+    let mut small = [0_u8; 256];
+    match fs::fgetxattr(fd, name, &mut small[..]) {
+        Ok(length) => Ok(Some(small[..length].to_vec())),
+        Err(Errno::RANGE) => {
+            let mut large = vec![0_u8; VALUE_MAX];
+            let length = fs::fgetxattr(fd, name, &mut large[..])?;
+            large.truncate(length);
+            Ok(Some(large))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Sets one value.
+pub fn set(fd: impl AsFd, name: &[u8], value: &[u8]) -> io::Result<()> {
+    fs::fsetxattr(fd, name, value, XattrFlags::empty())
+}
+
+/// Removes one; no error where it is not there.
+pub fn remove(fd: impl AsFd, name: &[u8]) -> io::Result<()> {
+    match fs::fremovexattr(fd, name) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        other => other,
+    }
+}
