@@ -2,4 +2,5 @@
 
 pub mod event;
 pub mod fs;
+pub mod ofd;
 pub mod terminal;
