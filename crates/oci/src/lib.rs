@@ -1,1 +1,34 @@
-//! oci
+//! The words images are spoken of in: references, digests, platforms, descriptors, manifests,
+//! configurations.
+//!
+//! Nothing here does I/O. Documents are parsed from bytes that somebody else fetched, and those
+//! bytes are kept as they came, because a digest is over bytes and not over meaning: writing a
+//! parsed manifest again would lose fields this program does not know and change its name.
+//!
+//! | module | what | source |
+//! |---|---|---|
+//! | [`digest`] | content addresses and streaming hashers | OCI image spec, descriptor.md |
+//! | [`reference`] | `registry/repository:tag@digest` | `distribution/reference` |
+//! | [`platform`] | `os/architecture/variant` and which image runs where | image-index.md, containerd `platforms` |
+//! | [`media`] | media types and layer compressions | media-types.md |
+//! | [`descriptor`] | a typed pointer to a blob | descriptor.md |
+//! | [`manifest`] | manifests and indexes, OCI and Docker schema 2 | manifest.md, image-index.md |
+//! | [`config`] | what a container of the image starts with | config.md |
+
+pub mod config;
+pub mod descriptor;
+pub mod digest;
+mod error;
+pub mod manifest;
+pub mod media;
+pub mod platform;
+pub mod reference;
+
+pub use config::{ConfigEditor, Healthcheck, History, ImageConfig};
+pub use descriptor::Descriptor;
+pub use digest::{Algorithm, Digest, Digester, chain_ids};
+pub use error::Error;
+pub use manifest::{Document, Index, Manifest};
+pub use media::Compression;
+pub use platform::Platform;
+pub use reference::Reference;
