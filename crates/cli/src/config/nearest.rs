@@ -1,0 +1,62 @@
+//! The nearest of some names to one that was misspelt.
+
+/// The known name with the fewest edits from `name`, if it takes at most `limit` and less than half of the name.
+pub(crate) fn nearest<'name>(
+    name: &str,
+    known: impl Iterator<Item = &'name str>,
+    limit: usize,
+) -> Option<&'name str> {
+    known
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(edits, _)| *edits <= limit && edits * 2 < name.len())
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits between two words: insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for row in 1..=left.len() {
+        let mut current = vec![row];
+        for column in 1..=right.len() {
+            let differs = usize::from(left[row - 1] != right[column - 1]);
+            let mut best =
+                (above[column] + 1).min(current[column - 1] + 1).min(above[column - 1] + differs);
+            let swapped = row > 1
+                && column > 1
+                && left[row - 1] == right[column - 2]
+                && left[row - 2] == right[column - 1];
+            if swapped {
+                best = best.min(before[column - 2] + 1);
+            }
+            current.push(best);
+        }
+        before = std::mem::replace(&mut above, current);
+    }
+    above[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{distance, nearest};
+
+    #[test]
+    fn edits() {
+        assert_eq!(distance("", ""), 0);
+        assert_eq!(distance("abc", ""), 3);
+        assert_eq!(distance("mirrors", "mirors"), 1);
+        assert_eq!(distance("tls-verfiy", "tls-verify"), 1, "a swap is one edit");
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn far_names_are_not_suggested() {
+        let known = ["store.dir", "log.max-size"];
+        assert_eq!(nearest("store.dri", known.into_iter(), 3), Some("store.dir"));
+        assert_eq!(nearest("x", known.into_iter(), 3), None);
+        assert_eq!(nearest("network", known.into_iter(), 3), None);
+    }
+}
