@@ -1,1 +1,25 @@
-//! testkit
+//! What the tests and the benchmarks share: parts that stand in for the world around Coracle.
+//!
+//! - [`layer`], [`image`], [`push`]: images made by code, right and hostile ones;
+//! - [`docker_registry`]: a real registry process; `registry`: one in this process with faults;
+//! - [`users`]: the unprivileged users that everything runs as; [`command`]: running a program with
+//!   a deadline; [`terminal`]: the same behind a pseudo-terminal;
+//! - [`guest`]: the static program that looks around inside a container;
+//! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
+//! - [`harness`], [`skip`]: a test runner for suites with parameters, where skips are counted.
+//!
+//! Nothing here uses the crates under test, except for types that a caller already has.
+
+pub mod big;
+pub mod command;
+pub mod debian;
+pub mod docker_registry;
+pub mod guest;
+pub mod harness;
+pub mod image;
+pub mod layer;
+pub mod push;
+pub mod scratch;
+pub mod skip;
+pub mod terminal;
+pub mod users;

@@ -1,0 +1,251 @@
+//! Running a program to its end with a deadline, keeping everything it said.
+//!
+//! The child gets its own process group, so that a run past its deadline is killed with its
+//! children. Output is collected by two threads. When the program ends but somebody still holds
+//! its standard output (a container started with `-d` must not), the answer says so instead of
+//! hanging.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How long a program may take when nothing else is said.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How a finished program ended and what it wrote.
+#[derive(Clone)]
+pub struct Finished {
+    /// The status; `None` where the deadline passed and it was killed.
+    pub status: Option<ExitStatus>,
+    /// Everything on standard output.
+    pub stdout: Vec<u8>,
+    /// Everything on standard error.
+    pub stderr: Vec<u8>,
+    /// The program ended, but another process kept its output open.
+    pub held_open: bool,
+    /// The words of the command, for messages.
+    pub command: String,
+}
+
+impl Finished {
+    /// The exit code; 128 + n after signal n; -1 after the deadline.
+    pub fn code(&self) -> i32 {
+        match self.status {
+            Some(status) => {
+                status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+            }
+            None => -1,
+        }
+    }
+
+    /// Standard output as text.
+    pub fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn err(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Panics with everything that is known unless the exit code is `code`.
+    #[track_caller]
+    pub fn expect(&self, code: i32) -> &Self {
+        assert!(self.code() == code, "expected exit code {code}, got {}: {self:?}", self.code());
+        self
+    }
+
+    /// As [`expect`](Self::expect) with 0.
+    #[track_caller]
+    pub fn ok(&self) -> &Self {
+        self.expect(0)
+    }
+
+    /// Standard output without its final newline.
+    pub fn line(&self) -> String {
+        self.out().trim_end_matches('\n').to_owned()
+    }
+}
+
+impl fmt::Debug for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = match self.status {
+            Some(status) => status.to_string(),
+            None => "killed at the deadline".to_owned(),
+        };
+        write!(f, "\n  command: {}\n  ended: {end}", self.command)?;
+        if self.held_open {
+            write!(f, " (its output is still held open)")?;
+        }
+        for (name, bytes) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            let text = String::from_utf8_lossy(bytes);
+            let text: String = text.chars().take(4000).collect();
+            write!(f, "\n  {name} ({} bytes): {}", bytes.len(), text.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a program reads.
+#[derive(Clone, Debug, Default)]
+pub enum Input {
+    /// `/dev/null`
+    #[default]
+    Null,
+    /// A pipe with these bytes.
+    Bytes(Vec<u8>),
+    /// What the command was set up with.
+    AsIs,
+}
+
+/// Runs to the end within [`DEADLINE`], with nothing to read.
+pub fn run(command: &mut Command) -> Finished {
+    run_with(command, Input::Null, DEADLINE)
+}
+
+/// Runs to the end within `limit`.
+///
+/// # Panics
+/// When the program cannot be started.
+pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finished {
+    let words = describe(command);
+    let feed = match input {
+        Input::Null => {
+            command.stdin(Stdio::null());
+            None
+        }
+        Input::Bytes(bytes) => {
+            command.stdin(Stdio::piped());
+            Some(bytes)
+        }
+        Input::AsIs => None,
+    };
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
+    if let (Some(bytes), Some(mut pipe)) = (feed, child.stdin.take()) {
+        // A child that does not read is no error; the pipe just breaks.
+        thread::spawn(move || pipe.write_all(&bytes));
+    }
+    let (sender, receiver) = mpsc::channel();
+    collect(child.stdout.take(), 0, &sender);
+    collect(child.stderr.take(), 1, &sender);
+    drop(sender);
+    let status = wait(&mut child, limit);
+    let mut output = [Vec::new(), Vec::new()];
+    let mut open = 2;
+    // After the end what is in the pipes comes at once; whoever still writes is not waited for.
+    let mut patience = Instant::now() + Duration::from_secs(3);
+    while open > 0 {
+        match receiver.recv_timeout(patience.saturating_duration_since(Instant::now())) {
+            Ok((stream, Some(bytes))) => {
+                let bytes: Vec<u8> = bytes;
+                output[stream].extend_from_slice(&bytes);
+                patience = Instant::now() + Duration::from_secs(3);
+            }
+            Ok((_, None)) => open -= 1,
+            Err(_) => break,
+        }
+    }
+    let [stdout, stderr] = output;
+    Finished { status, stdout, stderr, held_open: open > 0, command: words }
+}
+
+/// Waits until `limit`, then kills the child's process group. `None` means killed.
+pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() >= end {
+            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Repeats `check` until it gives something or `limit` has passed.
+pub fn until<T>(limit: Duration, mut check: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(found) = check() {
+            return Some(found);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Looks a program up in the usual directories, without asking `PATH` alone: tests run with a
+/// short one, and administrators' tools are in `sbin`.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn describe(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+type Piece = (usize, Option<Vec<u8>>);
+
+fn collect(pipe: Option<impl Read + Send + 'static>, stream: usize, to: &mpsc::Sender<Piece>) {
+    let to = to.clone();
+    thread::spawn(move || {
+        if let Some(mut pipe) = pipe {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(count) = pipe.read(&mut buffer) {
+                if count == 0 || to.send((stream, Some(buffer[..count].to_vec()))).is_err() {
+                    break;
+                }
+            }
+        }
+        let _ = to.send((stream, None));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_output_and_status() {
+        let done = run(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]));
+        assert_eq!((done.code(), done.out(), done.err()), (3, "out\n".into(), "err\n".into()));
+        assert_eq!(run(Command::new("sh").args(["-c", "kill -9 $$"])).code(), 137);
+    }
+
+    #[test]
+    fn kills_at_the_deadline_and_sees_held_output() {
+        let mut slow = Command::new("sleep");
+        let done = run_with(slow.arg("100"), Input::Null, Duration::from_millis(50));
+        assert_eq!((done.status, done.code()), (None, -1));
+        let done = run(Command::new("sh").args(["-c", "sleep 8 & echo started"]));
+        assert!(done.held_open && done.out() == "started\n");
+    }
+}

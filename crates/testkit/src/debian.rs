@@ -1,0 +1,76 @@
+//! A real distribution's tree: Debian's minimal base by `mmdebstrap`, kept under `target/testkit`.
+//!
+//! It takes some ten seconds and a package mirror, the machine's own. Where that cannot be had the
+//! callers skip with the reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use crate::command::find_program;
+use crate::image::{Image, Pack};
+use crate::skip::Skip;
+
+/// The release that is made.
+pub const SUITE: &str = "bookworm";
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Where made trees and images are kept between runs.
+pub fn cache() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/"));
+    target.unwrap_or_else(|| root.join("target")).join("testkit")
+}
+
+/// The tree as one tar stream in a file.
+pub fn tar() -> Result<PathBuf, Skip> {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let file = cache().join(format!("debian-{SUITE}.tar"));
+    if file.exists() {
+        return Ok(file);
+    }
+    let program =
+        find_program("mmdebstrap").ok_or_else(|| Skip("mmdebstrap is not installed".to_owned()))?;
+    let trouble = |what: &str, error: std::io::Error| Skip(format!("{what}: {error}"));
+    fs::create_dir_all(cache()).map_err(|e| trouble("making the cache directory", e))?;
+    // Another test binary may be making the same file.
+    let part = cache().join(format!("debian-{}.part.tar", std::process::id()));
+    let output = Command::new(program)
+        .args(["--variant=minbase", "--quiet", SUITE])
+        .arg(&part)
+        .args(sources())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| trouble("starting mmdebstrap", e))?;
+    if !output.status.success() {
+        let _ = fs::remove_file(&part);
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.lines().rev().find(|line| line.contains("E:")).unwrap_or_default();
+        return Err(Skip(format!("mmdebstrap could not make Debian's tree: {last}")));
+    }
+    fs::rename(&part, &file).map_err(|e| trouble("keeping Debian's tree", e))?;
+    Ok(file)
+}
+
+/// Debian as an image of one layer.
+pub fn image() -> Result<Image, Skip> {
+    let bytes =
+        fs::read(tar()?).map_err(|error| Skip(format!("reading Debian's tree: {error}")))?;
+    Ok(Image::new()
+        .packed(bytes, Pack::Gzip)
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .cmd(&["bash"]))
+}
+
+/// The machine's own package sources for Debian, so that a local mirror is used; mmdebstrap's
+/// default without one.
+fn sources() -> Vec<PathBuf> {
+    ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"]
+        .iter()
+        .map(PathBuf::from)
+        .filter(|file| fs::read_to_string(file).is_ok_and(|text| text.contains(SUITE)))
+        .take(1)
+        .collect()
+}

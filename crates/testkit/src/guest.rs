@@ -1,0 +1,93 @@
+//! The static program `guest`, found or built for the tests, and images that contain it.
+//!
+//! It is a binary of this crate. Cargo builds it only for this crate's own tests, so the first
+//! test that asks for it runs `cargo build` (a fraction of a second when it is up to date), with
+//! the target directory of the test that asks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::image::Image;
+use crate::layer::{Entry, Layer};
+
+/// The path of the program, built if need be.
+///
+/// # Panics
+/// When cargo cannot build it.
+pub fn program() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build().unwrap_or_else(|error| panic!("building guest: {error}")))
+}
+
+fn build() -> io::Result<PathBuf> {
+    if let Some(given) = std::env::var_os("CORACLE_GUEST") {
+        return Ok(given.into());
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "testkit", "--bin", "guest"])
+        .args(["--message-format", "json"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "guest")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+/// The tree that the contract suite runs in: the program under several names, accounts, and files
+/// with owners and modes that an unprivileged user cannot put on disk.
+///
+/// # Panics
+/// When the program cannot be read.
+pub fn layer() -> Layer {
+    let bytes = fs::read(program()).expect("the guest program");
+    let passwd = "root:x:0:0:root:/root:/bin/guest\n\
+                  daemon:x:2:2:daemon:/:/bin/guest\n\
+                  alice:x:1234:1235:Alice:/home/alice:/bin/guest\n";
+    let group = "root:x:0:\ndaemon:x:2:\nalice:x:1235:\nwheel:x:77:alice\nstaff:x:50:alice,bob\n";
+    let mut layer = Layer::new();
+    for dir in ["bin", "etc", "home", "root", "usr", "usr/bin", "var", "var/empty", "proc", "sys"] {
+        layer.push(&Entry::new(b'5', dir).mode(0o755));
+    }
+    layer
+        .entry(&Entry::new(b'5', "tmp").mode(0o1777))
+        .entry(&Entry::new(b'5', "dev").mode(0o755))
+        .entry(&Entry::new(b'5', "home/alice").mode(0o700).owner(1234, 1235))
+        .file("bin/guest", 0o755, bytes)
+        .symlink("usr/bin/guest", "../../bin/guest")
+        .symlink("bin/loop", "loop")
+        .file("bin/not-executable", 0o644, "data")
+        .file("bin/no-format", 0o755, "neither ELF nor script\n")
+        .file("bin/no-interpreter", 0o755, "#!/no/such/interpreter\n")
+        .file("bin/script", 0o755, "#!/bin/guest args\n")
+        .file("etc/passwd", 0o644, passwd)
+        .file("etc/group", 0o644, group)
+        .file("etc/image-file", 0o644, "from the image\n")
+        .entry(&Entry::new(b'0', "etc/alices").owner(1234, 1235).mode(0o640).data("hers\n"))
+        .entry(&Entry::new(b'0', "bin/setuid").mode(0o4755).data("setuid\n"))
+        .symlink("var/link-to-etc", "/etc")
+        .symlink("var/link-out", "../../../../../../etc")
+        .dir("data")
+        .file("data/one", 0o644, "1\n")
+        .dir("data/sub")
+        .file("data/sub/two", 0o644, "2\n")
+        .file("data/remove-me", 0o644, "x\n")
+}
+
+/// An image of [`layer`] whose command prints its arguments.
+pub fn image() -> Image {
+    Image::new().layer(layer()).env("PATH", "/usr/bin:/bin").env("FROM_IMAGE", "yes").cmd(&[
+        "/bin/guest",
+        "args",
+        "default",
+    ])
+}

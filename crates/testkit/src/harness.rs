@@ -1,0 +1,282 @@
+//! A test runner for suites whose cases are made at run time: engines, users and file systems that
+//! this machine has.
+//!
+//! It reads the usual arguments of `cargo test` (a filter, `--skip`, `--exact`, `--list`,
+//! `--test-threads`, `--ignored`), runs cases on a few threads and ends with the standard
+//! `test result:` line, so the two kinds of test binaries look alike. A case is a closure that
+//! returns [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with
+//! the ignored ones.
+//!
+//! [`Known`] differences turn a failure into a skip that cites the reason, and the absence of the
+//! failure into a failure, so that the list cannot rot.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use crate::skip::Outcome;
+
+type Body<'a> = Box<dyn Fn() -> Outcome + Send + Sync + 'a>;
+
+/// A difference that is known: cases whose name contains `case` fail for `reason`.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// A part of the full case name.
+    pub case: &'static str,
+    /// Why it is so, and what would change it.
+    pub reason: &'static str,
+}
+
+/// A suite being put together.
+pub struct Suite<'a> {
+    cases: Vec<(String, Body<'a>)>,
+    skipped: Vec<(String, String)>,
+    known: &'a [Known],
+    threads: usize,
+}
+
+impl Default for Suite<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+enum End {
+    Passed,
+    Skipped(String),
+    Failed(String),
+}
+
+thread_local! {
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+impl<'a> Suite<'a> {
+    /// An empty suite.
+    pub fn new() -> Self {
+        Self { cases: Vec::new(), skipped: Vec::new(), known: &[], threads: 4 }
+    }
+
+    /// The differences that are known.
+    pub fn known(&mut self, known: &'a [Known]) -> &mut Self {
+        self.known = known;
+        self
+    }
+
+    /// How many cases run at once, unless `--test-threads` says otherwise.
+    pub fn threads(&mut self, threads: usize) -> &mut Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Adds a case.
+    pub fn case(&mut self, name: String, body: impl Fn() -> Outcome + Send + Sync + 'a) {
+        self.cases.push((name, Box::new(body)));
+    }
+
+    /// Adds a whole group that cannot run here.
+    pub fn skipped(&mut self, name: &str, reason: &str) {
+        self.skipped.push((name.to_owned(), reason.to_owned()));
+    }
+
+    /// Runs what the command line asks for.
+    pub fn run(mut self) -> ExitCode {
+        let wishes = Wishes::read(std::env::args().skip(1), self.threads);
+        let all = self.cases.len() + self.skipped.len();
+        self.cases.retain(|(name, _)| wishes.want(name));
+        self.skipped.retain(|(name, _)| wishes.want(name));
+        if wishes.list {
+            for (name, _) in &self.cases {
+                println!("{name}: test");
+            }
+            return ExitCode::SUCCESS;
+        }
+        let total = self.cases.len() + self.skipped.len();
+        println!("\nrunning {total} tests");
+        let began = Instant::now();
+        for (name, reason) in &self.skipped {
+            println!("test {name} ... ignored, {reason}\nSKIP {name}: {reason}");
+        }
+        silence_panics();
+        let known = self.known;
+        let queue = Mutex::new(self.cases.into_iter().collect::<VecDeque<_>>());
+        let ends = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..wishes.threads {
+                scope.spawn(|| {
+                    loop {
+                        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                        let Some((name, body)) = next else { break };
+                        let started = Instant::now();
+                        let end = judge(known, &name, one(&body));
+                        let seconds = started.elapsed().as_secs_f64();
+                        let slow = if seconds > 5.0 {
+                            format!(" ({seconds:.1} s)")
+                        } else {
+                            String::new()
+                        };
+                        // One print per case, or two threads mix their lines.
+                        match &end {
+                            End::Passed => println!("test {name} ... ok{slow}"),
+                            End::Skipped(why) => {
+                                println!("test {name} ... ignored, {why}\nSKIP {name}: {why}");
+                            }
+                            End::Failed(_) => println!("test {name} ... FAILED{slow}"),
+                        }
+                        ends.lock().unwrap_or_else(PoisonError::into_inner).push((name, end));
+                    }
+                });
+            }
+        });
+        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        report(&ends, self.skipped.len(), all - total, began)
+    }
+}
+
+fn report(ends: &[(String, End)], skipped: usize, filtered: usize, began: Instant) -> ExitCode {
+    let failures: Vec<(&str, &str)> = ends
+        .iter()
+        .filter_map(|(name, end)| match end {
+            End::Failed(why) => Some((name.as_str(), why.as_str())),
+            _ => None,
+        })
+        .collect();
+    if !failures.is_empty() {
+        println!("\nfailures:\n");
+        for (name, why) in &failures {
+            println!("---- {name} ----\n{why}\n");
+        }
+        println!("failures:");
+        for (name, _) in &failures {
+            println!("    {name}");
+        }
+    }
+    let passed = ends.iter().filter(|(_, end)| matches!(end, End::Passed)).count();
+    println!(
+        "\ntest result: {}. {passed} passed; {} failed; {} ignored; 0 measured; {filtered} filtered out; \
+         finished in {:.2}s\n",
+        if failures.is_empty() { "ok" } else { "FAILED" },
+        failures.len(),
+        skipped + ends.len() - passed - failures.len(),
+        began.elapsed().as_secs_f64(),
+    );
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn one(body: &Body<'_>) -> End {
+    MESSAGE.take();
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => End::Passed,
+        Ok(Err(skip)) => End::Skipped(skip.0),
+        Err(payload) => End::Failed(message(&*payload)),
+    }
+}
+
+fn judge(known: &[Known], name: &str, end: End) -> End {
+    let Some(known) = known.iter().find(|known| name.contains(known.case)) else { return end };
+    match end {
+        End::Failed(_) => End::Skipped(format!("known difference: {}", known.reason)),
+        End::Passed => End::Failed(format!(
+            "listed as a known difference ({}), but it passes: take it off the list",
+            known.reason
+        )),
+        skipped @ End::Skipped(_) => skipped,
+    }
+}
+
+fn silence_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let text = format!("panicked at {place}:\n{}", message(info.payload()));
+        // A thread that a case started has nobody to read its message.
+        if thread::current().name().is_some() {
+            eprintln!("{text}");
+        }
+        MESSAGE.set(text);
+    }));
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let kept = MESSAGE.take();
+    if !kept.is_empty() {
+        return kept;
+    }
+    if let Some(text) = payload.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without words".to_owned())
+}
+
+/// The command line.
+#[derive(Debug, Default)]
+struct Wishes {
+    filters: Vec<String>,
+    skip: Vec<String>,
+    exact: bool,
+    list: bool,
+    threads: usize,
+}
+
+impl Wishes {
+    fn read(words: impl Iterator<Item = String>, threads: usize) -> Self {
+        let mut wishes = Self { threads, ..Self::default() };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let (flag, inline) = match word.split_once('=') {
+                Some((flag, value)) if flag.starts_with("--") => {
+                    (flag.to_owned(), Some(value.to_owned()))
+                }
+                _ => (word.clone(), None),
+            };
+            match flag.as_str() {
+                "--exact" => wishes.exact = true,
+                "--list" => wishes.list = true,
+                "--skip" => wishes.skip.extend(inline.or_else(|| words.next())),
+                "--test-threads" => {
+                    let count = inline.or_else(|| words.next()).and_then(|n| n.parse().ok());
+                    wishes.threads = count.unwrap_or(threads).max(1);
+                }
+                "--color" | "--format" | "--logfile" => drop(inline.or_else(|| words.next())),
+                flag if flag.starts_with('-') => {}
+                _ => wishes.filters.push(word),
+            }
+        }
+        wishes
+    }
+
+    fn want(&self, name: &str) -> bool {
+        let hit = |filter: &String| {
+            if self.exact { name == filter } else { name.contains(filter.as_str()) }
+        };
+        (self.filters.is_empty() || self.filters.iter().any(hit)) && !self.skip.iter().any(hit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip::Skip;
+
+    #[test]
+    fn filters_like_the_standard_harness() {
+        let words = ["--nocapture", "pty", "--skip", "slow", "--test-threads=2", "--color", "x"];
+        let wishes = Wishes::read(words.map(String::from).into_iter(), 4);
+        assert!(wishes.want("N1::pty") && !wishes.want("N1::pty_slow") && !wishes.want("other"));
+        assert_eq!(wishes.threads, 2);
+    }
+
+    #[test]
+    fn known_differences_cannot_rot() {
+        let known = [Known { case: "x", reason: "why" }];
+        assert!(matches!(judge(&known, "a::x", End::Failed("f".into())), End::Skipped(_)));
+        assert!(matches!(judge(&known, "a::x", End::Passed), End::Failed(_)));
+        assert!(matches!(judge(&known, "a::y", End::Passed), End::Passed));
+        let skipping: Body<'_> = Box::new(|| Err(Skip("no".into())));
+        assert!(matches!(one(&skipping), End::Skipped(_)));
+    }
+}

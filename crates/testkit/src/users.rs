@@ -1,0 +1,203 @@
+//! The unprivileged users that tests run programs as.
+//!
+//! As root there are two: `coracle-plain` without subordinate ids and `coracle-range` with a range
+//! in `/etc/subuid` and `/etc/subgid`. [`create`] makes them and is called by `cargo xtask ci` and
+//! `demo` only: a test never changes the machine. Started by an ordinary user, the suite runs as
+//! that user alone.
+//!
+//! A program is started through `setpriv` with a clean environment, so nothing of root's leaks in.
+//! [`Setting`] adds the odd circumstances of real hosts: a strict umask, closed standard input, user
+//! namespaces that are forbidden.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Without subordinate ids.
+pub const PLAIN: &str = "coracle-plain";
+/// With subordinate ids.
+pub const RANGE: &str = "coracle-range";
+
+/// One user to run programs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The login name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Whether `/etc/subuid` and `/etc/subgid` give this user a range.
+    pub range: bool,
+}
+
+/// The circumstances of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// Octal umask.
+    pub umask: Option<u32>,
+    /// Standard input is closed, not empty.
+    pub closed_stdin: bool,
+    /// Creating user namespaces is forbidden (root only; see [`no_namespaces`]).
+    pub no_namespaces: bool,
+    /// A shell fragment run before the program, such as `ulimit -n 100; exec 5<file;`.
+    pub before: String,
+}
+
+impl User {
+    /// A short word for test names: `range` or `plain`.
+    pub fn kind(&self) -> &'static str {
+        if self.range { "range" } else { "plain" }
+    }
+
+    /// A command that runs `program` as this user with `home` and nothing else from outside.
+    pub fn command(&self, program: impl AsRef<OsStr>, home: &Path) -> Command {
+        self.command_in(program, home, &Setting::default())
+    }
+
+    /// The same in given circumstances.
+    ///
+    /// # Panics
+    /// When namespaces are to be forbidden and the helper for it is missing: ask
+    /// [`no_namespaces`] first.
+    pub fn command_in(
+        &self,
+        program: impl AsRef<OsStr>,
+        home: &Path,
+        setting: &Setting,
+    ) -> Command {
+        let mut words: Vec<OsString> = Vec::new();
+        if setting.no_namespaces {
+            words.push(no_namespaces().expect("asked before").into());
+        }
+        if self.uid != rustix::process::getuid().as_raw() {
+            words.push("setpriv".into());
+            words.push(format!("--reuid={}", self.uid).into());
+            words.push(format!("--regid={}", self.gid).into());
+            words.push("--clear-groups".into());
+            words.push("--".into());
+        }
+        let umask = setting.umask.map(|mask| format!("umask {mask:03o}; ")).unwrap_or_default();
+        let stdin = if setting.closed_stdin { " <&-" } else { "" };
+        let script = format!("{umask}{}exec \"$@\"{stdin}", setting.before);
+        if script != "exec \"$@\"" {
+            words.extend(["sh".into(), "-c".into(), script.into(), "sh".into()]);
+        }
+        words.push(program.as_ref().to_owned());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .env_clear()
+            .env("HOME", home)
+            .env("USER", &self.name)
+            .env("LOGNAME", &self.name)
+            .env("LANG", "C.UTF-8")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
+            .current_dir("/");
+        command
+    }
+}
+
+/// The users that exist here: the two test users for root, else the caller alone.
+pub fn all() -> Vec<User> {
+    if rustix::process::getuid().is_root() {
+        [PLAIN, RANGE].into_iter().filter_map(lookup).collect()
+    } else {
+        let uid = rustix::process::getuid().as_raw();
+        let name = entry(|fields| fields[2] == uid.to_string())
+            .map_or_else(|| uid.to_string(), |fields| fields[0].clone());
+        vec![User {
+            range: has_range(&name, uid),
+            name,
+            uid,
+            gid: rustix::process::getgid().as_raw(),
+        }]
+    }
+}
+
+/// Finds a user in `/etc/passwd`.
+pub fn lookup(name: &str) -> Option<User> {
+    let fields = entry(|fields| fields[0] == name)?;
+    let uid = fields[2].parse().ok()?;
+    let gid = fields[3].parse().ok()?;
+    Some(User { name: name.to_owned(), uid, gid, range: has_range(name, uid) })
+}
+
+/// Makes the two test users where they are missing. Root only.
+pub fn create() -> io::Result<()> {
+    for (name, range) in [(PLAIN, false), (RANGE, true)] {
+        if lookup(name).is_none() {
+            let shell = ["--create-home", "--shell", "/bin/sh", name];
+            checked(Command::new("useradd").args(shell))?;
+        }
+        // Debian's useradd hands out ranges by itself, depending on login.defs.
+        for (file, add, delete) in [
+            ("/etc/subuid", "--add-subuids", "--del-subuids"),
+            ("/etc/subgid", "--add-subgids", "--del-subgids"),
+        ] {
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let mine: Vec<(u64, u64)> = ranges(&text)
+                .filter(|(owner, ..)| *owner == name)
+                .map(|(_, first, count)| (first, count))
+                .collect();
+            if range && mine.is_empty() {
+                let free = ranges(&text).map(|(_, first, count)| first + count).max();
+                let first = free.unwrap_or(0).max(100_000);
+                let span = format!("{first}-{}", first + 65_535);
+                checked(Command::new("usermod").args([add, &span, name]))?;
+            }
+            for (first, count) in mine.into_iter().filter(|_| !range) {
+                let span = format!("{first}-{}", first + count - 1);
+                checked(Command::new("usermod").args([delete, &span, name]))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The helper that forbids user namespaces for the program it runs, where it is there: it stands
+/// beside the checkout (`../shared/nouserns`), and only root can use it.
+pub fn no_namespaces() -> Option<PathBuf> {
+    if !rustix::process::getuid().is_root() {
+        return None;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
+    let helper = root.parent()?.join("shared/nouserns");
+    helper.exists().then_some(helper)
+}
+
+fn entry(wanted: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
+    let text = fs::read_to_string("/etc/passwd").ok()?;
+    text.lines()
+        .map(|line| line.split(':').map(str::to_owned).collect::<Vec<_>>())
+        .find(|fields| fields.len() >= 7 && wanted(fields))
+}
+
+fn has_range(name: &str, uid: u32) -> bool {
+    ["/etc/subuid", "/etc/subgid"].iter().all(|file| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        ranges(&text).any(|(owner, ..)| owner == name || owner == uid.to_string())
+    })
+}
+
+fn ranges(text: &str) -> impl Iterator<Item = (&str, u64, u64)> {
+    text.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let owner = fields.next()?;
+        Some((owner, fields.next()?.parse().ok()?, fields.next()?.trim().parse().ok()?))
+    })
+}
+
+fn checked(command: &mut Command) -> io::Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "{command:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
+}
