@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How long a program may take when nothing else is said.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How a finished program ended and what it wrote.
 #[derive(Clone)]
@@ -55,7 +55,10 @@ impl Finished {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Panics with everything that is known unless the exit code is `code`.
+    /// Insists on an exit code.
+    ///
+    /// # Panics
+    /// With everything that is known, when it is another one.
     #[track_caller]
     pub fn expect(&self, code: i32) -> &Self {
         assert!(self.code() == code, "expected exit code {code}, got {}: {self:?}", self.code());

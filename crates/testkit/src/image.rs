@@ -128,7 +128,7 @@ impl Image {
     /// For another architecture.
     #[must_use]
     pub fn platform(mut self, architecture: &str, variant: Option<&str>) -> Self {
-        self.architecture = architecture.to_owned();
+        architecture.clone_into(&mut self.architecture);
         self.variant = variant.map(str::to_owned);
         self
     }

@@ -4,7 +4,8 @@
 //! upload per blob and a PUT per manifest, with basic authentication when asked. No TLS; tests that
 //! want TLS push over the registry's storage directory or with `skopeo`.
 
-use std::io::{self, Read, Write};
+use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -78,17 +79,17 @@ impl Target {
         body: &[u8],
     ) -> io::Result<Answer> {
         let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(2)))?;
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\n",
             self.address,
             body.len()
         );
         if let Some(kind) = content_type {
-            head += &format!("Content-Type: {kind}\r\n");
+            let _ = write!(head, "Content-Type: {kind}\r\n");
         }
         if let Some(basic) = &self.basic {
-            head += &format!("Authorization: Basic {basic}\r\n");
+            let _ = write!(head, "Authorization: Basic {basic}\r\n");
         }
         head += "\r\n";
         stream.write_all(head.as_bytes())?;

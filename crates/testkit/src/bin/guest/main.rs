@@ -7,6 +7,8 @@
 //!
 //! It stands in an empty image, so it needs nothing but itself and `/proc`.
 
+#![expect(clippy::unnecessary_wraps, reason = "every verb has the type of the table below")]
+
 mod files;
 mod ids;
 mod network;
@@ -78,9 +80,9 @@ fn verb(words: &[OsString]) -> Answer {
         "cat" => process::cat(),
         "count" => process::count(),
         "flood" => process::flood(number(0)?, number(1).unwrap_or(1)),
-        "spawn" => process::spawn(&rest[..]),
-        "orphan" => process::orphan(&rest[..]),
-        "exec" => process::exec(&rest[..]),
+        "spawn" => process::spawn(rest),
+        "orphan" => process::orphan(rest),
+        "exec" => process::exec(rest),
         "children" => process::children(),
         "tty" => terminal::facts(),
         "winch" => terminal::winch(),

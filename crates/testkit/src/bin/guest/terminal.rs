@@ -46,8 +46,9 @@ pub(crate) fn winch() -> Answer {
 /// Prints each byte read as a number until `q` or the end.
 pub(crate) fn keys() -> Answer {
     println!("ready");
-    for byte in std::io::stdin().bytes() {
-        let byte = byte.map_err(|e| name_of(&e))?;
+    let mut byte = [0];
+    while std::io::stdin().read(&mut byte).map_err(|e| name_of(&e))? == 1 {
+        let [byte] = byte;
         println!("key {byte}");
         std::io::stdout().flush().map_err(|e| name_of(&e))?;
         if byte == b'q' {
