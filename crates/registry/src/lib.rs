@@ -1,1 +1,36 @@
-//! registry
+//! Where images come from: the distribution protocol, OCI layouts, and archives.
+//!
+//! ```text
+//! Client::resolve ──► endpoints (registries.conf, mirrors) ──► session (tokens, retries,
+//!        │                                                       redirects) ──► http (ureq)
+//! Client::blob ─────► BlobReader: resumes by Range, checks the size                 │
+//!                                                        tls, proxy, resolver ◄─────┘
+//! archive::read ────► docker-archive, oci-archive from a pipe ──► BlobSink
+//! layout ───────────► a directory                             ◄── BlobSource
+//! ```
+//!
+//! Everything is blocking; parallel layers are threads of the caller. A [`Client`] is cheap to clone
+//! and shares tokens, connections and resolved names. The crate knows no store: blobs go into a
+//! [`BlobSink`] and come out of a [`BlobSource`]. It reads no environment and no home directory;
+//! [`Settings`] say everything. It never calls the C library's name service (see [`Settings`] and
+//! `resolver`): a static glibc program would load the host's libraries for that.
+//!
+//! Digests of blobs are checked by whoever stores them (it hashes anyway); manifests and
+//! configurations are checked here.
+
+pub mod archive;
+pub mod auth;
+mod client;
+mod error;
+pub mod layout;
+pub mod limits;
+pub mod registries_conf;
+mod secret;
+mod settings;
+mod sink;
+
+pub use client::{BlobReader, Client, Fetched, Login, Resolved, SearchResult};
+pub use error::Error;
+pub use secret::Secret;
+pub use settings::{ProxySettings, ResolverSettings, Retries, Roots, Settings, Timeouts};
+pub use sink::{BlobSink, BlobSource};

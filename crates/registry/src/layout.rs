@@ -1,0 +1,1 @@
+//! OCI layouts in directories.
