@@ -1,0 +1,280 @@
+//! The engines of this build, and the choice among them.
+//!
+//! An engine is one module and one entry in [`ENGINES`]. [`MODES`] also knows the modes of the design that this build does not have, so
+//! that asking for one gives a reason instead of "unknown".
+
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::plan::Plan;
+use crate::spec::{ContainerConfig, NamespaceMode, NetworkMode, SeccompChoice};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// What an engine can do beyond running a program in another tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a table of independent abilities")]
+pub struct Caps {
+    /// Root's own calls succeed for a user without privilege.
+    pub fake_root: bool,
+    /// Host files under other names (`-v`).
+    pub binds: bool,
+    /// Memory file systems.
+    pub tmpfs: bool,
+    /// Private pid, ipc, uts and cgroup namespaces, host names.
+    pub namespaces: bool,
+    /// A network of its own.
+    pub network: bool,
+    /// Capability sets and system call filters of the user's choice.
+    pub security: bool,
+    /// A read-only root, read-only binds.
+    pub read_only: bool,
+    /// `exec` into the same namespaces.
+    pub enter: bool,
+    /// Limits on memory, processors and processes.
+    pub limits: bool,
+}
+
+/// How well an engine fits a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fit {
+    /// Everything works.
+    Ready,
+    /// It works, with something less.
+    Degraded(String),
+    /// It does not work.
+    Unusable(String),
+}
+
+/// How the program's session and terminal are set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Session {
+    /// The caller's.
+    #[default]
+    Inherit,
+    /// A session of its own without a terminal.
+    New,
+    /// A session of its own whose controlling terminal is the standard input.
+    Terminal,
+}
+
+/// Standard streams of a spawned program; `None` is the caller's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Streams<'a> {
+    /// Descriptor 0.
+    pub stdin: Option<BorrowedFd<'a>>,
+    /// Descriptor 1.
+    pub stdout: Option<BorrowedFd<'a>>,
+    /// Descriptor 2.
+    pub stderr: Option<BorrowedFd<'a>>,
+    /// Session and terminal.
+    pub session: Session,
+}
+
+/// A program that was started: a child of the caller, whatever namespaces it is in.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number where the caller is.
+    pub pid: u32,
+    /// Readable when it has ended (`None` on kernels before 5.3; it is waited for like any child).
+    pub pidfd: Option<OwnedFd>,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ended {
+    /// The exit code as shells and Docker give it: 128 + signal.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// One way of running a program in another tree.
+pub trait Engine: Sync {
+    /// Its mode name.
+    fn name(&self) -> &'static str;
+    /// One line for people.
+    fn about(&self) -> &'static str;
+    /// What it can do.
+    fn caps(&self) -> Caps;
+    /// Whether it works here.
+    fn probe(&self, facts: &Facts) -> Fit;
+    /// Starts the plan's program as a child. Returns when the program was executed, or with the step that failed.
+    ///
+    /// The caller must have one thread.
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
+    /// Starts the plan's program among the processes of a running container, as a child.
+    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
+    /// Turns the calling process into the plan's program. Where the program needs a parent (a pid namespace of its own), the calling
+    /// process stays as that parent, passes signals on, and this returns how the program ended.
+    ///
+    /// On an error the calling process may be anywhere (other namespaces, another root): it can print the error and exit, nothing else.
+    fn become_guest(&self, plan: &Plan) -> Result<Ended>;
+    /// As [`Engine::become_guest`], among the processes of a running container.
+    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended>;
+}
+
+/// The engines of this build, best first.
+pub static ENGINES: &[&dyn Engine] = &[&crate::engines::native::Native];
+
+/// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.
+pub const MODES: [(&str, &str); 13] = [
+    ("N1", "user namespaces"),
+    ("I1", "inside the process, call sites rewritten"),
+    ("I2", "inside the process, by signals"),
+    ("P1", "ptrace with seccomp"),
+    ("P2", "ptrace"),
+    ("F1", "preloaded library, guest's loader called directly"),
+    ("F2", "preloaded library, loader changed"),
+    ("F3", "preloaded library, headers of the tree rewritten"),
+    ("F4", "preloaded library, headers rewritten when first used"),
+    ("R1", "runc or crun"),
+    ("R2", "runc or crun, ptrace with seccomp inside"),
+    ("R3", "runc or crun, ptrace inside"),
+    ("S1", "Apptainer or Singularity"),
+];
+
+/// The engine of a mode name, in any case.
+pub fn by_name(mode: &str) -> Option<&'static dyn Engine> {
+    ENGINES.iter().copied().find(|engine| engine.name().eq_ignore_ascii_case(mode))
+}
+
+/// Names of the engines that work on this host and satisfy a condition.
+fn able(facts: &Facts, condition: impl Fn(&Caps) -> bool) -> Vec<String> {
+    ENGINES
+        .iter()
+        .filter(|engine| {
+            condition(&engine.caps()) && !matches!(engine.probe(facts), Fit::Unusable(_))
+        })
+        .map(|engine| engine.name().to_owned())
+        .collect()
+}
+
+/// Chooses the engine for a container: the mode asked for, or the first that works here.
+///
+/// A flag that the engine cannot honour is an error that names the engines which can.
+pub fn choose(
+    facts: &Facts,
+    mode: Option<&str>,
+    config: &ContainerConfig,
+) -> Result<&'static dyn Engine> {
+    let engine = match mode.or(config.exec_mode.as_deref()) {
+        Some(mode) => named(facts, mode)?,
+        None => {
+            let mut reasons = Vec::new();
+            let first = ENGINES.iter().copied().find(|engine| match engine.probe(facts) {
+                Fit::Unusable(why) => {
+                    reasons.push(format!("{}: {why}", engine.name()));
+                    false
+                }
+                Fit::Ready | Fit::Degraded(_) => true,
+            });
+            first.ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
+        }
+    };
+    check(engine, facts, config)?;
+    Ok(engine)
+}
+
+fn named(facts: &Facts, mode: &str) -> Result<&'static dyn Engine> {
+    let Some((known, _)) = MODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(mode)) else {
+        return Err(Error::UnknownMode {
+            mode: mode.into(),
+            known: MODES.iter().map(|(known, _)| (*known).to_owned()).collect(),
+        });
+    };
+    let unusable =
+        |why: String| Error::Unusable { mode: (*known).into(), why, able: able(facts, |_| true) };
+    let engine = by_name(known).ok_or_else(|| unusable("this build does not have it".into()))?;
+    match engine.probe(facts) {
+        Fit::Unusable(why) => Err(unusable(why)),
+        Fit::Ready | Fit::Degraded(_) => Ok(engine),
+    }
+}
+
+/// A flag and the ability it needs.
+type Need = (&'static str, bool, fn(&Caps) -> bool);
+
+fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result<()> {
+    let asked = &config.namespaces;
+    let private =
+        |mode: &NamespaceMode| !matches!(mode, NamespaceMode::Default | NamespaceMode::Host);
+    let own_network = !matches!(config.network.mode, NetworkMode::Default | NetworkMode::Host);
+    let limited = config.limits.memory.is_some()
+        || config.limits.cpus.is_some()
+        || config.limits.pids.is_some();
+    let filtered =
+        !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
+    let tmpfs = config.mounts.iter().any(|mount| mount.kind == crate::spec::MountKind::Tmpfs);
+    let needs: [Need; 13] = [
+        ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
+        ("--hostname", config.hostname.is_some(), |caps| caps.namespaces),
+        ("--pid", private(&asked.pid), |caps| caps.namespaces),
+        ("--ipc", private(&asked.ipc), |caps| caps.namespaces),
+        ("--uts", private(&asked.uts), |caps| caps.namespaces),
+        ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
+        ("--network", own_network, |caps| caps.network),
+        ("--volume", !config.mounts.is_empty(), |caps| caps.binds),
+        ("--tmpfs", tmpfs, |caps| caps.tmpfs),
+        ("--read-only", config.read_only, |caps| caps.read_only),
+        (
+            "--cap-add and --cap-drop",
+            !config.cap_add.is_empty() || !config.cap_drop.is_empty(),
+            |caps| caps.security,
+        ),
+        ("--security-opt seccomp", filtered, |caps| caps.security),
+        ("--memory, --cpus and --pids-limit", limited, |caps| caps.limits),
+    ];
+    let caps = engine.caps();
+    match needs.iter().find(|(_, wanted, has)| *wanted && !has(&caps)) {
+        None => Ok(()),
+        Some((flag, _, has)) => Err(Error::Unsupported {
+            flag: (*flag).into(),
+            engine: engine.name().into(),
+            able: able(facts, has),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_without_an_engine_are_named() {
+        let facts = Facts::default();
+        let config = ContainerConfig::default();
+        let error = choose(&facts, Some("p1"), &config).err().unwrap();
+        assert!(
+            matches!(&error, Error::Unusable { mode, able, .. } if mode == "P1" && able == &["N1"])
+        );
+        assert!(error.hint().unwrap().contains("N1"));
+        assert!(matches!(
+            choose(&facts, Some("Z9"), &config).err().unwrap(),
+            Error::UnknownMode { .. }
+        ));
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "N1");
+    }
+
+    #[test]
+    fn a_host_without_user_namespaces_has_no_native_engine() {
+        let facts = Facts { no_user_namespace: Some("AppArmor".into()), ..Facts::default() };
+        let error = choose(&facts, None, &ContainerConfig::default()).err().unwrap();
+        assert!(error.to_string().contains("AppArmor"), "{error}");
+    }
+
+    #[test]
+    fn every_engine_has_a_mode() {
+        for engine in ENGINES {
+            assert!(MODES.iter().any(|(mode, _)| mode == &engine.name()));
+        }
+    }
+}

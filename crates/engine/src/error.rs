@@ -1,0 +1,297 @@
+//! What can go wrong between a request and a running program, one variant per step.
+//!
+//! A child that sets a container up writes its error as JSON into a pipe to the process that made it, so every variant is plain
+//! data and an operating system error is kept as its number ([`Errno`]).
+//!
+//! Exit codes are Docker's: 125 for everything that is our affair, 126 for a program that cannot be executed, 127 for one that is
+//! not there.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// An operating system error number that can travel through a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errno(pub i32);
+
+impl fmt::Display for Errno {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        std::io::Error::from_raw_os_error(self.0).fmt(out)
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self(errno.raw_os_error())
+    }
+}
+
+impl From<std::io::Error> for Errno {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()))
+    }
+}
+
+/// Result with this crate's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a container does not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum Error {
+    /// A value of the request makes no sense.
+    #[error("{what} '{value}': {why}")]
+    Invalid {
+        /// The flag or field.
+        what: String,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The engine has no way to do what a flag asks.
+    #[error("{flag} is not possible with engine {engine}")]
+    Unsupported {
+        /// The flag as the user knows it.
+        flag: String,
+        /// Name of the engine.
+        engine: String,
+        /// Engines that can.
+        able: Vec<String>,
+    },
+    /// `--execmode` names no mode that exists.
+    #[error("there is no execution mode '{mode}'")]
+    UnknownMode {
+        /// As given.
+        mode: String,
+        /// Modes that are known.
+        known: Vec<String>,
+    },
+    /// The mode exists but not here.
+    #[error("execution mode {mode} is not usable: {why}")]
+    Unusable {
+        /// The mode.
+        mode: String,
+        /// The reason.
+        why: String,
+        /// Modes that are usable on this host.
+        able: Vec<String>,
+    },
+    /// No engine works on this host.
+    #[error("no engine works on this host: {0}")]
+    NoEngine(String),
+    /// A feature needs something that the host does not have.
+    #[error("{what} needs {needs}")]
+    Missing {
+        /// The feature.
+        what: String,
+        /// What is not there.
+        needs: String,
+        /// How to get it.
+        hint: Option<String>,
+    },
+    /// A user or group that the image does not know.
+    #[error("{kind} '{name}' is not in the container's {file}")]
+    NoSuchAccount {
+        /// "user" or "group".
+        kind: String,
+        /// As given.
+        name: String,
+        /// `/etc/passwd` or `/etc/group`.
+        file: String,
+    },
+    /// An id that no mapping covers.
+    #[error("{kind} id {id} is outside the ids mapped into the container")]
+    UnmappedId {
+        /// "user" or "group".
+        kind: String,
+        /// The id inside.
+        id: u32,
+    },
+    /// Another container that was to be joined does not run.
+    #[error("container '{0}' is not running, so its namespaces cannot be joined")]
+    NotRunning(String),
+    /// New namespaces were refused.
+    #[error("cannot make new {which} namespaces: {errno}")]
+    Unshare {
+        /// Their names.
+        which: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// An existing namespace could not be entered.
+    #[error("cannot enter the {which} namespaces of process {pid}: {errno}")]
+    Enter {
+        /// Their names.
+        which: String,
+        /// The process.
+        pid: u32,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// An id map could not be written.
+    #[error("cannot write {file} ({map}): {errno}")]
+    IdMap {
+        /// `/proc/self/uid_map` or another.
+        file: String,
+        /// The lines.
+        map: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// `newuidmap`, `newgidmap`, `pasta` or `slirp4netns` failed.
+    #[error("{program} failed ({status}){output}")]
+    Helper {
+        /// Path of the program.
+        program: PathBuf,
+        /// Exit status in words.
+        status: String,
+        /// What it printed, with a leading ": ", or nothing.
+        output: String,
+    },
+    /// A mount failed.
+    #[error("cannot mount {what} on {target}: {errno}", target = target.display())]
+    Mount {
+        /// Kind and source.
+        what: String,
+        /// Path in the container.
+        target: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A source of a mount cannot be used.
+    #[error("cannot use {path} for {target}: {errno}", path = path.display(), target = target.display())]
+    MountSource {
+        /// Path on the host.
+        path: PathBuf,
+        /// Path in the container.
+        target: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A place to mount on could not be made in the container.
+    #[error("cannot make the mount point {target}: {errno}", target = target.display())]
+    MountPoint {
+        /// Path in the container.
+        target: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The container's root could not become `/`.
+    #[error("cannot change the root to {root} ({call}): {errno}", root = root.display())]
+    Root {
+        /// The directory.
+        root: PathBuf,
+        /// The system call.
+        call: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The working directory cannot be entered.
+    #[error("cannot enter the working directory {path}: {errno}", path = path.display())]
+    WorkingDirectory {
+        /// Path in the container.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Any other single system call of the set-up.
+    #[error("cannot {doing}: {errno}")]
+    Call {
+        /// Verb and object.
+        doing: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// A file of ours or of the kernel could not be used.
+    #[error("cannot {doing} {path}: {errno}", path = path.display())]
+    File {
+        /// Verb.
+        doing: String,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The program is there and cannot be run.
+    #[error("cannot execute {program}: {errno}")]
+    NotExecutable {
+        /// As given.
+        program: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The program is not there.
+    #[error("{program}: not found in the container{searched}")]
+    NotFound {
+        /// As given.
+        program: String,
+        /// " (PATH=...)" or nothing.
+        searched: String,
+    },
+    /// The process that set the container up vanished without a word.
+    #[error("the process that set the container up ended early ({0})")]
+    Vanished(String),
+}
+
+impl Error {
+    /// Docker's exit code for this failure.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotExecutable { .. } => 126,
+            Self::NotFound { .. } => 127,
+            _ => 125,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unsupported { able, .. } | Self::Unusable { able, .. } => Some(if able.is_empty() {
+                "no engine of this build can do it on this host; `coracle doctor` says why".into()
+            } else {
+                format!("use --execmode={}", able.join(" or --execmode="))
+            }),
+            Self::UnknownMode { known, .. } => Some(format!("known modes: {}", known.join(", "))),
+            Self::NoEngine(_) => Some("`coracle doctor` explains what this host allows".into()),
+            Self::Missing { hint, .. } => hint.clone(),
+            Self::NoSuchAccount { .. } => Some("give numbers (UID:GID) instead of names".into()),
+            Self::UnmappedId { .. } => Some(
+                "the container has only the ids that the host gave the caller; subordinate ids come from \
+                 /etc/subuid and /etc/subgid"
+                    .into(),
+            ),
+            Self::Unshare { errno, .. } => unshare_hint(*errno),
+            Self::IdMap { errno, .. } if errno.0 == rustix::io::Errno::PERM.raw_os_error() => {
+                unshare_hint(*errno)
+            }
+            Self::NotExecutable { errno, .. }
+                if errno.0 == rustix::io::Errno::NOEXEC.raw_os_error() =>
+            {
+                Some("the file is neither a program for this machine nor a script with '#!'".into())
+            }
+            Self::NotExecutable { errno, .. } if errno.0 == rustix::io::Errno::NOENT.raw_os_error() => {
+                Some("the file is there, so its loader or interpreter is missing".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The usual reasons for which user namespaces are refused.
+fn unshare_hint(errno: Errno) -> Option<String> {
+    use rustix::io::Errno as E;
+    let errno = E::from_raw_os_error(errno.0);
+    if errno == E::PERM || errno == E::ACCESS {
+        Some(
+            "user namespaces are forbidden here (AppArmor, a sysctl, or an enclosing container); \
+             `coracle doctor` says which"
+                .into(),
+        )
+    } else if errno == E::NOSPC || errno == E::USERS {
+        Some("the limit in /proc/sys/user/max_user_namespaces is reached".into())
+    } else {
+        None
+    }
+}

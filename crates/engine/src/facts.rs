@@ -1,0 +1,128 @@
+//! The few facts about caller and host that a plan depends on.
+//!
+//! Plain data, so that plans can be computed in tests for any host. [`Facts::of`] takes them from [`host::Host`] and looks for helper
+//! programs and control groups only where the container asks for something that needs them, so that an ordinary run pays nothing.
+
+use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
+use host::{Context, Host, Trial};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Who asks, and what the host offers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// Effective user id of the caller.
+    pub uid: u32,
+    /// Effective group id of the caller.
+    pub gid: u32,
+    /// Supplementary groups of the caller.
+    pub groups: Vec<u32>,
+    /// Why user namespaces cannot be used, if that is known. `None` means "try".
+    pub no_user_namespace: Option<String>,
+    /// Subordinate user ids as (first, count).
+    pub subuids: Vec<(u32, u32)>,
+    /// Subordinate group ids as (first, count).
+    pub subgids: Vec<(u32, u32)>,
+    /// Path of `newuidmap`.
+    pub newuidmap: Option<PathBuf>,
+    /// Path of `newgidmap`.
+    pub newgidmap: Option<PathBuf>,
+    /// Path of `pasta`.
+    pub pasta: Option<PathBuf>,
+    /// Path of `slirp4netns`.
+    pub slirp4netns: Option<PathBuf>,
+    /// A cgroup v2 directory in which the caller may make children with controllers.
+    pub cgroup: Option<Delegated>,
+    /// Path of `systemd-run` where a user manager answers.
+    pub systemd_run: Option<PathBuf>,
+    /// Major and minor number of the kernel.
+    pub kernel: (u32, u32),
+    /// No system call filter can be installed.
+    pub no_seccomp: Option<String>,
+}
+
+/// A control group that the caller owns.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Delegated {
+    /// The directory.
+    pub path: PathBuf,
+    /// Controllers that its children can have.
+    pub controllers: Vec<String>,
+}
+
+impl Facts {
+    /// The facts that matter to this container.
+    pub fn of(host: &Host, context: &Context, config: &ContainerConfig) -> Self {
+        let caller = &host.caller;
+        let pairs = |ranges: &[host::IdRange]| {
+            ranges.iter().map(|range| (range.start, range.count)).collect::<Vec<_>>()
+        };
+        let failed = |trial: &Trial| match trial {
+            Trial::Fails { why, .. } => Some(why.clone()),
+            Trial::Untried | Trial::Works { .. } => None,
+        };
+        let mut facts = Self {
+            uid: caller.uid,
+            gid: caller.gid,
+            groups: caller.groups.clone(),
+            no_user_namespace: failed(&host.namespaces.user),
+            no_seccomp: failed(&host.seccomp.filter),
+            kernel: (host.kernel.major, host.kernel.minor),
+            ..Self::default()
+        };
+        if caller.uid == 0 {
+            facts.subuids = own_map("/proc/self/uid_map");
+            facts.subgids = own_map("/proc/self/gid_map");
+        } else if host.subordinate.any()
+            && matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
+        {
+            facts.subuids = pairs(&host.subordinate.uids);
+            facts.subgids = pairs(&host.subordinate.gids);
+            facts.newuidmap = host.programs.find("newuidmap");
+            facts.newgidmap = host.programs.find("newgidmap");
+        }
+        let private = match config.network.mode {
+            NetworkMode::Private => true,
+            NetworkMode::Default => config.security.isolate,
+            NetworkMode::Host | NetworkMode::None | NetworkMode::Container(_) => false,
+        };
+        if private {
+            facts.pasta = host.programs.find("pasta");
+            facts.slirp4netns = host.programs.find("slirp4netns");
+        }
+        let limits = &config.limits;
+        if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
+            let cgroup = host.cgroup_now(context);
+            let (path, controllers) = (cgroup.delegated, cgroup.controllers);
+            facts.cgroup = path.map(|path| Delegated { path, controllers });
+            if !matches!(cgroup.systemd_user, Trial::Fails { .. }) {
+                facts.systemd_run = host.programs.find("systemd-run");
+            }
+        }
+        facts
+    }
+
+    /// Whether a range of ids can be mapped.
+    pub fn has_range(&self) -> bool {
+        self.uid == 0
+            || (!self.subuids.is_empty()
+                && !self.subgids.is_empty()
+                && self.newuidmap.is_some()
+                && self.newgidmap.is_some())
+    }
+}
+
+/// The ids that exist where we are: root maps every one of them as it is.
+fn own_map(path: &str) -> Vec<(u32, u32)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_whitespace();
+            let inside = fields.next()?.parse().ok()?;
+            let count = fields.nth(1)?.parse().ok()?;
+            Some((inside, count))
+        })
+        .collect()
+}

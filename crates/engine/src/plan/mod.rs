@@ -1,0 +1,335 @@
+//! The plan of a run: everything that will be done, as data.
+//!
+//! [`compute::plan`] is a pure function from a [`ContainerConfig`](crate::spec::ContainerConfig), the [`Facts`](crate::facts::Facts)
+//! and a [`Root`] to a [`Plan`]. An engine executes it step by step; `--explain` prints it; tests compare it. It holds no open file and
+//! no decision that depends on anything but its inputs, with two exceptions that only the executor can take: whether somebody already
+//! lives in the container (then its namespaces are entered instead of made), and which optional mounts exist.
+
+mod compute;
+mod identity;
+mod mounts;
+mod security;
+
+pub use compute::{Overrides, Request, plan};
+pub use identity::{Accounts, NoAccounts};
+pub use security::{capability_names, parse_capability};
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Address under which pasta answers name queries for the host.
+pub const DNS_FORWARD: &str = "169.254.1.1";
+
+/// What a run will do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Container id.
+    pub container: String,
+    /// The container's directory: lock and records of who lives in it are kept in its `run/`.
+    pub place: PathBuf,
+    /// The files.
+    pub root: Root,
+    /// The root is mounted read-only.
+    pub read_only_root: bool,
+    /// Ids.
+    pub ids: Ids,
+    /// Namespaces besides user and mount.
+    pub namespaces: Namespaces,
+    /// Mounts in the order in which they are made.
+    pub mounts: Vec<Mount>,
+    /// Host name to set (private uts namespace).
+    pub hostname: Option<String>,
+    /// Network.
+    pub network: Network,
+    /// Control group.
+    pub cgroup: Option<Cgroup>,
+    /// The program.
+    pub process: Process,
+    /// System calls that only root may make are answered and recorded.
+    pub emulate_root: bool,
+    /// A small init is the first process and the program its child.
+    pub init: bool,
+    /// Always make new namespaces, even where somebody lives in the container already.
+    pub alone: bool,
+    /// Files written into the container's directory before the mounts (they are bound by `mounts`).
+    pub files: Vec<EtcFile>,
+    /// Arguments of a command that must start this program again so that limits hold (`systemd-run --user --scope ...`).
+    pub wrapper: Option<Vec<String>>,
+    /// Things the user should hear about (a flag without effect, as in Docker).
+    pub warnings: Vec<String>,
+}
+
+/// The tree that becomes `/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Root {
+    /// Kernel overlay.
+    Overlay {
+        /// Lower directories, topmost first.
+        lowers: Vec<PathBuf>,
+        /// Writable directory.
+        upper: PathBuf,
+        /// Overlay's own work directory, same file system as `upper`.
+        work: PathBuf,
+        /// Mount with `volatile`: never sync.
+        volatile: bool,
+    },
+    /// A directory used as it is.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// One line of an id map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    /// First id inside.
+    pub inside: u32,
+    /// First id outside.
+    pub outside: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// How ids are mapped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ids {
+    /// One user and one group; no privilege needed.
+    Single {
+        /// User.
+        uid: IdRange,
+        /// Group.
+        gid: IdRange,
+    },
+    /// Several, written by the helpers.
+    Range {
+        /// User lines.
+        uids: Vec<IdRange>,
+        /// Group lines.
+        gids: Vec<IdRange>,
+        /// `newuidmap` and `newgidmap`; `None` where the caller may write the maps itself (real root).
+        helpers: Option<(PathBuf, PathBuf)>,
+    },
+}
+
+/// Where one namespace comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// The host's (the caller's).
+    #[default]
+    Host,
+    /// A new one.
+    New,
+    /// That of this process.
+    Of(u32),
+}
+
+/// Namespaces besides user and mount, which are always new (or the running container's).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Namespaces {
+    /// Process ids.
+    pub pid: Source,
+    /// System V IPC.
+    pub ipc: Source,
+    /// Host name.
+    pub uts: Source,
+    /// Network.
+    pub net: Source,
+    /// Control groups.
+    pub cgroup: Source,
+    /// Process whose user namespace is entered instead of making one (`--join`, `container:`).
+    pub user_of: Option<u32>,
+}
+
+/// Flags of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountFlags {
+    /// Read-only.
+    pub read_only: bool,
+    /// No programs.
+    pub noexec: bool,
+    /// Setuid bits have no effect.
+    pub nosuid: bool,
+    /// Device nodes do not work.
+    pub nodev: bool,
+}
+
+/// One operation on the container's tree, done after its root has become `/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mount {
+    /// A host file or directory with everything mounted beneath it.
+    Bind {
+        /// Host path.
+        source: PathBuf,
+        /// Path inside.
+        target: PathBuf,
+        /// Flags, applied to everything beneath.
+        flags: MountFlags,
+        /// Skip it when the host has no such file, or the container no place for it.
+        optional: bool,
+    },
+    /// Memory.
+    Tmpfs {
+        /// Path inside.
+        target: PathBuf,
+        /// Flags.
+        flags: MountFlags,
+        /// `size=`, `mode=`... for the file system.
+        options: Vec<(String, String)>,
+    },
+    /// A file system of the kernel: `proc`, `sysfs`, `devpts`, `mqueue`, `cgroup2`.
+    Kernel {
+        /// Type.
+        kind: String,
+        /// Path inside.
+        target: PathBuf,
+        /// Flags.
+        flags: MountFlags,
+        /// Options.
+        options: Vec<(String, String)>,
+        /// When the kernel refuses (an enclosing container masks its `/proc`), bind the host's instead.
+        or_bind: bool,
+    },
+    /// A symbolic link, kept if something is there already.
+    Symlink {
+        /// Path inside.
+        path: PathBuf,
+        /// Text of the link.
+        to: PathBuf,
+    },
+    /// Hide a file (behind `/dev/null`) or a directory (behind an empty one), if it exists.
+    Mask {
+        /// Path inside.
+        path: PathBuf,
+    },
+    /// Make what is there read-only, if it exists.
+    ReadOnly {
+        /// Path inside.
+        path: PathBuf,
+    },
+    /// Make the whole root read-only (after the mount points have been made).
+    ReadOnlyRoot,
+}
+
+/// A small file made for this container, such as its `/etc/hosts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcFile {
+    /// Where it is written on the host.
+    pub path: PathBuf,
+    /// Host file whose lines come first.
+    pub base: Option<PathBuf>,
+    /// Lines of the base that begin with one of these words are left out.
+    pub without: Vec<String>,
+    /// Text after that.
+    pub text: String,
+}
+
+/// Network.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// Nothing to do: the host's or a joined one.
+    #[default]
+    Inherit,
+    /// New, loopback up, nothing else.
+    Loopback,
+    /// New, connected by a helper program.
+    Helper {
+        /// `pasta` or `slirp4netns`.
+        program: PathBuf,
+        /// Whether it is slirp4netns.
+        slirp: bool,
+        /// Ports.
+        publish: Vec<crate::spec::Publish>,
+    },
+}
+
+/// Limits through a control group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// The delegated directory.
+    pub parent: PathBuf,
+    /// Name of the group to make in it.
+    pub name: String,
+    /// File name and value, in order.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Supplementary groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Groups {
+    /// Those of the caller (the kernel does not let one-id namespaces change them).
+    Keep,
+    /// These.
+    Set(Vec<u32>),
+}
+
+/// Capability sets of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Bits that stay in the bounding set.
+    pub bounding: u64,
+    /// Bits made ambient (a user other than root keeps these over `execve`).
+    pub ambient: u64,
+}
+
+/// System call filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seccomp {
+    /// None.
+    #[default]
+    None,
+    /// Docker's default.
+    Docker,
+    /// A profile in Docker's JSON form.
+    Profile(String),
+}
+
+/// One resource limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rlimit {
+    /// `RLIMIT_*` number.
+    pub resource: u32,
+    /// Soft limit, `u64::MAX` for none.
+    pub soft: u64,
+    /// Hard limit.
+    pub hard: u64,
+}
+
+/// The program and what it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// `KEY=VALUE`.
+    pub env: Vec<String>,
+    /// Working directory inside.
+    pub cwd: PathBuf,
+    /// Make the working directory if it is missing (the container's own, not that of an `exec`).
+    pub create_cwd: bool,
+    /// User inside.
+    pub uid: u32,
+    /// Group inside.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Groups,
+    /// Capabilities; `None` leaves what the namespace gives.
+    pub capabilities: Option<Capabilities>,
+    /// Resource limits.
+    pub rlimits: Vec<Rlimit>,
+    /// Processors, where no control group can say it.
+    pub affinity: Vec<usize>,
+    /// `no_new_privs`.
+    pub no_new_privileges: bool,
+    /// Filter.
+    pub seccomp: Seccomp,
+    /// A terminal is its controlling one.
+    pub tty: bool,
+}

@@ -1,0 +1,360 @@
+//! The list of mounts: what every container gets, what the user asked for, and what an isolated one must not see.
+//!
+//! All of them are done after the container's root has become `/`, so every target is resolved by the kernel inside the container;
+//! host sources are opened before. Order: kernel file systems and devices, `/etc` files, the user's mounts by depth (so that a mount
+//! never hides a deeper one given earlier), masks, and last the root's own read-only flag, because mount points are made before it.
+
+use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
+use crate::error::{Error, Result};
+use crate::spec::{ContainerConfig, MountKind, MountSpec};
+use std::path::{Component, Path, PathBuf};
+
+/// Nodes that a private `/dev` has.
+const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// What Docker hides.
+const MASKED: [&str; 10] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/sys/firmware",
+];
+
+/// What Docker makes read-only.
+const READ_ONLY: [&str; 5] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+const LOCKED_DOWN: MountFlags =
+    MountFlags { read_only: false, noexec: true, nosuid: true, nodev: true };
+
+/// Everything that is mounted, and the files that must be written for it.
+pub(super) fn mounts(
+    request: &Request<'_>,
+    namespaces: &Namespaces,
+    network: &Network,
+    hostname: Option<&str>,
+) -> Result<(Vec<Mount>, Vec<EtcFile>)> {
+    let config = request.config;
+    let mut list = Vec::new();
+    proc_and_sys(config, namespaces, &mut list);
+    devices(config, namespaces, &mut list)?;
+    let files = etc(request, network, hostname, &mut list);
+    let mut asked: Vec<&MountSpec> =
+        config.mounts.iter().chain(&request.overrides.mounts).collect();
+    asked.sort_by_key(|mount| mount.target.components().count());
+    for mount in asked {
+        list.push(asked_for(mount)?);
+    }
+    if config.security.isolate {
+        list.extend(MASKED.iter().map(|path| Mount::Mask { path: path.into() }));
+        list.extend(READ_ONLY.iter().map(|path| Mount::ReadOnly { path: path.into() }));
+    }
+    if config.read_only {
+        list.push(Mount::ReadOnlyRoot);
+    }
+    Ok((list, files))
+}
+
+fn bind(path: &str, optional: bool) -> Mount {
+    Mount::Bind { source: path.into(), target: path.into(), flags: MountFlags::default(), optional }
+}
+
+fn kernel(kind: &str, target: &str, flags: MountFlags, options: &[(&str, &str)]) -> Mount {
+    let options = options.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+    Mount::Kernel { kind: kind.into(), target: target.into(), flags, options, or_bind: true }
+}
+
+fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mount>) {
+    let isolate = config.security.isolate;
+    list.push(match namespaces.pid {
+        Source::Host => bind("/proc", false),
+        Source::New | Source::Of(_) => kernel("proc", "/proc", LOCKED_DOWN, &[]),
+    });
+    let read_only = MountFlags { read_only: isolate, ..LOCKED_DOWN };
+    list.push(match namespaces.net {
+        Source::Host if !isolate => bind("/sys", false),
+        Source::Host => Mount::Bind {
+            source: "/sys".into(),
+            target: "/sys".into(),
+            flags: read_only,
+            optional: false,
+        },
+        // A sysfs shows the network devices of the namespace it was mounted in.
+        Source::New | Source::Of(_) => kernel("sysfs", "/sys", read_only, &[]),
+    });
+    if namespaces.cgroup == Source::New && namespaces.net != Source::Host {
+        list.push(kernel("cgroup2", "/sys/fs/cgroup", read_only, &[]));
+    }
+}
+
+/// The host's whole `/dev`, or a small one of its own.
+///
+/// A small one is made when isolation is asked for, and when a device is wanted under another name, since no name can be made in the
+/// host's `/dev`.
+fn devices(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mount>) -> Result<()> {
+    for device in &config.devices {
+        absolute("--device", &device.source)?;
+        absolute("--device", &device.target)?;
+    }
+    let renamed = |device: &crate::spec::DeviceSpec| {
+        device.source != device.target && device.target.starts_with("/dev")
+    };
+    let own = config.security.isolate || config.devices.iter().any(renamed);
+    let shm_size = config.limits.shm_size;
+    let shm = |size: Option<u64>| Mount::Tmpfs {
+        target: "/dev/shm".into(),
+        flags: LOCKED_DOWN,
+        options: vec![
+            ("mode".into(), "1777".into()),
+            ("size".into(), size.unwrap_or(64 << 20).to_string()),
+        ],
+    };
+    if own {
+        list.push(Mount::Tmpfs {
+            target: "/dev".into(),
+            flags: MountFlags { nosuid: true, noexec: true, ..MountFlags::default() },
+            options: vec![("mode".into(), "755".into()), ("size".into(), "64k".into())],
+        });
+        list.extend(NODES.iter().map(|node| bind(&format!("/dev/{node}"), *node == "tty")));
+        let links = [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0")];
+        let more = [("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+        for (name, to) in links.into_iter().chain(more).chain([("ptmx", "pts/ptmx")]) {
+            list.push(Mount::Symlink { path: Path::new("/dev").join(name), to: to.into() });
+        }
+        let flags = MountFlags { nosuid: true, noexec: true, ..MountFlags::default() };
+        let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
+        list.push(kernel("devpts", "/dev/pts", flags, &options));
+        if namespaces.ipc == Source::Host && shm_size.is_none() {
+            list.push(bind("/dev/shm", true));
+        } else {
+            list.push(shm(shm_size));
+        }
+    } else {
+        list.push(bind("/dev", false));
+        if namespaces.ipc == Source::New || shm_size.is_some() {
+            list.push(shm(shm_size));
+        }
+    }
+    if namespaces.ipc == Source::New {
+        list.push(kernel("mqueue", "/dev/mqueue", LOCKED_DOWN, &[]));
+    } else if own {
+        list.push(bind("/dev/mqueue", true));
+    }
+    for device in &config.devices {
+        if own || device.source != device.target {
+            list.push(Mount::Bind {
+                source: device.source.clone(),
+                target: device.target.clone(),
+                flags: MountFlags::default(),
+                optional: false,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: the host's own files where nothing differs, else files of this container.
+fn etc(
+    request: &Request<'_>,
+    network: &Network,
+    hostname: Option<&str>,
+    list: &mut Vec<Mount>,
+) -> Vec<EtcFile> {
+    let config = request.config;
+    let own = |name: &str| request.place.join("etc").join(name);
+    let mut files = Vec::new();
+    let mut bind_own = |file: EtcFile, target: &str| {
+        list.push(Mount::Bind {
+            source: file.path.clone(),
+            target: target.into(),
+            flags: MountFlags::default(),
+            optional: true,
+        });
+        files.push(file);
+    };
+    let inherit = *network == Network::Inherit;
+    if config.add_host.is_empty() && hostname.is_none() && inherit {
+        list.push(bind("/etc/hosts", true));
+    } else {
+        bind_own(hosts(config, hostname, inherit, own("hosts")), "/etc/hosts");
+    }
+    let mut bind_own = |file: EtcFile, target: &str| {
+        list.push(Mount::Bind {
+            source: file.path.clone(),
+            target: target.into(),
+            flags: MountFlags::default(),
+            optional: true,
+        });
+        files.push(file);
+    };
+    if config.dns.is_empty() && !matches!(network, Network::Helper { .. }) {
+        list.push(bind("/etc/resolv.conf", true));
+    } else {
+        bind_own(resolv(config, network, own("resolv.conf")), "/etc/resolv.conf");
+    }
+    match hostname {
+        None => list.push(bind("/etc/hostname", true)),
+        Some(name) => {
+            let file = EtcFile {
+                path: own("hostname"),
+                base: None,
+                without: Vec::new(),
+                text: format!("{name}\n"),
+            };
+            list.push(Mount::Bind {
+                source: file.path.clone(),
+                target: "/etc/hostname".into(),
+                flags: MountFlags::default(),
+                optional: true,
+            });
+            files.push(file);
+        }
+    }
+    files
+}
+
+fn hosts(
+    config: &ContainerConfig,
+    hostname: Option<&str>,
+    inherit: bool,
+    path: PathBuf,
+) -> EtcFile {
+    use std::fmt::Write;
+    let mut text = String::new();
+    if !inherit {
+        text.push_str("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    }
+    for (name, address) in &config.add_host {
+        // pasta shows the host under this address, slirp4netns under its gateway.
+        let address = if address == "host-gateway" { "169.254.1.2" } else { address };
+        let _ = writeln!(text, "{address}\t{name}");
+    }
+    if let Some(name) = hostname {
+        let _ = writeln!(text, "127.0.1.1\t{name}");
+    }
+    EtcFile { path, base: inherit.then(|| "/etc/hosts".into()), without: Vec::new(), text }
+}
+
+fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile {
+    use std::fmt::Write;
+    let (mut text, mut without) = (String::new(), Vec::new());
+    let forwarder = match network {
+        Network::Helper { slirp: true, .. } => Some("10.0.2.3"),
+        Network::Helper { slirp: false, .. } => Some(super::DNS_FORWARD),
+        _ => None,
+    };
+    if config.dns.servers.is_empty() {
+        if let Some(address) = forwarder {
+            without.push("nameserver".into());
+            let _ = writeln!(text, "nameserver {address}");
+        }
+    } else {
+        without.push("nameserver".into());
+        for server in &config.dns.servers {
+            let _ = writeln!(text, "nameserver {server}");
+        }
+    }
+    for (word, values) in [("search", &config.dns.search), ("options", &config.dns.options)] {
+        if !values.is_empty() {
+            without.push(word.into());
+            let _ = writeln!(text, "{word} {}", values.join(" "));
+        }
+    }
+    EtcFile { path, base: Some("/etc/resolv.conf".into()), without, text }
+}
+
+fn absolute(flag: &str, path: &Path) -> Result<()> {
+    let normal = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    if normal {
+        return Ok(());
+    }
+    Err(Error::Invalid {
+        what: flag.into(),
+        value: path.display().to_string(),
+        why: "an absolute path without '..' is needed".into(),
+    })
+}
+
+/// One mount of the user's.
+fn asked_for(mount: &MountSpec) -> Result<Mount> {
+    let flag = match mount.kind {
+        MountKind::Tmpfs => "--tmpfs",
+        MountKind::Bind | MountKind::Volume => "--volume",
+    };
+    absolute(flag, &mount.target)?;
+    if mount.target.components().count() < 2 {
+        return Err(Error::Invalid {
+            what: flag.into(),
+            value: mount.target.display().to_string(),
+            why: "the root of a container cannot be mounted over".into(),
+        });
+    }
+    let mut flags = MountFlags { read_only: mount.read_only, ..MountFlags::default() };
+    if mount.kind == MountKind::Tmpfs {
+        flags.noexec = true;
+        flags.nosuid = true;
+        flags.nodev = true;
+    }
+    let mut options: Vec<(String, String)> = Vec::new();
+    for option in &mount.options {
+        apply_option(flag, mount.kind, option, &mut flags, &mut options)?;
+    }
+    Ok(match mount.kind {
+        MountKind::Tmpfs => {
+            if !options.iter().any(|(key, _)| key == "mode") {
+                options.push(("mode".into(), "1777".into()));
+            }
+            Mount::Tmpfs { target: mount.target.clone(), flags, options }
+        }
+        MountKind::Bind | MountKind::Volume => {
+            absolute(flag, &mount.source)?;
+            Mount::Bind {
+                source: mount.source.clone(),
+                target: mount.target.clone(),
+                flags,
+                optional: false,
+            }
+        }
+    })
+}
+
+fn apply_option(
+    flag: &str,
+    kind: MountKind,
+    option: &str,
+    flags: &mut MountFlags,
+    options: &mut Vec<(String, String)>,
+) -> Result<()> {
+    let tmpfs = kind == MountKind::Tmpfs;
+    match option.split_once('=').map_or((option, ""), |pair| pair) {
+        ("ro" | "readonly", "") => flags.read_only = true,
+        ("rw", "") => flags.read_only = false,
+        ("noexec", "") => flags.noexec = true,
+        ("exec", "") => flags.noexec = false,
+        ("nosuid", "") => flags.nosuid = true,
+        ("suid", "") => flags.nosuid = false,
+        ("nodev", "") => flags.nodev = true,
+        ("dev", "") => flags.nodev = false,
+        // Binds are always recursive and receive later mounts of the host (slaves): a namespace without privilege has no other kind.
+        // SELinux labels and ownership changes have nothing to act on.
+        ("bind" | "rbind" | "rslave" | "slave" | "z" | "Z", "") if !tmpfs => {}
+        ("size" | "mode" | "nr_inodes" | "huge", value) if tmpfs && !value.is_empty() => {
+            let (key, _) = option.split_once('=').unwrap_or((option, ""));
+            options.push((key.into(), value.into()));
+        }
+        _ => {
+            return Err(Error::Invalid {
+                what: flag.into(),
+                value: option.into(),
+                why: "this mount option is not known or not possible without privilege".into(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,485 @@
+//! What a container is: the data in `container.json` and `state.json`.
+//!
+//! [`ContainerConfig`] is written once, by `create` or `run`, and says everything that the image and the command line decided.
+//! [`ContainerState`] changes while the container lives. Both are plain data: nothing here touches a file.
+//!
+//! Forward compatibility: every field except the id has a default, unknown fields are ignored, and enums that may grow keep
+//! their text form (`Display`/`FromStr`), so that an older program reads what a newer one wrote as far as it understands it.
+//!
+//! A container that runs without a supervisor (the program *became* the guest) has no one to write its state: `state.json` then
+//! says `created`, and [`crate::records`] tells whether somebody lives in it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A container as it was asked for: the contents of `container.json`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerConfig {
+    /// 64 hexadecimal digits.
+    pub id: String,
+    /// Time of creation, RFC 3339.
+    pub created: String,
+    /// The image it was made from; `None` with [`ContainerConfig::rootfs`].
+    pub image: Option<ImageSource>,
+    /// `--rootfs DIR`: a plain tree used as it is.
+    pub rootfs: Option<PathBuf>,
+    /// Program and arguments: entrypoint and command, already merged.
+    pub command: Vec<String>,
+    /// `KEY=VALUE`, image's first, later ones win.
+    pub env: Vec<String>,
+    /// Working directory inside; empty means `/`.
+    pub cwd: String,
+    /// `NAME|UID[:GROUP|GID]`; empty means root (or the caller with `keep-id`).
+    pub user: String,
+    /// `--group-add`: names or numbers.
+    pub group_add: Vec<String>,
+    /// `--hostname`; needs a private uts namespace.
+    pub hostname: Option<String>,
+    /// Binds, volumes and tmpfs, in the order given.
+    pub mounts: Vec<MountSpec>,
+    /// `--device`.
+    pub devices: Vec<DeviceSpec>,
+    /// Namespaces.
+    pub namespaces: Namespaces,
+    /// `--network` and `-p`.
+    pub network: NetworkSpec,
+    /// Resource limits.
+    pub limits: Limits,
+    /// `--cap-add` (names with or without `CAP_`, `ALL`).
+    pub cap_add: Vec<String>,
+    /// `--cap-drop`.
+    pub cap_drop: Vec<String>,
+    /// `--security-opt` and `--isolate`.
+    pub security: Security,
+    /// `--read-only` root.
+    pub read_only: bool,
+    /// `--init`: a small init as first process.
+    pub init: bool,
+    /// `-t`.
+    pub tty: bool,
+    /// `-i`.
+    pub stdin_open: bool,
+    /// `--rm`.
+    pub auto_remove: bool,
+    /// Signal that `stop` sends first; empty means `SIGTERM`.
+    pub stop_signal: String,
+    /// Seconds `stop` waits before it kills; `None` means 10.
+    pub stop_timeout: Option<u32>,
+    /// `--restart`.
+    pub restart: RestartPolicy,
+    /// Labels, image's and `--label`.
+    pub labels: BTreeMap<String, String>,
+    /// `--add-host NAME:ADDRESS` as (name, address).
+    pub add_host: Vec<(String, String)>,
+    /// `--dns`, `--dns-search`, `--dns-option`.
+    pub dns: DnsSpec,
+    /// `--execmode`: the engine to use; `None` lets the host decide.
+    pub exec_mode: Option<String>,
+    /// Log files of a supervised container.
+    pub log: LogSpec,
+    /// `linux/amd64` and the like; empty means the host's.
+    pub platform: String,
+    /// `--join NAME`: run in the namespaces of that container.
+    pub join: Option<String>,
+    /// `--detach-keys`, empty for the default.
+    pub detach_keys: String,
+}
+
+/// Where the files come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImageSource {
+    /// Canonical reference.
+    pub reference: String,
+    /// Digest of the manifest.
+    pub manifest: String,
+    /// Digest of the configuration ("image id").
+    pub config: String,
+    /// Diff IDs of the layers, lowest first.
+    pub layers: Vec<String>,
+    /// Chain ID of all layers.
+    pub chain: String,
+}
+
+/// What is mounted at [`MountSpec::target`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MountKind {
+    /// A file or directory of the host.
+    #[default]
+    Bind,
+    /// A named volume; `source` is the path of its data.
+    Volume,
+    /// Memory.
+    Tmpfs,
+}
+
+/// One `-v`, `--mount` or `--tmpfs`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MountSpec {
+    /// What it is.
+    pub kind: MountKind,
+    /// Absolute host path; empty for tmpfs.
+    pub source: PathBuf,
+    /// Name of the volume where `kind` is [`MountKind::Volume`].
+    pub name: Option<String>,
+    /// Absolute path inside.
+    pub target: PathBuf,
+    /// Read-only, with everything mounted beneath.
+    pub read_only: bool,
+    /// `size=`, `mode=`, `noexec`, `nosuid`, `nodev`, `exec`, `suid`, `dev`; others are errors.
+    pub options: Vec<String>,
+    /// Make the host directory if it is missing (Docker's `-v`, not `--mount`). The caller of the engine does that.
+    pub create_source: bool,
+}
+
+/// `--device HOST[:INSIDE[:rwm]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceSpec {
+    /// Path on the host.
+    pub source: PathBuf,
+    /// Path inside.
+    pub target: PathBuf,
+    /// Some of `r`, `w`, `m`; without `w` the bind is read-only (which does not forbid writing to a device, see `plan`).
+    pub access: String,
+}
+
+/// How one namespace is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NamespaceMode {
+    /// The profile's: host normally, private with `--isolate`.
+    #[default]
+    Default,
+    /// The host's.
+    Host,
+    /// A new one.
+    Private,
+    /// That of another running container (name or id as the user wrote it).
+    Container(String),
+}
+
+impl From<NamespaceMode> for String {
+    fn from(mode: NamespaceMode) -> Self {
+        match mode {
+            NamespaceMode::Default => String::new(),
+            NamespaceMode::Host => "host".into(),
+            NamespaceMode::Private => "private".into(),
+            NamespaceMode::Container(name) => format!("container:{name}"),
+        }
+    }
+}
+
+impl TryFrom<String> for NamespaceMode {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for NamespaceMode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "" => Self::Default,
+            "host" => Self::Host,
+            // `shareable` is Docker's word for a private ipc namespace that others may enter; all of ours may be.
+            "private" | "shareable" => Self::Private,
+            other => match other.strip_prefix("container:") {
+                Some(name) if !name.is_empty() => Self::Container(name.into()),
+                _ => return Err(format!("'{other}' is none of host, private, container:NAME")),
+            },
+        })
+    }
+}
+
+/// How ids inside relate to ids outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserNamespace {
+    /// A range where the caller has subordinate ids, else one id.
+    #[default]
+    Auto,
+    /// The caller is the caller inside, and no other id is mapped.
+    Host,
+    /// The caller is the caller inside; other ids come from the subordinate range where there is one.
+    KeepId,
+    /// One id, whatever the caller has (what `Auto` does without subordinate ids).
+    Single,
+}
+
+impl std::str::FromStr for UserNamespace {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "" | "auto" | "private" => Self::Auto,
+            "host" => Self::Host,
+            "keep-id" => Self::KeepId,
+            "single" => Self::Single,
+            other => return Err(format!("'{other}' is none of auto, host, keep-id, single")),
+        })
+    }
+}
+
+/// `--pid`, `--ipc`, `--uts`, `--userns`, `--cgroupns`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Namespaces {
+    /// Process ids.
+    pub pid: NamespaceMode,
+    /// System V IPC and POSIX message queues.
+    pub ipc: NamespaceMode,
+    /// Host name.
+    pub uts: NamespaceMode,
+    /// Control groups.
+    pub cgroup: NamespaceMode,
+    /// User and group ids.
+    pub user: UserNamespace,
+}
+
+/// `--network`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum NetworkMode {
+    /// The profile's: host normally, private with `--isolate`.
+    #[default]
+    Default,
+    /// The host's.
+    Host,
+    /// Loopback only.
+    None,
+    /// Own network through `pasta` or `slirp4netns`.
+    Private,
+    /// That of another running container.
+    Container(String),
+}
+
+impl From<NetworkMode> for String {
+    fn from(mode: NetworkMode) -> Self {
+        match mode {
+            NetworkMode::Default => String::new(),
+            NetworkMode::Host => "host".into(),
+            NetworkMode::None => "none".into(),
+            NetworkMode::Private => "private".into(),
+            NetworkMode::Container(name) => format!("container:{name}"),
+        }
+    }
+}
+
+impl TryFrom<String> for NetworkMode {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for NetworkMode {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "" | "default" => Self::Default,
+            "host" => Self::Host,
+            "none" => Self::None,
+            // Docker's and Podman's names for a network of one's own.
+            "private" | "bridge" | "pasta" | "slirp4netns" => Self::Private,
+            other => match other.strip_prefix("container:") {
+                Some(name) if !name.is_empty() => Self::Container(name.into()),
+                _ => {
+                    return Err(format!(
+                        "'{other}' is none of host, none, private, container:NAME"
+                    ));
+                }
+            },
+        })
+    }
+}
+
+/// Network and published ports.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetworkSpec {
+    /// Which network.
+    pub mode: NetworkMode,
+    /// `-p`.
+    pub publish: Vec<Publish>,
+}
+
+/// One `-p [ADDRESS:]HOST[-HOST]:INSIDE[-INSIDE][/PROTOCOL]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Publish {
+    /// Host address to listen on; `None` for all.
+    pub address: Option<std::net::IpAddr>,
+    /// First host port; 0 lets the caller choose before the run.
+    pub host: u16,
+    /// First port inside.
+    pub inside: u16,
+    /// Length of the range, at least 1.
+    pub count: u16,
+    /// `udp` instead of `tcp`.
+    pub udp: bool,
+}
+
+/// Resource limits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// `--cpus`: number of processors' worth of time.
+    pub cpus: Option<f64>,
+    /// `--memory`, bytes.
+    pub memory: Option<u64>,
+    /// `--pids-limit`.
+    pub pids: Option<u64>,
+    /// `--cpuset-cpus`, as `0-3,8`.
+    pub cpuset_cpus: Option<String>,
+    /// `--ulimit`.
+    pub ulimits: Vec<Ulimit>,
+    /// `--shm-size`, bytes.
+    pub shm_size: Option<u64>,
+}
+
+/// `--ulimit NAME=SOFT[:HARD]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ulimit {
+    /// `nofile`, `core`, `memlock`, ...
+    pub name: String,
+    /// Soft limit; `None` is unlimited.
+    pub soft: Option<u64>,
+    /// Hard limit; `None` is unlimited.
+    pub hard: Option<u64>,
+}
+
+/// `--security-opt` and `--isolate`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Security {
+    /// `--isolate`: Docker's defaults instead of the host's namespaces.
+    pub isolate: bool,
+    /// `seccomp=`.
+    pub seccomp: SeccompChoice,
+    /// `no-new-privileges`; `None` is the profile's.
+    pub no_new_privileges: Option<bool>,
+}
+
+/// `--security-opt seccomp=`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SeccompChoice {
+    /// The profile's: none normally, Docker's with `--isolate`.
+    #[default]
+    Default,
+    /// None.
+    Unconfined,
+    /// Docker's default profile.
+    Docker,
+    /// The text of a profile in Docker's JSON form (the caller read the file).
+    Profile(String),
+}
+
+/// `--dns*`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DnsSpec {
+    /// Name servers.
+    pub servers: Vec<String>,
+    /// Search domains.
+    pub search: Vec<String>,
+    /// Options.
+    pub options: Vec<String>,
+}
+
+impl DnsSpec {
+    /// Nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.search.is_empty() && self.options.is_empty()
+    }
+}
+
+/// `--restart`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// Never.
+    #[default]
+    No,
+    /// When the exit code is not 0, at most so many times (`None`: without end).
+    OnFailure(Option<u32>),
+}
+
+/// Rotation of log files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogSpec {
+    /// Keep no log.
+    pub disabled: bool,
+    /// Bytes after which a new file begins.
+    pub max_size: u64,
+    /// Files kept.
+    pub max_files: u32,
+}
+
+impl Default for LogSpec {
+    fn default() -> Self {
+        Self { disabled: false, max_size: 10 << 20, max_files: 3 }
+    }
+}
+
+/// Phase of a container's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Made, never started.
+    #[default]
+    Created,
+    /// Its first process lives.
+    Running,
+    /// Ended and to be started again by its supervisor.
+    Restarting,
+    /// Its first process ended.
+    Exited,
+    /// It could not be started, or its supervisor died.
+    Dead,
+}
+
+/// A process that can be told from a later one with the same number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessId {
+    /// Number in the pid namespace of the host.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
+    pub start_time: u64,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+}
+
+/// What `state.json` holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    /// Phase.
+    pub status: Status,
+    /// First process of the container while it runs.
+    pub init: Option<ProcessId>,
+    /// Its supervisor.
+    pub supervisor: Option<ProcessId>,
+    /// RFC 3339, or empty.
+    pub started: String,
+    /// RFC 3339, or empty.
+    pub finished: String,
+    /// How it ended: the program's code, or 128 + signal.
+    pub exit_code: Option<i32>,
+    /// Killed for memory.
+    pub oom_killed: bool,
+    /// Times it was restarted.
+    pub restart_count: u32,
+    /// Why it could not run.
+    pub error: Option<String>,
+    /// Engine that ran it.
+    pub engine: Option<String>,
+}
