@@ -15,9 +15,10 @@
 //! [`Sources`] comes in from the context. It does not read `registries.conf` and `auth.json` either; it passes their paths.
 
 mod error;
+mod expand;
 mod file;
 mod manual;
-mod nearest;
+pub(crate) mod nearest;
 mod settings;
 mod value;
 
@@ -32,7 +33,7 @@ pub(crate) use error::Error;
 pub(crate) use manual::{environment as manual_environment, section as manual_section};
 pub(crate) use settings::{SETTINGS, Setting, Settings};
 pub(crate) use value::{
-    Colour, Duration, HelperChoice, IdMapping, Progress, PullPolicy, SettingValue, Size,
+    Colour, Duration, HelperChoice, IdMapping, Kind, Progress, PullPolicy, SettingValue, Size,
 };
 
 /// The site's file.
@@ -52,6 +53,8 @@ pub(crate) struct Sources {
     pub environment: BTreeMap<OsString, OsString>,
     /// The user's home directory, if there is one; defaults are derived from it.
     pub home: Option<PathBuf>,
+    /// The working directory: relative paths in variables and flags are seen from here.
+    pub directory: Option<PathBuf>,
 }
 
 impl Sources {
@@ -59,17 +62,18 @@ impl Sources {
     pub(crate) fn usual(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         home: Option<PathBuf>,
+        directory: Option<PathBuf>,
     ) -> Sources {
         let environment: BTreeMap<OsString, OsString> = environment.into_iter().collect();
-        let directory = absolute(&environment, "XDG_CONFIG_HOME")
+        let configuration = absolute(&environment, "XDG_CONFIG_HOME")
             .or_else(|| Some(home.as_deref()?.join(".config")));
         let mut files = vec![PathBuf::from(SYSTEM_FILE)];
-        files.extend(directory.map(|directory| directory.join("coracle/config.toml")));
+        files.extend(configuration.map(|directory| directory.join("coracle/config.toml")));
         let named_file = environment
             .get(OsStr::new("CORACLE_CONFIG"))
             .filter(|value| !value.is_empty())
             .map(PathBuf::from);
-        Sources { files, named_file, environment, home }
+        Sources { files, named_file, environment, home, directory }
     }
 }
 
@@ -130,7 +134,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Origin::Environment { .. } => {
-                write!(out, "environment: unknown variable {}", self.key)?
+                write!(out, "environment: unknown variable {}", self.key)?;
             }
             origin => write!(out, "{origin}: unknown key {:?}", self.key)?,
         }
@@ -147,6 +151,7 @@ pub(crate) struct Config {
     settings: Settings,
     origins: BTreeMap<&'static str, Origin>,
     warnings: Vec<Warning>,
+    directory: Option<PathBuf>,
 }
 
 /// One line of `coracle config`.
@@ -170,13 +175,14 @@ impl Config {
             settings: Settings::default(),
             origins: BTreeMap::new(),
             warnings: Vec::new(),
+            directory: sources.directory.clone(),
         };
         config.derive_defaults(sources);
         for path in &sources.files {
-            config.read_file(path, false)?;
+            config.read_file(path, sources, false)?;
         }
         if let Some(path) = &sources.named_file {
-            config.read_file(path, true)?;
+            config.read_file(path, sources, true)?;
         }
         config.read_environment(&sources.environment)?;
         Ok(config)
@@ -242,17 +248,26 @@ impl Config {
         }
     }
 
-    fn read_file(&mut self, path: &Path, must_exist: bool) -> Result<(), Error> {
+    fn read_file(&mut self, path: &Path, sources: &Sources, must_exist: bool) -> Result<(), Error> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(source) if !must_exist && is_absent(&source) => return Ok(()),
             Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
         };
+        let around = expand::Surroundings {
+            environment: &sources.environment,
+            home: sources.home.as_deref(),
+        };
         for item in file::parse(path, &text)? {
             let origin = Origin::File { path: path.to_owned(), line: item.line };
             match find(&item.key) {
                 Ok(setting) => {
-                    (setting.set_toml)(&mut self.settings, &item.value)
+                    let value = match setting.kind {
+                        Kind::Path | Kind::Paths => around.expand_value(&item.value),
+                        _ => Ok(item.value.clone()),
+                    };
+                    value
+                        .and_then(|value| (setting.set_toml)(&mut self.settings, &value))
                         .map_err(|wanted| Error::value(setting, &item.value, wanted, &origin))?;
                     self.origins.insert(setting.key, origin);
                 }
@@ -316,7 +331,17 @@ impl Config {
     }
 
     fn set_text(&mut self, setting: &Setting, text: &str, origin: Origin) -> Result<(), Error> {
-        (setting.set_text)(&mut self.settings, text).map_err(|wanted| {
+        let here = self.directory.as_deref();
+        let seen = match setting.kind {
+            Kind::Path => expand::from_directory(here, text),
+            Kind::Paths => {
+                let parts: Vec<String> =
+                    text.split(':').map(|part| expand::from_directory(here, part)).collect();
+                parts.join(":")
+            }
+            _ => text.to_owned(),
+        };
+        (setting.set_text)(&mut self.settings, &seen).map_err(|wanted| {
             let shown = toml::Value::String(text.into());
             Error::value(setting, &shown, wanted, &origin)
         })?;

@@ -1,5 +1,7 @@
 //! The settings as a section of the manual page, in roff, from their declaration.
 
+use std::fmt::Write;
+
 use super::settings::{SETTINGS, Settings};
 
 /// The section CONFIGURATION: each setting with its kind, default, variable and description.
@@ -14,19 +16,21 @@ pub(crate) fn section() -> String {
     for setting in SETTINGS {
         let default = (setting.text)(&defaults);
         page.push_str(".TP\n");
-        page.push_str(&format!(
-            "\\fB{}\\fR ({})\n",
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            page,
+            "\\fB{}\\fR ({})",
             escape(setting.key),
             escape(&setting.kind.describe())
-        ));
+        );
         page.push_str(&escape(&setting.description()));
         page.push('\n');
         if !default.is_empty() {
-            page.push_str(&format!("Default: {}.\n", escape(&default)));
+            let _ = writeln!(page, "Default: {}.", escape(&default));
         }
         let variables = variables(setting.environment);
         if !variables.is_empty() {
-            page.push_str(&format!("Environment: {}.\n", escape(&variables.join(", "))));
+            let _ = writeln!(page, "Environment: {}.", escape(&variables.join(", ")));
         }
     }
     page
@@ -39,12 +43,13 @@ pub(crate) fn environment() -> String {
     );
     for setting in SETTINGS {
         for variable in variables(setting.environment) {
-            page.push_str(&format!(
-                ".TP\n\\fB{}\\fR\nSetting \\fB{}\\fR. {}\n",
+            let _ = writeln!(
+                page,
+                ".TP\n\\fB{}\\fR\nSetting \\fB{}\\fR. {}",
                 escape(&variable),
                 escape(setting.key),
                 escape(setting.summary())
-            ));
+            );
         }
     }
     page

@@ -78,7 +78,7 @@ macro_rules! settings {
 
 settings! {
     /// Where images and containers are kept.
-    /// The default is $XDG_DATA_HOME/coracle, else ~/.local/share/coracle.
+    /// The default is `$XDG_DATA_HOME/coracle`, else `~/.local/share/coracle`.
     store_dir: Option<PathBuf> = None, "store.dir", ["CORACLE_DIR"];
 
     /// Read-only stores that are stacked beneath the user's own: an administrator's shared images.
@@ -126,7 +126,7 @@ settings! {
     https_proxy: Option<String> = None, "registry.https-proxy", ["CORACLE_HTTPS_PROXY", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
     /// Proxy for http registries.
-    /// The upper-case HTTP_PROXY is not read: in a CGI program a client could set it.
+    /// The upper-case `HTTP_PROXY` is not read: in a CGI program a client could set it.
     http_proxy: Option<String> = None, "registry.http-proxy", ["CORACLE_HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
     /// Hosts that are reached without a proxy: names, .domains, addresses, networks, or *.
@@ -136,7 +136,7 @@ settings! {
     parallel_downloads: Bounded<1, 64> = Bounded::new(6), "registry.parallel-downloads", ["CORACLE_PARALLEL_DOWNLOADS"];
 
     /// How long a registry may stay silent.
-    timeout: Duration = Duration(std::time::Duration::from_secs(60)), "registry.timeout", ["CORACLE_TIMEOUT"];
+    timeout: Duration = Duration(std::time::Duration::from_mins(1)), "registry.timeout", ["CORACLE_TIMEOUT"];
 
     /// How often a failed request is tried again.
     retries: Bounded<0, 100> = Bounded::new(5), "registry.retries", ["CORACLE_RETRIES"];

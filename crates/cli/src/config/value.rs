@@ -36,16 +36,16 @@ impl Kind {
     pub(crate) fn describe(self) -> String {
         match self {
             Kind::Switch => "true or false".into(),
-            Kind::Number(least, u64::MAX) => format!("number, at least {least}"),
-            Kind::Number(least, most) => format!("number from {least} to {most}"),
-            Kind::Size => "size, such as 512k, 10m, 4g, or unlimited".into(),
-            Kind::Duration => "duration, such as 500ms, 30s, 5m".into(),
-            Kind::Path => "path".into(),
-            Kind::Text => "text".into(),
+            Kind::Number(least, u64::MAX) => format!("a number, at least {least}"),
+            Kind::Number(least, most) => format!("a number from {least} to {most}"),
+            Kind::Size => "a size, such as 512k, 10m, 4g, or unlimited".into(),
+            Kind::Duration => "a duration, such as 500ms, 30s, 5m".into(),
+            Kind::Path => "an absolute path".into(),
+            Kind::Text => "a text".into(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
-            Kind::Texts => "list of texts".into(),
-            Kind::Paths => "list of paths".into(),
-            Kind::Map => "table of lists".into(),
+            Kind::Texts => "a list of texts".into(),
+            Kind::Paths => "a list of absolute paths".into(),
+            Kind::Map => "a table of lists".into(),
         }
     }
 }
@@ -162,7 +162,7 @@ impl SettingValue for Size {
 
     /// Units are powers of 1024, as Docker's are; `b`, `kb`, `KiB` and the like are accepted.
     fn from_text(text: &str) -> Result<Self, String> {
-        let wanted = || format!("wanted a {}", Self::KIND.describe());
+        let wanted = || format!("wanted {}", Self::KIND.describe());
         let lower = text.trim().to_ascii_lowercase();
         if lower == "unlimited" {
             return Ok(Size(None));
@@ -184,7 +184,7 @@ impl SettingValue for Size {
         match value {
             Toml::Integer(number) if *number >= 0 => Ok(Size(Some(number.unsigned_abs()))),
             Toml::String(text) => Self::from_text(text),
-            _ => Err(format!("wanted a {}", Self::KIND.describe())),
+            _ => Err(format!("wanted {}", Self::KIND.describe())),
         }
     }
 
@@ -209,7 +209,7 @@ impl SettingValue for Duration {
     const KIND: Kind = Kind::Duration;
 
     fn from_text(text: &str) -> Result<Self, String> {
-        let wanted = || format!("wanted a {}", Self::KIND.describe());
+        let wanted = || format!("wanted {}", Self::KIND.describe());
         let text = text.trim();
         let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -229,7 +229,7 @@ impl SettingValue for Duration {
         match value {
             Toml::Integer(seconds) => Self::from_text(&seconds.to_string()),
             Toml::String(text) => Self::from_text(text),
-            _ => Err(format!("wanted a {}", Self::KIND.describe())),
+            _ => Err(format!("wanted {}", Self::KIND.describe())),
         }
     }
 
@@ -318,7 +318,7 @@ impl<T: SettingValue> SettingValue for Vec<T> {
         match value {
             Toml::Array(values) => values.iter().map(T::from_toml).collect(),
             Toml::String(_) => Ok(vec![T::from_toml(value)?]),
-            _ => Err(format!("wanted a {}", Self::KIND.describe())),
+            _ => Err(format!("wanted {}", Self::KIND.describe())),
         }
     }
 
@@ -349,7 +349,7 @@ impl SettingValue for BTreeMap<String, Vec<String>> {
 
     fn from_toml(value: &Toml) -> Result<Self, String> {
         let Toml::Table(table) = value else {
-            return Err(format!("wanted a {}", Self::KIND.describe()));
+            return Err(format!("wanted {}", Self::KIND.describe()));
         };
         table.iter().map(|(key, value)| Ok((key.clone(), Vec::from_toml(value)?))).collect()
     }
