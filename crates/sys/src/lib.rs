@@ -3,4 +3,5 @@
 pub mod event;
 pub mod fs;
 pub mod ofd;
+pub mod probe;
 pub mod terminal;

@@ -1,0 +1,196 @@
+//! Seccomp filters in probe children: enough to see whether the kernel's mechanism works.
+//!
+//! The filters here catch one harmless call, `getpgid`. Those that containers run under come from
+//! elsewhere; these must stay independent of them, because they are also tried where those fail.
+//! See seccomp(2), `seccomp_unotify`(2).
+//!
+//! # Safety
+//! The kernel copies the program while the call lasts; it keeps no pointer into this process.
+
+use std::ffi::{c_int, c_long, c_ulong};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use linux_raw_sys::general::{__NR_getpgid, __NR_seccomp};
+use linux_raw_sys::ptrace::{
+    SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRAP,
+    SECCOMP_RET_USER_NOTIF, SECCOMP_SET_MODE_FILTER, sock_filter, sock_fprog,
+};
+use rustix::io::Errno;
+
+use super::{Child, Link};
+
+unsafe extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+    fn ioctl(descriptor: c_int, request: c_ulong, ...) -> c_int;
+}
+
+/// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, since 5.19.
+pub const WAIT_KILLABLE_RECV: u32 = 1 << 5;
+
+/// What the filter does with `getpgid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It fails with this number.
+    Fail(u16),
+    /// It raises SIGSYS.
+    Trap,
+    /// A listener is asked.
+    Notify,
+}
+
+/// How a listener answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// With this result, without the call being made.
+    Result(i64),
+    /// The call is made (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`, since 5.5).
+    Continue,
+}
+
+impl Link {
+    /// Puts this child under a filter, for ever. A listener comes back for [`Action::Notify`].
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel does not know filters, the action or a flag; `EPERM`, `EACCES` or
+    /// `ENOSYS` where an outer filter refuses.
+    pub fn filter(&self, action: Action, further_flags: u32) -> io::Result<Option<OwnedFd>> {
+        rustix::thread::set_no_new_privs(true)?;
+        let (verdict, flags) = match action {
+            Action::Fail(errno) => (SECCOMP_RET_ERRNO | u32::from(errno), 0),
+            Action::Trap => (SECCOMP_RET_TRAP, 0),
+            Action::Notify => (SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER),
+        };
+        let mut program = catch_getpgid(verdict);
+        let program = sock_fprog { len: 4, filter: program.as_mut_ptr() };
+        // SAFETY: `program` describes four instructions that outlive the call.
+        let result = unsafe {
+            syscall(
+                c_long::from(__NR_seccomp),
+                SECCOMP_SET_MODE_FILTER,
+                flags | further_flags,
+                &raw const program,
+            )
+        };
+        match (result, action) {
+            (..0, _) => Err(io::Error::last_os_error()),
+            // SAFETY: with NEW_LISTENER the result is a new descriptor that nobody else owns.
+            (_, Action::Notify) => Ok(Some(unsafe { OwnedFd::from_raw_fd(result as c_int) })),
+            _ => Ok(None),
+        }
+    }
+
+    /// Under a [`Action::Notify`] filter: has a grandchild make the caught call, answers it once through
+    /// the listener, and says what the grandchild got.
+    ///
+    /// # Errors
+    /// Those of the fork and of the two ioctls.
+    pub fn answer_once(&self, listener: &OwnedFd, answer: Answer) -> io::Result<Result<i64, i32>> {
+        let caller = Child::spawn(|link| {
+            let got = call_caught().map_or_else(|errno| -i64::from(errno), |value| value);
+            link.tell(&got.to_ne_bytes());
+            0
+        })?;
+        receive_and_answer(listener, answer)?;
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(2);
+        let told = caller.finish(deadline)?.told;
+        let got = i64::from_ne_bytes(told.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?);
+        Ok(if got < 0 { Err(-got as i32) } else { Ok(got) })
+    }
+}
+
+/// Makes the call that the filters catch.
+///
+/// # Errors
+/// Whatever the filter says, as a number.
+pub fn call_caught() -> Result<i64, i32> {
+    // SAFETY: getpgid(0) touches no memory.
+    match unsafe { syscall(c_long::from(__NR_getpgid), 0 as c_long) } {
+        -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        value => Ok(value),
+    }
+}
+
+fn receive_and_answer(listener: &OwnedFd, answer: Answer) -> io::Result<()> {
+    /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)`.
+    const RECEIVE: c_ulong = 0xc050_2100;
+    const SEND: c_ulong = 0xc018_2101;
+    // 80 bytes, of which the first eight are the id; the kernel wants it zeroed.
+    let mut notification = [0_u64; 10];
+    // SAFETY: the buffer has the size that the request's number encodes.
+    if unsafe { ioctl(listener.as_raw_fd(), RECEIVE, notification.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // id, value, and error (low half) with flags (high half).
+    let mut response = match answer {
+        Answer::Result(value) => [notification[0], value as u64, 0],
+        Answer::Continue => [notification[0], 0, 1 << 32],
+    };
+    // SAFETY: 24 bytes, as the request's number encodes.
+    if unsafe { ioctl(listener.as_raw_fd(), SEND, response.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// `if nr == getpgid { verdict } else { allow }`. The architecture is not looked at: the process makes
+/// its own native calls only.
+fn catch_getpgid(verdict: u32) -> [sock_filter; 4] {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    [
+        sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_EQUAL, jt: 0, jf: 1, k: __NR_getpgid },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: verdict },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: SECCOMP_RET_ALLOW },
+    ]
+}
+
+/// The errno of an error of this module, if it is one of the kernel's.
+pub fn errno_of(error: &io::Error) -> Option<Errno> {
+    Errno::from_io_error(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{Ended, in_child};
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_call_fails_as_told() {
+        let report = in_child(LONG, |link| match link.filter(Action::Fail(77), 0) {
+            Ok(_) => i32::from(call_caught() != Err(77)),
+            Err(_) => 2,
+        })
+        .unwrap();
+        assert_eq!(report.ended, Ended::Exited(0));
+    }
+
+    #[test]
+    fn a_trap_is_a_signal() {
+        let report = in_child(LONG, |link| {
+            let _ = link.filter(Action::Trap, 0);
+            let _ = call_caught();
+            0
+        })
+        .unwrap();
+        assert_eq!(report.ended, Ended::Killed(31), "SIGSYS");
+    }
+
+    #[test]
+    fn a_listener_answers() {
+        let report = in_child(LONG, |link| {
+            let Ok(Some(listener)) = link.filter(Action::Notify, 0) else { return 2 };
+            if !matches!(link.answer_once(&listener, Answer::Result(4711)), Ok(Ok(4711))) {
+                return 3;
+            }
+            i32::from(!matches!(link.answer_once(&listener, Answer::Continue), Ok(Ok(1..))))
+        })
+        .unwrap();
+        assert_eq!(report.ended, Ended::Exited(0));
+    }
+}
