@@ -2,6 +2,12 @@
 
 pub mod event;
 pub mod fs;
+pub mod link;
+pub mod mount;
+pub mod namespace;
 pub mod ofd;
 pub mod probe;
+pub mod process;
+mod raw;
 pub mod terminal;
+pub mod userns;

@@ -1,0 +1,113 @@
+//! Mount trees as descriptors.
+//!
+//! [`open_tree(2)`](https://man7.org/linux/man-pages/man2/open_tree.2.html) copies a tree of mounts without attaching it anywhere,
+//! [`mount_setattr(2)`](https://man7.org/linux/man-pages/man2/mount_setattr.2.html) changes it, and
+//! [`move_mount(2)`](https://man7.org/linux/man-pages/man2/move_mount.2.html) attaches it. A copy is made before the root changes and
+//! attached after, so that the source is a path of the host and the target one of the container, and no path is ever a mixture.
+
+use crate::raw;
+use linux_raw_sys::general as numbers;
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Attributes of a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes(u64);
+
+impl Attributes {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Read-only.
+    pub const READ_ONLY: Self = Self(numbers::MOUNT_ATTR_RDONLY as u64);
+    /// Setuid bits have no effect.
+    pub const NOSUID: Self = Self(numbers::MOUNT_ATTR_NOSUID as u64);
+    /// Device nodes do not work.
+    pub const NODEV: Self = Self(numbers::MOUNT_ATTR_NODEV as u64);
+    /// No programs.
+    pub const NOEXEC: Self = Self(numbers::MOUNT_ATTR_NOEXEC as u64);
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Copies a file or directory with every mount beneath it. Needs 5.2.
+pub fn copy_tree(source: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    rustix::mount::open_tree(rustix::fs::CWD, source, flags)
+}
+
+/// Copies what a descriptor refers to, with every mount beneath it.
+pub fn copy_tree_at(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    rustix::mount::open_tree(source, "", flags)
+}
+
+/// Attaches a copy; symbolic links in `target` are followed.
+pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), Errno> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+    rustix::mount::move_mount(tree, "", rustix::fs::CWD, target, flags)
+}
+
+/// Sets attributes on a tree of mounts, which keeps the ones it has. Needs 5.12.
+pub fn set_attributes(
+    tree: BorrowedFd<'_>,
+    attributes: Attributes,
+    recursive: bool,
+) -> Result<(), Errno> {
+    let attr =
+        numbers::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let mut flags = numbers::AT_EMPTY_PATH;
+    if recursive {
+        flags |= numbers::AT_RECURSIVE;
+    }
+    let path = c"";
+    // SAFETY: `path` is a terminated string, `attr` has the size given.
+    unsafe {
+        raw::call(
+            numbers::__NR_mount_setattr,
+            [
+                tree.as_raw_fd() as usize,
+                path.as_ptr() as usize,
+                flags as usize,
+                &raw const attr as usize,
+                size_of::<numbers::mount_attr>(),
+            ],
+        )
+    }
+    .map(drop)
+}
+
+/// Makes a detached file system of the kernel's.
+pub fn new_filesystem(
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: Attributes,
+) -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen(kind, rustix::mount::FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        if value.is_empty() {
+            rustix::mount::fsconfig_set_flag(context.as_fd(), *key)?;
+        } else {
+            rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+        }
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    let flags = rustix::mount::FsMountFlags::FSMOUNT_CLOEXEC;
+    let attributes = rustix::mount::MountAttrFlags::from_bits_retain(attributes.0 as u32);
+    rustix::mount::fsmount(context.as_fd(), flags, attributes)
+}

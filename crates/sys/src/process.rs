@@ -1,0 +1,117 @@
+//! Becoming another program, ending without clean-up, a sibling instead of a child.
+
+use crate::raw;
+use linux_raw_sys::general as numbers;
+use rustix::io::Errno;
+use rustix::process::Pid;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io;
+
+unsafe extern "C" {
+    fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
+    -> c_int;
+    fn _exit(code: c_int) -> !;
+}
+
+/// Arguments or variables in the form that `execve` takes, made before anything irreversible.
+#[derive(Debug)]
+pub struct Strings {
+    pointers: Vec<*const c_char>,
+    _owned: Vec<CString>,
+}
+
+impl Strings {
+    /// Copies; `None` if one of them holds a zero byte.
+    pub fn new<S: AsRef<[u8]>>(all: &[S]) -> Option<Self> {
+        let owned: Vec<CString> =
+            all.iter().map(|one| CString::new(one.as_ref()).ok()).collect::<Option<_>>()?;
+        let mut pointers: Vec<_> = owned.iter().map(|one| one.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        Some(Self { pointers, _owned: owned })
+    }
+}
+
+/// Replaces the calling program; returns only when that failed.
+///
+/// See [execve(2)](https://man7.org/linux/man-pages/man2/execve.2.html).
+pub fn exec(path: &CStr, arguments: &Strings, environment: &Strings) -> Errno {
+    // SAFETY: both vectors end with a null pointer and own the strings they point to.
+    unsafe { execve(path.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr()) };
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Ends the process at once: no destructors, no `atexit` functions. For children made by `fork`, whose clean-up is their parent's.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: no preconditions.
+    unsafe { _exit(code) }
+}
+
+/// Duplicates the process as a child of the caller's *parent*. `None` in the new process.
+///
+/// Only for a process with one thread that does little before it executes a program or ends: the C library does not know of it.
+/// See [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
+pub fn fork_sibling() -> Result<Option<Pid>, Errno> {
+    clone(numbers::CLONE_PARENT)
+}
+
+/// As `fork`, for processes with one thread, without asking whether it is so. `None` in the child.
+///
+/// The C library is told nothing, so its functions about threads must not be used in the child.
+pub fn fork_quick() -> Result<Option<Pid>, Errno> {
+    clone(numbers::SIGCHLD)
+}
+
+fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
+    // SAFETY: no new stack, so memory is copied as by fork; no pointers are given.
+    let pid = unsafe { raw::call(numbers::__NR_clone, [flags as usize, 0, 0, 0, 0]) }?;
+    Ok(Pid::from_raw(pid as i32))
+}
+
+/// Closes every descriptor from `first` on.
+pub fn close_from(first: u32) {
+    // SAFETY: used by processes that own nothing above `first` any more; see `close_range(2)`.
+    let closed = unsafe {
+        raw::call(numbers::__NR_close_range, [first as usize, u32::MAX as usize, 0, 0, 0])
+    };
+    if closed.is_err() {
+        for fd in first..4096 {
+            // SAFETY: as above.
+            let _ = unsafe { raw::call(numbers::__NR_close, [fd as usize, 0, 0, 0, 0]) };
+        }
+    }
+}
+
+/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` if it is gone or a zombie.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after = text.iter().rposition(|&byte| byte == b')')? + 2;
+    let mut fields = text.get(after..)?.split(|&byte| byte == b' ');
+    let state = fields.next()?;
+    if matches!(state, b"Z" | b"X") {
+        return None;
+    }
+    std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_times_tell_the_living() {
+        assert!(start_time(std::process::id()).unwrap() > 0);
+        assert_eq!(start_time(4_194_305), None);
+    }
+
+    #[test]
+    fn zero_bytes_are_refused() {
+        assert!(Strings::new(&["a\0b"]).is_none());
+        assert!(Strings::new(&["a", ""]).is_some());
+    }
+
+    #[test]
+    fn a_failed_exec_returns_its_reason() {
+        let none = Strings::new::<&str>(&[]).unwrap();
+        assert_eq!(exec(c"/does/not/exist", &none, &none), Errno::NOENT);
+    }
+}
