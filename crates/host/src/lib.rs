@@ -18,6 +18,7 @@
 //! `/etc/passwd` and then by running `getent` ([`users`]), because a static glibc program that calls NSS would load the
 //! host's libraries.
 
+mod attempt;
 mod batch;
 mod cgroup;
 mod devices;

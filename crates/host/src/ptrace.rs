@@ -1,8 +1,14 @@
 //! Tracing and reading other processes: what the P engines, debuggers and MPI's single-copy transfers need.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use sys::probe::Link;
+use sys::probe::trace::Failure as TraceFailure;
 
 use crate::Trial;
+use crate::attempt::{Failure, attempt};
+use crate::programs::read_trimmed;
 
 /// What of tracing works.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,7 +27,49 @@ pub struct Ptrace {
 }
 
 impl Ptrace {
-    pub(crate) fn probe(_timeout: std::time::Duration) -> Ptrace {
-        Ptrace::default()
+    pub(crate) fn probe(timeout: Duration) -> Ptrace {
+        let yama =
+            read_trimmed("/proc/sys/kernel/yama/ptrace_scope").and_then(|scope| scope.parse().ok());
+        let refused = match yama {
+            Some(2..) => "administrator: sysctl -w kernel.yama.ptrace_scope=1",
+            _ => {
+                "start the container around us with --cap-add SYS_PTRACE, or a seccomp profile that allows ptrace (docker 19.03 on kernel 4.8 and newer does)"
+            }
+        };
+        Ptrace {
+            yama,
+            child: trial(timeout, "PTRACE_TRACEME and PTRACE_GETREGSET of a grandchild", |link| {
+                link.trace_child(false)
+            })
+            .advise(refused),
+            seccomp_stops: trial(timeout, "PTRACE_O_TRACESECCOMP on a grandchild", |link| {
+                link.trace_child(true)
+            })
+            .advise(refused),
+            read_child: trial(timeout, "process_vm_readv from a grandchild", |link| {
+                link.read_memory(false)
+            })
+            .advise(refused),
+            read_sibling: trial(
+                timeout,
+                "process_vm_readv between two children of one parent",
+                |link| link.read_memory(true),
+            )
+            .advise("MPI ranks copy through shared memory instead of CMA; administrator: sysctl -w kernel.yama.ptrace_scope=0"),
+        }
+    }
+}
+
+fn trial(
+    timeout: Duration,
+    how: &str,
+    try_it: impl FnOnce(&Link) -> Result<(), TraceFailure>,
+) -> Trial {
+    let result = attempt(timeout, |link| {
+        try_it(link).map_err(|failure| Failure::io(failure.step, &failure.source))
+    });
+    match result {
+        Ok(()) => Trial::works(how),
+        Err(failure) => Trial::fails(how, failure.why()).with_errno(failure.number()),
     }
 }

@@ -1,8 +1,15 @@
 //! Seccomp: whether filters can be installed, and with what.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use sys::probe::filter::{Action, Answer, WAIT_KILLABLE_RECV, call_caught};
+use sys::probe::{Ended, in_child};
 
 use crate::Trial;
+use crate::attempt::{Failure, Step, attempt};
+use crate::programs::read_trimmed;
+use crate::security::status_field;
 
 /// The filter that the caller itself is under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,8 +48,105 @@ pub struct Seccomp {
     pub filters: Option<u32>,
 }
 
+/// `SIGSYS`.
+const SIGNAL_OF_TRAP: i32 = 31;
+
+/// An errno that no filter of others would choose.
+const OWN_ERRNO: u16 = 77;
+
+impl SeccompMode {
+    pub(crate) fn from_status(field: Option<&str>) -> SeccompMode {
+        match field {
+            Some("0") => SeccompMode::Off,
+            Some("1") => SeccompMode::Strict,
+            Some("2") => SeccompMode::Filter,
+            _ => SeccompMode::Unknown,
+        }
+    }
+}
+
 impl Seccomp {
-    pub(crate) fn probe(_timeout: std::time::Duration) -> Seccomp {
-        Seccomp::default()
+    pub(crate) fn probe(timeout: Duration) -> Seccomp {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Seccomp {
+            filter: filter(timeout),
+            trap: trap(timeout),
+            notify: notify(timeout, Answer::Result(4711), "answered with a result"),
+            notify_continue: notify(timeout, Answer::Continue, "answered with CONTINUE"),
+            wait_killable: wait_killable(timeout),
+            actions: read_trimmed("/proc/sys/kernel/seccomp/actions_avail")
+                .map(|list| list.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            mode: SeccompMode::from_status(status_field(&status, "Seccomp")),
+            filters: status_field(&status, "Seccomp_filters").and_then(|count| count.parse().ok()),
+        }
+    }
+}
+
+fn filter(timeout: Duration) -> Trial {
+    let how = "seccomp(SECCOMP_SET_MODE_FILTER) in a child, then the call that it catches";
+    let result = attempt(timeout, |link| {
+        link.filter(Action::Fail(OWN_ERRNO), 0).step("seccomp(SECCOMP_SET_MODE_FILTER)")?;
+        match call_caught() {
+            Err(errno) if errno == i32::from(OWN_ERRNO) => Ok(()),
+            _ => Err(not_as_told("the filter did not catch the call")),
+        }
+    });
+    outcome(how, result).advise(
+        "without filters the default engines do not work; P2 stops at every call and does. A kernel with CONFIG_SECCOMP_FILTER, or an outer container that allows seccomp(2), helps",
+    )
+}
+
+fn trap(timeout: Duration) -> Trial {
+    let how = "a filter with SECCOMP_RET_TRAP in a child, which must die of SIGSYS";
+    let report = in_child(timeout, |link| {
+        if link.filter(Action::Trap, 0).is_ok() {
+            let _ = call_caught();
+        }
+        1
+    });
+    match report.map(|report| report.ended) {
+        Ok(Ended::Killed(SIGNAL_OF_TRAP)) => Trial::works(how),
+        Ok(ended) => Trial::fails(how, format!("the child ended otherwise: {ended:?}")),
+        Err(error) => Trial::fails(how, format!("no child could be started: {error}")),
+    }
+}
+
+fn notify(timeout: Duration, answer: Answer, what: &str) -> Trial {
+    let how = format!("SECCOMP_FILTER_FLAG_NEW_LISTENER in a child; a call of a grandchild {what}");
+    let result = attempt(timeout, |link| {
+        let listener = link
+            .filter(Action::Notify, 0)
+            .step("seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)")?
+            .ok_or_else(|| not_as_told("no listener came back"))?;
+        match (answer, link.answer_once(&listener, answer).step("SECCOMP_IOCTL_NOTIF")?) {
+            (Answer::Result(told), Ok(got)) if told == got => Ok(()),
+            (Answer::Continue, Ok(got)) if got > 0 => Ok(()),
+            _ => Err(not_as_told("the call got another answer")),
+        }
+    });
+    outcome(&how, result)
+        .advise("emulated root in single-id namespaces needs this: kernel 5.5 or newer")
+}
+
+fn wait_killable(timeout: Duration) -> Trial {
+    let how = "SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV in a child";
+    let result = attempt(timeout, |link| {
+        link.filter(Action::Notify, WAIT_KILLABLE_RECV)
+            .step("seccomp(SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)")
+            .map(drop)
+    });
+    outcome(how, result)
+        .advise("kernel 5.19 or newer; without it signals may repeat emulated calls")
+}
+
+fn not_as_told(what: &str) -> Failure {
+    Failure { step: what.into(), errno: None, signal: None }
+}
+
+fn outcome(how: &str, result: Result<(), Failure>) -> Trial {
+    match result {
+        Ok(()) => Trial::works(how),
+        Err(failure) => Trial::fails(how, failure.why()).with_errno(failure.number()),
     }
 }

@@ -58,6 +58,12 @@ impl Trial {
         self
     }
 
+    /// Adds what to do about it where it failed and nothing better is known.
+    #[must_use]
+    pub(crate) fn advise(self, text: &str) -> Trial {
+        if self.is_fails() && self.advice().is_none() { self.with_advice(text) } else { self }
+    }
+
     /// It was tried and worked.
     pub fn is_works(&self) -> bool {
         matches!(self, Trial::Works { .. })

@@ -87,7 +87,7 @@ impl Link {
     /// Those of the fork and of the two ioctls.
     pub fn answer_once(&self, listener: &OwnedFd, answer: Answer) -> io::Result<Result<i64, i32>> {
         let caller = Child::spawn(|link| {
-            let got = call_caught().map_or_else(|errno| -i64::from(errno), |value| value);
+            let got = call_caught().unwrap_or_else(|errno| -i64::from(errno));
             link.tell(&got.to_ne_bytes());
             0
         })?;

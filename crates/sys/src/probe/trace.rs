@@ -18,6 +18,9 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::{Child, Link};
 
+/// `NT_PRSTATUS` of elf.h.
+const GENERAL_REGISTERS: usize = 1;
+
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
@@ -73,8 +76,6 @@ impl Link {
             ptrace(PTRACE_SETOPTIONS, pid, 0, option)
                 .map_err(failed("ptrace(PTRACE_SETOPTIONS, PTRACE_O_TRACESECCOMP)"))?;
         }
-        /// `NT_PRSTATUS` of elf.h.
-        const GENERAL_REGISTERS: usize = 1;
         let mut registers = [0_u64; 64];
         let mut buffer =
             Buffer { base: registers.as_mut_ptr().cast(), length: size_of_val(&registers) };
