@@ -1,0 +1,209 @@
+//! What the file system under a store can do: probed once by trying, then remembered in `store.json`.
+//!
+//! Nothing is concluded from a file system's name: the same name behaves differently by kernel, mount option and
+//! server. What was found is kept under the file system's number and the kernel's release, so that a store which was
+//! copied elsewhere, or is shared by nodes with other kernels, is probed again there.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, StatFs, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, Step};
+use crate::lock::{self, LockMethod};
+use crate::root::{Root, random_hex};
+
+/// What the file system of a store can do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one answer of one probe")]
+pub struct Abilities {
+    /// Its kind, for people: `ext4`, `nfs`, `0x1234abcd`.
+    pub file_system: String,
+    /// Whether other machines may see the same files (NFS, Lustre, GPFS, Ceph...).
+    pub network: bool,
+    /// How processes keep out of each other's way.
+    pub locks: LockMethod,
+    /// Extended attributes in the `user.` name space.
+    pub user_xattr: bool,
+    /// Several names for one file.
+    pub hard_links: bool,
+    /// Symbolic links.
+    pub symlinks: bool,
+    /// Permission bits are kept.
+    pub modes: bool,
+    /// `a` and `A` are two names.
+    pub case_sensitive: bool,
+    /// Files can share their data until one is written to (`FICLONE`).
+    pub reflink: bool,
+    /// This user may make overlay's whiteouts (character device 0:0).
+    pub whiteout: bool,
+}
+
+impl Abilities {
+    /// What can be said without writing: for a store that is read-only and was never probed.
+    pub(crate) fn assume(root: &Root) -> Result<Self> {
+        let stat = statfs(root)?;
+        let (file_system, network) = describe(stat.f_type as u64);
+        Ok(Self {
+            file_system,
+            network,
+            locks: LockMethod::Flock,
+            user_xattr: false,
+            hard_links: false,
+            symlinks: true,
+            modes: true,
+            case_sensitive: true,
+            reflink: false,
+            whiteout: false,
+        })
+    }
+
+    /// Tries everything in a directory of its own under `tmp/`.
+    pub(crate) fn probe(root: &Arc<Root>) -> Result<Self> {
+        let (file_system, network) = describe(statfs(root)?.f_type as u64);
+        root.make_dir("tmp")?;
+        let directory = format!("tmp/probe-{}", random_hex(8)?);
+        root.make_dir(&directory)?;
+        let found = Self::probe_in(root, &directory, file_system, network);
+        let _ = sys::fs::remove_tree(root.as_fd(), directory.as_bytes());
+        found
+    }
+
+    fn probe_in(
+        root: &Arc<Root>,
+        directory: &str,
+        file_system: String,
+        network: bool,
+    ) -> Result<Self> {
+        let name = |name: &str| format!("{directory}/{name}");
+        let file = root.create_file(&name("a"), OFlags::EXCL)?;
+        let fd = root.as_fd();
+        let executable = Mode::from_raw_mode(0o751);
+        let modes = fs::fchmod(&file, executable).is_ok()
+            && root.stat(&name("a"))?.is_some_and(|stat| stat.st_mode & 0o777 == 0o751);
+        let mode = Mode::from_raw_mode(0o600);
+        Ok(Self {
+            locks: probe_locks(root, &name("lock"))?,
+            user_xattr: fs::fsetxattr(&file, "user.coracle.probe", b"1", XattrFlags::empty())
+                .is_ok(),
+            hard_links: fs::linkat(fd, name("a"), fd, name("b"), AtFlags::empty()).is_ok(),
+            symlinks: fs::symlinkat("a", fd, name("l")).is_ok(),
+            modes,
+            case_sensitive: !root.exists(&name("A"))?,
+            reflink: root
+                .create_file(&name("c"), OFlags::EXCL)
+                .is_ok_and(|copy| fs::ioctl_ficlone(&copy, &file).is_ok()),
+            whiteout: fs::mknodat(fd, name("w"), FileType::CharacterDevice, mode, 0).is_ok(),
+            file_system,
+            network,
+        })
+    }
+
+    /// What a root tree cannot do without and is not there, in words.
+    pub(crate) fn lacking(&self) -> Option<&'static str> {
+        if !self.symlinks {
+            Some("symbolic links")
+        } else if !self.modes {
+            Some("permission bits")
+        } else if !self.case_sensitive {
+            Some("distinction of upper and lower case")
+        } else {
+            None
+        }
+    }
+}
+
+/// The first kind of lock that keeps two open files apart.
+fn probe_locks(root: &Arc<Root>, rel: &str) -> Result<LockMethod> {
+    let mut tried = String::new();
+    for method in [LockMethod::Flock, LockMethod::Ofd] {
+        let failure = match file_locks_work(root, rel, method)? {
+            Ok(true) => return Ok(method),
+            Ok(false) => "two processes could hold it at once".to_owned(),
+            Err(errno) => std::io::Error::from(errno).to_string(),
+        };
+        let name = if method == LockMethod::Flock { "flock" } else { "byte-range lock" };
+        tried.push_str(&format!("{name}: {failure}; "));
+    }
+    match lock::links_work(root, rel) {
+        Ok(()) => Ok(LockMethod::Symlink),
+        Err(Error::Io { source, .. }) => {
+            tried.push_str(&format!("symbolic link: {source}"));
+            Err(Error::NoLocks { path: root.path.clone(), tried })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn file_locks_work(
+    root: &Root,
+    rel: &str,
+    method: LockMethod,
+) -> Result<std::result::Result<bool, Errno>> {
+    let one = root.create_file(rel, OFlags::empty())?;
+    let other = root.create_file(rel, OFlags::empty())?;
+    Ok(lock::lock_file(&one, method, lock::Mode::Exclusive).and_then(|()| {
+        match lock::lock_file(&other, method, lock::Mode::Exclusive) {
+            Ok(()) => Ok(false),
+            Err(Errno::AGAIN) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }))
+}
+
+fn statfs(root: &Root) -> Result<StatFs> {
+    fs::fstatfs(root).map_err(|errno| Error::io(Step::Stat, &root.path, errno))
+}
+
+/// Under what the answers are remembered: file system and kernel.
+pub(crate) fn key(root: &Root) -> Result<String> {
+    let stat = statfs(root)?;
+    let kernel = rustix::system::uname();
+    // The type holds the number of the file system in private fields; its debug form is stable enough for a cache.
+    let number: String =
+        format!("{:?}", stat.f_fsid).chars().filter(|c| c.is_ascii_digit() || *c == ',').collect();
+    Ok(format!("{:x}-{number}-{}", stat.f_type, kernel.release().to_string_lossy()))
+}
+
+/// A file system's name by its magic number, and whether other machines may share it
+/// ([statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), `linux/magic.h`, and the projects' own headers).
+fn describe(magic: u64) -> (String, bool) {
+    let (name, network) = match magic as u32 {
+        0xef53 => ("ext4", false),
+        0x5846_5342 => ("xfs", false),
+        0x9123_683e => ("btrfs", false),
+        0x0102_1994 => ("tmpfs", false),
+        0x8584_58f6 => ("ramfs", false),
+        0x794c_7630 => ("overlay", false),
+        0x2fc1_2fc1 => ("zfs", false),
+        0xf2f5_2010 => ("f2fs", false),
+        0xca45_1a4e => ("bcachefs", false),
+        0x4d44 => ("vfat", false),
+        0x2011_bab0 => ("exfat", false),
+        0x5346_544e | 0x7366_746e => ("ntfs", false),
+        0x7371_7368 => ("squashfs", false),
+        0x6969 => ("nfs", true),
+        0x0bd0_0bd0 => ("lustre", true),
+        0x4750_4653 => ("gpfs", true),
+        0x00c3_6400 => ("ceph", true),
+        0x1983_0326 => ("beegfs", true),
+        0x6573_5546 => ("fuse", true),
+        0x0102_1997 => ("9p", true),
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => ("smb", true),
+        0x5346_414f | 0x6b41_4653 => ("afs", true),
+        0x2003_0528 => ("orangefs", true),
+        0xaad7_aaea => ("panfs", true),
+        other => return (format!("{other:#x}"), false),
+    };
+    (name.into(), network)
+}
+
+/// Whether other users could put something in place of this directory: its parent lets everybody write, and is not
+/// sticky.
+pub(crate) fn replaceable(parent: &std::path::Path) -> Result<bool> {
+    let stat = fs::statat(CWD, parent, AtFlags::empty())
+        .map_err(|errno| Error::io(Step::Stat, parent, errno))?;
+    Ok(stat.st_mode & 0o1002 == 0o002)
+}

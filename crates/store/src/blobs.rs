@@ -1,0 +1,399 @@
+//! Blobs: files named by the digest of their content, in the OCI layout's `blobs/`.
+//!
+//! A blob comes in through an [`Ingest`]: a partial file under `tmp/ingest`, locked for the one process that writes it
+//! and kept when that process dies, so that the next one carries on where it stopped. Whoever begins a blob that
+//! another process is fetching waits and then finds it there, or takes it over. Only content of the right size and
+//! digest is renamed into the layout; wrong content is removed at once.
+//!
+//! Opening checks a blob's size (a copy that was cut off shows); hashing all of it again is [`crate::verify`]'s work.
+//! Documents (manifests, configurations) are hashed on every reading, since that costs microseconds.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use oci::{Algorithm, Descriptor, Digest, Digester};
+use rustix::fs::{FileType, OFlags};
+
+use crate::error::{Error, Result, Step};
+use crate::lock::{Lock, Mode};
+use crate::root::{DOCUMENT_LIMIT, random_hex, read_all};
+use crate::{Lease, Store};
+
+/// Where partial blobs are.
+pub(crate) const INGEST: &str = "tmp/ingest";
+const BUFFER: usize = 256 << 10;
+
+/// The blobs of a store and of those beneath it.
+#[derive(Debug, Clone, Copy)]
+pub struct Blobs<'store>(pub(crate) &'store Store);
+
+/// A stored blob, open for reading.
+#[derive(Debug)]
+pub struct Blob {
+    /// Its content.
+    pub file: File,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Read for Blob {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+/// What [`Blobs::begin`] found.
+#[derive(Debug)]
+pub enum BeginBlob {
+    /// It is in the store (now, or already).
+    Have(Blob),
+    /// It is to be fetched by this process.
+    Ingest(Ingest),
+}
+
+/// The name of a blob's file.
+pub(crate) fn rel(digest: &Digest) -> String {
+    format!("oci/blobs/{}/{}", digest.algorithm().as_str(), digest.hex())
+}
+
+/// A digest as one file name: `sha256-<hex>`.
+pub(crate) fn flat(digest: &Digest) -> String {
+    format!("{}-{}", digest.algorithm().as_str(), digest.hex())
+}
+
+/// The digest that [`flat`] wrote.
+pub(crate) fn unflat(name: &str) -> Option<Digest> {
+    Digest::from_str(&name.replacen('-', ":", 1)).ok()
+}
+
+impl Blobs<'_> {
+    /// Whether the blob is here with this size (any size where that is not known).
+    pub fn contains(&self, digest: &Digest, size: Option<u64>) -> Result<bool> {
+        let rel = rel(digest);
+        for store in self.0.chain() {
+            let there = store.inner.root.stat(&rel)?;
+            if there.is_some_and(|stat| size.is_none_or(|size| size == stat.st_size as u64)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Opens a blob; the error says if it is missing or has not the size that its descriptor says.
+    pub fn open(&self, descriptor: &Descriptor) -> Result<Blob> {
+        self.find(&descriptor.digest, Some(descriptor.size))
+    }
+
+    /// Opens a blob of unknown size.
+    pub fn open_digest(&self, digest: &Digest) -> Result<Blob> {
+        self.find(digest, None)
+    }
+
+    fn find(&self, digest: &Digest, size: Option<u64>) -> Result<Blob> {
+        let mut bad = None;
+        for store in self.0.chain() {
+            let Some(blob) = open_in(store, digest)? else { continue };
+            match size {
+                Some(size) if size != blob.size => {
+                    let why = format!("it has {} bytes instead of {size}", blob.size);
+                    bad = Some(Error::BadBlob { digest: digest.to_string(), path: blob.path, why });
+                }
+                _ => return Ok(blob),
+            }
+        }
+        Err(bad.unwrap_or_else(|| Error::NoBlob { digest: digest.to_string() }))
+    }
+
+    /// Reads a document (manifest, configuration) whole and checks its digest.
+    pub fn read(&self, digest: &Digest) -> Result<Vec<u8>> {
+        let blob = self.open_digest(digest)?;
+        let path = blob.path;
+        let bytes = read_all(blob.file, || path.clone(), DOCUMENT_LIMIT)?;
+        if !digest.matches(&bytes) {
+            let why = "its content has another digest".into();
+            return Err(Error::BadBlob { digest: digest.to_string(), path, why });
+        }
+        Ok(bytes)
+    }
+
+    /// Every blob of this store (not of those beneath): digest and size.
+    pub fn list(&self) -> Result<Vec<(Digest, u64)>> {
+        let root = &self.0.inner.root;
+        let mut found = Vec::new();
+        for (algorithm, kind) in root.list("oci/blobs")? {
+            if kind != FileType::Directory {
+                continue;
+            }
+            for (hex, _) in root.list(&format!("oci/blobs/{algorithm}"))? {
+                // Other tools keep temporary files here while they write.
+                let Ok(digest) = Digest::from_str(&format!("{algorithm}:{hex}")) else { continue };
+                if let Some(stat) = root.stat(&rel(&digest))? {
+                    found.push((digest, stat.st_size as u64));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Begins to bring a blob in: waits while another process does so, then says what is left to do.
+    ///
+    /// An ingest holds a lock on this blob; do not begin the same one twice in one thread.
+    pub fn begin(&self, descriptor: &Descriptor) -> Result<BeginBlob> {
+        if let Ok(blob) = self.open(descriptor) {
+            return Ok(BeginBlob::Have(blob));
+        }
+        self.0.writable()?;
+        self.0.sweep_in_passing();
+        let lease = self.0.lease()?;
+        let digest = &descriptor.digest;
+        let lockable =
+            self.0.lockable(&format!("blob-{}", flat(digest)), format!("blob {digest}"), true);
+        let limit = self.0.inner.wait.content_limit;
+        let lock = lockable.take(Mode::Exclusive, &self.0.inner.wait, limit)?;
+        if let Ok(blob) = self.open(descriptor) {
+            return Ok(BeginBlob::Have(blob));
+        }
+        let root = &self.0.inner.root;
+        let part = format!("{INGEST}/{}.part", flat(digest));
+        let file = root.create_file(&part, OFlags::empty())?;
+        let mut ingest = Ingest {
+            store: self.0.clone(),
+            part,
+            file,
+            digest: digest.clone(),
+            size: descriptor.size,
+            digester: digest.digester(),
+            offset: 0,
+            _lock: lock,
+            _lease: lease,
+        };
+        ingest.take_over()?;
+        Ok(BeginBlob::Ingest(ingest))
+    }
+
+    /// Stores bytes; `false` when they were there already.
+    pub fn put_bytes(&self, bytes: &[u8]) -> Result<(Digest, bool)> {
+        let digest = Digest::of(bytes);
+        if self.contains(&digest, Some(bytes.len() as u64))? {
+            return Ok((digest, false));
+        }
+        self.0.writable()?;
+        let _lease = self.0.lease()?;
+        let root = &self.0.inner.root;
+        root.make_dir("tmp")?;
+        root.replace(&rel(&digest), bytes, self.0.syncs_now())?;
+        self.0.note_unsettled(None);
+        Ok((digest, true))
+    }
+
+    /// Stores what a reader gives, whose digest is not known before it ends.
+    pub fn put_reader(&self, reader: &mut dyn Read) -> Result<(Digest, u64)> {
+        self.0.writable()?;
+        let _lease = self.0.lease()?;
+        let root = &self.0.inner.root;
+        let temporary = format!("tmp/put-{}", random_hex(16)?);
+        let result = self.copy_in(reader, &temporary);
+        if result.is_err() {
+            let _ = root.unlink(&temporary);
+        }
+        result
+    }
+
+    fn copy_in(&self, reader: &mut dyn Read, temporary: &str) -> Result<(Digest, u64)> {
+        let root = &self.0.inner.root;
+        let mut file = root.create_file(temporary, OFlags::EXCL)?;
+        let mut digester = Digester::new(Algorithm::Sha256);
+        let mut buffer = vec![0; BUFFER];
+        let mut size = 0;
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(Error::io(Step::Read, "the source", source)),
+            };
+            digester.update(&buffer[..count]);
+            file.write_all(&buffer[..count])
+                .map_err(|source| Error::io(Step::Write, root.join(temporary), source))?;
+            size += count as u64;
+        }
+        let digest = digester.finish();
+        self.publish(&file, temporary, &digest)?;
+        Ok((digest, size))
+    }
+
+    /// Makes a complete file visible under its digest.
+    fn publish(&self, file: &File, temporary: &str, digest: &Digest) -> Result<()> {
+        let root = &self.0.inner.root;
+        if self.0.syncs_now() {
+            rustix::fs::fdatasync(file)
+                .map_err(|errno| Error::io(Step::Sync, root.join(temporary), errno))?;
+        }
+        let target = rel(digest);
+        root.rename(temporary, &target)?;
+        if self.0.syncs_now() {
+            root.sync_dir(&format!("oci/blobs/{}", digest.algorithm().as_str()))?;
+        }
+        self.0.note_unsettled(None);
+        Ok(())
+    }
+
+    /// Removes a blob of this store; the bytes that this frees. Callers hold the store for themselves.
+    pub(crate) fn remove(&self, digest: &Digest) -> Result<u64> {
+        let rel = rel(digest);
+        let Some(stat) = self.0.inner.root.stat(&rel)? else { return Ok(0) };
+        Ok(if self.0.inner.root.unlink(&rel)? { stat.st_size as u64 } else { 0 })
+    }
+}
+
+fn open_in(store: &Store, digest: &Digest) -> Result<Option<Blob>> {
+    let root = &store.inner.root;
+    let rel = rel(digest);
+    let Some(file) = root.open_file(&rel, OFlags::RDONLY)? else { return Ok(None) };
+    let meta = file.metadata().map_err(|source| Error::io(Step::Stat, root.join(&rel), source))?;
+    Ok(Some(Blob { file, size: meta.size(), path: root.join(&rel) }))
+}
+
+/// A blob on its way in; the only one for its digest among all processes.
+///
+/// Dropped without [`Ingest::commit`], what has come so far is kept for the next one.
+#[derive(Debug)]
+pub struct Ingest {
+    store: Store,
+    file: File,
+    part: String,
+    digest: Digest,
+    size: u64,
+    digester: Digester,
+    offset: u64,
+    // Dropped in this order: the blob's lock before the store's.
+    _lock: Lock,
+    _lease: Lease,
+}
+
+impl Ingest {
+    /// How many bytes are here already; the source is to be read from there.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The blob's announced size.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether all bytes are here, so that only [`Ingest::commit`] is left.
+    pub fn is_complete(&self) -> bool {
+        self.offset == self.size
+    }
+
+    /// The partial file, for reading beside the writing.
+    pub fn path(&self) -> PathBuf {
+        self.store.inner.root.join(&self.part)
+    }
+
+    /// The bytes that are here already, for a consumer that must see the whole stream.
+    pub fn existing(&self) -> Result<io::Take<File>> {
+        let path = || self.path();
+        let file = self
+            .store
+            .inner
+            .root
+            .open_file(&self.part, OFlags::RDONLY)?
+            .ok_or_else(|| Error::NoBlob { digest: self.digest.to_string() })?;
+        let mut file = file;
+        file.seek(SeekFrom::Start(0)).map_err(|source| Error::io(Step::Read, path(), source))?;
+        Ok(file.take(self.offset))
+    }
+
+    /// Begins at the first byte again (a source that cannot resume).
+    pub fn restart(&mut self) -> Result<()> {
+        self.cut(0)?;
+        self.digester = self.digest.digester();
+        Ok(())
+    }
+
+    fn cut(&mut self, length: u64) -> Result<()> {
+        rustix::fs::ftruncate(&self.file, length)
+            .map_err(|errno| Error::io(Step::Write, self.path(), errno))?;
+        self.file
+            .seek(SeekFrom::Start(length))
+            .map_err(|source| Error::io(Step::Write, self.path(), source))?;
+        self.offset = length;
+        Ok(())
+    }
+
+    /// Hashes what an earlier process left. What cannot be the beginning of this blob is thrown away.
+    fn take_over(&mut self) -> Result<()> {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let count = match self.file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(Error::io(Step::Read, self.path(), source)),
+            };
+            self.digester.update(&buffer[..count]);
+            self.offset += count as u64;
+            if self.offset > self.size {
+                return self.restart();
+            }
+        }
+        if self.is_complete() && self.digester.clone().finish() != self.digest {
+            return self.restart();
+        }
+        Ok(())
+    }
+
+    /// Checks size and digest, waits for the disk and makes the blob visible. Wrong content is removed.
+    pub fn commit(self) -> Result<Blob> {
+        let root = &self.store.inner.root;
+        if self.offset != self.size {
+            // Too few bytes may be the beginning of the right ones: they stay.
+            return Err(Error::WrongSize {
+                digest: self.digest.to_string(),
+                expected: self.size,
+                found: self.offset,
+            });
+        }
+        let found = self.digester.clone().finish();
+        if found != self.digest {
+            root.unlink(&self.part)?;
+            return Err(Error::WrongDigest {
+                expected: self.digest.to_string(),
+                found: found.to_string(),
+            });
+        }
+        self.store.blobs().publish(&self.file, &self.part, &self.digest)?;
+        open_in(&self.store, &self.digest)?
+            .ok_or_else(|| Error::NoBlob { digest: self.digest.to_string() })
+    }
+
+    /// Throws away what has come so far.
+    pub fn discard(self) -> Result<()> {
+        self.store.inner.root.unlink(&self.part).map(|_| ())
+    }
+}
+
+impl Write for Ingest {
+    /// Refuses more bytes than were announced.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.offset + bytes.len() as u64 > self.size {
+            let message = format!("more than the announced {} bytes arrived", self.size);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let count = self.file.write(bytes)?;
+        self.digester.update(&bytes[..count]);
+        self.offset += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

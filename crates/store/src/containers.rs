@@ -1,0 +1,489 @@
+//! Containers: one directory each, called by its id, and symbolic links for its names.
+//!
+//! A container comes to be under `tmp/` and is renamed into `containers/` with its `container.json` inside, so one without is
+//! never seen. A name is a link `containers/<name> -> <id>`: whoever makes the link has the name. Each container keeps a list
+//! of the names it was ever given (`names`), so that its links are found without looking at everybody's; the links are what
+//! counts. Names change under `locks/names`; under it, a link whose container is missing can only be a leftover and is
+//! replaced.
+//!
+//! What `container.json` and `state.json` hold is the engine's business. State describes processes, which a power failure
+//! ends, so it is replaced atomically but not synced; `container.json` is synced when it is made or changed, unless the
+//! store is relaxed.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+use crate::lock::{Lock, Lockable, Mode};
+use crate::root::{encode, random_hex};
+use crate::{Image, Store, names};
+
+const DIRECTORY: &str = "containers";
+const CONFIG: &str = "container.json";
+const NAMES: &str = "names";
+/// How many random names are tried before a number is put behind one.
+const NAME_TRIES: usize = 6;
+/// From how many containers on a second thread pays.
+const PARALLEL: usize = 400;
+
+/// The containers of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Containers<'store>(pub(crate) &'store Store);
+
+/// One container's directory.
+#[derive(Debug, Clone)]
+pub struct ContainerDir {
+    store: Store,
+    id: String,
+    /// Filled by [`Containers::list`], which sees all links anyway.
+    names: Option<Vec<String>>,
+}
+
+/// A held lock on a container.
+#[derive(Debug)]
+pub struct ContainerLock(#[expect(dead_code, reason = "held for its Drop")] Lock);
+
+/// Deletes a directory whose files all belong to this user. What [`ContainerDir::remove`] uses.
+pub fn remove_owned(
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = path.as_os_str().as_bytes();
+    sys::fs::remove_tree(rustix::fs::CWD, name).map_err(Into::into)
+}
+
+fn rel(id_or_name: &str) -> String {
+    format!("{DIRECTORY}/{id_or_name}")
+}
+
+impl Containers<'_> {
+    fn dir(&self, id: String) -> ContainerDir {
+        ContainerDir { store: self.0.clone(), id, names: None }
+    }
+
+    /// Makes a container: `config` is written as its `container.json`. Without a name it gets a random one.
+    ///
+    /// `config` is called with the id and the name that it will have. Hold a [`crate::Lease`] from before the image was
+    /// looked up until this returns.
+    pub fn create<T: Serialize>(
+        &self,
+        name: Option<&str>,
+        config: impl FnOnce(&str, &str) -> T,
+    ) -> Result<ContainerDir> {
+        self.0.writable()?;
+        if let Some(name) = name {
+            names::check(name)?;
+        }
+        let _lease = self.0.lease()?;
+        self.0.settle()?;
+        let root = &self.0.inner.root;
+        let id = random_hex(32)?;
+        // Everybody who wants this name is kept out until the container is there.
+        let _names = self.lock_names()?;
+        let name = match name {
+            Some(name) => {
+                self.free_name(name)?;
+                name.to_owned()
+            }
+            None => self.random_name()?,
+        };
+        let temporary = format!("tmp/new-{id}");
+        root.make_dir(&temporary)?;
+        let config_rel = format!("{temporary}/{CONFIG}");
+        let bytes = encode(&config(&id, &name), || root.join(&config_rel))?;
+        let made = root
+            .write_new(&config_rel, &bytes, self.0.syncs_names())
+            .and_then(|()| root.write_new(&format!("{temporary}/{NAMES}"), name.as_bytes(), false))
+            .and_then(|()| root.symlink(&id, &rel(&name)).map(|_| ()))
+            .and_then(|()| root.rename(&temporary, &rel(&id)));
+        if let Err(error) = made {
+            // The link is a leftover now, which the next one who wants the name replaces.
+            let _ = sys::fs::remove_tree(root.as_fd(), temporary.as_bytes());
+            return Err(error);
+        }
+        Ok(ContainerDir { names: Some(vec![name]), ..self.dir(id) })
+    }
+
+    fn lock_names(&self) -> Result<Lock> {
+        let lockable = self.0.lockable("names", "the names of containers", false);
+        lockable.take(Mode::Exclusive, &self.0.inner.wait, Some(self.0.inner.wait.limit))
+    }
+
+    /// Makes sure that nobody has a name; a leftover link goes. Under the lock on names.
+    fn free_name(&self, name: &str) -> Result<()> {
+        let root = &self.0.inner.root;
+        let Some(id) = root.read_link(&rel(name))? else { return Ok(()) };
+        if names::is_id(&id) && root.exists(&rel(&id))? {
+            return Err(Error::NameInUse { name: name.to_owned(), id });
+        }
+        root.unlink(&rel(name)).map(|_| ())
+    }
+
+    fn random_name(&self) -> Result<String> {
+        for attempt in 0.. {
+            let mut name = names::random()?;
+            if attempt >= NAME_TRIES {
+                name = format!("{name}{}", random_hex(2)?);
+            }
+            match self.free_name(&name) {
+                Ok(()) => return Ok(name),
+                Err(Error::NameInUse { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
+    /// The container that a person means: a name, an id or the beginning of one. A whole name or id costs one system call.
+    pub fn find(&self, name: &str) -> Result<ContainerDir> {
+        let root = &self.0.inner.root;
+        let unknown = || Error::NoContainer { name: name.to_owned() };
+        // A whole id must be checked to exist; for a name, the link and what it points to.
+        if names::is_id(name) {
+            return root.exists(&rel(name))?.then(|| self.dir(name.to_owned())).ok_or_else(unknown);
+        }
+        if names::check(name).is_ok()
+            && let Some(id) = root.read_link(&rel(name))?
+            && names::is_id(&id)
+            && root.exists(&rel(&id))?
+        {
+            return Ok(self.dir(id));
+        }
+        if name.is_empty() || !names::is_hex(name) {
+            return Err(unknown());
+        }
+        let mut ids: Vec<String> =
+            root.list(DIRECTORY)?.into_iter().map(|(entry, _)| entry).collect();
+        ids.retain(|entry| names::is_id(entry) && entry.starts_with(name));
+        match ids.len() {
+            0 => Err(unknown()),
+            1 => Ok(self.dir(ids.remove(0))),
+            _ => {
+                ids.sort_unstable();
+                let candidates = ids.iter().map(|id| id[..12].to_owned()).collect();
+                Err(Error::AmbiguousContainer { name: name.to_owned(), candidates })
+            }
+        }
+    }
+
+    /// All containers, with their names, sorted by id.
+    pub fn list(&self) -> Result<Vec<ContainerDir>> {
+        let root = &self.0.inner.root;
+        let mut names_of: HashMap<String, Vec<String>> = HashMap::new();
+        let mut ids = Vec::new();
+        for (entry, kind) in root.list(DIRECTORY)? {
+            // Some file systems do not say what an entry is; ids and names differ in form.
+            if names::is_id(&entry) {
+                ids.push(entry);
+            } else if matches!(kind, FileType::Symlink | FileType::Unknown)
+                && let Some(id) = root.read_link(&rel(&entry))?
+            {
+                names_of.entry(id).or_default().push(entry);
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids
+            .into_iter()
+            .map(|id| {
+                let mut names = names_of.remove(&id).unwrap_or_default();
+                names.sort_unstable();
+                ContainerDir { names: Some(names), ..self.dir(id) }
+            })
+            .collect())
+    }
+
+    /// Applies a function (reading configuration and state, say) to all containers, on two threads when there are many.
+    /// The order is that of [`Containers::list`].
+    pub fn map<R: Send>(&self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
+        let all = self.list()?;
+        if all.len() < PARALLEL {
+            return Ok(all.iter().map(read).collect());
+        }
+        let (left, right) = all.split_at(all.len() / 2);
+        Ok(std::thread::scope(|scope| {
+            let worker = scope.spawn(|| right.iter().map(&read).collect::<Vec<R>>());
+            let mut answers: Vec<R> = left.iter().map(&read).collect();
+            match worker.join() {
+                Ok(rest) => answers.extend(rest),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            answers
+        }))
+    }
+
+    /// The containers that were made from an image: those whose `container.json` has its manifest's or configuration's
+    /// digest anywhere in its `image` object.
+    pub fn using(&self, image: &Image) -> Result<Vec<ContainerDir>> {
+        let mut wanted = vec![image.digest().to_string()];
+        if let Ok(id) = image.id() {
+            wanted.push(id.to_string());
+        }
+        let found = self.map(|container| -> Result<Option<ContainerDir>> {
+            let Some(config) = container.read_any()? else { return Ok(None) };
+            let mut digests = Vec::new();
+            collect_strings(config.get("image").unwrap_or(&serde_json::Value::Null), &mut digests);
+            let uses = digests.iter().any(|digest| wanted.iter().any(|wanted| wanted == digest));
+            Ok(uses.then(|| container.clone()))
+        })?;
+        let found: Vec<Option<ContainerDir>> = found.into_iter().collect::<Result<_>>()?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+/// Every string in a JSON value.
+pub(crate) fn collect_strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&'v str>) {
+    match value {
+        serde_json::Value::String(text) => into.push(text),
+        serde_json::Value::Array(items) => {
+            items.iter().for_each(|item| collect_strings(item, into))
+        }
+        serde_json::Value::Object(fields) => {
+            fields.values().for_each(|field| collect_strings(field, into));
+        }
+        _ => {}
+    }
+}
+
+impl ContainerDir {
+    /// 64 hexadecimal digits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The first 12 of them.
+    pub fn short_id(&self) -> &str {
+        &self.id[..12]
+    }
+
+    /// The directory.
+    pub fn path(&self) -> PathBuf {
+        self.store.inner.root.join(&rel(&self.id))
+    }
+
+    /// A path in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Whether it is still there: another process may have removed it since.
+    pub fn exists(&self) -> Result<bool> {
+        self.store.inner.root.exists(&rel(&self.id))
+    }
+
+    /// Its names, sorted.
+    pub fn names(&self) -> Result<Vec<String>> {
+        if let Some(names) = &self.names {
+            return Ok(names.clone());
+        }
+        self.current_names()
+    }
+
+    fn current_names(&self) -> Result<Vec<String>> {
+        let root = &self.store.inner.root;
+        let mut current = Vec::new();
+        for name in self.known_names()? {
+            if root.read_link(&rel(&name))?.as_deref() == Some(&self.id) {
+                current.push(name);
+            }
+        }
+        current.sort_unstable();
+        current.dedup();
+        Ok(current)
+    }
+
+    /// The list of names it may have.
+    fn known_names(&self) -> Result<Vec<String>> {
+        let bytes = self.store.inner.root.read(&self.rel(NAMES), 1 << 20)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.lines().filter(|name| names::check(name).is_ok()).map(str::to_owned).collect())
+    }
+
+    fn write_names(&self, names: &[String]) -> Result<()> {
+        self.store.inner.root.replace(&self.rel(NAMES), names.join("\n").as_bytes(), false)
+    }
+
+    fn rel(&self, name: &str) -> String {
+        format!("{DIRECTORY}/{}/{name}", self.id)
+    }
+
+    /// Reads `container.json`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        self.read_file(CONFIG)?.ok_or_else(|| Error::NoContainer { name: self.id.clone() })
+    }
+
+    pub(crate) fn read_any(&self) -> Result<Option<serde_json::Value>> {
+        self.read_file(CONFIG)
+    }
+
+    /// Replaces `container.json`.
+    pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
+        self.replace(CONFIG, value, self.store.syncs_names())
+    }
+
+    /// Reads another JSON file of the container (`state.json`); `None` when there is none.
+    pub fn read_file<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        self.store.inner.root.read_json(&self.rel(name))
+    }
+
+    /// Replaces such a file atomically, without waiting for the disk.
+    pub fn write_file<T: Serialize>(&self, name: &str, value: &T) -> Result<()> {
+        self.replace(name, value, false)
+    }
+
+    fn replace<T: Serialize>(&self, name: &str, value: &T, durable: bool) -> Result<()> {
+        self.store.writable()?;
+        // Never brings a removed container's directory back.
+        if !self.exists()? {
+            return Err(Error::NoContainer { name: self.id.clone() });
+        }
+        let bytes = encode(value, || self.join(name))?;
+        self.store.inner.root.replace(&self.rel(name), &bytes, durable)
+    }
+
+    /// Gives it a further name.
+    pub fn add_name(&mut self, name: &str) -> Result<()> {
+        self.store.writable()?;
+        names::check(name)?;
+        let store = self.store.clone();
+        let containers = store.containers();
+        let _names = containers.lock_names()?;
+        self.link(&containers, name)
+    }
+
+    fn link(&mut self, containers: &Containers<'_>, name: &str) -> Result<()> {
+        match containers.free_name(name) {
+            Err(Error::NameInUse { id, .. }) if id == self.id => return Ok(()),
+            other => other?,
+        }
+        if !self.exists()? {
+            return Err(Error::NoContainer { name: self.id.clone() });
+        }
+        let mut known = self.known_names()?;
+        known.push(name.to_owned());
+        // The list first: it may name too much, never too little.
+        self.write_names(&known)?;
+        self.store.inner.root.symlink(&self.id, &rel(name))?;
+        self.names = None;
+        Ok(())
+    }
+
+    /// Takes a name away; `false` when it did not have it. The container may be left without any: its id remains.
+    pub fn remove_name(&mut self, name: &str) -> Result<bool> {
+        self.store.writable()?;
+        let store = self.store.clone();
+        let containers = store.containers();
+        let _names = containers.lock_names()?;
+        self.unlink_name(name)
+    }
+
+    fn unlink_name(&mut self, name: &str) -> Result<bool> {
+        let root = &self.store.inner.root;
+        let had = names::check(name).is_ok()
+            && root.read_link(&rel(name))?.as_deref() == Some(&self.id)
+            && root.unlink(&rel(name))?;
+        let mut known = self.known_names()?;
+        known.retain(|known| known != name);
+        self.write_names(&known)?;
+        self.names = None;
+        Ok(had)
+    }
+
+    /// Replaces one of its names (all of them when `old` is `None`) by a new one.
+    pub fn rename(&mut self, old: Option<&str>, new: &str) -> Result<()> {
+        self.store.writable()?;
+        names::check(new)?;
+        let store = self.store.clone();
+        let containers = store.containers();
+        let _names = containers.lock_names()?;
+        let old = match old {
+            Some(old) => vec![old.to_owned()],
+            None => self.current_names()?,
+        };
+        // The new one first: a container is never found by none of the two.
+        self.link(&containers, new)?;
+        for name in old.iter().filter(|name| *name != new) {
+            self.unlink_name(name)?;
+        }
+        Ok(())
+    }
+
+    fn lockable(&self) -> Lockable {
+        Lockable {
+            rel: self.rel("lock"),
+            ..self.store.lockable("", format!("container {}", self.short_id()), false)
+        }
+    }
+
+    /// Holds the container as one of its users (a run, an exec): nobody changes or removes it meanwhile.
+    pub fn lock_shared(&self) -> Result<ContainerLock> {
+        self.lock(Mode::Shared)
+    }
+
+    /// Holds the container alone, to change or remove it.
+    pub fn lock_exclusive(&self) -> Result<ContainerLock> {
+        self.lock(Mode::Exclusive)
+    }
+
+    /// As [`ContainerDir::lock_exclusive`], but `None` when somebody else holds it now.
+    pub fn try_lock_exclusive(&self) -> Result<Option<ContainerLock>> {
+        self.store.writable()?;
+        let lock = self.lockable().try_take(Mode::Exclusive)?;
+        self.still_there()?;
+        Ok(lock.map(ContainerLock))
+    }
+
+    fn lock(&self, mode: Mode) -> Result<ContainerLock> {
+        self.store.writable()?;
+        if !self.exists()? {
+            return Err(Error::NoContainer { name: self.id.clone() });
+        }
+        let limit = Some(self.store.inner.wait.limit);
+        let lock = self.lockable().take(mode, &self.store.inner.wait, limit)?;
+        self.still_there()?;
+        Ok(ContainerLock(lock))
+    }
+
+    /// After a lock was taken: it may have been that of a container which its last holder removed.
+    fn still_there(&self) -> Result<()> {
+        if self.store.inner.root.exists(&self.rel(CONFIG))? {
+            return Ok(());
+        }
+        Err(Error::NoContainer { name: self.id.clone() })
+    }
+
+    /// Removes the container and its names. Whether it runs is the caller's question; hold its lock exclusively.
+    pub fn remove(self) -> Result<()> {
+        self.remove_with(&remove_owned)
+    }
+
+    /// As [`ContainerDir::remove`], with a function that deletes a directory whose files may belong to subordinate users.
+    /// What it leaves stays in `trash/` and is tried again by the next sweep.
+    pub fn remove_with(
+        mut self,
+        delete: &dyn Fn(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Result<()> {
+        self.store.writable()?;
+        let store = self.store.clone();
+        let trashed = {
+            let _names = store.containers().lock_names()?;
+            let names = self.current_names()?;
+            let trashed = store.to_trash(&rel(&self.id))?;
+            // From here on the links lead nowhere, so they are free for others even if this process dies now.
+            for name in names {
+                store.inner.root.unlink(&rel(&name))?;
+            }
+            self.names = None;
+            trashed
+        };
+        let Some(trashed) = trashed else {
+            return Err(Error::NoContainer { name: self.id.clone() });
+        };
+        let path = store.inner.root.join(&trashed);
+        delete(&path).map_err(|source| Error::Removal { path, source })
+    }
+}

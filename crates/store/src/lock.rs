@@ -1,0 +1,345 @@
+//! Locks between processes, on one machine or many, and how long to wait for them.
+//!
+//! Three kinds, chosen by a probe ([`crate::Abilities`]):
+//!
+//! | kind | where | given back by a dead holder |
+//! |---|---|---|
+//! | `flock(2)` | everywhere local; NFS (mapped to byte ranges on the server); Lustre mounted with `flock` | by the kernel |
+//! | open-file-description locks | file systems that know byte ranges only | by the kernel |
+//! | symbolic links | where neither works (Lustre without `flock`, NFS without a lock manager) | found out: see below |
+//!
+//! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from the first moment:
+//! it names the owner (`host boot-id pid-namespace pid start-time random`). A link whose owner was on this machine
+//! and is gone (other boot, or no such process, or another one with that number) is stale and is taken away, under a
+//! second link that keeps two breakers apart. A link of another machine cannot be judged and is only reported.
+//! A shared holder has a link of its own (`<lock>.s.<random>`); an exclusive one first puts its link up, then waits
+//! until no shared ones are left, so each side sees the other.
+//!
+//! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder before it lets go.
+//! Whoever opened it meanwhile sees that the locked file is no longer the one with that name, and begins again.
+//!
+//! Nobody waits inside the kernel: a waiter tries, sleeps and tries again, so that a callback can say what is being
+//! waited for, and stop it, and so that signals end it. What order locks are taken in stands in the crate's essay.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use sys::ofd::{OfdLock, try_ofd_lock};
+
+use crate::error::{Error, Result, Step};
+use crate::root::Root;
+
+mod link;
+
+/// How processes keep out of each other's way in one store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockMethod {
+    /// `flock(2)`.
+    Flock,
+    /// `fcntl(2)` with `F_OFD_SETLK`.
+    Ofd,
+    /// Symbolic links that name their owner.
+    Symlink,
+}
+
+/// Alone or with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// What a waiting process can tell its user.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// What is being waited for, in words: `blob sha256:1234…`.
+    pub what: String,
+    /// Who holds it, as far as that can be known: `process 4711`.
+    pub holder: String,
+    /// How long it has been.
+    pub since: Duration,
+}
+
+/// Called after [`WaitPolicy::FIRST_NOTICE`] and then about once in a second; [`ControlFlow::Break`] ends the wait with
+/// [`Error::Stopped`].
+pub type OnWait = Arc<dyn Fn(&Waiting) -> ControlFlow<()> + Send + Sync>;
+
+/// How long to wait for other processes, and whom to tell.
+#[derive(Clone)]
+pub struct WaitPolicy {
+    /// For locks that are held shortly or by an operation that should end soon (index, names, garbage collection).
+    pub limit: Duration,
+    /// For content that another process is fetching or unpacking; `None` waits as long as it lives.
+    pub content_limit: Option<Duration>,
+    /// Told about every wait that a person would notice.
+    pub on_wait: Option<OnWait>,
+}
+
+impl WaitPolicy {
+    /// Waits shorter than this are not worth a word.
+    pub const FIRST_NOTICE: Duration = Duration::from_millis(300);
+}
+
+impl Default for WaitPolicy {
+    fn default() -> Self {
+        Self { limit: Duration::from_secs(60), content_limit: None, on_wait: None }
+    }
+}
+
+impl std::fmt::Debug for WaitPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WaitPolicy")
+            .field("limit", &self.limit)
+            .field("content_limit", &self.content_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A held lock; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    held: Held,
+    /// Remove the lock's file when letting go (only for exclusive locks).
+    ephemeral: Option<(Arc<Root>, String)>,
+}
+
+#[derive(Debug)]
+enum Held {
+    File { _file: File },
+    Link(#[expect(dead_code, reason = "held for its Drop")] link::Held),
+}
+
+/// One lock that can be taken: a file's name in the store and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Lockable {
+    pub(crate) root: Arc<Root>,
+    pub(crate) method: LockMethod,
+    pub(crate) rel: String,
+    /// In words, for messages.
+    pub(crate) what: String,
+    /// Whether the file goes away with its exclusive holder.
+    pub(crate) ephemeral: bool,
+}
+
+impl Lockable {
+    /// Takes it if nobody else has it.
+    pub(crate) fn try_take(&self, mode: Mode) -> Result<Option<Lock>> {
+        let held = match self.method {
+            LockMethod::Symlink => link::try_take(&self.root, &self.rel, mode)?.map(Held::Link),
+            method => self.try_file(method, mode)?.map(|file| Held::File { _file: file }),
+        };
+        let ephemeral = (self.ephemeral && mode == Mode::Exclusive)
+            .then(|| (Arc::clone(&self.root), self.rel.clone()));
+        Ok(held.map(|held| Lock { held, ephemeral }))
+    }
+
+    fn try_file(&self, method: LockMethod, mode: Mode) -> Result<Option<File>> {
+        loop {
+            let file = self.root.create_file(&self.rel, OFlags::empty())?;
+            match lock_file(&file, method, mode) {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(Error::io(Step::Lock, self.root.join(&self.rel), errno)),
+            }
+            if !self.ephemeral || self.is_current(&file)? {
+                return Ok(Some(file));
+            }
+        }
+    }
+
+    /// Whether the file still has the lock's name: its last holder may have removed it.
+    fn is_current(&self, file: &File) -> Result<bool> {
+        let here = file
+            .metadata()
+            .map_err(|source| Error::io(Step::Stat, self.root.join(&self.rel), source))?;
+        let there = self.root.stat(&self.rel)?;
+        Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (here.dev(), here.ino())))
+    }
+
+    /// Takes it, waiting for at most `limit`.
+    pub(crate) fn take(
+        &self,
+        mode: Mode,
+        policy: &WaitPolicy,
+        limit: Option<Duration>,
+    ) -> Result<Lock> {
+        if let Some(lock) = self.try_take(mode)? {
+            return Ok(lock);
+        }
+        let start = Instant::now();
+        let mut pause = Duration::from_micros(500);
+        let mut next_notice = WaitPolicy::FIRST_NOTICE;
+        loop {
+            std::thread::sleep(pause);
+            if let Some(lock) = self.try_take(mode)? {
+                return Ok(lock);
+            }
+            let since = start.elapsed();
+            if limit.is_some_and(|limit| since >= limit) {
+                return Err(Error::Busy {
+                    what: self.what.clone(),
+                    holder: self.holder(),
+                    seconds: since.as_secs(),
+                    path: self.root.join(&self.rel),
+                });
+            }
+            if since >= next_notice {
+                next_notice = since + Duration::from_secs(1);
+                if let Some(on_wait) = &policy.on_wait {
+                    let waiting = Waiting { what: self.what.clone(), holder: self.holder(), since };
+                    if on_wait(&waiting).is_break() {
+                        return Err(Error::Stopped { what: self.what.clone() });
+                    }
+                }
+            }
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    /// Who holds the lock, in words.
+    fn holder(&self) -> String {
+        if self.method == LockMethod::Symlink {
+            return link::holder(&self.root, &self.rel);
+        }
+        let Ok(Some(stat)) = self.root.stat(&self.rel) else { return UNKNOWN.into() };
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        match holders(&locks, stat.st_ino).as_slice() {
+            [] => UNKNOWN.into(),
+            [one] => format!("process {one}"),
+            [one, rest @ ..] => format!("process {one} and {} more", rest.len()),
+        }
+    }
+}
+
+const UNKNOWN: &str = "another coracle";
+
+/// The processes that hold locks on an inode, by `/proc/locks`
+/// ([proc_locks(5)](https://man7.org/linux/man-pages/man5/proc_locks.5.html)). The device is not compared: overlay and
+/// btrfs show another one there than `stat` does; open-file-description locks have the process number -1.
+fn holders(locks: &str, inode: u64) -> Vec<u32> {
+    let mut found: Vec<u32> = locks
+        .lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [_, _, _, _, pid, file, ..] = fields.as_slice() else { return None };
+            let same = file.rsplit(':').next()?.parse::<u64>().ok()? == inode;
+            pid.parse().ok().filter(|_| same)
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Takes the lock on an open file without waiting.
+pub(crate) fn lock_file(file: &File, method: LockMethod, mode: Mode) -> rustix::io::Result<()> {
+    rustix::io::retry_on_intr(|| match (method, mode) {
+        (LockMethod::Ofd, Mode::Shared) => try_ofd_lock(file, OfdLock::Shared),
+        (LockMethod::Ofd, Mode::Exclusive) => try_ofd_lock(file, OfdLock::Exclusive),
+        (_, Mode::Shared) => rustix::fs::flock(file, FlockOperation::NonBlockingLockShared),
+        (_, Mode::Exclusive) => rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive),
+    })
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still held here: the file is removed first, then its descriptor is closed with the field.
+        if let (Held::File { .. }, Some((root, rel))) = (&self.held, &self.ephemeral) {
+            let _ = root.unlink(rel);
+        }
+    }
+}
+
+/// Whether links as locks work in this store (asked when it is probed).
+pub(crate) fn links_work(root: &Arc<Root>, rel: &str) -> Result<()> {
+    match link::try_take(root, rel, Mode::Exclusive)? {
+        Some(held) => {
+            if link::try_take(root, rel, Mode::Exclusive)?.is_some() {
+                return Err(Error::io(Step::Lock, root.join(rel), Errno::NOTSUP));
+            }
+            drop(held);
+            Ok(())
+        }
+        None => Err(Error::io(Step::Lock, root.join(rel), Errno::NOTSUP)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lockable(root: &Arc<Root>, method: LockMethod, ephemeral: bool) -> Lockable {
+        Lockable {
+            root: Arc::clone(root),
+            method,
+            rel: "locks/thing".into(),
+            what: "thing".into(),
+            ephemeral,
+        }
+    }
+
+    #[test]
+    fn each_kind_excludes_and_shares() {
+        for method in [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink] {
+            for ephemeral in [false, true] {
+                let directory = tempfile::tempdir().unwrap();
+                let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+                let lock = lockable(&root, method, ephemeral);
+                let a = lock.try_take(Mode::Shared).unwrap().unwrap();
+                let b = lock.try_take(Mode::Shared).unwrap().unwrap();
+                assert!(lock.try_take(Mode::Exclusive).unwrap().is_none(), "{method:?}");
+                drop(a);
+                assert!(lock.try_take(Mode::Exclusive).unwrap().is_none(), "{method:?}");
+                drop(b);
+                let c = lock.try_take(Mode::Exclusive).unwrap().unwrap();
+                assert!(lock.try_take(Mode::Shared).unwrap().is_none(), "{method:?}");
+                assert!(lock.try_take(Mode::Exclusive).unwrap().is_none(), "{method:?}");
+                drop(c);
+                assert!(lock.try_take(Mode::Exclusive).unwrap().is_some(), "{method:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ephemeral_files_go_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        for method in [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink] {
+            drop(lockable(&root, method, true).try_take(Mode::Exclusive).unwrap().unwrap());
+            assert!(root.list("locks").unwrap().is_empty(), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_bounded_wait_ends_and_tells() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        let lock = lockable(&root, LockMethod::Flock, false);
+        let _held = lock.try_take(Mode::Exclusive).unwrap().unwrap();
+        let error = lock
+            .take(Mode::Shared, &WaitPolicy::default(), Some(Duration::from_millis(20)))
+            .unwrap_err();
+        let me = format!("process {}", std::process::id());
+        assert!(matches!(&error, Error::Busy { holder, .. } if *holder == me), "{error}");
+        let policy = WaitPolicy {
+            on_wait: Some(Arc::new(|_| ControlFlow::Break(()))),
+            ..WaitPolicy::default()
+        };
+        assert!(matches!(lock.take(Mode::Shared, &policy, None), Err(Error::Stopped { .. })));
+    }
+
+    #[test]
+    fn reads_proc_locks() {
+        let text = "1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF\n\
+                    1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:1234 0 EOF\n\
+                    2: OFDLCK ADVISORY  WRITE -1 fe:00:1234 0 EOF\n\
+                    3: FLOCK  ADVISORY  WRITE 9 fe:00:99 0 EOF\n";
+        assert_eq!(holders(text, 1234), [4711]);
+    }
+}

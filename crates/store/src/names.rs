@@ -1,0 +1,164 @@
+//! Names of containers and volumes: Docker's rule, and names for those who do not choose one.
+
+use crate::error::{Error, Result, Step};
+
+/// The longest name: it is a file's name, and leaves room for what is put around it.
+const LONGEST: usize = 200;
+
+/// Checks a container's or volume's name: `[a-zA-Z0-9][a-zA-Z0-9_.-]+`, as Docker.
+///
+/// 64 hexadecimal digits are refused, because that is what a container's own directory is called.
+pub fn check(name: &str) -> Result<()> {
+    let bad = |why| Err(Error::BadName { name: name.to_owned(), why });
+    let mut bytes = name.bytes();
+    match bytes.next() {
+        None => return bad("it is empty"),
+        Some(first) if first.is_ascii_alphanumeric() => {}
+        Some(_) => return bad("it must begin with a letter or digit"),
+    }
+    if name.len() < 2 {
+        return bad("it needs at least two characters");
+    }
+    if name.len() > LONGEST {
+        return bad("it has more than 200 characters");
+    }
+    if !bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte)) {
+        return bad("only letters, digits, '_', '.' and '-' can be in it");
+    }
+    if is_id(name) {
+        return bad("it looks like the id of a container");
+    }
+    Ok(())
+}
+
+/// Whether this is a whole container id: 64 lower-case hexadecimal digits.
+pub(crate) fn is_id(name: &str) -> bool {
+    name.len() == 64 && is_hex(name)
+}
+
+/// Whether these are lower-case hexadecimal digits only.
+pub(crate) fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A name such as `brisk_heron`, for a container that was given none.
+pub fn random() -> Result<String> {
+    let mut bytes = [0_u8; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Error::io(Step::Random, "a name", errno))?;
+    let number = u32::from_le_bytes(bytes) as usize;
+    let adjective = ADJECTIVES[number % ADJECTIVES.len()];
+    let noun = NOUNS[number / ADJECTIVES.len() % NOUNS.len()];
+    Ok(format!("{adjective}_{noun}"))
+}
+
+const ADJECTIVES: [&str; 64] = [
+    "able", "airy", "amber", "apt", "bold", "brave", "bright", "brisk", "calm", "clear", "clever",
+    "cosy", "crisp", "daring", "deft", "eager", "early", "easy", "fair", "fleet", "fond", "frank",
+    "fresh", "gentle", "glad", "golden", "grand", "handy", "happy", "hardy", "honest", "jolly",
+    "keen", "kind", "light", "lively", "lucid", "lucky", "merry", "mild", "neat", "nimble",
+    "noble", "patient", "plain", "polite", "proud", "quick", "quiet", "ready", "sharp", "silent",
+    "sleek", "smart", "snug", "solid", "spry", "steady", "sunny", "swift", "tidy", "warm", "wise",
+    "witty",
+];
+
+/// What swims, flies over or lies on the water.
+const NOUNS: [&str; 64] = [
+    "anchor",
+    "auk",
+    "barge",
+    "beaver",
+    "buoy",
+    "canoe",
+    "char",
+    "cod",
+    "coot",
+    "cormorant",
+    "crane",
+    "curlew",
+    "dinghy",
+    "dipper",
+    "dory",
+    "duck",
+    "eider",
+    "estuary",
+    "ferry",
+    "fjord",
+    "frigate",
+    "gannet",
+    "grebe",
+    "gull",
+    "harbour",
+    "heron",
+    "herring",
+    "ibis",
+    "inlet",
+    "island",
+    "kayak",
+    "kelp",
+    "kingfisher",
+    "lagoon",
+    "loon",
+    "mallard",
+    "minnow",
+    "mooring",
+    "osprey",
+    "otter",
+    "paddle",
+    "pelican",
+    "perch",
+    "petrel",
+    "pike",
+    "plover",
+    "puffin",
+    "quay",
+    "raft",
+    "reef",
+    "rudder",
+    "sailor",
+    "salmon",
+    "sandpiper",
+    "seal",
+    "skiff",
+    "sprat",
+    "stork",
+    "swan",
+    "teal",
+    "tern",
+    "trout",
+    "walrus",
+    "wherry",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn docker_s_rule() {
+        for good in ["ab", "0a", "web-1", "a.b_c-d", &"x".repeat(200)] {
+            check(good).unwrap();
+        }
+        let id = "0123456789abcdef".repeat(4);
+        for bad in
+            ["", "a", "-a", ".a", "_a", "a/b", "a b", "ü1", "a\n", "..", &id, &"x".repeat(201)]
+        {
+            assert!(check(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_checked_name_is_one_path_component(name in ".{0,80}") {
+            if check(&name).is_ok() {
+                prop_assert!(!name.contains('/') && !name.starts_with('.') && !name.contains('\0'));
+            }
+        }
+
+        #[test]
+        fn random_names_are_names(_n in 0..50) {
+            prop_assert!(check(&random().unwrap()).is_ok());
+        }
+    }
+}

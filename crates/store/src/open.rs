@@ -1,0 +1,219 @@
+//! Opening and making a store.
+//!
+//! Opening costs a handful of system calls, because every `run` does it: the directory, its owner, `store.json` with what
+//! was found out about the file system earlier, and whether we may write. Directories that are missing are made when
+//! something is put into them.
+//!
+//! A store is refused when others could put programs into it: when everybody may write to it, or (checked when it is made)
+//! may replace it. A store that belongs to somebody else is opened for reading only, unless its owner shares it with a
+//! group and we are in it; the superuser does not write into a user's store, whose owner could not change it any more.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{Access, AtFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::abilities::{self, Abilities};
+use crate::error::{Error, Result, Step};
+use crate::root::{Root, encode};
+use crate::{Inner, Options, Store};
+
+/// The format that this program writes.
+const FORMAT: u32 = 1;
+const FILE: &str = "store.json";
+/// How many file systems and kernels are remembered.
+const REMEMBERED: usize = 32;
+/// What a store (also one whose making was cut short) has at its top.
+const NAMES: [&str; 9] =
+    ["containers", "layers", "locks", "oci", "store.json", "tmp", "trash", "trees", "volumes"];
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoreFile {
+    version: u32,
+    /// What was found out, by file system and kernel.
+    #[serde(default)]
+    abilities: BTreeMap<String, Abilities>,
+    /// What later programs of the same format add.
+    #[serde(flatten)]
+    other: serde_json::Map<String, serde_json::Value>,
+}
+
+pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
+    if !path.is_absolute() {
+        return Err(Error::NotAbsolute { path: path.to_owned() });
+    }
+    let root = match Root::open(path)? {
+        Some(root) => root,
+        None if options.create && !options.read_only => make_directory(path)?,
+        None => return Err(Error::NoStore { path: path.to_owned() }),
+    };
+    let root = Arc::new(root);
+    let mut read_only = why_read_only(&root, options.read_only)?;
+    let file = read_file(&root)?;
+    if file.is_none() {
+        check_is_store(&root, options.create && read_only.is_none())?;
+    }
+    let is_new = file.is_none();
+    let mut file = file.unwrap_or(StoreFile { version: FORMAT, ..StoreFile::default() });
+    if file.version > FORMAT {
+        let path = path.to_owned();
+        return Err(Error::TooNew { path, found: file.version, known: FORMAT });
+    }
+    let abilities = match options.abilities {
+        Some(abilities) => abilities,
+        None => known_abilities(&root, &mut file, is_new, &mut read_only)?,
+    };
+    if read_only.is_none() {
+        if let Some(lacking) = abilities.lacking() {
+            let file_system = abilities.file_system.clone();
+            let path = path.to_owned();
+            return Err(Error::Unfit { path, file_system, lacking: lacking.into() });
+        }
+        if is_new {
+            make_layout(&root)?;
+            write_file(&root, &file)?;
+        }
+    }
+    let below = options.below.iter().map(|path| open_below(path)).collect::<Result<_>>()?;
+    Ok(Store {
+        inner: Arc::new(Inner {
+            root,
+            abilities,
+            read_only,
+            below,
+            durability: options.durability,
+            wait: options.wait,
+            lease: Mutex::default(),
+            unsettled: Mutex::default(),
+            swept: std::sync::atomic::AtomicBool::default(),
+        }),
+    })
+}
+
+fn open_below(path: &Path) -> Result<Store> {
+    open(path, Options { read_only: true, ..Options::default() })
+}
+
+/// Makes the store's directory and those above it, for this user alone.
+fn make_directory(path: &Path) -> Result<Root> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path).map_err(|source| Error::io(Step::MakeDirectory, path, source))?;
+    if let Some(parent) = path.parent()
+        && abilities::replaceable(parent)?
+    {
+        let why = "can be written by everybody and is not sticky";
+        return Err(Error::Untrusted { path: parent.to_owned(), why });
+    }
+    Root::open(path)?.ok_or_else(|| Error::NoStore { path: path.to_owned() })
+}
+
+/// Why nothing can be written there, if so; an error when nothing there should be believed.
+fn why_read_only(root: &Root, asked: bool) -> Result<Option<String>> {
+    let stat = rustix::fs::fstat(root).map_err(|errno| Error::io(Step::Stat, &root.path, errno))?;
+    if stat.st_mode & 0o002 != 0 {
+        let why = "can be written by everybody";
+        return Err(Error::Untrusted { path: root.path.clone(), why });
+    }
+    if asked {
+        return Ok(Some("it was opened for reading only".into()));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    let group_shared = stat.st_mode & 0o020 != 0 && me != 0;
+    if stat.st_uid != me && !group_shared {
+        return Ok(Some(format!("it belongs to user id {}, and this is {me}", stat.st_uid)));
+    }
+    match rustix::fs::accessat(root.as_fd(), ".", Access::WRITE_OK, AtFlags::empty()) {
+        Ok(()) => Ok(None),
+        Err(Errno::ROFS) => Ok(Some("the file system is mounted read-only".into())),
+        Err(Errno::ACCESS | Errno::PERM) => Ok(Some("you may not write to it".into())),
+        Err(errno) => Err(Error::io(Step::Stat, &root.path, errno)),
+    }
+}
+
+fn read_file(root: &Root) -> Result<Option<StoreFile>> {
+    match root.read_json(FILE) {
+        // A power failure right after the store was made can leave it empty; nothing but probes is lost.
+        Err(Error::BadJson { source, .. }) if source.is_eof() => Ok(None),
+        other => other,
+    }
+}
+
+fn write_file(root: &Root, file: &StoreFile) -> Result<()> {
+    let bytes = encode(file, || root.join(FILE))?;
+    root.replace(FILE, &bytes, true)
+}
+
+/// What was found out earlier on this file system with this kernel, or by trying now.
+fn known_abilities(
+    root: &Arc<Root>,
+    file: &mut StoreFile,
+    is_new: bool,
+    read_only: &mut Option<String>,
+) -> Result<Abilities> {
+    let key = abilities::key(root)?;
+    if let Some(known) = file.abilities.get(&key) {
+        return Ok(known.clone());
+    }
+    if read_only.is_some() {
+        return Abilities::assume(root);
+    }
+    let found = match Abilities::probe(root) {
+        Err(Error::Io { source, .. })
+            if source.raw_os_error() == Some(Errno::ROFS.raw_os_error()) =>
+        {
+            *read_only = Some("the file system is mounted read-only".into());
+            return Abilities::assume(root);
+        }
+        other => other?,
+    };
+    while file.abilities.len() >= REMEMBERED {
+        file.abilities.pop_first();
+    }
+    file.abilities.insert(key, found.clone());
+    if !is_new {
+        write_file(root, file)?;
+    }
+    Ok(found)
+}
+
+/// A directory without `store.json`: is it an empty one, a store whose making was cut short, or a plain OCI layout in
+/// the right place (to be read)?
+fn check_is_store(root: &Root, create: bool) -> Result<()> {
+    let names = root.list(".")?;
+    // A writer that was cut off leaves a sibling of the file it was about to replace.
+    let foreign = names
+        .iter()
+        .map(|(name, _)| name)
+        .find(|name| !NAMES.contains(&name.as_str()) && !name.starts_with(".store.json."));
+    match foreign {
+        Some(name) => Err(Error::NotAStore { path: root.path.clone(), found: name.clone() }),
+        None if create || root.exists("oci/oci-layout")? => Ok(()),
+        None => Err(Error::NoStore { path: root.path.clone() }),
+    }
+}
+
+/// Makes the directories and an empty OCI layout. Two processes may do so at once.
+fn make_layout(root: &Root) -> Result<()> {
+    for name in
+        ["oci/blobs/sha256", "containers", "layers", "locks", "tmp", "trash", "trees", "volumes"]
+    {
+        root.make_dir(name)?;
+    }
+    for (name, content) in [
+        ("oci/oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#),
+        ("oci/index.json", crate::index::EMPTY),
+    ] {
+        match root.write_new(name, content.as_bytes(), false) {
+            Err(Error::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::EXIST.raw_os_error()) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! The store's directory: every file in it is reached relative to one descriptor.
+//!
+//! [`Root`] wraps the few calls that the rest of the crate needs and turns each failure into an [`Error`] with
+//! the full path. Relative names are built by this crate from digests, ids and checked names only, never from
+//! anything inside an image.
+//!
+//! [`Root::replace`] is the one way in which a file's content changes: a sibling with a random name is written
+//! (and synced, if asked), then renamed over the old one. A killed writer leaves such a sibling
+//! (`.<name>.<random>`), which the sweep removes.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result, Step};
+
+/// What a file may at most hold when it is read whole: manifests, configurations and the index are far smaller.
+pub(crate) const DOCUMENT_LIMIT: u64 = 64 << 20;
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
+
+/// A directory and its path, which is used in messages and for those who need a path (mounts).
+#[derive(Debug)]
+pub(crate) struct Root {
+    pub(crate) path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Root {
+    /// Opens the directory; `None` when there is none.
+    pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
+        match fs::open(path, OFlags::PATH | DIRECTORY, Mode::empty()) {
+            Ok(fd) => Ok(Some(Self { path: path.to_owned(), fd })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::io(Step::Open, path, errno)),
+        }
+    }
+
+    /// The path of a name in it.
+    pub(crate) fn join(&self, rel: &str) -> PathBuf {
+        self.path.join(rel)
+    }
+
+    fn fail(&self, step: Step, rel: &str, errno: impl Into<io::Error>) -> Error {
+        Error::io(step, self.join(rel), errno)
+    }
+
+    /// Opens an existing file; `None` when it is not there.
+    pub(crate) fn open_file(&self, rel: &str, flags: OFlags) -> Result<Option<File>> {
+        match fs::openat(&self.fd, rel, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fail(Step::Open, rel, errno)),
+        }
+    }
+
+    /// Creates or opens a file for reading and writing, making its directory where that is missing.
+    pub(crate) fn create_file(&self, rel: &str, extra: OFlags) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | extra;
+        let mode = Mode::from_raw_mode(0o644);
+        let opened = match fs::openat(&self.fd, rel, flags, mode) {
+            Err(Errno::NOENT) => {
+                self.make_parent(rel)?;
+                fs::openat(&self.fd, rel, flags, mode)
+            }
+            other => other,
+        };
+        opened.map(File::from).map_err(|errno| self.fail(Step::Create, rel, errno))
+    }
+
+    /// Reads a small file whole; `None` when it is not there.
+    pub(crate) fn read(&self, rel: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(rel, OFlags::RDONLY)? else { return Ok(None) };
+        read_all(file, || self.join(rel), limit).map(Some)
+    }
+
+    /// Reads and parses a small JSON file; `None` when it is not there.
+    pub(crate) fn read_json<T: serde::de::DeserializeOwned>(&self, rel: &str) -> Result<Option<T>> {
+        let Some(bytes) = self.read(rel, DOCUMENT_LIMIT)? else { return Ok(None) };
+        serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|source| Error::BadJson { path: self.join(rel), source })
+    }
+
+    /// What is there, not following a last symbolic link; `None` when nothing is.
+    pub(crate) fn stat(&self, rel: &str) -> Result<Option<Stat>> {
+        match fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.fail(Step::Stat, rel, errno)),
+        }
+    }
+
+    /// Whether anything has this name.
+    pub(crate) fn exists(&self, rel: &str) -> Result<bool> {
+        Ok(self.stat(rel)?.is_some())
+    }
+
+    /// Makes one directory; `false` when it was there.
+    pub(crate) fn make_dir(&self, rel: &str) -> Result<bool> {
+        let mode = Mode::from_raw_mode(0o755);
+        let made = match fs::mkdirat(&self.fd, rel, mode) {
+            Err(Errno::NOENT) => {
+                self.make_parent(rel)?;
+                fs::mkdirat(&self.fd, rel, mode)
+            }
+            other => other,
+        };
+        match made {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(self.fail(Step::MakeDirectory, rel, errno)),
+        }
+    }
+
+    fn make_parent(&self, rel: &str) -> Result<()> {
+        match rel.rsplit_once('/') {
+            Some((parent, _)) => self.make_dir(parent).map(|_| ()),
+            None => Err(self.fail(Step::Open, "", Errno::NOENT)),
+        }
+    }
+
+    /// Renames within the store.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        match fs::renameat(&self.fd, from, &self.fd, to) {
+            // Which of the two is missing cannot be told apart; a missing target directory can be made.
+            Err(Errno::NOENT) if self.exists(from)? => {
+                self.make_parent(to)?;
+                fs::renameat(&self.fd, from, &self.fd, to)
+            }
+            other => other,
+        }
+        .map_err(|errno| self.fail(Step::Rename, to, errno))
+    }
+
+    /// Removes a file or link; `false` when there was none.
+    pub(crate) fn unlink(&self, rel: &str) -> Result<bool> {
+        match fs::unlinkat(&self.fd, rel, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.fail(Step::Remove, rel, errno)),
+        }
+    }
+
+    /// Makes a symbolic link; `false` when the name is taken.
+    pub(crate) fn symlink(&self, target: &str, rel: &str) -> Result<bool> {
+        match fs::symlinkat(target, &self.fd, rel) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(errno) => Err(self.fail(Step::Link, rel, errno)),
+        }
+    }
+
+    /// A symbolic link's target; `None` when there is none or it is something else.
+    pub(crate) fn read_link(&self, rel: &str) -> Result<Option<String>> {
+        match fs::readlinkat(&self.fd, rel, Vec::new()) {
+            Ok(target) => Ok(target.into_string().ok()),
+            Err(Errno::NOENT | Errno::INVAL | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.fail(Step::ReadLink, rel, errno)),
+        }
+    }
+
+    /// The names in a directory with their kinds (unsorted, without `.` and `..`; names that are not UTF-8, which
+    /// this crate never makes, are left out). A missing directory is empty.
+    pub(crate) fn list(&self, rel: &str) -> Result<Vec<(String, FileType)>> {
+        let fd = match fs::openat(&self.fd, rel, DIRECTORY, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(Vec::new()),
+            Err(errno) => return Err(self.fail(Step::Open, rel, errno)),
+        };
+        let mut names = Vec::new();
+        for entry in Dir::new(fd).map_err(|errno| self.fail(Step::List, rel, errno))? {
+            let entry = entry.map_err(|errno| self.fail(Step::List, rel, errno))?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name != "." && name != ".." {
+                names.push((name.to_owned(), entry.file_type()));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Waits until the entries of a directory are on the disk.
+    pub(crate) fn sync_dir(&self, rel: &str) -> Result<()> {
+        let fd = fs::openat(&self.fd, rel, DIRECTORY, Mode::empty())
+            .map_err(|errno| self.fail(Step::Open, rel, errno))?;
+        match fs::fsync(&fd) {
+            // Some FUSE and network file systems have no way to sync a directory: they are synchronous or cannot.
+            Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(self.fail(Step::Sync, rel, errno)),
+        }
+    }
+
+    /// Waits until everything on the store's file system is on the disk.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        let fd = fs::openat(&self.fd, ".", DIRECTORY, Mode::empty())
+            .map_err(|errno| self.fail(Step::Open, "", errno))?;
+        fs::syncfs(&fd).map_err(|errno| self.fail(Step::Sync, "", errno))
+    }
+
+    /// Replaces a file's content as one step; with `durable`, a power failure keeps the old or the new one.
+    pub(crate) fn replace(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
+        let (parent, name) = rel.rsplit_once('/').unwrap_or((".", rel));
+        let temporary = format!("{parent}/.{name}.{}", random_hex(8)?);
+        let written =
+            self.write_new(&temporary, bytes, durable).and_then(|()| self.rename(&temporary, rel));
+        if written.is_err() {
+            // The first failure is the one to report; a leftover is swept later.
+            let _ = self.unlink(&temporary);
+            return written;
+        }
+        if durable { self.sync_dir(parent) } else { Ok(()) }
+    }
+
+    /// Writes a file that does not exist yet.
+    pub(crate) fn write_new(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
+        let mut file = self.create_file(rel, OFlags::EXCL)?;
+        file.write_all(bytes).map_err(|source| self.fail(Step::Write, rel, source))?;
+        if durable {
+            fs::fsync(&file).map_err(|errno| self.fail(Step::Sync, rel, errno))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads an open file whole, up to `limit`.
+pub(crate) fn read_all(file: File, path: impl Fn() -> PathBuf, limit: u64) -> Result<Vec<u8>> {
+    let size =
+        fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?.st_size as u64;
+    if size > limit {
+        return Err(Error::TooLarge { path: path(), size, limit });
+    }
+    // One byte more than its size: the read that fills the buffer is also the one that sees the end.
+    let mut bytes = Vec::with_capacity(size as usize + 1);
+    file.take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::io(Step::Read, path(), source))?;
+    Ok(bytes)
+}
+
+/// `bytes` random bytes as lower-case hexadecimal digits.
+pub(crate) fn random_hex(bytes: usize) -> Result<String> {
+    let mut buffer = [0_u8; 32];
+    let wanted = &mut buffer[..bytes];
+    let mut filled = 0;
+    while filled < bytes {
+        filled +=
+            rustix::rand::getrandom(&mut wanted[filled..], rustix::rand::GetRandomFlags::empty())
+                .map_err(|errno| Error::io(Step::Random, "an id", errno))?;
+    }
+    let mut text = String::with_capacity(2 * bytes);
+    for byte in wanted {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// Turns a value into JSON for a person to read.
+pub(crate) fn encode(value: &impl serde::Serialize, path: impl Fn() -> PathBuf) -> Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec_pretty(value)
+        .map_err(|source| Error::Encode { path: path(), source })?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}

@@ -1,0 +1,325 @@
+//! Unpacked layers and flattened trees: directories that are built once, then shared by all containers.
+//!
+//! A [`Staging`] directory under `tmp/build` is filled by `rootfs`, with the lock on its digest held; [`Staging::commit`]
+//! writes the metadata and renames the whole to its place. So a directory in `layers/` or `trees/` was whole when it got
+//! there, whoever is killed when.
+//!
+//! A power failure is another matter: the rename may reach the disk before the files' data. Either everything is synced
+//! before the rename ([`crate::Durability::Full`]), or the metadata says in which boot of the machine it was written, and
+//! counts only within that boot, until [`Store::settle`] has synced all at once and struck that remark. An entry with
+//! the remark of another boot is thrown away and built again.
+
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use oci::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::blobs::{flat, unflat};
+use crate::error::{Error, Result};
+use crate::lock::{Lock, Mode};
+use crate::root::encode;
+use crate::{Lease, Store};
+
+/// Where directories grow.
+pub(crate) const BUILD: &str = "tmp/build";
+
+/// One of the two caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One layer, by its diff ID.
+    Layer,
+    /// A flattened image, by its chain ID.
+    Tree,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Layer, Self::Tree];
+
+    /// `layer` or `tree`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Layer => "layer",
+            Self::Tree => "tree",
+        }
+    }
+
+    pub(crate) fn directory(self) -> &'static str {
+        match self {
+            Self::Layer => "layers",
+            Self::Tree => "trees",
+        }
+    }
+
+    pub(crate) fn rel(self, digest: &Digest) -> String {
+        format!("{}/{}", self.directory(), flat(digest))
+    }
+
+    fn meta_name(self) -> String {
+        format!("{}.json", self.name())
+    }
+}
+
+/// The unpacked layers, or the flattened trees, of a store and of those beneath it.
+#[derive(Debug, Clone, Copy)]
+pub struct Trees<'store> {
+    pub(crate) store: &'store Store,
+    pub(crate) kind: Kind,
+}
+
+/// The metadata file: ours around the caller's.
+#[derive(Debug, Serialize, Deserialize)]
+struct Meta<T> {
+    /// The boot within which this entry counts; none when it is safely on the disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<String>,
+    /// The caller's.
+    meta: T,
+}
+
+/// A finished directory. While it lives, garbage collection stays away.
+#[derive(Debug, Clone)]
+pub struct Cached {
+    path: PathBuf,
+    meta: serde_json::Value,
+    digest: Digest,
+    /// `None` in a store beneath, which this program never cleans.
+    _lease: Option<Lease>,
+}
+
+impl Cached {
+    /// Its directory.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
+    /// The root tree in it.
+    pub fn tree(&self) -> PathBuf {
+        self.path.join("tree")
+    }
+
+    /// The ownership table in it (there may be none).
+    pub fn owners(&self) -> PathBuf {
+        self.path.join("owners")
+    }
+
+    /// Its diff ID or chain ID.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// What its builder gave to [`Staging::commit`].
+    pub fn meta<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(&self.meta)
+            .map_err(|source| Error::BadJson { path: self.path.clone(), source })
+    }
+}
+
+/// What [`Trees::begin`] found.
+#[derive(Debug)]
+pub enum BeginTree {
+    /// It is in the store (now, or already).
+    Have(Cached),
+    /// It is to be built by this process.
+    Build(Staging),
+}
+
+impl Trees<'_> {
+    /// The entry, if it is in the store; it stays as long as the answer lives.
+    pub fn get(&self, digest: &Digest) -> Result<Option<Cached>> {
+        // The lease first: nothing that is found after it can be taken away.
+        let lease = self.store.lease()?;
+        for (depth, store) in self.store.chain().enumerate() {
+            if let Some(meta) = self.read_meta(store, digest)? {
+                return Ok(Some(Cached {
+                    path: store.inner.root.join(&self.kind.rel(digest)),
+                    meta,
+                    digest: digest.clone(),
+                    _lease: (depth == 0).then_some(lease),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Trees::get`], in this store alone and without a lease: for callers that have one, or the store for themselves.
+    pub(crate) fn get_own(&self, digest: &Digest) -> Result<Option<Cached>> {
+        let meta = self.read_meta(self.store, digest)?;
+        Ok(meta.map(|meta| Cached {
+            path: self.store.inner.root.join(&self.kind.rel(digest)),
+            meta,
+            digest: digest.clone(),
+            _lease: None,
+        }))
+    }
+
+    /// Whether the entry is in the store, without holding it.
+    pub fn contains(&self, digest: &Digest) -> Result<bool> {
+        for store in self.store.chain() {
+            if self.read_meta(store, digest)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The metadata of an entry that counts; `None` when there is none, or it may be half on the disk.
+    fn read_meta(&self, store: &Store, digest: &Digest) -> Result<Option<serde_json::Value>> {
+        let rel = format!("{}/{}", self.kind.rel(digest), self.kind.meta_name());
+        match store.inner.root.read_json::<Meta<serde_json::Value>>(&rel) {
+            Ok(Some(meta)) => {
+                let counts = meta.boot.is_none_or(|boot| boot == boot_id());
+                Ok(counts.then_some(meta.meta))
+            }
+            Ok(None) => Ok(None),
+            // After a power failure the file may be there and empty.
+            Err(Error::BadJson { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Begins to build an entry: waits while another process does so, then says what is left to do.
+    ///
+    /// A staging directory holds a lock on this digest; do not begin the same one twice in one thread, and begin no
+    /// blob while holding it.
+    pub fn begin(&self, digest: &Digest) -> Result<BeginTree> {
+        if let Some(cached) = self.get(digest)? {
+            return Ok(BeginTree::Have(cached));
+        }
+        self.store.writable()?;
+        self.store.sweep_in_passing();
+        let lease = self.store.lease()?;
+        let name = format!("{}-{}", self.kind.name(), flat(digest));
+        let lockable = self.store.lockable(&name, format!("{} {digest}", self.kind.name()), true);
+        let limit = self.store.inner.wait.content_limit;
+        let lock = lockable.take(Mode::Exclusive, &self.store.inner.wait, limit)?;
+        if let Some(cached) = self.get(digest)? {
+            return Ok(BeginTree::Have(cached));
+        }
+        let root = &self.store.inner.root;
+        let rel = format!("{BUILD}/{name}");
+        // Under the lock, both can only be a dead process' or a lost boot's.
+        self.store.discard(&self.kind.rel(digest))?;
+        self.store.discard(&rel)?;
+        root.make_dir(&rel)?;
+        root.make_dir(&format!("{rel}/tree"))?;
+        let digest = digest.clone();
+        let store = self.store.clone();
+        Ok(BeginTree::Build(Staging {
+            store,
+            kind: self.kind,
+            digest,
+            rel,
+            _lock: lock,
+            _lease: lease,
+        }))
+    }
+
+    /// Every entry of this store (not of those beneath).
+    pub fn list(&self) -> Result<Vec<Digest>> {
+        let names = self.store.inner.root.list(self.kind.directory())?;
+        Ok(names.iter().filter_map(|(name, _)| unflat(name)).collect())
+    }
+
+    /// Takes an entry of this store away. Callers hold the store for themselves.
+    pub(crate) fn remove(&self, digest: &Digest) -> Result<()> {
+        self.store.discard(&self.kind.rel(digest))
+    }
+}
+
+/// A directory that is being filled; the only one for its digest among all processes.
+///
+/// Dropped without [`Staging::commit`], it is removed.
+#[derive(Debug)]
+pub struct Staging {
+    store: Store,
+    kind: Kind,
+    digest: Digest,
+    rel: String,
+    // Dropped in this order: the entry's lock before the store's.
+    _lock: Lock,
+    _lease: Lease,
+}
+
+impl Staging {
+    /// The directory; whatever is in it is kept.
+    pub fn dir(&self) -> PathBuf {
+        self.store.inner.root.join(&self.rel)
+    }
+
+    /// The (empty, existing) directory of the root tree in it.
+    pub fn tree(&self) -> PathBuf {
+        self.dir().join("tree")
+    }
+
+    /// Where the ownership table belongs.
+    pub fn owners(&self) -> PathBuf {
+        self.dir().join("owners")
+    }
+
+    /// The diff ID or chain ID that is being built.
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// Makes the directory visible, with the caller's facts about it.
+    pub fn commit(mut self, meta: &impl Serialize) -> Result<Cached> {
+        let root = std::sync::Arc::clone(&self.store.inner.root);
+        let meta_rel = format!("{}/{}", self.rel, self.kind.meta_name());
+        let boot = (!self.store.syncs_now()).then(boot_id);
+        let bytes = encode(&Meta { boot: boot.clone(), meta }, || root.join(&meta_rel))?;
+        root.write_new(&meta_rel, &bytes, false)?;
+        if self.store.syncs_now() {
+            root.sync_all()?;
+        }
+        let target = self.kind.rel(&self.digest);
+        root.rename(&self.rel, &target)?;
+        self.rel.clear();
+        if self.store.syncs_now() {
+            root.sync_dir(self.kind.directory())?;
+        } else {
+            self.store.note_unsettled(Some(format!("{target}/{}", self.kind.meta_name())));
+        }
+        let trees = Trees { store: &self.store, kind: self.kind };
+        trees.get(&self.digest)?.ok_or_else(|| Error::NoTree {
+            what: self.kind.name(),
+            digest: self.digest.to_string(),
+        })
+    }
+
+    /// Removes the directory, saying if that fails.
+    pub fn abort(mut self) -> Result<()> {
+        let rel = std::mem::take(&mut self.rel);
+        self.store.discard(&rel)
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if !self.rel.is_empty() {
+            // What cannot be removed now is swept later.
+            let _ = sys::fs::remove_tree(self.store.inner.root.as_fd(), self.rel.as_bytes());
+        }
+    }
+}
+
+/// Strikes the boot from an entry's metadata, now that it is on the disk.
+pub(crate) fn promote(store: &Store, meta_rel: &str) -> Result<()> {
+    let root = &store.inner.root;
+    let Some(meta) = root.read_json::<Meta<serde_json::Value>>(meta_rel)? else { return Ok(()) };
+    if meta.boot.is_none() {
+        return Ok(());
+    }
+    let bytes = encode(&Meta { boot: None, meta: meta.meta }, || root.join(meta_rel))?;
+    root.replace(meta_rel, &bytes, false)
+}
+
+/// Which run of this machine's kernel this is.
+fn boot_id() -> String {
+    static ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    ID.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_owned()
+    })
+    .clone()
+}

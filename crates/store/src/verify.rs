@@ -1,0 +1,394 @@
+//! Looking for damage: every blob is hashed again, every reference followed, every unpacked directory checked to be whole.
+//!
+//! With [`VerifyOptions::repair`], damaged blobs go, and unpacked layers that their bytes do not vouch for any more, so that
+//! the next pull fetches them again. Names stay: they say what is to be pulled. What is in a layer's tree is compared with
+//! its blob by `rootfs`, through a callback, because this crate knows no tar.
+
+use std::io::Read as _;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use oci::Digest;
+
+use crate::error::{Error, Result};
+use crate::trees::{Cached, Kind};
+use crate::{Image, Store, gc};
+
+const BUFFER: usize = 1 << 20;
+/// More threads than this hash no faster: the disk does not give more.
+const THREADS: usize = 8;
+
+/// Compares an unpacked layer or tree with what it was made from; `Err` says how it differs.
+pub type TreeCheck<'call> = dyn Fn(Kind, &Cached) -> std::result::Result<(), String> + Sync + 'call;
+
+/// What [`Store::verify`] does beyond hashing.
+#[derive(Default)]
+pub struct VerifyOptions<'call> {
+    /// Remove what is damaged.
+    pub repair: bool,
+    /// Compares unpacked trees.
+    pub check_tree: Option<&'call TreeCheck<'call>>,
+    /// Told the bytes that were hashed since the last call, from any thread.
+    pub progress: Option<&'call (dyn Fn(u64) + Sync)>,
+    /// Only what these images consist of (everything when empty).
+    pub only: Vec<Image>,
+}
+
+impl std::fmt::Debug for VerifyOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerifyOptions")
+            .field("repair", &self.repair)
+            .field("only", &self.only.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A blob's content has another digest.
+    BadContent {
+        /// What it is called.
+        digest: Digest,
+        /// What it is.
+        found: Digest,
+    },
+    /// A blob cannot be read.
+    Unreadable {
+        /// The blob.
+        digest: Digest,
+        /// The kernel's answer.
+        why: String,
+    },
+    /// A blob has another size than a manifest or index says.
+    BadSize {
+        /// The blob.
+        digest: Digest,
+        /// As announced.
+        expected: u64,
+        /// As it is.
+        found: u64,
+    },
+    /// An image refers to a blob that is not here.
+    MissingBlob {
+        /// The image's name or digest.
+        image: String,
+        /// The blob.
+        digest: Digest,
+    },
+    /// A blob that is called a manifest, an index or a configuration is none.
+    BadDocument {
+        /// The blob.
+        digest: Digest,
+        /// The parser's complaint.
+        why: String,
+    },
+    /// An unpacked layer or tree is incomplete, or differs from what it was made from.
+    BadTree {
+        /// Layer or tree.
+        kind: Kind,
+        /// Its digest.
+        digest: Digest,
+        /// How.
+        why: String,
+    },
+    /// A container's layer is not here.
+    MissingTree {
+        /// The container's id.
+        container: String,
+        /// The layer's diff ID, or the tree's chain ID.
+        digest: Digest,
+    },
+    /// A file of the store cannot be parsed.
+    BadFile {
+        /// Which, and how.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BadContent { digest, found } => {
+                write!(f, "blob {digest} is damaged: its content has digest {found}")
+            }
+            Self::Unreadable { digest, why } => write!(f, "blob {digest} cannot be read: {why}"),
+            Self::BadSize { digest, expected, found } => {
+                write!(f, "blob {digest} has {found} bytes instead of {expected}")
+            }
+            Self::MissingBlob { image, digest } => {
+                write!(f, "blob {digest} of image {image} is missing")
+            }
+            Self::BadDocument { digest, why } => {
+                write!(f, "blob {digest} is not what it should be: {why}")
+            }
+            Self::BadTree { kind, digest, why } => {
+                write!(f, "{} {digest} is damaged: {why}", kind.name())
+            }
+            Self::MissingTree { container, digest } => {
+                write!(f, "layer {digest} of container {} is missing", &container[..12])
+            }
+            Self::BadFile { why } => f.write_str(why),
+        }
+    }
+}
+
+impl Store {
+    /// Looks for damage in this store (not in those beneath). The answer is empty when all is well.
+    ///
+    /// With `repair` it waits until nobody else uses the store.
+    pub fn verify(&self, options: &VerifyOptions<'_>) -> Result<Vec<Problem>> {
+        let lease = (!options.repair).then(|| self.lease()).transpose()?;
+        let alone = options
+            .repair
+            .then(|| self.exclusive("repairing the store", self.inner.wait.limit))
+            .transpose()?;
+        let mut problems = self.verify_blobs(options)?;
+        self.verify_images(options, &mut problems)?;
+        self.verify_trees(options, &mut problems)?;
+        if options.only.is_empty() {
+            self.verify_containers(&mut problems)?;
+        }
+        if options.repair {
+            self.repair(&problems)?;
+        }
+        drop((lease, alone));
+        Ok(problems)
+    }
+
+    /// Hashes all blobs, several at once.
+    fn verify_blobs(&self, options: &VerifyOptions<'_>) -> Result<Vec<Problem>> {
+        let mut blobs = self.blobs().list()?;
+        if !options.only.is_empty() {
+            let mut wanted = std::collections::HashSet::new();
+            options.only.iter().for_each(|image| wanted.extend(gc::contents(self, image)));
+            blobs.retain(|(digest, _)| wanted.contains(digest));
+        }
+        // The largest first, so that no thread is left with a big one at the end.
+        blobs.sort_unstable_by_key(|(_, size)| std::cmp::Reverse(*size));
+        let next = AtomicUsize::new(0);
+        let problems = Mutex::new(Vec::new());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(blobs.len()) {
+                scope.spawn(|| {
+                    while let Some((digest, _)) = blobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if let Some(problem) = self.verify_blob(digest, options.progress) {
+                            problems.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+                        }
+                    }
+                });
+            }
+        });
+        Ok(problems.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn verify_blob(
+        &self,
+        digest: &Digest,
+        progress: Option<&(dyn Fn(u64) + Sync)>,
+    ) -> Option<Problem> {
+        let unreadable = |why: String| Some(Problem::Unreadable { digest: digest.clone(), why });
+        let mut blob = match self.blobs().open_digest(digest) {
+            Ok(blob) => blob,
+            // Removed since it was listed.
+            Err(Error::NoBlob { .. }) => return None,
+            Err(error) => return unreadable(chain(&error)),
+        };
+        let mut digester = digest.digester();
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            match blob.file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    digester.update(&buffer[..count]);
+                    if let Some(progress) = progress {
+                        progress(count as u64);
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return unreadable(error.to_string()),
+            }
+        }
+        let found = digester.finish();
+        (found != *digest).then(|| Problem::BadContent { digest: digest.clone(), found })
+    }
+
+    /// Follows every image's references.
+    fn verify_images(
+        &self,
+        options: &VerifyOptions<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Result<()> {
+        let images =
+            if options.only.is_empty() { self.images().list()? } else { options.only.clone() };
+        for image in images.iter().filter(|image| image.is_own()) {
+            let name = image
+                .reference()
+                .map_or_else(|| image.digest().to_string(), |name| name.familiar());
+            if !self.verify_descriptor(&name, image.descriptor(), problems)? {
+                continue;
+            }
+            let manifest = match image.manifest() {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    note_document(image.digest(), &name, &error, problems);
+                    continue;
+                }
+            };
+            for layer in &manifest.layers {
+                if !layer.is_foreign() {
+                    self.verify_descriptor(&name, layer, problems)?;
+                }
+            }
+            if self.verify_descriptor(&name, &manifest.config, problems)?
+                && let Err(error) = image.config()
+            {
+                note_document(&manifest.config.digest, &name, &error, problems);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a blob is here, with the right size.
+    fn verify_descriptor(
+        &self,
+        image: &str,
+        descriptor: &oci::Descriptor,
+        problems: &mut Vec<Problem>,
+    ) -> Result<bool> {
+        let digest = descriptor.digest.clone();
+        let problem = match self.blobs().open(descriptor) {
+            Ok(_) => return Ok(true),
+            Err(Error::NoBlob { .. }) => Problem::MissingBlob { image: image.to_owned(), digest },
+            Err(Error::BadBlob { .. }) => {
+                let found = self.blobs().open_digest(&digest)?.size;
+                Problem::BadSize { digest, expected: descriptor.size, found }
+            }
+            Err(error) => Problem::Unreadable { digest, why: chain(&error) },
+        };
+        add(problems, problem);
+        Ok(false)
+    }
+
+    fn verify_trees(&self, options: &VerifyOptions<'_>, problems: &mut Vec<Problem>) -> Result<()> {
+        let mut wanted = std::collections::HashSet::new();
+        options.only.iter().for_each(|image| wanted.extend(gc::contents(self, image)));
+        for kind in Kind::ALL {
+            let trees = crate::Trees { store: self, kind };
+            for digest in trees.list()? {
+                if !options.only.is_empty() && !wanted.contains(&digest) {
+                    continue;
+                }
+                let bad = |why: String| Problem::BadTree { kind, digest: digest.clone(), why };
+                match trees.get_own(&digest)? {
+                    None => add(
+                        problems,
+                        bad("it was not finished before the machine went down".into()),
+                    ),
+                    Some(cached) if !cached.tree().is_dir() => {
+                        add(problems, bad("its tree is missing".into()));
+                    }
+                    Some(cached) => {
+                        if let Some(check) = options.check_tree
+                            && let Err(why) = check(kind, &cached)
+                        {
+                            add(problems, bad(why));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Containers whose layers are gone. Their diff IDs are in `image.layers`, if the engine keeps them there; a container
+    /// without that list is not checked.
+    fn verify_containers(&self, problems: &mut Vec<Problem>) -> Result<()> {
+        for container in self.containers().list()? {
+            let config = match container.read_any() {
+                Ok(Some(config)) => config,
+                Ok(None) => {
+                    add(
+                        problems,
+                        Problem::BadFile {
+                            why: format!(
+                                "{} is missing",
+                                container.join("container.json").display()
+                            ),
+                        },
+                    );
+                    continue;
+                }
+                Err(error @ Error::BadJson { .. }) => {
+                    add(problems, Problem::BadFile { why: chain(&error) });
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            let layers = config.pointer("/image/layers").cloned().unwrap_or_default();
+            let layers: Vec<Digest> = serde_json::from_value(layers).unwrap_or_default();
+            for digest in layers {
+                if !self.layers().contains(&digest)? {
+                    let container = container.id().to_owned();
+                    add(problems, Problem::MissingTree { container, digest });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what is damaged; names stay.
+    fn repair(&self, problems: &[Problem]) -> Result<()> {
+        for problem in problems {
+            match problem {
+                Problem::BadContent { digest, .. }
+                | Problem::Unreadable { digest, .. }
+                | Problem::BadSize { digest, .. }
+                | Problem::BadDocument { digest, .. } => {
+                    self.blobs().remove(digest)?;
+                }
+                Problem::BadTree { kind, digest, .. } => {
+                    crate::Trees { store: self, kind: *kind }.remove(digest)?;
+                }
+                Problem::MissingBlob { .. }
+                | Problem::MissingTree { .. }
+                | Problem::BadFile { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn note_document(digest: &Digest, image: &str, error: &Error, problems: &mut Vec<Problem>) {
+    let digest = digest.clone();
+    let problem = match error {
+        Error::NoBlob { digest: missing } => match missing.parse() {
+            Ok(digest) => Problem::MissingBlob { image: image.to_owned(), digest },
+            Err(_) => Problem::BadDocument { digest, why: chain(error) },
+        },
+        // Damage that hashing has found already.
+        Error::BadBlob { .. } => return,
+        other => Problem::BadDocument { digest, why: chain(other) },
+    };
+    add(problems, problem);
+}
+
+fn add(problems: &mut Vec<Problem>, problem: Problem) {
+    if !problems.contains(&problem) {
+        problems.push(problem);
+    }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
