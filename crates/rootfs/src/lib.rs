@@ -1,1 +1,47 @@
-//! rootfs
+//! Layers to trees, and trees to layers.
+//!
+//! A layer comes as a tar stream ([`decode`] takes its compression off) and [`apply`] puts it on disk in overlay's own
+//! form, so that a container's root is a mount and no unpacking. What an unprivileged user cannot put on disk (owners,
+//! devices, capabilities) goes to an ownership table ([`owners`]) beside the tree and comes back out of [`pack`].
+//!
+//! ```text
+//! blob ─ decode ─ frame ─ apply ─► layers/<diff id>/{tree/,owners,layer.json}      Layer
+//!                                        │ image::plan: overlay as they are, or flatten
+//!                                        ▼
+//!                                  trees/<chain id>/{tree/,owners,tree.json}       (when needed)
+//!                                        │ drivers::prepare
+//!                                        ▼
+//!                     container: Root::Overlay{lowers, upper, work} | Root::Directory
+//!                                        │ diff, pack, copy
+//!                                        ▼
+//!                                  changes, tar streams
+//! ```
+//!
+//! What it does not do: it mounts nothing (the engine does), it knows no registry, it prints nothing. Every path inside a
+//! tree is a byte string relative to a directory descriptor; nothing here joins it to a host path and opens that.
+
+pub mod apply;
+pub mod copy;
+pub mod decode;
+pub mod diff;
+pub mod drivers;
+mod error;
+pub mod flatten;
+pub mod frame;
+pub mod image;
+pub mod import;
+pub mod layer;
+mod limits;
+pub mod owner_layer;
+pub mod owners;
+pub mod pack;
+pub mod usage;
+pub mod view;
+
+pub use apply::{Applied, apply};
+pub use drivers::{Driver, Root, prepare};
+pub use error::Error;
+pub use image::{ImageTrees, Plan};
+pub use layer::{Layer, LayerMeta};
+pub use limits::Limits;
+pub use owners::{FileKind, Owners, Record};

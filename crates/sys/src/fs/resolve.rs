@@ -44,8 +44,12 @@ pub fn strict(root: impl AsFd, path: &[u8], flags: OFlags, method: Method) -> io
                     NO_OPENAT2.store(true, Ordering::Relaxed);
                     break;
                 }
-                // Longer than PATH_MAX: the walk can.
-                Err(Errno::NAMETOOLONG) => break,
+                // ENAMETOOLONG: more than PATH_MAX, which the walk can. ENOTDIR: a link at the end looks like that with
+                // O_DIRECTORY; the walk tells them apart.
+                Err(Errno::NAMETOOLONG | Errno::NOTDIR) => break,
+                Ok(fd) if flags.contains(OFlags::PATH) && is_link_fd(&fd) => {
+                    return Err(Errno::LOOP);
+                }
                 other => return other,
             }
         }

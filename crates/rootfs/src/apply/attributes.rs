@@ -1,0 +1,154 @@
+//! Modes, times, extended attributes, and what of them goes to the ownership table.
+
+use super::{Applier, Directory};
+use crate::error::Error;
+use crate::frame::{Entry, EntryKind};
+use crate::owners::{FileKind, Record};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use sys::fs::resolve::{self, Method, Place};
+
+/// Prefixes in the `user.` name space by which overlay and Coracle steer: a layer must not set them on disk.
+const STEERING: [&[u8]; 2] = [b"user.overlay.", b"user.coracle."];
+
+/// Whether an attribute may be put on disk by any user and steers nothing.
+pub(crate) fn is_plain_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"user.") && !STEERING.iter().any(|prefix| name.starts_with(prefix))
+}
+
+pub(super) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Times for `utimensat`: the access time stays as it is.
+pub(crate) fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
+    }
+}
+
+impl Applier<'_> {
+    /// Puts on disk what may be there; returns the attributes for the table. The file must be writable by mode.
+    pub(super) fn set_xattrs(&self, fd: impl AsFd, entry: &Entry) -> Result<Xattrs, Error> {
+        let fd = fd.as_fd();
+        let mut left = Xattrs::new();
+        for (name, value) in &entry.xattrs {
+            if is_plain_xattr(name) {
+                match sys::fs::xattr::set(fd, name, value) {
+                    Ok(()) => continue,
+                    // No attributes here, or too much for one inode (ext4 says ENOSPC then).
+                    Err(
+                        Errno::OPNOTSUPP
+                        | Errno::NOSPC
+                        | Errno::TOOBIG
+                        | Errno::RANGE
+                        | Errno::PERM
+                        | Errno::ACCESS
+                        | Errno::NOSYS,
+                    ) => {}
+                    Err(errno) => {
+                        return Err(Error::disk("set an attribute of", &entry.path, errno));
+                    }
+                }
+            }
+            left.insert(name.clone(), value.clone());
+        }
+        Ok(left)
+    }
+
+    /// Notes what the disk does not say. `other_on_disk`: kind or mode differ there.
+    pub(super) fn record(
+        &mut self,
+        full: &[u8],
+        entry: &Entry,
+        xattrs: Xattrs,
+        other_on_disk: bool,
+    ) {
+        if entry.uid == 0 && entry.gid == 0 && xattrs.is_empty() && !other_on_disk {
+            if !self.owners.is_empty() && self.owners.get(full).is_some() {
+                let opaque = self.owners.is_opaque(full);
+                self.owners.remove(full);
+                if opaque {
+                    self.owners.add_opaque(full);
+                }
+            }
+            return;
+        }
+        let EntryKind::File(kind) = entry.kind else { return };
+        let mode = if kind == FileKind::Symlink { 0o777 } else { entry.mode };
+        let (uid, gid, device) = (entry.uid, entry.gid, entry.device);
+        self.owners.insert(full, Record { kind, mode, uid, gid, device, xattrs });
+    }
+
+    /// Whether a file or directory made with `mode` through the umask has another mode now.
+    pub(super) fn needs_chmod(&self, mode: u32) -> bool {
+        mode & 0o7000 != 0 || self.umask.is_none_or(|umask| mode & umask & 0o777 != 0)
+    }
+
+    /// Sets the mode of an open file; says whether the kernel kept another one (no member of the group: no setgid).
+    pub(super) fn chmod(&self, fd: impl AsFd, entry: &Entry) -> Result<bool, Error> {
+        chmod_checked(fd, entry.mode)
+            .map_err(|errno| Error::disk("set the mode of", &entry.path, errno))
+    }
+
+    /// Mode and time of something that was made by name and cannot be opened.
+    pub(super) fn finish_special(
+        &self,
+        entry: &Entry,
+        place: &Place,
+        name: &[u8],
+    ) -> Result<bool, Error> {
+        let mut other = false;
+        if entry.kind != EntryKind::File(FileKind::Symlink) && self.needs_chmod(entry.mode) {
+            let fd = rustix::fs::openat(&place.dir, name, sys::fs::NAME_ONLY, Mode::empty())
+                .map_err(|errno| Error::disk("open", &entry.path, errno))?;
+            other = self.chmod(&fd, entry)?;
+        }
+        rustix::fs::utimensat(&place.dir, name, &times(entry.mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;
+        Ok(other)
+    }
+
+    /// Final mode and time of a directory.
+    pub(super) fn finish_directory(
+        &mut self,
+        path: &[u8],
+        directory: &Directory,
+    ) -> Result<(), Error> {
+        let fd = resolve::strict(&self.root, path, sys::fs::DIRECTORY, Method::Best)
+            .map_err(|errno| Error::disk("open directory", path, errno))?;
+        let mode = directory.mode;
+        if path.is_empty() || mode & 0o700 != 0o700 || self.needs_chmod(mode) {
+            let other = chmod_checked(&fd, mode)
+                .map_err(|errno| Error::disk("set the mode of", path, errno))?;
+            if other && self.owners.get(path).is_none() {
+                let record = Record {
+                    kind: FileKind::Directory,
+                    mode,
+                    uid: 0,
+                    gid: 0,
+                    device: (0, 0),
+                    xattrs: Xattrs::new(),
+                };
+                self.owners.insert(path, record);
+            }
+        }
+        rustix::fs::futimens(&fd, &times(directory.mtime))
+            .map_err(|errno| Error::disk("set the time of", path, errno))
+    }
+}
+
+fn chmod_checked(fd: impl AsFd, mode: u32) -> rustix::io::Result<bool> {
+    let fd = fd.as_fd();
+    match sys::fs::chmod_fd(fd, mode) {
+        Ok(()) => {}
+        // Sticky files on FreeBSD-like servers, special bits on `nosuid` FUSE: the table has the truth.
+        Err(Errno::PERM) if mode & 0o7000 != 0 => sys::fs::chmod_fd(fd, mode & 0o777)?,
+        Err(errno) => return Err(errno),
+    }
+    if mode & 0o6000 == 0 && mode & 0o1000 == 0 {
+        return Ok(false);
+    }
+    Ok(rustix::fs::fstat(fd)?.st_mode & 0o7777 != mode)
+}

@@ -1,0 +1,289 @@
+//! Making the entries: files, directories, links by name, fifos, and placeholders for devices.
+
+use super::attributes::times;
+use super::{Applier, Directory};
+use crate::error::Error;
+use crate::frame::{Blocks, Entry, Reader};
+use crate::owners::FileKind;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use sys::fs::resolve::Place;
+
+/// Files from this size on are looked through for zeros, which become holes: images made from sparse files (a `lastlog` of
+/// many gigabytes is the usual one) do not fill the disk.
+const HOLES_FROM: u64 = 1 << 20;
+/// Shortest run of zeros that becomes a hole.
+const HOLE: usize = 64 * 1024;
+
+impl Applier<'_> {
+    pub(super) fn file<B: Blocks>(
+        &mut self,
+        entry: &Entry,
+        reader: &mut Reader<'_, B>,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+    ) -> Result<(), Error> {
+        // Attributes can only be set where the mode lets the owner write.
+        let extra = if entry.xattrs.is_empty() { 0 } else { 0o600 };
+        let fd = self.create(place, name, full, entry.mode & 0o777 | extra)?;
+        write_data(&fd, entry, reader)?;
+        let left = self.set_xattrs(&fd, entry)?;
+        let mut other = false;
+        if extra & !entry.mode != 0 || self.needs_chmod(entry.mode) {
+            other = self.chmod(&fd, entry)?;
+        }
+        rustix::fs::futimens(&fd, &times(entry.mtime))
+            .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;
+        self.record(full, entry, left, other);
+        Ok(())
+    }
+
+    /// Creates a file that was not there, in place of what was.
+    fn create(
+        &mut self,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+        mode: u32,
+    ) -> Result<OwnedFd, Error> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(mode);
+        self.make(place, name, full, "create", |dir, name| {
+            rustix::fs::openat(dir, name, flags, mode)
+        })
+    }
+
+    /// Calls `make` and, where something is in its way, removes that and calls it again.
+    pub(super) fn make<T>(
+        &mut self,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+        step: &'static str,
+        make: impl Fn(&OwnedFd, &[u8]) -> rustix::io::Result<T>,
+    ) -> Result<T, Error> {
+        for _ in 0..4 {
+            match make(&place.dir, name) {
+                Err(Errno::EXIST) => self.clear(place, name, full)?,
+                Err(errno) => return Err(Error::disk(step, full, errno)),
+                Ok(made) => {
+                    self.owners.remove_whiteout(full);
+                    return Ok(made);
+                }
+            }
+        }
+        // Somebody else creates files in our staging directory.
+        Err(Error::disk(step, full, Errno::EXIST))
+    }
+
+    /// Removes what an earlier entry made at this name, with everything that is known about it.
+    pub(super) fn clear(&mut self, place: &Place, name: &[u8], full: &[u8]) -> Result<(), Error> {
+        let stat = match sys::fs::stat(&place.dir, name) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(Error::disk("look at", full, errno)),
+        };
+        self.owners.remove_tree(full);
+        if matches!(FileKind::from_mode(stat.st_mode), FileKind::Directory | FileKind::Symlink) {
+            self.parents.clear();
+            self.directories.remove(full);
+            let mut prefix = full.to_vec();
+            prefix.push(b'/');
+            let below: Vec<_> = self
+                .directories
+                .range(prefix.clone()..)
+                .map(|(path, _)| path.clone())
+                .take_while(|path| path.starts_with(&prefix))
+                .collect();
+            for path in below {
+                self.directories.remove(&path);
+            }
+        }
+        sys::fs::remove_tree(&place.dir, name).map_err(Error::Tree)
+    }
+
+    pub(super) fn directory(
+        &mut self,
+        entry: &Entry,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+    ) -> Result<(), Error> {
+        let mode = Mode::from_raw_mode(entry.mode & 0o777 | 0o700);
+        let mut opaque = self.owners.remove_whiteout(full);
+        match rustix::fs::mkdirat(&place.dir, name, mode) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                let stat = sys::fs::stat(&place.dir, name)
+                    .map_err(|errno| Error::disk("look at", full, errno))?;
+                if FileKind::from_mode(stat.st_mode) == FileKind::Directory {
+                    // Made by an earlier entry: another mode than mkdir's is set at the end in any case.
+                    sys::fs::open_dir_force(&place.dir, name)
+                        .and_then(|fd| rustix::fs::fchmod(&fd, mode))
+                        .map_err(|errno| Error::disk("set the mode of", full, errno))?;
+                } else {
+                    opaque |= sys::fs::whiteout::is(&stat);
+                    self.clear(place, name, full)?;
+                    rustix::fs::mkdirat(&place.dir, name, mode)
+                        .map_err(|errno| Error::disk("make directory", full, errno))?;
+                }
+            }
+            Err(errno) => return Err(Error::disk("make directory", full, errno)),
+        }
+        if opaque {
+            self.set_opaque(full)?;
+        }
+        let left = if entry.xattrs.is_empty() {
+            super::attributes::Xattrs::new()
+        } else {
+            let fd = rustix::fs::openat(&place.dir, name, sys::fs::DIRECTORY, Mode::empty())
+                .map_err(|errno| Error::disk("open directory", full, errno))?;
+            self.set_xattrs(&fd, entry)?
+        };
+        self.directories.insert(
+            full.to_vec(),
+            Directory { mode: entry.mode, mtime: entry.mtime, implicit: false },
+        );
+        self.record(full, entry, left, false);
+        Ok(())
+    }
+
+    pub(super) fn symlink(
+        &mut self,
+        entry: &Entry,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+    ) -> Result<(), Error> {
+        if entry.link.is_empty() {
+            return Err(Error::refused(&entry.path, "a symbolic link without target"));
+        }
+        self.make(place, name, full, "make the symbolic link", |dir, name| {
+            rustix::fs::symlinkat(&entry.link[..], dir, name)
+        })?;
+        self.finish_special(entry, place, name)?;
+        self.record(full, entry, entry.xattrs.clone(), false);
+        Ok(())
+    }
+
+    pub(super) fn fifo(
+        &mut self,
+        entry: &Entry,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+    ) -> Result<(), Error> {
+        let mode = Mode::from_raw_mode(entry.mode & 0o777);
+        let made = self.make(place, name, full, "make the fifo", |dir, name| {
+            match rustix::fs::mknodat(dir, name, FileType::Fifo, mode, 0) {
+                Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+                other => other.map(|()| true),
+            }
+        })?;
+        if !made {
+            return self.placeholder(entry, place, name, full);
+        }
+        let other = self.finish_special(entry, place, name)?;
+        // A fifo is never opened, so its attributes cannot be set by descriptor.
+        self.record(full, entry, entry.xattrs.clone(), other);
+        Ok(())
+    }
+
+    /// An empty file in place of what an unprivileged user cannot make; the table says what it is.
+    pub(super) fn placeholder(
+        &mut self,
+        entry: &Entry,
+        place: &Place,
+        name: &[u8],
+        full: &[u8],
+    ) -> Result<(), Error> {
+        let fd = self.create(place, name, full, entry.mode & 0o666)?;
+        rustix::fs::futimens(&fd, &times(entry.mtime))
+            .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;
+        self.record(full, entry, entry.xattrs.clone(), true);
+        Ok(())
+    }
+}
+
+fn write_data<B: Blocks>(
+    fd: &OwnedFd,
+    entry: &Entry,
+    reader: &mut Reader<'_, B>,
+) -> Result<(), Error> {
+    let fail = |errno| Error::disk("write", &entry.path, errno);
+    match &entry.sparse {
+        None => {
+            let holes = entry.size >= HOLES_FROM;
+            let end = write_range(fd, entry, reader, 0, entry.size, holes)?;
+            if end < entry.size {
+                rustix::fs::ftruncate(fd, entry.size).map_err(fail)?;
+            }
+        }
+        Some(ranges) => {
+            rustix::fs::ftruncate(fd, entry.size).map_err(fail)?;
+            for (start, length) in ranges {
+                write_range(fd, entry, reader, *start, *length, false)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the next `length` stored bytes at `start`; returns the end of the last byte that was really written.
+fn write_range<B: Blocks>(
+    fd: &OwnedFd,
+    entry: &Entry,
+    reader: &mut Reader<'_, B>,
+    start: u64,
+    length: u64,
+    holes: bool,
+) -> Result<u64, Error> {
+    let (mut position, mut written) = (start, start);
+    let stop = start + length;
+    while position < stop {
+        let bytes = reader.data()?;
+        let left = usize::try_from(stop - position).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(left)];
+        let count = bytes.len();
+        if holes {
+            for piece in bytes.chunks(HOLE) {
+                if piece.len() < HOLE || !is_zero(piece) {
+                    pwrite_all(fd, piece, position)
+                        .map_err(|errno| Error::disk("write", &entry.path, errno))?;
+                    written = position + piece.len() as u64;
+                }
+                position += piece.len() as u64;
+            }
+        } else {
+            pwrite_all(fd, bytes, position)
+                .map_err(|errno| Error::disk("write", &entry.path, errno))?;
+            position += count as u64;
+            written = position;
+        }
+        reader.advance(count);
+    }
+    Ok(written)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    // Blocks of 128 bytes at once, which the compiler turns into vector code, with an early end.
+    bytes.chunks(128).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+fn pwrite_all(fd: impl AsFd, mut bytes: &[u8], mut position: u64) -> rustix::io::Result<()> {
+    let fd = fd.as_fd();
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, position) {
+            Ok(count) => {
+                bytes = &bytes[count..];
+                position += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

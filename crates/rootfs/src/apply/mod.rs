@@ -1,0 +1,221 @@
+//! Applying a layer: a tar stream becomes a tree in overlay's own form.
+//!
+//! Two threads: one reads (and decodes, if the reader does) and hashes, the other writes files. Every write goes through a
+//! directory descriptor and one name that is not followed; parents are resolved inside the tree (`parents`), as
+//! Docker and containerd do, so that `lib/x` lands in `usr/lib` where the same layer made `lib` a link to it, and no link
+//! leads out.
+//!
+//! - Later entries replace earlier ones, except that a directory over a directory only changes its attributes.
+//! - Directories stay writable while the layer arrives; their modes and times are set at the end, deepest first.
+//! - Everything belongs to the caller. What another owner has, devices, and attributes outside `user.`, go to the table.
+//!   Attributes by which overlay or Coracle steer (`user.overlay.*`, `user.coracle.*`) go to the table too, never to disk.
+//! - A device becomes an empty file. Character device 0:0 in an archive is a device like any other, never a whiteout.
+//! - A whiteout hides lower layers only, whatever its place in the archive.
+//! - Parents without an entry of their own are made, and listed in the description ([`LayerMeta::implicit`]); so are hard
+//!   links to files that are in no earlier entry ([`LayerMeta::links`]). [`crate::image::plan`] deals with them.
+
+mod attributes;
+mod files;
+mod links;
+mod parents;
+mod pipeline;
+#[cfg(test)]
+mod tests;
+mod whiteouts;
+
+use crate::error::Error;
+use crate::frame::{Blocks, Entry, EntryKind, Reader};
+use crate::layer::{LayerMeta, TREE, encode_path};
+use crate::limits::Limits;
+use crate::owners::{FileKind, Owners};
+use parents::Parents;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, mkdirat};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// What became of a layer.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// Digest of the uncompressed stream, to its very end.
+    pub diff_id: oci::Digest,
+    /// For `layer.json`.
+    pub meta: LayerMeta,
+    /// The table, already written beside the tree.
+    pub owners: Owners,
+}
+
+/// Unpacks an uncompressed tar stream into `staging/tree` and writes `staging/owners`; both must not be there yet.
+///
+/// `progress` is told the number of uncompressed bytes that were dealt with since the last call. On an error the staging
+/// directory holds garbage, which the caller deletes. The stream is read to its end, so that the digest is that of all of it.
+pub fn apply(
+    tar: impl Read + Send,
+    staging: impl AsFd,
+    limits: &Limits,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Applied, Error> {
+    let staging = staging.as_fd();
+    mkdirat(staging, TREE, Mode::from_raw_mode(0o755))
+        .map_err(|errno| Error::disk("make directory", TREE.as_bytes(), errno))?;
+    let root = rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", TREE.as_bytes(), errno))?;
+    let (diff_id, mut applier) = pipeline::run(tar, progress, |blocks| {
+        let mut applier = Applier::new(root, limits)?;
+        applier.all(Reader::new(blocks, limits))?;
+        Ok(applier)
+    })?;
+    applier.meta.diff_id = diff_id.to_string();
+    applier.meta.records = applier.owners.len() as u64;
+    applier.owners.save(staging, crate::layer::OWNERS)?;
+    Ok(Applied { diff_id, meta: applier.meta, owners: applier.owners })
+}
+
+/// A directory's attributes, to be set at the end.
+#[derive(Debug, Clone)]
+struct Directory {
+    mode: u32,
+    mtime: (i64, u32),
+    implicit: bool,
+}
+
+/// The state of one application.
+pub(crate) struct Applier<'a> {
+    root: OwnedFd,
+    limits: &'a Limits,
+    parents: Parents,
+    directories: BTreeMap<Vec<u8>, Directory>,
+    pub(crate) owners: Owners,
+    pub(crate) meta: LayerMeta,
+    /// Links whose target was not there: canonical path of the link and cleaned target.
+    deferred: Vec<(Vec<u8>, Vec<u8>)>,
+    umask: Option<u32>,
+}
+
+impl<'a> Applier<'a> {
+    pub(crate) fn new(root: OwnedFd, limits: &'a Limits) -> Result<Self, Error> {
+        // The parent of the tree may be setgid (a project's directory on a cluster), which new directories inherit.
+        rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))
+            .map_err(|errno| Error::disk("set the mode of", b".", errno))?;
+        Ok(Self {
+            root,
+            limits,
+            parents: Parents::new(),
+            directories: BTreeMap::new(),
+            owners: Owners::new(),
+            meta: LayerMeta::default(),
+            deferred: Vec::new(),
+            umask: sys::fs::umask(),
+        })
+    }
+
+    /// Applies every entry, then what had to wait.
+    pub(crate) fn all<B: Blocks>(&mut self, mut reader: Reader<'_, B>) -> Result<(), Error> {
+        while let Some(entry) = reader.next_entry()? {
+            self.entry(&entry, &mut reader)?;
+        }
+        self.meta.entries = reader.entries();
+        self.deferred_links()?;
+        self.finish_directories()
+    }
+
+    fn entry<B: Blocks>(&mut self, entry: &Entry, reader: &mut Reader<'_, B>) -> Result<(), Error> {
+        let path = clean(&entry.path)?;
+        self.count(entry)?;
+        if path.is_empty() {
+            return self.root_entry(entry);
+        }
+        let (parent, name) = sys::fs::resolve::split(&path);
+        if parent.split(|byte| *byte == b'/').any(|part| part.starts_with(whiteouts::PREFIX)) {
+            return Err(Error::refused(&entry.path, "a whiteout cannot be a directory"));
+        }
+        let place = self.parent(parent, entry)?;
+        if name.starts_with(whiteouts::PREFIX) {
+            return self.whiteout(entry, &place, name);
+        }
+        let full = sys::fs::resolve::join(&place.path, name);
+        match entry.kind {
+            EntryKind::Link => self.link(entry, reader, &place, name, &full),
+            EntryKind::File(FileKind::File) => self.file(entry, reader, &place, name, &full),
+            EntryKind::File(FileKind::Directory) => self.directory(entry, &place, name, &full),
+            EntryKind::File(FileKind::Symlink) => self.symlink(entry, &place, name, &full),
+            EntryKind::File(FileKind::Fifo) => self.fifo(entry, &place, name, &full),
+            EntryKind::File(FileKind::Char | FileKind::Block) => {
+                self.placeholder(entry, &place, name, &full)
+            }
+            EntryKind::File(FileKind::Socket) => {
+                Err(Error::refused(&entry.path, "an archive cannot hold a socket"))
+            }
+        }
+    }
+
+    fn count(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.meta.bytes = self.meta.bytes.saturating_add(entry.size);
+        if self.meta.bytes > self.limits.total_bytes {
+            return Err(Error::Limit {
+                entry: entry.path.clone(),
+                what: "total size",
+                found: self.meta.bytes,
+                limit: self.limits.total_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// The entry `./` with the root's own attributes.
+    fn root_entry(&mut self, entry: &Entry) -> Result<(), Error> {
+        if entry.kind != EntryKind::File(FileKind::Directory) {
+            return Err(Error::refused(&entry.path, "the root can only be a directory"));
+        }
+        self.meta.has_root = true;
+        let fd = self.root.try_clone().map_err(|error| {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            Error::disk("open directory", b".", errno)
+        })?;
+        let left = self.set_xattrs(&fd, entry)?;
+        self.directories.insert(
+            Vec::new(),
+            Directory { mode: entry.mode, mtime: entry.mtime, implicit: false },
+        );
+        self.record(b"", entry, left, false);
+        Ok(())
+    }
+
+    /// Sets modes and times of all directories, children before parents, and lists the implicit ones.
+    fn finish_directories(&mut self) -> Result<(), Error> {
+        self.parents.clear();
+        for (path, directory) in std::mem::take(&mut self.directories).iter().rev() {
+            if directory.implicit {
+                self.meta.implicit.push(encode_path(path));
+            }
+            self.finish_directory(path, directory)?;
+        }
+        self.meta.implicit.reverse();
+        Ok(())
+    }
+}
+
+/// A name from an archive as a path relative to the root: no leading slash, no empty part, no `.`; `..` is folded as
+/// text, as Docker does, and may not lead above the root.
+pub(crate) fn clean(name: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut path: Vec<u8> = Vec::with_capacity(name.len());
+    for part in name.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                if path.is_empty() {
+                    return Err(Error::refused(name, "its name leads out of the tree"));
+                }
+                let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                path.truncate(end);
+            }
+            part => {
+                if !path.is_empty() {
+                    path.push(b'/');
+                }
+                path.extend_from_slice(part);
+            }
+        }
+    }
+    Ok(path)
+}

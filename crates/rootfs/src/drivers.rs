@@ -1,0 +1,218 @@
+//! How a container gets its own root on top of an image that many share.
+//!
+//! | driver | needs | cost of a new container |
+//! |---|---|---|
+//! | overlay | a user namespace, Linux 5.11, user xattrs, whiteouts | three directories |
+//! | fuse-overlayfs | a user namespace, `/dev/fuse`, the program | the same |
+//! | reflink | btrfs, XFS, bcachefs... | a clone of each file's blocks |
+//! | copy | nothing | a copy of the tree |
+//!
+//! [`prepare`] makes the directories or the copy; mounting is the engine's. It is repeatable: a container that has its
+//! root already keeps it.
+
+use crate::error::{Error, path_buf};
+use crate::flatten::{self, Method};
+use crate::image::ImageTrees;
+use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A way to give a container its own root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// The kernel's overlay, mounted in the container's user namespace.
+    Overlay,
+    /// The `fuse-overlayfs` program.
+    FuseOverlay,
+    /// A copy that shares blocks.
+    Reflink,
+    /// A plain copy.
+    Copy,
+}
+
+impl Driver {
+    /// Its name in configuration and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overlay => "overlay",
+            Self::FuseOverlay => "fuse-overlayfs",
+            Self::Reflink => "reflink",
+            Self::Copy => "copy",
+        }
+    }
+
+    /// Whether the layers are used as they are, beneath an upper directory.
+    #[must_use]
+    pub fn is_stacked(self) -> bool {
+        matches!(self, Self::Overlay | Self::FuseOverlay)
+    }
+}
+
+/// What [`choose`] must know about host and store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each probed by itself")]
+pub struct Facts {
+    /// Overlay with `userxattr` can be mounted in a user namespace (really tried), or the caller is privileged.
+    pub overlay: bool,
+    /// `fuse-overlayfs` is there and `/dev/fuse` opens.
+    pub fuse_overlay: bool,
+    /// The store's file system has extended attributes in the `user.` name space.
+    pub user_xattr: bool,
+    /// A character device 0:0 can be made in the store.
+    pub whiteout: bool,
+    /// The store's file system clones blocks.
+    pub reflink: bool,
+    /// The store is on NFS, Lustre or the like, which overlay does not take as its upper.
+    pub network_fs: bool,
+}
+
+/// The best driver, and for each better one why not.
+#[must_use]
+pub fn choose(facts: &Facts) -> (Driver, Vec<(Driver, &'static str)>) {
+    let mut passed = Vec::new();
+    let overlay = [
+        (facts.overlay, "overlay cannot be mounted in a user namespace here"),
+        (facts.user_xattr, "the store's file system has no user extended attributes"),
+        (!facts.network_fs, "a network file system cannot be overlay's upper"),
+    ];
+    match overlay.iter().find(|(fine, _)| !fine) {
+        None => return (Driver::Overlay, passed),
+        Some((_, why)) => passed.push((Driver::Overlay, *why)),
+    }
+    if facts.fuse_overlay {
+        return (Driver::FuseOverlay, passed);
+    }
+    passed.push((Driver::FuseOverlay, "fuse-overlayfs or /dev/fuse is not there"));
+    if facts.reflink {
+        return (Driver::Reflink, passed);
+    }
+    passed.push((Driver::Reflink, "the store's file system cannot share blocks"));
+    (Driver::Copy, passed)
+}
+
+/// A container's root, ready to be mounted or used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Root {
+    /// To be mounted as an overlay.
+    Overlay {
+        /// Lower directories, topmost first, as in `lowerdir=`.
+        lowers: Vec<PathBuf>,
+        /// The container's own changes.
+        upper: PathBuf,
+        /// Overlay's work directory, beside the upper.
+        work: PathBuf,
+        /// Whether to mount with `volatile`, which spares a sync of the whole file system at the last unmount.
+        volatile: bool,
+    },
+    /// A directory that is the root as it is.
+    Directory(PathBuf),
+}
+
+/// Name of the flattened root in a container's directory, as udocker's users know it.
+pub const ROOT: &str = "ROOT";
+/// Name of the ownership table of a flattened root.
+pub const ROOT_OWNERS: &str = "owners";
+
+/// Makes (or finds) the root of a container below its directory.
+///
+/// `image` must fit the driver: see [`crate::image::plan`].
+pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<Root, Error> {
+    let directory = open(container)?;
+    if driver.is_stacked() {
+        for name in ["upper", "work"] {
+            make_directory(&directory, name)?;
+        }
+        clear_volatile(&directory)?;
+        return Ok(Root::Overlay {
+            lowers: image.lowers(),
+            upper: container.join("upper"),
+            work: container.join("work"),
+            volatile: true,
+        });
+    }
+    let root = container.join(ROOT);
+    if rustix::fs::statat(&directory, ROOT, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Ok(Root::Directory(root));
+    }
+    let method = if driver == Driver::Reflink { Method::Reflink } else { Method::Copy };
+    // Made under another name and renamed: a half-made root is never taken for a whole one.
+    sys::fs::remove_tree(&directory, b"ROOT.new")?;
+    make_directory(&directory, "ROOT.new")?;
+    let staging = open(&container.join("ROOT.new"))?;
+    flatten::flatten(&image.layers, &staging, method)?;
+    rename(&staging, crate::layer::TREE, &directory, ROOT)?;
+    rename(&staging, crate::layer::OWNERS, &directory, ROOT_OWNERS)?;
+    sys::fs::remove_tree(&directory, b"ROOT.new")?;
+    Ok(Root::Directory(root))
+}
+
+/// Deletes what an earlier `volatile` mount left, which makes the next mount fail.
+///
+/// Overlay writes `work/incompat/volatile` at such a mount so that nobody mounts after a crash without looking; a
+/// container's upper is private and its loss of the last seconds before a crash is accepted.
+fn clear_volatile(container: &impl rustix::fd::AsFd) -> Result<(), Error> {
+    let work = match rustix::fs::openat(container, "work", sys::fs::DIRECTORY, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(errno) => return Err(Error::disk("open directory", b"work", errno)),
+    };
+    // `work/work` has mode 000; `incompat` is inside it.
+    let inner = match sys::fs::open_dir_force(&work, b"work") {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(Error::disk("open directory", b"work/work", errno)),
+    };
+    sys::fs::remove_tree(&inner, b"incompat").map_err(Error::Tree)
+}
+
+fn open(path: &Path) -> Result<rustix::fd::OwnedFd, Error> {
+    rustix::fs::openat(CWD, path, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", path.as_os_str().as_bytes(), errno))
+}
+
+fn make_directory(directory: &impl rustix::fd::AsFd, name: &str) -> Result<(), Error> {
+    match rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::disk("make directory", name.as_bytes(), errno)),
+    }
+}
+
+fn rename(
+    from: &impl rustix::fd::AsFd,
+    old: &str,
+    to: &impl rustix::fd::AsFd,
+    new: &str,
+) -> Result<(), Error> {
+    rustix::fs::renameat(from, old, to, new).map_err(|errno| Error::Disk {
+        step: "rename",
+        path: path_buf(old.as_bytes()),
+        errno,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_driver_that_works() {
+        let all = Facts {
+            overlay: true,
+            fuse_overlay: true,
+            user_xattr: true,
+            whiteout: true,
+            reflink: true,
+            network_fs: false,
+        };
+        assert_eq!(choose(&all).0, Driver::Overlay);
+        assert_eq!(choose(&Facts { user_xattr: false, ..all }).0, Driver::FuseOverlay);
+        let none = Facts { overlay: false, fuse_overlay: false, ..all };
+        let (driver, passed) = choose(&none);
+        assert_eq!(driver, Driver::Reflink);
+        assert_eq!(passed.len(), 2);
+        assert_eq!(choose(&Facts::default()).0, Driver::Copy);
+    }
+}

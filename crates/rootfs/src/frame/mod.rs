@@ -1,0 +1,531 @@
+//! Tar framing: from blocks of 512 bytes to entries.
+//!
+//! Reads what tar programs have written for forty years: v7, ustar with prefix, GNU (long names, base-256 numbers, sparse
+//! files), PAX (path, linkpath, size, times, owners, extended attributes of `star` and libarchive, sparse files 0.0, 0.1
+//! and 1.0, global headers). The `tar` crate supplies the header's layout; the rest is ours, because the crate knows no PAX
+//! sparse files, copies all data through one more buffer, and ends silently where an archive is cut off.
+//!
+//! An end without zero blocks is accepted, as by GNU tar, but only between entries. After the end only zeros may follow.
+//! Volume continuations are refused; unknown entry types too. Access and change times, and owners' names, are not read.
+
+mod number;
+mod pax;
+mod sparse;
+#[cfg(test)]
+mod tests;
+
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::owners::FileKind;
+use number::number;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+/// Tar's unit.
+pub const BLOCK: usize = 512;
+
+/// What an entry says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file with data, a directory, a symbolic link, a fifo or a device.
+    File(FileKind),
+    /// A hard link.
+    Link,
+}
+
+/// One entry's header with all its extensions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name as it is in the archive.
+    pub path: Vec<u8>,
+    /// Target of a link of either kind.
+    pub link: Vec<u8>,
+    /// What it is.
+    pub kind: EntryKind,
+    /// `0o7777`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size of the file with its holes, in bytes.
+    pub size: u64,
+    /// Modification time: seconds (may be negative) and nanoseconds.
+    pub mtime: (i64, u32),
+    /// Device numbers.
+    pub device: (u32, u32),
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Data ranges (offset, length) of a sparse file, ascending and disjoint.
+    pub sparse: Option<Vec<(u64, u64)>>,
+    /// Whether the archive holds data for it; a hard link may come with or without.
+    pub has_data: bool,
+    /// Position of its header in the stream.
+    pub offset: u64,
+}
+
+impl Entry {
+    /// A hard link's entry with nothing but its names.
+    pub(crate) fn link(path: &[u8], target: &[u8]) -> Self {
+        Self {
+            path: path.to_vec(),
+            link: target.to_vec(),
+            kind: EntryKind::Link,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            mtime: (0, 0),
+            device: (0, 0),
+            xattrs: BTreeMap::new(),
+            sparse: None,
+            has_data: false,
+            offset: 0,
+        }
+    }
+}
+
+/// A source of blocks.
+pub trait Blocks {
+    /// What is buffered; empty only at the end. As long as everything was taken in multiples of [`BLOCK`], the answer is
+    /// at least one block, except for the last part of a stream that ends inside a block.
+    fn fill(&mut self) -> io::Result<&[u8]>;
+    /// Takes bytes that `fill` has shown.
+    fn consume(&mut self, count: usize);
+}
+
+/// Blocks from any reader.
+pub struct Buffered<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl<R: Read> Buffered<R> {
+    /// A buffer of 256 KiB.
+    pub fn new(reader: R) -> Self {
+        Self { reader, buffer: vec![0; 256 * 1024], start: 0, end: 0 }
+    }
+}
+
+impl<R: Read> Blocks for Buffered<R> {
+    fn fill(&mut self) -> io::Result<&[u8]> {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = read_full(&mut self.reader, &mut self.buffer)?;
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+    }
+}
+
+/// Reads until the buffer is full or the stream ends.
+pub(crate) fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match reader.read(&mut buffer[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// A tar stream.
+pub struct Reader<'a, B> {
+    blocks: B,
+    limits: &'a Limits,
+    /// Position of the next byte.
+    offset: u64,
+    /// Bytes of data and of padding of the current entry that were not taken yet.
+    data: u64,
+    padding: u64,
+    entries: u64,
+    global: pax::Records,
+    ended: bool,
+}
+
+/// Extensions that stand before the entry that they belong to.
+#[derive(Default)]
+struct Pending {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    pax: Option<pax::Records>,
+}
+
+impl<'a, B: Blocks> Reader<'a, B> {
+    /// Starts at the beginning of an archive.
+    pub fn new(blocks: B, limits: &'a Limits) -> Self {
+        Self {
+            blocks,
+            limits,
+            offset: 0,
+            data: 0,
+            padding: 0,
+            entries: 0,
+            global: pax::Records::default(),
+            ended: false,
+        }
+    }
+
+    /// Position in the stream.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The next entry; what was left of the last one's data is passed over. `None` at the archive's end, which is read
+    /// to the end of the stream.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, Error> {
+        let mut pending = Pending::default();
+        loop {
+            self.skip_data()?;
+            let offset = self.offset;
+            let Some(block) = self.header()? else {
+                if pending.path.is_some() || pending.link.is_some() || pending.pax.is_some() {
+                    return Err(damaged(offset, b"", "it ends after an extension header"));
+                }
+                return Ok(None);
+            };
+            let header = tar::Header::from_byte_slice(&block);
+            self.check_sum(&block, offset)?;
+            let flag = header.as_old().linkflag[0];
+            let raw_size = self.field(&header.as_old().size, offset, "size")?;
+            let Ok(size) = u64::try_from(raw_size) else {
+                return Err(damaged(offset, b"", "negative size"));
+            };
+            match flag {
+                b'L' => pending.path = Some(self.long_name(size, offset)?),
+                b'K' => pending.link = Some(self.long_name(size, offset)?),
+                b'x' | b'X' => {
+                    let text = self.small_data(size, offset)?;
+                    let records =
+                        pax::parse(&text).map_err(|problem| damaged(offset, b"", &problem))?;
+                    pending.pax.get_or_insert_default().merge(records);
+                }
+                b'g' => {
+                    let text = self.small_data(size, offset)?;
+                    let records =
+                        pax::parse(&text).map_err(|problem| damaged(offset, b"", &problem))?;
+                    self.global.merge(records);
+                }
+                // A volume's label: says nothing about any file.
+                b'V' => self.expect_data(size),
+                _ => return self.entry(&block, flag, size, offset, pending).map(Some),
+            }
+        }
+    }
+
+    /// What is buffered of the current entry's stored data; empty at its end.
+    pub fn data(&mut self) -> Result<&[u8], Error> {
+        if self.data == 0 {
+            return Ok(&[]);
+        }
+        let offset = self.offset;
+        let left = usize::try_from(self.data).unwrap_or(usize::MAX);
+        match self.blocks.fill() {
+            Ok([]) => Err(damaged(offset, b"", "it ends inside a file's data")),
+            Ok(bytes) => Ok(&bytes[..bytes.len().min(left)]),
+            Err(source) => Err(Error::Read { offset, source }),
+        }
+    }
+
+    /// Takes `count` bytes that [`Reader::data`] has shown.
+    pub fn advance(&mut self, count: usize) {
+        debug_assert!(count as u64 <= self.data);
+        self.blocks.consume(count);
+        self.data -= count as u64;
+        self.offset += count as u64;
+    }
+
+    /// Stored bytes of the current entry that were not taken yet.
+    pub fn data_left(&self) -> u64 {
+        self.data
+    }
+
+    fn skip_data(&mut self) -> Result<(), Error> {
+        self.data += std::mem::take(&mut self.padding);
+        while self.data > 0 {
+            let count = self.data()?.len();
+            self.advance(count);
+        }
+        Ok(())
+    }
+
+    fn expect_data(&mut self, size: u64) {
+        self.data = size;
+        self.padding = size.next_multiple_of(BLOCK as u64) - size;
+    }
+
+    /// The next block; `None` at the end of the archive, after which everything is read.
+    fn header(&mut self) -> Result<Option<[u8; BLOCK]>, Error> {
+        if self.ended {
+            return Ok(None);
+        }
+        let Some(block) = self.block()? else {
+            self.ended = true;
+            return Ok(None);
+        };
+        if block.iter().any(|byte| *byte != 0) {
+            return Ok(Some(block));
+        }
+        self.ended = true;
+        loop {
+            let offset = self.offset;
+            let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
+                let problem = "something follows its end; multi-volume archives are not supported";
+                return Err(damaged(offset + at as u64, b"", problem));
+            }
+            let count = bytes.len();
+            self.blocks.consume(count);
+            self.offset += count as u64;
+        }
+    }
+
+    /// One block, `None` at the end of the stream.
+    fn block(&mut self) -> Result<Option<[u8; BLOCK]>, Error> {
+        let offset = self.offset;
+        let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let Some(block) = bytes.first_chunk::<BLOCK>() else {
+            return Err(damaged(offset, b"", "it ends inside a header"));
+        };
+        let block = *block;
+        self.blocks.consume(BLOCK);
+        self.offset += BLOCK as u64;
+        Ok(Some(block))
+    }
+
+    /// Data of an extension header, under the limit for those.
+    fn small_data(&mut self, size: u64, offset: u64) -> Result<Vec<u8>, Error> {
+        if size > self.limits.header_bytes {
+            return Err(self.limit(b"", "extension header size", size, self.limits.header_bytes));
+        }
+        let mut text = Vec::with_capacity(size as usize);
+        self.expect_data(size);
+        while self.data > 0 {
+            let bytes = self.data()?;
+            text.extend_from_slice(bytes);
+            let count = bytes.len();
+            self.advance(count);
+        }
+        debug_assert!(offset < self.offset);
+        Ok(text)
+    }
+
+    fn long_name(&mut self, size: u64, offset: u64) -> Result<Vec<u8>, Error> {
+        let mut name = self.small_data(size, offset)?;
+        if let Some(end) = name.iter().position(|byte| *byte == 0) {
+            name.truncate(end);
+        }
+        Ok(name)
+    }
+
+    fn check_sum(&self, block: &[u8; BLOCK], offset: u64) -> Result<(), Error> {
+        let stored = number(&block[148..156]);
+        // Old programs on some machines summed signed characters.
+        let (mut unsigned, mut signed) = (8 * i64::from(b' '), 8 * i64::from(b' '));
+        for byte in block[..148].iter().chain(&block[156..]) {
+            unsigned += i64::from(*byte);
+            signed += i64::from(byte.cast_signed());
+        }
+        if stored == Some(unsigned) || stored == Some(signed) {
+            return Ok(());
+        }
+        Err(damaged(offset, b"", "a header's check sum is wrong, or this is no tar archive"))
+    }
+
+    fn field(&self, bytes: &[u8], offset: u64, what: &str) -> Result<i64, Error> {
+        number(bytes).ok_or_else(|| damaged(offset, b"", &format!("{what} is no number")))
+    }
+
+    fn limit(&self, entry: &[u8], what: &'static str, found: u64, limit: u64) -> Error {
+        Error::Limit { entry: entry.to_vec(), what, found, limit }
+    }
+
+    /// Puts an entry together from its header and the extensions before it.
+    fn entry(
+        &mut self,
+        block: &[u8; BLOCK],
+        flag: u8,
+        mut size: u64,
+        offset: u64,
+        pending: Pending,
+    ) -> Result<Entry, Error> {
+        self.entries += 1;
+        if self.entries > self.limits.entries {
+            return Err(self.limit(b"", "number of entries", self.entries, self.limits.entries));
+        }
+        let header = tar::Header::from_byte_slice(block);
+        let old = header.as_old();
+        let has_pax = pending.pax.is_some();
+        let mut records = self.global.clone();
+        if let Some(own) = pending.pax {
+            records.merge(own);
+        }
+        let mut path = pending.path.unwrap_or_else(|| header_path(block));
+        if let Some(name) = records.path() {
+            path = name.to_vec();
+        }
+        let bad = |problem: &str| damaged(offset, &path, problem);
+        let mut link = pending.link.unwrap_or_else(|| text(&old.linkname).to_vec());
+        if let Some(name) = records.get(b"linkpath") {
+            link = name.to_vec();
+        }
+        for (what, name) in [("path length", &path), ("link target length", &link)] {
+            if name.len() as u64 > self.limits.path_bytes {
+                return Err(self.limit(&path, what, name.len() as u64, self.limits.path_bytes));
+            }
+            if name.contains(&0) {
+                return Err(bad("a name holds a NUL byte"));
+            }
+        }
+        if let Some(pax_size) = records.number(b"size").map_err(|problem| bad(&problem))? {
+            size = u64::try_from(pax_size).map_err(|_| bad("negative size"))?;
+        }
+        let kind = kind_of(flag, &path).map_err(|problem| bad(&problem))?;
+        let has_body = match kind {
+            EntryKind::File(FileKind::File) => true,
+            // GNU's incremental dumps list a directory's files here.
+            EntryKind::File(FileKind::Directory) => flag == b'D',
+            EntryKind::Link => size > 0 && (has_pax || !self.next_is_header()?),
+            EntryKind::File(_) => false,
+        };
+        let id = |key: &[u8], field: &[u8], what: &str| -> Result<u32, Error> {
+            let value = match records.number(key).map_err(|problem| bad(&problem))? {
+                Some(value) => value,
+                None => number(field).ok_or_else(|| bad(&format!("{what} is no number")))?,
+            };
+            match u32::try_from(value) {
+                Ok(id) if id != u32::MAX => Ok(id),
+                _ => Err(bad(&format!("{what} {value} is out of range"))),
+            }
+        };
+        let uid = id(b"uid", &old.uid, "owner")?;
+        let gid = id(b"gid", &old.gid, "group")?;
+        let mode = number(&old.mode).ok_or_else(|| bad("mode is no number"))? as u32 & 0o7777;
+        let mtime = match records.time(b"mtime").map_err(|problem| bad(&problem))? {
+            Some(time) => time,
+            None => (number(&old.mtime).ok_or_else(|| bad("time is no number"))?, 0),
+        };
+        let device = match kind {
+            EntryKind::File(FileKind::Char | FileKind::Block) => {
+                let part = |key: &[u8], field: &[u8]| -> Result<u32, Error> {
+                    let value = match records.number(key).map_err(|problem| bad(&problem))? {
+                        Some(value) => Some(value),
+                        None => number(field),
+                    };
+                    value
+                        .and_then(|v| u32::try_from(v).ok())
+                        .ok_or_else(|| bad("bad device number"))
+                };
+                (
+                    part(b"SCHILY.devmajor", &block[329..337])?,
+                    part(b"SCHILY.devminor", &block[337..345])?,
+                )
+            }
+            _ => (0, 0),
+        };
+        let xattrs = records.xattrs().map_err(|problem| bad(&problem))?;
+        for value in xattrs.values() {
+            if value.len() as u64 > self.limits.xattr_bytes {
+                let found = value.len() as u64;
+                return Err(self.limit(
+                    &path,
+                    "extended attribute size",
+                    found,
+                    self.limits.xattr_bytes,
+                ));
+            }
+        }
+        let mut entry = Entry {
+            path,
+            link,
+            kind,
+            mode,
+            uid,
+            gid,
+            size: if has_body { size } else { 0 },
+            mtime,
+            device,
+            xattrs,
+            sparse: None,
+            has_data: has_body,
+            offset,
+        };
+        self.expect_data(entry.size);
+        if kind == EntryKind::File(FileKind::File) {
+            self.read_sparse(block, flag, &records, &mut entry)?;
+        }
+        if flag == b'D' {
+            entry.size = 0;
+            entry.has_data = false;
+        }
+        if entry.size > self.limits.file_bytes {
+            return Err(self.limit(&entry.path, "file size", entry.size, self.limits.file_bytes));
+        }
+        Ok(entry)
+    }
+
+    /// Whether the next block looks like a header: old programs give hard links a size and no data.
+    fn next_is_header(&mut self) -> Result<bool, Error> {
+        let offset = self.offset;
+        let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
+        let Some(block) = bytes.first_chunk::<BLOCK>().copied() else { return Ok(true) };
+        Ok(block.iter().all(|byte| *byte == 0) || self.check_sum(&block, offset).is_ok())
+    }
+}
+
+fn damaged(offset: u64, entry: &[u8], problem: &str) -> Error {
+    Error::Archive { offset, entry: entry.to_vec(), problem: problem.to_owned() }
+}
+
+fn kind_of(flag: u8, path: &[u8]) -> Result<EntryKind, String> {
+    Ok(EntryKind::File(match flag {
+        // v7 had no type for directories: the slash tells.
+        0 | b'0' | b'7' if path.ends_with(b"/") => FileKind::Directory,
+        0 | b'0' | b'7' | b'S' => FileKind::File,
+        b'1' => return Ok(EntryKind::Link),
+        b'2' => FileKind::Symlink,
+        b'3' => FileKind::Char,
+        b'4' => FileKind::Block,
+        b'5' | b'D' => FileKind::Directory,
+        b'6' => FileKind::Fifo,
+        b'M' => return Err("it continues a file of another volume, which is not supported".into()),
+        b'N' => return Err("GNU's old long names (type N) are not supported".into()),
+        other => return Err(format!("entries of type {:?} are not known", char::from(other))),
+    }))
+}
+
+/// The bytes before the first NUL.
+fn text(field: &[u8]) -> &[u8] {
+    &field[..field.iter().position(|byte| *byte == 0).unwrap_or(field.len())]
+}
+
+/// The name in a header, with the prefix where the format has one.
+fn header_path(block: &[u8; BLOCK]) -> Vec<u8> {
+    let name = text(&block[..100]);
+    if &block[257..263] != b"ustar\0" {
+        return name.to_vec();
+    }
+    // star keeps times in the last bytes of the prefix and signs with "tar" at the block's end.
+    let end = if &block[508..512] == b"tar\0" { 345 + 131 } else { 345 + 155 };
+    let prefix = text(&block[345..end]);
+    if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
+}

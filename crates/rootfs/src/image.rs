@@ -1,0 +1,153 @@
+//! From an image's layers to the trees that a container stands on.
+//!
+//! Mostly the layers are lower directories as they are. They are flattened into one tree first where overlay would show
+//! something else than the image means:
+//! - more layers than overlay or one mount call takes;
+//! - deletions that the file system could not hold;
+//! - a directory that came without its own entry over a lower link, file, or directory of another mode or owner;
+//! - a hard link to a file of a lower layer;
+//! - a layer that hides everything beneath it needs no flattening: the layers below are left out.
+
+use crate::error::Error;
+use crate::layer::Layer;
+use crate::owners::Owners;
+use rustix::fs::{FileType, OFlags};
+use std::path::PathBuf;
+
+/// From this many lower directories on, layers are flattened. The kernel takes 500, but one `mount` call only a page
+/// of options, and each lookup of a missing name asks every layer.
+pub const LOWERS_MAX: usize = 64;
+
+/// What an image's containers stand on.
+#[derive(Debug, Clone)]
+pub struct ImageTrees {
+    /// Trees from the top down.
+    pub layers: Vec<Layer>,
+    /// An extra tree above all others that holds what has another owner than root, with its true owners on disk
+    /// (see [`crate::owner_layer`]).
+    pub owner_layer: Option<PathBuf>,
+}
+
+impl ImageTrees {
+    /// The lower directories, topmost first.
+    #[must_use]
+    pub fn lowers(&self) -> Vec<PathBuf> {
+        let mut lowers: Vec<PathBuf> = self.owner_layer.iter().cloned().collect();
+        lowers.extend(self.layers.iter().map(Layer::tree));
+        lowers
+    }
+
+    /// A flattened image.
+    #[must_use]
+    pub fn flat(tree: Layer) -> Self {
+        Self { layers: vec![tree], owner_layer: None }
+    }
+}
+
+/// What has to be done before an image's layers can be used.
+#[derive(Debug)]
+pub enum Plan {
+    /// Nothing.
+    Ready(ImageTrees),
+    /// These layers (topmost first) must be flattened first, by [`crate::flatten::flatten`] into a directory that is kept
+    /// under the image's chain ID.
+    Flatten {
+        /// Topmost first.
+        layers: Vec<Layer>,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Decides how an image's layers (base first, as its config lists them) are used by a stacking driver.
+///
+/// A driver that copies flattens by itself and takes [`unstacked`].
+pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
+    let trees = unstacked(base_first);
+    if trees.layers.len() > LOWERS_MAX {
+        let why = format!("{} layers are more than {LOWERS_MAX}", trees.layers.len());
+        return Ok(Plan::Flatten { layers: trees.layers, why });
+    }
+    for (index, layer) in trees.layers.iter().enumerate() {
+        let lowers = &trees.layers[index + 1..];
+        let why = if layer.meta.marks_in_table {
+            Some("deletions are not on disk".to_owned())
+        } else if !layer.meta.links.is_empty() {
+            Some("a hard link points into a lower layer".to_owned())
+        } else {
+            conflict(layer, lowers)?
+        };
+        if let Some(why) = why {
+            return Ok(Plan::Flatten { layers: trees.layers, why });
+        }
+    }
+    Ok(Plan::Ready(trees))
+}
+
+/// The layers (base first) from the top down, without those that a layer hides entirely.
+#[must_use]
+pub fn unstacked(base_first: Vec<Layer>) -> ImageTrees {
+    let mut layers = Vec::new();
+    for layer in base_first.into_iter().rev() {
+        let last = layer.meta.root_opaque;
+        layers.push(layer);
+        if last {
+            break;
+        }
+    }
+    ImageTrees { layers, owner_layer: None }
+}
+
+/// Whether a directory without entry stands over something else than a plain 0755 directory of root.
+fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {
+    if layer.meta.implicit.is_empty() || lowers.is_empty() {
+        return Ok(None);
+    }
+    let mut tables: Vec<Option<Owners>> = lowers.iter().map(|_| None).collect();
+    for path in layer.meta.implicit_paths() {
+        for (lower, table) in lowers.iter().zip(&mut tables) {
+            if lower.meta.implicit_paths().contains(&path) {
+                continue;
+            }
+            let Some(stat) = lookup(lower, &path)? else { continue };
+            if sys::fs::whiteout::is(&stat) {
+                break;
+            }
+            let owners = match table {
+                Some(owners) => owners,
+                None => table.insert(lower.owners()?),
+            };
+            let plain = owners.get(&path).is_none();
+            let mode = stat.st_mode & 0o7777;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory
+                || mode != 0o755
+                || !plain
+            {
+                return Ok(Some(format!(
+                    "{:?} has no entry in one layer and is no plain directory in another",
+                    String::from_utf8_lossy(&path)
+                )));
+            }
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// What a layer has at a path; `None` where nothing, or where a parent is no directory there.
+fn lookup(layer: &Layer, path: &[u8]) -> Result<Option<rustix::fs::Stat>, Error> {
+    use rustix::io::Errno;
+    let root = crate::view::open_tree(&layer.tree())?;
+    let (parent, name) = sys::fs::resolve::split(path);
+    let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
+    match sys::fs::resolve::strict(&root, parent, flags, sys::fs::resolve::Method::Best) {
+        Ok(dir) => match sys::fs::stat(&dir, name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::disk("look at", path, errno)),
+        },
+        // A parent that is a link here is met by its own entry in the list of implicit directories.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(Error::disk("look at", path, errno)),
+    }
+}
