@@ -1,8 +1,14 @@
-//! The facts as lines for a person.
+//! The facts as lines for a person: one line per probe, in the order in which a run depends on them.
+//!
+//! Text is made here and not in `cli`, so that the JSON form and the text form say the same. Nothing is decided on these
+//! lines: programs read the facts.
 
 use serde::{Deserialize, Serialize};
 
-use crate::Host;
+use crate::{
+    CgroupLayout, Depth, Disk, GpuVendor, Host, InsideKind, Limit, MpiKind, PROGRAMS, SeccompMode,
+    Trial,
+};
 
 /// How a finding bears on running containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +40,428 @@ pub struct Finding {
     pub advice: Option<String>,
 }
 
-pub(crate) fn all(_host: &Host) -> Vec<Finding> {
-    Vec::new()
+impl Finding {
+    fn note(name: &str, value: impl Into<String>, how: impl Into<String>) -> Finding {
+        let (value, how) = (value.into(), how.into());
+        Finding { name: name.into(), level: Level::Note, value, how, advice: None }
+    }
+
+    /// A trial as a line: good where it worked, else at the level that its lack deserves.
+    fn trial(name: &str, trial: &Trial, lack: Level, good: &str) -> Finding {
+        let (level, value) = match trial {
+            Trial::Works { .. } => (Level::Good, good.to_owned()),
+            Trial::Fails { why, .. } => (lack, why.clone()),
+            Trial::Untried => (Level::Note, "not tried".to_owned()),
+        };
+        Finding {
+            name: name.into(),
+            level,
+            value,
+            how: trial.how().unwrap_or_default().into(),
+            advice: trial.advice().map(str::to_owned),
+        }
+    }
+
+    fn at(mut self, level: Level) -> Finding {
+        self.level = level;
+        self
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Finding {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+pub(crate) fn all(host: &Host) -> Vec<Finding> {
+    let mut findings = basics(host);
+    findings.extend(namespaces(host));
+    findings.extend(storage(host));
+    findings.extend(processes(host));
+    findings.extend(cgroup(host));
+    findings.extend(devices(host));
+    findings.extend(programs(host));
+    findings
+}
+
+fn basics(host: &Host) -> Vec<Finding> {
+    let kernel = &host.kernel;
+    let caller = &host.caller;
+    let name = caller.name.as_deref().unwrap_or("without a name");
+    let mut findings = vec![
+        Finding::note("kernel", format!("{} {}", kernel.release, kernel.machine), "uname"),
+        Finding::note(
+            "user",
+            format!(
+                "{name} (uid {}, gid {}, {} groups)",
+                caller.uid,
+                caller.gid,
+                caller.groups.len()
+            ),
+            "geteuid, /etc/passwd, getent",
+        ),
+    ];
+    findings.extend(host.inside.as_ref().map(|inside| {
+        let kind = match inside.kind {
+            InsideKind::Docker => "Docker",
+            InsideKind::Podman => "Podman",
+            InsideKind::Kubernetes => "Kubernetes",
+            InsideKind::Apptainer => "Apptainer",
+            InsideKind::Lxc => "LXC",
+            InsideKind::Nspawn => "systemd-nspawn",
+            InsideKind::Coracle => "Coracle",
+            InsideKind::Wsl => "Windows subsystem for Linux",
+            InsideKind::Other => "unknown kind",
+        };
+        Finding::note("inside a container", kind, &inside.how)
+    }));
+    findings.push(security(host));
+    findings
+}
+
+fn security(host: &Host) -> Finding {
+    let security = &host.security;
+    let mut parts = Vec::new();
+    if !security.lsms.is_empty() {
+        parts.push(security.lsms.join(","));
+    }
+    parts.extend(security.label.clone());
+    if security.selinux_enforcing == Some(true) {
+        parts.push("SELinux enforcing".into());
+    }
+    if security.no_new_privs {
+        parts.push("no_new_privs".into());
+    }
+    let value = if parts.is_empty() { "none visible".into() } else { parts.join("; ") };
+    let finding = Finding::note(
+        "security modules",
+        value,
+        "/sys/kernel/security/lsm, /proc/self/attr/current",
+    );
+    if security.no_new_privs {
+        let advice = "setuid helpers (newuidmap, fusermount3) do not work under no_new_privs";
+        return finding.at(Level::Warn).advise(advice);
+    }
+    finding
+}
+
+fn namespaces(host: &Host) -> Vec<Finding> {
+    let found = &host.namespaces;
+    let mut findings = vec![Finding::trial(
+        "user namespaces",
+        &found.user,
+        Level::Bad,
+        "work, with mounts inside",
+    )];
+    let others = [
+        ("pid", &found.pid),
+        ("net", &found.net),
+        ("ipc", &found.ipc),
+        ("uts", &found.uts),
+        ("cgroup", &found.cgroup),
+        ("time", &found.time),
+    ];
+    if found.user.is_works() {
+        let names = |wanted: fn(&Trial) -> bool| -> Vec<&str> {
+            others.iter().filter(|(_, trial)| wanted(trial)).map(|(name, _)| *name).collect()
+        };
+        let works = names(Trial::is_works).join(" ");
+        let fails = names(Trial::is_fails).join(" ");
+        let how = "unshare in a user namespace in a child";
+        findings.push(if fails.is_empty() {
+            Finding::note("other namespaces", works, how).at(Level::Good)
+        } else {
+            Finding::note("other namespaces", format!("{works}; not: {fails}"), how).at(Level::Warn)
+        });
+        findings.push(Finding::trial(
+            "fresh /proc",
+            &found.proc_mount,
+            Level::Warn,
+            "can be mounted",
+        ));
+    }
+    let (uids, gids) = host.subordinate.counts();
+    let good = format!("{uids} user ids, {gids} group ids, mapped by the helpers");
+    let mut ids = Finding::trial("subordinate ids", &host.subordinate.mapping, Level::Warn, &good);
+    if host.subordinate.mapping == Trial::Untried {
+        ids.value = format!("{uids} user ids, {gids} group ids");
+        ids.how.clone_from(&host.subordinate.source);
+    }
+    findings.push(ids);
+    findings
+}
+
+fn storage(host: &Host) -> Vec<Finding> {
+    let overlay = &host.overlay;
+    let mut fuse = Finding::trial("fuse-overlayfs", &overlay.fuse, Level::Note, "works");
+    // Nobody needs it where the kernel's own works.
+    if overlay.kernel.is_works() {
+        fuse.advice = None;
+    } else if fuse.level == Level::Note && overlay.fuse.is_fails() {
+        fuse.level = Level::Warn;
+    }
+    let mut findings = vec![
+        Finding::trial("overlay", &overlay.kernel, Level::Warn, "works unprivileged"),
+        Finding::trial("overlay volatile", &overlay.volatile, Level::Note, "works"),
+        Finding::trial("whiteouts", &overlay.whiteout, Level::Warn, "can be made"),
+        fuse,
+    ];
+    if let Some(disk) = &host.store {
+        findings.extend(store(disk));
+    }
+    findings
+}
+
+fn store(disk: &Disk) -> Vec<Finding> {
+    let inodes = disk.free_inodes.map_or(String::new(), |count| format!(", {count} inodes"));
+    let room = format!(
+        "{} on {} ({}), {} of {} free{inodes}",
+        disk.store,
+        disk.name,
+        disk.mount_point.display(),
+        bytes(disk.free),
+        bytes(disk.size),
+    );
+    let mut place = Finding::note("store", room, "statfs, /proc/self/mountinfo");
+    if disk.read_only || disk.writable.is_fails() {
+        place.level = Level::Bad;
+        place.advice = disk.writable.advice().map(str::to_owned);
+        if let Some(why) = disk.writable.why() {
+            place.value = format!("{}; cannot be written: {why}", place.value);
+        }
+    } else if disk.kind.is_network() {
+        place = place.at(Level::Warn).advise(
+            "a network file system: unpacking many small files is slow; CORACLE_DIR can name a local disk, and CORACLE_STORE_RO stacks a shared store beneath",
+        );
+    } else if disk.free < 1 << 30 {
+        place = place
+            .at(Level::Warn)
+            .advise("less than 1 GiB is free; `coracle prune` frees what is not used");
+    }
+    let abilities = [
+        ("user xattrs", &disk.user_xattr, true),
+        ("hard links", &disk.hard_links, true),
+        ("symlinks", &disk.symlinks, true),
+        ("flock", &disk.flock, false),
+        ("OFD locks", &disk.ofd_locks, false),
+        ("case sensitive", &disk.case_sensitive, true),
+        ("exec", &disk.exec, true),
+        ("reflink", &disk.reflink, false),
+    ];
+    let list = |wanted: fn(&Trial) -> bool| -> Vec<&str> {
+        abilities.iter().filter(|(_, trial, _)| wanted(trial)).map(|(name, ..)| *name).collect()
+    };
+    let lacking = list(Trial::is_fails);
+    let mut value = list(Trial::is_works).join(", ");
+    if !lacking.is_empty() {
+        value = format!("{value}; not: {}", lacking.join(", "));
+    }
+    // Locks are there if one of the two kinds is; reflinks are a luxury.
+    let no_locks = disk.flock.is_fails() && disk.ofd_locks.is_fails();
+    let missed = abilities.iter().find(|(_, trial, needed)| *needed && trial.is_fails());
+    let mut can = Finding::note("store can", value, "tried in a hidden directory");
+    can.level = if missed.is_some() || no_locks { Level::Warn } else { Level::Good };
+    can.advice = missed.and_then(|(_, trial, _)| trial.advice()).map(str::to_owned);
+    if can.advice.is_none() && no_locks {
+        can.advice = Some(
+            "locks are made of links here; do not use one store from many nodes at once".into(),
+        );
+    }
+    if disk.writable.is_works() { vec![place, can] } else { vec![place] }
+}
+
+fn processes(host: &Host) -> Vec<Finding> {
+    let seccomp = &host.seccomp;
+    let under = match (seccomp.mode, seccomp.filters) {
+        (SeccompMode::Filter, Some(count)) => format!("work, under {count} of others"),
+        (SeccompMode::Filter, None) => "work, under one of others".into(),
+        _ => "work".into(),
+    };
+    let scope = host.ptrace.yama.map_or(String::new(), |scope| format!(" (Yama scope {scope})"));
+    let limits = &host.limits;
+    let memlock =
+        Finding::note("locked memory", limit(limits.memlock, bytes), "getrlimit(RLIMIT_MEMLOCK)");
+    let short = limits.memlock.soft.is_some_and(|soft| soft < 64 << 20);
+    vec![
+        Finding::trial("seccomp filters", &seccomp.filter, Level::Bad, &under),
+        Finding::trial("seccomp traps", &seccomp.trap, Level::Warn, "work"),
+        Finding::trial("seccomp listeners", &seccomp.notify_continue, Level::Warn, "work"),
+        Finding::trial("ptrace", &host.ptrace.child, Level::Warn, &format!("works{scope}")),
+        Finding::trial(
+            "memory of siblings",
+            &host.ptrace.read_sibling,
+            Level::Note,
+            &format!("can be read{scope}: MPI by CMA works"),
+        ),
+        if short && !host.infiniband.devices.is_empty() {
+            memlock.at(Level::Warn).advise(
+                "RDMA needs much locked memory; administrator: `* - memlock unlimited` in /etc/security/limits.conf",
+            )
+        } else {
+            memlock
+        },
+        Finding::note(
+            "open files, processes",
+            format!(
+                "{}, {}",
+                limit(limits.nofile, |count| count.to_string()),
+                limit(limits.nproc, |count| count.to_string())
+            ),
+            "getrlimit",
+        ),
+    ]
+}
+
+fn cgroup(host: &Host) -> Vec<Finding> {
+    let cgroup = &host.cgroup;
+    let layout = match cgroup.layout {
+        CgroupLayout::None => "not mounted",
+        CgroupLayout::V1 => "version 1",
+        CgroupLayout::V2 => "version 2",
+        CgroupLayout::Hybrid => "versions 1 and 2 (hybrid)",
+    };
+    let own =
+        cgroup.own.as_ref().map_or(String::new(), |own| format!(", we are in {}", own.display()));
+    let delegated = cgroup.delegated.as_ref().map(|group| {
+        let controllers = cgroup.controllers.join(" ");
+        let controllers =
+            if controllers.is_empty() { "no controllers".into() } else { controllers };
+        format!("{} is ours: {controllers}", group.display())
+    });
+    vec![
+        Finding::note(
+            "cgroups",
+            format!("{layout}{own}"),
+            "/proc/self/mountinfo, /proc/self/cgroup",
+        ),
+        Finding::trial(
+            "cgroup delegation",
+            &cgroup.delegation,
+            Level::Warn,
+            &delegated.unwrap_or_default(),
+        ),
+        Finding::trial("systemd user session", &cgroup.systemd_user, Level::Note, "answers"),
+    ]
+}
+
+fn devices(host: &Host) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for gpu in &host.gpus {
+        let vendor = match gpu.vendor {
+            GpuVendor::Nvidia => "NVIDIA",
+            GpuVendor::Amd => "AMD",
+            GpuVendor::Intel => "Intel",
+            GpuVendor::Other => "other",
+        };
+        let models = gpu.models.join(", ");
+        let driver =
+            gpu.driver.as_deref().map_or(String::new(), |version| format!(", driver {version}"));
+        let value = format!("{vendor} {models}{driver}, {} nodes", gpu.nodes.len());
+        let finding = Finding::note(
+            "GPU",
+            value.replace("  ", " ").replace(" ,", ","),
+            "/dev, /sys, /proc/driver",
+        );
+        findings.push(if gpu.forbidden.is_empty() {
+            finding.at(Level::Good)
+        } else {
+            let nodes: Vec<String> =
+                gpu.forbidden.iter().map(|node| node.display().to_string()).collect();
+            finding.at(Level::Warn).advise(format!(
+                "we may not open {}; groups render and video often may",
+                nodes.join(" ")
+            ))
+        });
+    }
+    if host.gpus.is_empty() && host.depth == Depth::Thorough {
+        findings.push(Finding::note("GPU", "none", "/dev, /sys"));
+    }
+    if !host.cdi.is_empty() {
+        findings.push(Finding::note("CDI", host.cdi.join(" "), "/etc/cdi, /var/run/cdi"));
+    }
+    let fabric = &host.infiniband;
+    let value = match (fabric.devices.is_empty(), fabric.nodes.is_empty()) {
+        (true, _) => "none".to_owned(),
+        (false, true) => format!("{}; no nodes in /dev/infiniband", fabric.devices.join(", ")),
+        (false, false) => fabric.devices.join(", "),
+    };
+    findings.push(Finding::note("InfiniBand", value, "/sys/class/infiniband, /dev/infiniband"));
+    findings.push(slurm(host));
+    findings.push(mpi(host));
+    findings
+}
+
+fn slurm(host: &Host) -> Finding {
+    let slurm = &host.slurm;
+    let value = match (&slurm.srun, &slurm.job) {
+        (_, Some(job)) => format!(
+            "in job {job}{}{}",
+            slurm.nodes.as_deref().map_or(String::new(), |nodes| format!(" on {nodes}")),
+            slurm.ranks.map_or(String::new(), |ranks| format!(", {ranks} tasks")),
+        ),
+        (Some(srun), None) => format!("{}, not in a job", srun.display()),
+        (None, None) => "none".into(),
+    };
+    Finding::note("Slurm", value, "environment, PATH")
+}
+
+fn mpi(host: &Host) -> Finding {
+    let mpi = &host.mpi;
+    let kind = match mpi.kind {
+        MpiKind::Unknown => "",
+        MpiKind::OpenMpi => " (Open MPI)",
+        MpiKind::Mpich => " (MPICH)",
+        MpiKind::Intel => " (Intel MPI)",
+        MpiKind::Mvapich => " (MVAPICH)",
+    };
+    let value = match (&mpi.launcher, &mpi.version) {
+        (Some(launcher), Some(version)) => format!("{}{kind}: {version}", launcher.display()),
+        (Some(launcher), None) => format!("{}, which tells no version", launcher.display()),
+        (None, _) => "none".into(),
+    };
+    Finding::note("MPI", value, "PATH, mpiexec --version")
+}
+
+fn programs(host: &Host) -> Vec<Finding> {
+    let list = |names: &[&str]| -> Vec<String> {
+        let found = names.iter().filter_map(|name| host.programs.found.get(*name));
+        found.map(|path| path.display().to_string()).collect()
+    };
+    let network = list(&["pasta", "slirp4netns"]);
+    let network = if network.is_empty() {
+        Finding::note("private network", "no helper", "PATH")
+            .at(Level::Warn)
+            .advise("install passt (pasta) or slirp4netns; the networks host and none work without")
+    } else {
+        Finding::note("private network", network.join(" "), "PATH").at(Level::Good)
+    };
+    let runtimes = list(&["runc", "crun", "apptainer", "singularity"]);
+    let runtimes = if runtimes.is_empty() { "none".into() } else { runtimes.join(" ") };
+    let known = ["pasta", "slirp4netns", "runc", "crun", "apptainer", "singularity"];
+    let others = PROGRAMS.iter().filter(|program| !known.contains(&program.name));
+    let others: Vec<&str> = others
+        .map(|program| program.name)
+        .filter(|name| host.programs.found.contains_key(*name))
+        .collect();
+    vec![
+        network,
+        Finding::note("other runtimes", runtimes, "PATH"),
+        Finding::note("helpers", others.join(" "), "PATH"),
+    ]
+}
+
+fn limit(limit: Limit, show: impl Fn(u64) -> String) -> String {
+    limit.soft.map_or_else(|| "unlimited".into(), show)
+}
+
+/// A size with one digit after the point, in powers of 1024.
+fn bytes(number: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match UNITS.iter().find(|(_, shift)| number >> shift > 0) {
+        Some((unit, shift)) => {
+            let tenths = u128::from(number) * 10 >> shift;
+            format!("{}.{} {unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{number} B"),
+    }
 }

@@ -1,8 +1,14 @@
 //! Are we in a container ourselves?
+//!
+//! Each runtime leaves a mark: a file at the root, a variable, a name in the control group. None is sure, and nothing is
+//! decided on it; it only tells the user why this host refuses what a bare one allows.
+
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Context;
+use crate::programs::read_trimmed;
 
 /// What kind of container we are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +45,52 @@ pub struct Inside {
 }
 
 impl Inside {
-    pub(crate) fn detect(_context: &Context) -> Option<Inside> {
-        None
+    pub(crate) fn detect(context: &Context) -> Option<Inside> {
+        let found = |kind, how: &str| Some(Inside { kind, how: how.into() });
+        if context.env.contains_key("KUBERNETES_SERVICE_HOST") {
+            return found(InsideKind::Kubernetes, "environment KUBERNETES_SERVICE_HOST");
+        }
+        let files = [
+            ("/run/.containerenv", InsideKind::Podman),
+            ("/.dockerenv", InsideKind::Docker),
+            ("/.singularity.d", InsideKind::Apptainer),
+        ];
+        if let Some((file, kind)) = files.into_iter().find(|(file, _)| Path::new(file).exists()) {
+            return found(kind, file);
+        }
+        let named = context
+            .env
+            .get("container")
+            .map(|name| (name.clone(), "environment container"))
+            .or_else(|| Some((read_trimmed("/run/systemd/container")?, "/run/systemd/container")));
+        if let Some((name, how)) = named.filter(|(name, _)| !name.is_empty()) {
+            let kind = kind_of(&name).unwrap_or(InsideKind::Other);
+            return Some(Inside { kind, how: format!("{how}={name}") });
+        }
+        let release = read_trimmed("/proc/sys/kernel/osrelease").unwrap_or_default();
+        if release.to_ascii_lowercase().contains("microsoft") {
+            return found(InsideKind::Wsl, "/proc/sys/kernel/osrelease");
+        }
+        let groups = read_trimmed("/proc/1/cgroup").unwrap_or_default();
+        let kind = groups
+            .lines()
+            .filter_map(|line| line.splitn(3, ':').nth(2))
+            .find_map(|path| path.split(['/', '-', '.']).find_map(kind_of));
+        kind.and_then(|kind| found(kind, "/proc/1/cgroup"))
+    }
+}
+
+/// The kind that a word names.
+fn kind_of(word: &str) -> Option<InsideKind> {
+    match word {
+        "docker" => Some(InsideKind::Docker),
+        "podman" | "libpod" | "oci" => Some(InsideKind::Podman),
+        "kubepods" => Some(InsideKind::Kubernetes),
+        "lxc" | "lxc-libvirt" => Some(InsideKind::Lxc),
+        "systemd-nspawn" => Some(InsideKind::Nspawn),
+        "apptainer" | "singularity" => Some(InsideKind::Apptainer),
+        "coracle" => Some(InsideKind::Coracle),
+        "wsl" => Some(InsideKind::Wsl),
+        _ => None,
     }
 }

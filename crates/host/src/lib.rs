@@ -32,6 +32,7 @@ mod namespaces;
 mod overlay;
 mod programs;
 mod ptrace;
+mod scratch;
 mod seccomp;
 mod security;
 mod subordinate;

@@ -2,15 +2,18 @@
 //! `newuidmap` and `newgidmap` that map them. See subuid(5), newuidmap(1).
 //!
 //! The files are keyed by name or by number, and a user may have several lines in each. Where `/etc/nsswitch.conf` gives
-//! `subid:` another source (sss), the files say nothing and `getsubids` is asked.
+//! `subid:` another source (sss), the files say nothing, and a thorough probe asks `getsubids`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
+use sys::probe::Child;
 
-use crate::{Caller, Context, Namespaces, Programs, Trial, programs};
+use crate::programs::ask;
+use crate::{Caller, Context, Namespaces, Programs, Trial};
 
 /// A range of ids of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +53,7 @@ pub struct SubordinateIds {
 }
 
 impl SubordinateIds {
-    /// Reads the two files; asks `getsubids` only where `nsswitch.conf` says that the files are not the source.
+    /// Reads the two files.
     pub(crate) fn read(caller: &Caller) -> SubordinateIds {
         SubordinateIds {
             uids: read_ranges(Path::new("/etc/subuid"), caller),
@@ -71,6 +74,7 @@ impl SubordinateIds {
         (sum(&self.uids), sum(&self.gids))
     }
 
+    /// Asks `getsubids` where the files are silent, looks at the helpers, and maps with them.
     pub(crate) fn complete(
         &mut self,
         caller: &Caller,
@@ -78,17 +82,126 @@ impl SubordinateIds {
         namespaces: &Namespaces,
         context: &Context,
     ) {
-        self.newuidmap =
-            programs.find("newuidmap").map(|path| MapHelper::look(path, Path::new("cap_setuid")));
-        self.newgidmap =
-            programs.find("newgidmap").map(|path| MapHelper::look(path, Path::new("cap_setgid")));
-        let _ = (caller, namespaces, context);
+        if !self.any() {
+            self.ask_getsubids(caller, programs, context);
+        }
+        self.newuidmap = programs.find("newuidmap").map(|path| MapHelper::look(path, CAP_SETUID));
+        self.newgidmap = programs.find("newgidmap").map(|path| MapHelper::look(path, CAP_SETGID));
+        self.mapping = self.try_mapping(caller, namespaces, context);
+    }
+
+    fn ask_getsubids(&mut self, caller: &Caller, programs: &Programs, context: &Context) {
+        let (Some(program), Some(name)) = (programs.find("getsubids"), caller.name.as_deref())
+        else {
+            return;
+        };
+        if name.starts_with('-') {
+            return;
+        }
+        let listed = |arguments: &[&str]| match ask(&program, arguments, &[], context.timeout) {
+            Ok((true, answer)) => parse_getsubids(&answer),
+            Ok((false, _)) | Err(_) => Vec::new(),
+        };
+        self.uids = listed(&[name]);
+        self.gids = listed(&["-g", name]);
+        if self.any() {
+            self.source = "getsubids".into();
+        }
+    }
+
+    /// Writes the whole map with the helpers, for a child that waits in a new user namespace.
+    fn try_mapping(&self, caller: &Caller, namespaces: &Namespaces, context: &Context) -> Trial {
+        let how = "newuidmap and newgidmap on a child in a new user namespace";
+        let advice = |what: &str| format!("administrator: {what}; single-id mode works without");
+        let name = caller.name.clone().unwrap_or_else(|| caller.uid.to_string());
+        if !self.any() {
+            let lines = advice(&format!(
+                "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
+            ));
+            return Trial::fails("/etc/subuid and /etc/subgid", format!("no ranges for {name}"))
+                .with_advice(lines);
+        }
+        if namespaces.user.is_fails() {
+            return Trial::fails(how, "needs a user namespace");
+        }
+        let (Some(newuidmap), Some(newgidmap)) = (&self.newuidmap, &self.newgidmap) else {
+            return Trial::fails("PATH", "newuidmap or newgidmap is not installed")
+                .with_advice(advice("install the package uidmap (Debian) or shadow-utils"));
+        };
+        match self.map_child(caller, &newuidmap.path, &newgidmap.path, context.timeout) {
+            Ok(()) => Trial::works(how),
+            Err(why) => {
+                let cure = if newuidmap.privileged && newgidmap.privileged {
+                    "see that the ranges do not overlap, and that no_new_privs is not set"
+                } else {
+                    "give newuidmap and newgidmap the setuid bit or cap_setuid and cap_setgid"
+                };
+                Trial::fails(how, why).with_advice(advice(cure))
+            }
+        }
+    }
+
+    fn map_child(
+        &self,
+        caller: &Caller,
+        newuidmap: &Path,
+        newgidmap: &Path,
+        timeout: Duration,
+    ) -> Result<(), String> {
+        let deadline = Instant::now() + timeout;
+        let mut child = Child::spawn(|link| {
+            let made = link.unshare(UnshareFlags::NEWUSER).is_ok();
+            link.tell(if made { b"ready" } else { b"no" });
+            i32::from(!link.wait_go() || !made)
+        })
+        .map_err(|error| format!("no child could be started: {error}"))?;
+        if child.hear(deadline) != b"ready" {
+            return Err("the child got no user namespace".into());
+        }
+        let pid = child.pid().as_raw_nonzero().to_string();
+        for (helper, own, ranges) in
+            [(newuidmap, caller.uid, &self.uids), (newgidmap, caller.gid, &self.gids)]
+        {
+            let mut arguments = vec![pid.clone(), "0".into(), own.to_string(), "1".into()];
+            let mut inside = 1_u32;
+            for range in ranges {
+                arguments
+                    .extend([inside, range.start, range.count].map(|number| number.to_string()));
+                inside = inside.saturating_add(range.count);
+            }
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            match ask(helper, &arguments, &[], timeout) {
+                Ok((true, _)) => {}
+                Ok((false, _)) => return Err(format!("{} refused", helper.display())),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        child.go();
+        child.finish(deadline).map(drop).map_err(|error| format!("waitpid: {error}"))
     }
 }
 
+/// Numbers of capabilities, from capabilities(7).
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
+
 impl MapHelper {
-    fn look(path: PathBuf, _capability: &Path) -> MapHelper {
-        MapHelper { path, privileged: true }
+    fn look(path: PathBuf, capability: u32) -> MapHelper {
+        let privileged = std::fs::metadata(&path).is_ok_and(|metadata| {
+            let setuid = metadata.permissions().mode() & 0o4000 != 0 && metadata.uid() == 0;
+            setuid || file_capabilities(&path) & (1 << capability) != 0
+        });
+        MapHelper { path, privileged }
+    }
+}
+
+/// The permitted capabilities of a file, 0 to 31, as a mask. See `struct vfs_cap_data` in capabilities(7): a word of
+/// version and flags, then the lower permitted set, little-endian.
+fn file_capabilities(path: &Path) -> u32 {
+    let mut value = [0_u8; 64];
+    match rustix::fs::getxattr(path, "security.capability", &mut value) {
+        Ok(8..) => u32::from_le_bytes([value[4], value[5], value[6], value[7]]),
+        _ => 0,
     }
 }
 
@@ -112,4 +225,41 @@ fn parse_ranges(text: &str, caller: &Caller) -> Vec<IdRange> {
             (count > 0).then_some(IdRange { start, count })
         })
         .collect()
+}
+
+/// Lines of getsubids(1): `0: ada 100000 65536`.
+fn parse_getsubids(answer: &str) -> Vec<IdRange> {
+    answer
+        .lines()
+        .filter_map(|line| {
+            let mut last = line.split_whitespace().rev();
+            let count = last.next()?.parse().ok()?;
+            let start = last.next()?.parse().ok()?;
+            (count > 0).then_some(IdRange { start, count })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_by_name_and_by_number() {
+        let caller = Caller { uid: 1001, name: Some("bob".into()), ..Caller::default() };
+        let text =
+            "ada:1:2\nbob:100000:65536\n1001:300000:10\nbob:x:y\nbob:5:0\n#bob:9:9\n10010:7:7\n";
+        let expected =
+            [IdRange { start: 100_000, count: 65536 }, IdRange { start: 300_000, count: 10 }];
+        assert_eq!(parse_ranges(text, &caller), expected);
+        let nameless = Caller { name: None, ..caller };
+        assert_eq!(parse_ranges(text, &nameless), expected[1..]);
+    }
+
+    #[test]
+    fn answers_of_getsubids() {
+        let expected = [IdRange { start: 100_000, count: 65536 }];
+        assert_eq!(parse_getsubids("0: bob 100000 65536\n"), expected);
+        assert_eq!(parse_getsubids("Error fetching ranges\n"), []);
+    }
 }
