@@ -48,13 +48,12 @@ pub fn copy_tree(source: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(rustix::fs::CWD, source, flags)
 }
 
-/// Copies what a descriptor refers to, with every mount beneath it.
-pub fn copy_tree_at(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+/// As [`copy_tree`], with a path relative to a directory.
+pub fn copy_tree_at(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH
         | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    rustix::mount::open_tree(source, "", flags)
+    rustix::mount::open_tree(directory, path, flags)
 }
 
 /// Attaches a copy; symbolic links in `target` are followed.

@@ -14,7 +14,17 @@ unsafe extern "C" {
 pub(crate) unsafe fn call(number: u32, arguments: [usize; 5]) -> Result<usize, Errno> {
     let [a, b, c, d, e] = arguments;
     // SAFETY: passed on to the caller.
-    let result = unsafe { syscall(c_long::from(number), a, b, c, d, e) };
+    unsafe { call6(number, [a, b, c, d, e, 0]) }
+}
+
+/// Makes a system call with six arguments.
+///
+/// # Safety
+/// As [`call`].
+pub(crate) unsafe fn call6(number: u32, arguments: [usize; 6]) -> Result<usize, Errno> {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: passed on to the caller.
+    let result = unsafe { syscall(c_long::from(number), a, b, c, d, e, f) };
     if result == -1 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }

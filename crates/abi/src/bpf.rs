@@ -1,0 +1,392 @@
+//! Classic BPF as seccomp uses it: an assembler with labels, and an interpreter for tests.
+//!
+//! A filter sees one `struct seccomp_data`: number, architecture, instruction pointer, six arguments of 64 bits each. It can only load
+//! 32-bit words of it, compare, jump forward and return an action. Jumps reach at most 255 instructions, so comparisons here are
+//! written as "not equal: skip this return", and longer ways go through the unconditional jump.
+//!
+//! See [seccomp(2)](https://man7.org/linux/man-pages/man2/seccomp.2.html), `include/uapi/linux/filter.h`.
+
+extern crate alloc;
+use alloc::vec::Vec;
+
+/// One instruction: `struct sock_filter`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// Operation.
+    pub code: u16,
+    /// How far to jump if true.
+    pub jt: u8,
+    /// How far to jump if false.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
+
+/// Load a word of the data.
+const LOAD: u16 = 0x20;
+/// Jump if equal.
+const JEQ: u16 = 0x15;
+/// Jump if greater.
+const JGT: u16 = 0x25;
+/// Jump if greater or equal.
+const JGE: u16 = 0x35;
+/// Jump if any bit of the operand is set.
+const JSET: u16 = 0x45;
+/// Jump always.
+const JA: u16 = 0x05;
+/// And with the operand.
+const AND: u16 = 0x54;
+/// Return.
+const RET: u16 = 0x06;
+
+/// Longest program that the kernel takes.
+pub const LIMIT: usize = 4096;
+
+/// Let the call pass.
+pub const ALLOW: u32 = 0x7fff_0000;
+/// Ask the listener.
+pub const USER_NOTIF: u32 = 0x7fc0_0000;
+/// Fail with the errno in the low 16 bits.
+pub const ERRNO: u32 = 0x0005_0000;
+/// Raise SIGSYS.
+pub const TRAP: u32 = 0x0003_0000;
+/// Stop for the tracer.
+pub const TRACE: u32 = 0x7ff0_0000;
+/// Allow, and log.
+pub const LOG: u32 = 0x7ffc_0000;
+/// Kill the thread.
+pub const KILL_THREAD: u32 = 0;
+/// Kill the process.
+pub const KILL_PROCESS: u32 = 0x8000_0000;
+
+/// A place in a program that is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label(usize);
+
+/// How an argument is compared; 64 bits, unsigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `(argument & mask) == value`
+    Masked(u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Item {
+    Plain(Instruction),
+    /// A conditional jump; `None` falls through.
+    Branch {
+        code: u16,
+        k: u32,
+        yes: Option<Label>,
+        no: Option<Label>,
+    },
+    Jump(Label),
+}
+
+/// A program being written.
+#[derive(Debug, Clone, Default)]
+pub struct Assembler {
+    items: Vec<Item>,
+    labels: Vec<Option<usize>>,
+}
+
+/// Why a program could not be finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// A label was used and never placed, or placed before its use.
+    Label,
+    /// A conditional jump is longer than 255.
+    TooFar,
+    /// More than [`LIMIT`] instructions.
+    TooLong,
+}
+
+impl Assembler {
+    /// An empty program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new label, to be placed later.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The next instruction is where the label is.
+    pub fn place(&mut self, label: Label) {
+        self.labels[label.0] = Some(self.items.len());
+    }
+
+    fn plain(&mut self, code: u16, k: u32) {
+        self.items.push(Item::Plain(Instruction { code, jt: 0, jf: 0, k }));
+    }
+
+    /// Loads the number of the call.
+    pub fn load_number(&mut self) {
+        self.plain(LOAD, 0);
+    }
+
+    /// Loads the architecture.
+    pub fn load_architecture(&mut self) {
+        self.plain(LOAD, 4);
+    }
+
+    /// Loads the low half of an argument.
+    pub fn load_low(&mut self, argument: u8) {
+        self.plain(LOAD, 16 + 8 * u32::from(argument));
+    }
+
+    /// Loads the high half of an argument.
+    pub fn load_high(&mut self, argument: u8) {
+        self.plain(LOAD, 20 + 8 * u32::from(argument));
+    }
+
+    /// Keeps the bits of the mask.
+    pub fn and(&mut self, mask: u32) {
+        self.plain(AND, mask);
+    }
+
+    /// Ends with an action.
+    pub fn ret(&mut self, action: u32) {
+        self.plain(RET, action);
+    }
+
+    /// Ends with an action if the loaded word is this.
+    pub fn ret_if(&mut self, word: u32, action: u32) {
+        self.items.push(Item::Plain(Instruction { code: JEQ, jt: 0, jf: 1, k: word }));
+        self.ret(action);
+    }
+
+    /// Goes to a label.
+    pub fn jump(&mut self, to: Label) {
+        self.items.push(Item::Jump(to));
+    }
+
+    /// Goes on if the loaded word is this, else to the label.
+    pub fn unless_equal(&mut self, word: u32, to: Label) {
+        self.branch(JEQ, word, None, Some(to));
+    }
+
+    /// Goes to the label if any bit of the mask is set.
+    pub fn if_any(&mut self, mask: u32, to: Label) {
+        self.branch(JSET, mask, Some(to), None);
+    }
+
+    /// Goes to the label if the word is at least this.
+    pub fn if_at_least(&mut self, word: u32, to: Label) {
+        self.branch(JGE, word, Some(to), None);
+    }
+
+    fn branch(&mut self, code: u16, k: u32, yes: Option<Label>, no: Option<Label>) {
+        self.items.push(Item::Branch { code, k, yes, no });
+    }
+
+    /// Goes on if the argument compares so, else to the label. Overwrites the loaded word.
+    pub fn argument(&mut self, argument: u8, compare: Compare, value: u64, otherwise: Label) {
+        let (high, low) = ((value >> 32) as u32, value as u32);
+        let fine = self.label();
+        let (yes, no) = (Some(fine), Some(otherwise));
+        self.load_high(argument);
+        match compare {
+            Compare::Equal => {
+                self.branch(JEQ, high, None, no);
+                self.load_low(argument);
+                self.branch(JEQ, low, None, no);
+            }
+            Compare::NotEqual => {
+                self.branch(JEQ, high, None, yes);
+                self.load_low(argument);
+                self.branch(JEQ, low, no, None);
+            }
+            Compare::Greater | Compare::GreaterOrEqual => {
+                let code = if compare == Compare::Greater { JGT } else { JGE };
+                self.branch(JGT, high, yes, None);
+                self.branch(JEQ, high, None, no);
+                self.load_low(argument);
+                self.branch(code, low, None, no);
+            }
+            Compare::Less | Compare::LessOrEqual => {
+                let code = if compare == Compare::Less { JGE } else { JGT };
+                self.branch(JGT, high, no, None);
+                self.branch(JEQ, high, None, yes);
+                self.load_low(argument);
+                self.branch(code, low, no, None);
+            }
+            Compare::Masked(mask) => {
+                self.and((mask >> 32) as u32);
+                self.branch(JEQ, high, None, no);
+                self.load_low(argument);
+                self.and(mask as u32);
+                self.branch(JEQ, low, None, no);
+            }
+        }
+        self.place(fine);
+    }
+
+    /// The finished program.
+    ///
+    /// # Errors
+    /// See [`Broken`].
+    pub fn finish(self) -> Result<Vec<Instruction>, Broken> {
+        if self.items.len() > LIMIT {
+            return Err(Broken::TooLong);
+        }
+        let distance = |from: usize, label: Label| {
+            let to = self.labels.get(label.0).copied().flatten().ok_or(Broken::Label)?;
+            to.checked_sub(from + 1).ok_or(Broken::Label)
+        };
+        let short = |from: usize, label: Option<Label>| match label {
+            None => Ok(0),
+            Some(label) => u8::try_from(distance(from, label)?).map_err(|_| Broken::TooFar),
+        };
+        self.items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| {
+                Ok(match *item {
+                    Item::Plain(instruction) => instruction,
+                    Item::Jump(label) => {
+                        Instruction { code: JA, jt: 0, jf: 0, k: distance(at, label)? as u32 }
+                    }
+                    Item::Branch { code, k, yes, no } => {
+                        Instruction { code, jt: short(at, yes)?, jf: short(at, no)?, k }
+                    }
+                })
+            })
+            .collect()
+    }
+}
+
+/// What a filter looks at: `struct seccomp_data`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Data {
+    /// Number of the call.
+    pub number: u32,
+    /// `AUDIT_ARCH_*`.
+    pub architecture: u32,
+    /// Instruction pointer.
+    pub pointer: u64,
+    /// Arguments.
+    pub arguments: [u64; 6],
+}
+
+impl Data {
+    fn word(&self, at: u32) -> Option<u32> {
+        Some(match at {
+            0 => self.number,
+            4 => self.architecture,
+            8 => self.pointer as u32,
+            12 => (self.pointer >> 32) as u32,
+            16..64 if at.is_multiple_of(4) => {
+                let argument = self.arguments[(at as usize - 16) / 8];
+                if at.is_multiple_of(8) { argument as u32 } else { (argument >> 32) as u32 }
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Runs a program as the kernel would; `None` for a program that the kernel would refuse.
+pub fn run(program: &[Instruction], data: &Data) -> Option<u32> {
+    let (mut at, mut word) = (0_usize, 0_u32);
+    loop {
+        let Instruction { code, jt, jf, k } = *program.get(at)?;
+        at += 1;
+        let condition = match code {
+            LOAD => {
+                word = data.word(k)?;
+                continue;
+            }
+            AND => {
+                word &= k;
+                continue;
+            }
+            RET => return Some(k),
+            JA => {
+                at += k as usize;
+                continue;
+            }
+            JEQ => word == k,
+            JGT => word > k,
+            JGE => word >= k,
+            JSET => word & k != 0,
+            _ => return None,
+        };
+        at += usize::from(if condition { jt } else { jf });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn compare_program(compare: Compare, value: u64) -> Vec<Instruction> {
+        let mut assembler = Assembler::new();
+        let no = assembler.label();
+        assembler.argument(2, compare, value, no);
+        assembler.ret(ALLOW);
+        assembler.place(no);
+        assembler.ret(KILL_PROCESS);
+        assembler.finish().unwrap()
+    }
+
+    fn interesting() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            any::<u64>(),
+            0..3_u64,
+            Just(u64::from(u32::MAX)),
+            Just(1 << 32),
+            (0..3_u64).prop_map(|low| (1 << 32) | low)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn comparisons_are_those_of_64_bits(a in interesting(), b in interesting(), mask in interesting()) {
+            let data = Data { arguments: [9, 9, a, 9, 9, 9], ..Data::default() };
+            for (compare, truth) in [
+                (Compare::Equal, a == b),
+                (Compare::NotEqual, a != b),
+                (Compare::Less, a < b),
+                (Compare::LessOrEqual, a <= b),
+                (Compare::Greater, a > b),
+                (Compare::GreaterOrEqual, a >= b),
+                (Compare::Masked(mask), a & mask == b),
+            ] {
+                let expected = if truth { ALLOW } else { KILL_PROCESS };
+                prop_assert_eq!(run(&compare_program(compare, b), &data), Some(expected), "{:?}", compare);
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_programs_are_refused() {
+        let mut backwards = Assembler::new();
+        let label = backwards.label();
+        backwards.place(label);
+        backwards.jump(label);
+        assert_eq!(backwards.finish(), Err(Broken::Label));
+        let mut far = Assembler::new();
+        let label = far.label();
+        far.unless_equal(1, label);
+        (0..300).for_each(|_| far.ret(ALLOW));
+        far.place(label);
+        far.ret(ALLOW);
+        assert_eq!(far.finish(), Err(Broken::TooFar));
+    }
+}
