@@ -12,6 +12,8 @@ pub mod engines;
 pub mod error;
 pub mod facts;
 pub mod plan;
+pub mod records;
 pub mod spec;
+pub mod supervise;
 
 pub use error::{Errno, Error, Result};

@@ -10,5 +10,7 @@
 mod process;
 mod signals;
 
-pub use process::{ForkResult, fork, set_title, trim_heap};
+pub use process::{
+    ForkResult, close_foreign, exit_now, fork, send_signal, send_signal_fd, set_title, trim_heap,
+};
 pub use signals::{MaskGuard, Received, SignalFd, SignalSet, raise_default, set_ignored};

@@ -1,7 +1,8 @@
 //! `fork`, the process title, and giving heap pages back.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
@@ -9,7 +10,18 @@ unsafe extern "C" {
     #[link_name = "fork"]
     fn c_fork() -> c_int;
     fn malloc_trim(pad: usize) -> c_int;
+    #[link_name = "_exit"]
+    fn c_exit(code: c_int) -> !;
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn syscall(number: c_long, ...) -> c_long;
 }
+
+const F_GETFD: c_int = 1;
+const FD_CLOEXEC: c_int = 1;
+/// The same number on every architecture.
+const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
 /// On which side of a [`fork`] the caller is.
 pub enum ForkResult {
@@ -82,4 +94,51 @@ pub fn trim_heap() {
     unsafe {
         malloc_trim(0);
     }
+}
+
+/// Ends the process at once: no destructors, no flushing of buffers that a fork duplicated.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { c_exit(code) }
+}
+
+/// Closes every descriptor from 3 up that is not marked close-on-exec.
+///
+/// Rust marks what it opens, so these came from whoever started this process; a daemon that
+/// kept them would hold a script's pipes open. Best effort: needs `/proc/self/fd`.
+pub fn close_foreign() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&number| number > 2)
+        .collect();
+    for number in numbers {
+        // SAFETY: F_GETFD on a number that may be closed by now only fails.
+        let flags = unsafe { fcntl(number, F_GETFD) };
+        if flags >= 0 && flags & FD_CLOEXEC == 0 {
+            // SAFETY: no object of this process owns it: std and rustix (as used here) open
+            // everything close-on-exec.
+            unsafe { close(number) };
+        }
+    }
+}
+
+/// `kill(2)` for any signal number, real-time ones too (`rustix` has those only unsafely).
+/// Number 0 only asks whether the process is there and may be signalled.
+pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
+    // SAFETY: `kill` has no preconditions; a `Pid` is positive, so this is one process.
+    if unsafe { kill(pid.as_raw_nonzero().get(), number) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `pidfd_send_signal(2)` for any signal number (Linux 5.1, else `ENOSYS`).
+pub fn send_signal_fd(process: impl AsFd, number: i32) -> io::Result<()> {
+    let fd = c_long::from(process.as_fd().as_raw_fd());
+    let none: *const u8 = std::ptr::null();
+    // SAFETY: the descriptor is live; no siginfo, no flags.
+    let done = unsafe { syscall(SYS_PIDFD_SEND_SIGNAL, fd, c_long::from(number), none, 0_u64) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,0 +1,188 @@
+//! Who lives in a container that has no supervisor.
+//!
+//! A program that was turned into the guest has nobody to keep its state. Before it starts, one small file named after its pid is
+//! written into the container's `run/` directory; it holds the start time of the process and the boot, which together with the pid
+//! can never mean another process. Nobody removes the file when the program ends: whoever looks next finds the process gone and
+//! removes it. A container lives while one of its recorded processes does.
+//!
+//! `run/.lock` is held (`flock`) by whoever is starting a program in the container, from before it looks for residents until its own
+//! program is executed. So of several `run`s at once one makes the namespaces and the others find them.
+
+use crate::error::{Error, Result};
+use crate::spec::ProcessId;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Name of the directory in the container's.
+const DIRECTORY: &str = "run";
+
+/// The directory of records, kept open so that it can be used after the root has changed.
+#[derive(Debug)]
+pub struct Records {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+/// The right to start a program in a container. Ends when dropped, or at `execve`.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "holds the lock until it is dropped")] OwnedFd);
+
+impl Records {
+    /// Opens the directory in a container's, making it where it is missing.
+    pub fn open(place: &Path) -> Result<Self> {
+        let path = place.join(DIRECTORY);
+        let failed = |errno: Errno| Error::File {
+            doing: "open".into(),
+            path: path.clone(),
+            errno: errno.into(),
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(&path, flags, Mode::empty());
+        let directory = match open() {
+            Err(Errno::NOENT) => {
+                match rustix::fs::mkdir(&path, Mode::from_raw_mode(0o700)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(failed(errno)),
+                }
+                open()
+            }
+            result => result,
+        };
+        Ok(Self { directory: directory.map_err(failed)?, path })
+    }
+
+    /// Waits for one's turn.
+    pub fn turn(&self) -> Result<Turn> {
+        let failed = |errno: Errno| Error::File {
+            doing: "lock".into(),
+            path: self.path.join(".lock"),
+            errno: errno.into(),
+        };
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, ".lock", flags, Mode::from_raw_mode(0o600))
+            .map_err(failed)?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Turn(file)),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+    }
+
+    /// Records a process.
+    pub fn add(&self, pid: u32) -> Result<()> {
+        let failed = |errno: Errno| Error::File {
+            doing: "write".into(),
+            path: self.path.join(pid.to_string()),
+            errno: errno.into(),
+        };
+        let start = sys::process::start_time(pid).unwrap_or_default();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let text = format!("{start} {}", boot_id());
+        rustix::fs::openat(&self.directory, pid.to_string(), flags, Mode::from_raw_mode(0o600))
+            .and_then(|file| rustix::io::write(&file, text.as_bytes()))
+            .map(drop)
+            .map_err(failed)
+    }
+
+    /// Takes a record back.
+    pub fn remove(&self, pid: u32) {
+        let _ = rustix::fs::unlinkat(&self.directory, pid.to_string(), AtFlags::empty());
+    }
+
+    /// Processes that live, the oldest first. Records of dead ones are removed.
+    pub fn living(&self) -> Vec<ProcessId> {
+        let Ok(entries) = rustix::fs::Dir::read_from(self.directory.as_fd()) else {
+            return Vec::new();
+        };
+        let mut boot = None;
+        let mut all: Vec<ProcessId> = entries
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let name = entry.file_name().to_str().ok()?;
+                let pid: u32 = name.parse().ok()?;
+                let boot = boot.get_or_insert_with(boot_id);
+                match self.read(name) {
+                    Some((start_time, boot_id))
+                        if boot_id == *boot
+                            && sys::process::start_time(pid) == Some(start_time) =>
+                    {
+                        Some(ProcessId { pid, start_time, boot_id })
+                    }
+                    _ => {
+                        self.remove(pid);
+                        None
+                    }
+                }
+            })
+            .collect();
+        all.sort_by_key(|process| (process.start_time, process.pid));
+        all
+    }
+
+    fn read(&self, name: &str) -> Option<(u64, String)> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, name, flags, Mode::empty()).ok()?;
+        let mut text = [0_u8; 128];
+        let length = rustix::io::read(&file, &mut text[..]).ok()?;
+        let (start, boot) = std::str::from_utf8(&text[..length]).ok()?.split_once(' ')?;
+        Some((start.parse().ok()?, boot.to_owned()))
+    }
+}
+
+/// Processes that live in a container without supervisor, the oldest first; none where it never ran.
+pub fn living(place: &Path) -> Vec<ProcessId> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = place.join(DIRECTORY);
+    match rustix::fs::open(&path, flags, Mode::empty()) {
+        Ok(directory) => Records { directory, path }.living(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Identity of this boot, without the newline.
+pub fn boot_id() -> String {
+    let mut text = [0_u8; 64];
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let length = rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut text[..]))
+        .unwrap_or(0);
+    String::from_utf8_lossy(&text[..length]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_living_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(living(dir.path()).is_empty());
+        let records = Records::open(dir.path()).unwrap();
+        records.add(std::process::id()).unwrap();
+        std::fs::write(dir.path().join("run/4194305"), "1 x").unwrap();
+        std::fs::write(dir.path().join(format!("run/{}", 1)), "1 other-boot").unwrap();
+        let all = living(dir.path());
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].pid, std::process::id());
+        assert!(!dir.path().join("run/4194305").exists());
+        assert!(!dir.path().join("run/1").exists());
+        records.remove(std::process::id());
+        assert!(living(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn turns_exclude_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(dir.path()).unwrap();
+        let turn = records.turn().unwrap();
+        let other = std::fs::File::open(dir.path().join("run/.lock")).unwrap();
+        let try_lock = FlockOperation::NonBlockingLockExclusive;
+        assert_eq!(rustix::fs::flock(&other, try_lock), Err(Errno::WOULDBLOCK));
+        drop(turn);
+        assert_eq!(rustix::fs::flock(&other, try_lock), Ok(()));
+    }
+}

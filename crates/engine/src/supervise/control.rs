@@ -1,0 +1,426 @@
+//! Acting on a running container from outside: `stop`, `kill`, `wait`, `top`, `pause`.
+//!
+//! With a supervisor that listens, requests go to it, so that it knows a restart is not wanted. Where
+//! none does (an unsupervised run, a foreground run that inherited its descriptors, a supervisor that was
+//! killed) the processes themselves are signalled, through descriptors opened and checked
+//! against the recorded start time first, so that a process which got an old number is never hit.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{PidfdFlags, pidfd_open};
+use sys::event::{send_signal, send_signal_fd};
+
+use super::processes::{self, Stat};
+use super::protocol::{Decoder, Message, VERSION};
+use super::state::{self, Observed, Running};
+use super::{Error, Signal, socket};
+use crate::spec::ProcessId;
+
+/// How long to wait for killed processes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often to look where nothing can be waited for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What `stop` does.
+#[derive(Clone, Copy, Debug)]
+pub struct StopOptions {
+    /// Sent first.
+    pub signal: Signal,
+    /// Until SIGKILL; `None`: never.
+    pub timeout: Option<Duration>,
+}
+
+/// What `wait` learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// The exit code, or 128 + signal.
+    Code(i32),
+    /// It ended, and nobody could see how: it ran without supervisor, or that was killed.
+    Unknown,
+}
+
+/// Ends the container: the signal, and SIGKILL after the timeout. Returns when nothing of it runs;
+/// a container that does not run is no error.
+pub fn stop(dir: &Path, options: StopOptions) -> Result<(), Error> {
+    let Some(running) = running(dir)? else { return Ok(()) };
+    // Before anything is sent: a supervisor may see the end of its program first.
+    state::set_stop_requested(dir, true);
+    if let Ok(socket) = socket::dial(dir) {
+        let timeout = options.timeout.map_or(u32::MAX, |t| t.as_millis() as u32);
+        let message = Message::Stop { signal: options.signal.number() as u8, timeout };
+        let mut link = Link::new(socket);
+        link.send(&message)?;
+        let limit = options.timeout.map(|timeout| timeout + PATIENCE);
+        if link.exit(limit)?.is_some() {
+            return stop_runs(dir, &running, options);
+        }
+    }
+    stop_directly(dir, &running, options)
+}
+
+fn running(dir: &Path) -> Result<Option<Running>, Error> {
+    Ok(match state::observe(dir)? {
+        Observed::Running(running) => Some(*running),
+        Observed::Restarting { supervisor } => {
+            Some(Running { supervisor: Some(supervisor), ..Running::default() })
+        }
+        _ => None,
+    })
+}
+
+/// The container's supervisor did its part; runs beside it are left.
+fn stop_runs(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
+    if running.runs.is_empty() {
+        return Ok(());
+    }
+    let rest = Running { init: None, supervisor: None, ..running.clone() };
+    stop_directly(dir, &rest, options)
+}
+
+fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
+    let mains: Vec<&ProcessId> = running.init.iter().chain(&running.runs).collect();
+    let mut members = Members::of(&mains);
+    for main in &mains {
+        signal_one(main, options.signal)?;
+        if running.paused {
+            signal_one(main, Signal::CONT)?;
+        }
+    }
+    if running.paused {
+        state::set_paused(dir, false);
+        members.signal(Signal::CONT);
+    }
+    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
+    let ended = mains.iter().all(|main| await_end(main, deadline));
+    if !ended {
+        for main in &mains {
+            signal_one(main, Signal::KILL)?;
+        }
+        let deadline = Some(Instant::now() + PATIENCE);
+        if !mains.iter().all(|main| await_end(main, deadline)) {
+            return Err(Error::Unkillable(mains.len()));
+        }
+    }
+    members.kill()?;
+    await_supervisor(running);
+    Ok(())
+}
+
+/// A supervisor without socket finishes on its own; its last words belong to "stopped".
+fn await_supervisor(running: &Running) {
+    let deadline = Instant::now() + PATIENCE;
+    if let Some(supervisor) = &running.supervisor {
+        await_end(supervisor, Some(deadline));
+    }
+}
+
+/// Sends a signal to the container's first process (and to that of every further run).
+///
+/// # Errors
+/// [`Error::NotRunning`].
+pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
+    let running = running(dir)?.ok_or(Error::NotRunning)?;
+    if let Ok(socket) = socket::dial(dir) {
+        let mut link = Link::new(socket);
+        link.send(&Message::Signal(signal.number() as u8, true))?;
+        // The welcome is the answer: messages are obeyed in the order they come.
+        link.send(&Message::Hello { version: VERSION, wants: 0 })?;
+        link.answer()?;
+    } else if let Some(init) = &running.init {
+        if signal == Signal::KILL || signal == Signal::TERM {
+            state::set_stop_requested(dir, true);
+        }
+        kill_main(init, signal)?;
+    }
+    for run in &running.runs {
+        kill_main(run, signal)?;
+    }
+    if running.main().is_none() && running.supervisor.is_none() {
+        return Err(Error::NotRunning);
+    }
+    Ok(())
+}
+
+/// SIGKILL takes everything of an unsupervised container along, since nobody else would.
+fn kill_main(main: &ProcessId, signal: Signal) -> Result<(), Error> {
+    let mut members = (signal == Signal::KILL).then(|| Members::of(&[main]));
+    signal_one(main, signal)?;
+    members.as_mut().map_or(Ok(()), Members::kill)
+}
+
+/// Waits until the container has ended. Any number of callers may wait.
+pub fn wait(dir: &Path) -> Result<Waited, Error> {
+    if let Ok(socket) = socket::dial(dir) {
+        let mut link = Link::new(socket);
+        if let Ok(Some(code)) = link.exit(None) {
+            return Ok(Waited::Code(code));
+        }
+    }
+    loop {
+        match state::observe(dir)? {
+            Observed::Running(running) => {
+                let processes = running.supervisor.iter().chain(&running.init).chain(&running.runs);
+                // Looking again now and then: a further run may begin meanwhile.
+                let until = Some(Instant::now() + Duration::from_secs(2));
+                processes.for_each(|process| {
+                    await_end(process, until);
+                });
+            }
+            Observed::Restarting { supervisor } => {
+                await_end(&supervisor, Some(Instant::now() + LOOK));
+            }
+            Observed::Exited { code } => return Ok(Waited::Code(code)),
+            Observed::Created | Observed::Dead { .. } => {
+                let code = state::read(dir)?.exit_code;
+                return Ok(code.map_or(Waited::Unknown, Waited::Code));
+            }
+        }
+    }
+}
+
+/// One line of `top`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// From `/proc/PID/stat`, numbers as on the host.
+    pub stat: Stat,
+    /// Real user id on the host.
+    pub uid: u32,
+    /// Arguments; empty for a zombie.
+    pub command: Vec<String>,
+}
+
+/// The processes of a running container, by number.
+///
+/// # Errors
+/// [`Error::NotRunning`].
+pub fn top(dir: &Path) -> Result<Vec<Process>, Error> {
+    let running = running(dir)?.ok_or(Error::NotRunning)?;
+    let mains = running.init.iter().chain(&running.runs);
+    let mut pids: Vec<u32> = mains
+        .flat_map(|main| {
+            let namespace = processes::mount_namespace(main.pid);
+            processes::members(main.pid, namespace.as_deref())
+        })
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids.into_iter().filter_map(process).collect())
+}
+
+fn process(pid: u32) -> Option<Process> {
+    use std::os::unix::fs::MetadataExt;
+    let stat = processes::stat(pid)?;
+    let uid = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = line
+        .split(|&byte| byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect::<Vec<_>>();
+    let command = command.split_last().map_or_else(Vec::new, |(_, words)| words.to_vec());
+    Some(Process { stat, uid, command })
+}
+
+/// Stops all processes of the container until [`unpause`].
+///
+/// By SIGSTOP, which works without control groups; parents inside that wait for stopped
+/// children can notice it.
+pub fn pause(dir: &Path) -> Result<(), Error> {
+    let running = running(dir)?.ok_or(Error::NotRunning)?;
+    // First the mark: a supervisor in the foreground shall not stop with its program.
+    state::set_paused(dir, true);
+    // Again until nobody new appears: a process may fork before it is reached.
+    let mut seen = 0;
+    for _ in 0..10 {
+        let mut members = Members::running(&running);
+        members.signal(Signal::STOP);
+        if members.0.len() == seen {
+            break;
+        }
+        seen = members.0.len();
+    }
+    Ok(())
+}
+
+/// Continues what [`pause`] stopped.
+pub fn unpause(dir: &Path) -> Result<(), Error> {
+    let running = running(dir)?.ok_or(Error::NotRunning)?;
+    Members::running(&running).signal(Signal::CONT);
+    state::set_paused(dir, false);
+    Ok(())
+}
+
+/// Processes of a container at one moment, told from later ones by their start time.
+struct Members(Vec<ProcessId>);
+
+impl Members {
+    fn of(mains: &[&ProcessId]) -> Self {
+        let mut list: Vec<ProcessId> = mains
+            .iter()
+            .filter(|main| processes::alive(main))
+            .flat_map(|main| {
+                let namespace = processes::mount_namespace(main.pid);
+                processes::members(main.pid, namespace.as_deref())
+            })
+            .filter_map(processes::identity)
+            .collect();
+        list.sort_unstable_by_key(|process| process.pid);
+        list.dedup();
+        Self(list)
+    }
+
+    fn running(running: &Running) -> Self {
+        let runs = &running.runs;
+        Self::of(&running.init.iter().chain(runs).collect::<Vec<_>>())
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        for process in &self.0 {
+            let _ = signal_one(process, signal);
+        }
+    }
+
+    /// Kills them and what they started meanwhile, until none is left.
+    fn kill(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.0.retain(processes::alive);
+            if self.0.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Unkillable(self.0.len()));
+            }
+            let more: Vec<ProcessId> = self
+                .0
+                .iter()
+                .flat_map(|process| processes::descendants(process.pid))
+                .filter_map(processes::identity)
+                .collect();
+            self.0.extend(more);
+            self.signal(Signal::KILL);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A descriptor of exactly this process; `Ok(None)` when it is gone, `Err` where the kernel has
+/// no such descriptors.
+fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
+    let Some(pid) = processes::pid(process.pid) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // Checked after opening: from here on the descriptor cannot change its meaning.
+        Ok(fd) => Ok(processes::alive(process).then_some(fd)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends to exactly this process; one that is gone is no error.
+fn signal_one(process: &ProcessId, signal: Signal) -> Result<(), Error> {
+    let Some(pid) = processes::pid(process.pid) else { return Ok(()) };
+    let sent = match open(process) {
+        Ok(None) => return Ok(()),
+        Ok(Some(fd)) => send_signal_fd(fd, signal.number()),
+        Err(_) if processes::alive(process) => send_signal(pid, signal.number()),
+        Err(_) => return Ok(()),
+    };
+    sent.or_else(|source| {
+        let gone = source.raw_os_error() == Some(Errno::SRCH.raw_os_error());
+        let pid = pid.as_raw_nonzero().get();
+        if gone { Ok(()) } else { Err(Error::Kill { signal, pid, source }) }
+    })
+}
+
+/// Waits for the end of a process that is not our child; `false` when the time is over.
+fn await_end(process: &ProcessId, deadline: Option<Instant>) -> bool {
+    let fd = open(process).ok().flatten();
+    while processes::alive(process) {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return false;
+        }
+        let Some(fd) = &fd else {
+            std::thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
+            continue;
+        };
+        let timeout = left.map(timespec);
+        let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref());
+    }
+    true
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// A connection to a supervisor that asks and listens for the end.
+struct Link {
+    socket: OwnedFd,
+    decoder: Decoder,
+}
+
+impl Link {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, decoder: Decoder::default() }
+    }
+
+    fn send(&mut self, message: &Message) -> Result<(), Error> {
+        let mut bytes = std::collections::VecDeque::new();
+        message.encode(&mut bytes);
+        let bytes: Vec<u8> = bytes.into();
+        // A few bytes into an empty buffer: never partial.
+        rustix::net::send(&self.socket, &bytes, SendFlags::NOSIGNAL)
+            .map(drop)
+            .map_err(|error| Error::wait("ask the supervisor", error))
+    }
+
+    fn answer(&mut self) -> Result<(), Error> {
+        self.until(Some(PATIENCE), |message| {
+            matches!(message, Message::Welcome { .. }).then_some(())
+        })
+        .map(drop)
+    }
+
+    /// The exit code when the container ends; `None` when the time is over or the supervisor
+    /// vanished.
+    fn exit(&mut self, limit: Option<Duration>) -> Result<Option<i32>, Error> {
+        self.until(limit, |message| match message {
+            Message::Exit { code, .. } => Some(*code),
+            _ => None,
+        })
+    }
+
+    fn until<T>(
+        &mut self,
+        limit: Option<Duration>,
+        pick: impl Fn(&Message) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        let mut bytes = [0_u8; 1024];
+        loop {
+            let garbled = |_| Error::Protocol("an unknown message".into());
+            while let Some(message) = self.decoder.next().map_err(garbled)? {
+                if let Some(found) = pick(&message) {
+                    return Ok(Some(found));
+                }
+            }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            let timeout = left.map(timespec);
+            let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], timeout.as_ref());
+            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(None),
+                Ok((count, _)) => self.decoder.feed(&bytes[..count]),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(Error::wait("hear of the supervisor", error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What can go wrong while a container is supervised.
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a program could not be started: what an engine answers to [`super::Spawn::spawn`], and
+/// what crosses the pipe from a detached supervisor to the command that started it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Docker's code: 125 the engine failed, 126 not executable, 127 not found.
+    pub exit_code: u8,
+    /// The fact, with path and errno.
+    pub message: String,
+    /// What may be done about it.
+    pub hint: Option<String>,
+}
+
+/// A step of supervision that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The program did not start.
+    #[error(transparent)]
+    Start(#[from] Failure),
+    /// The supervisor ended without saying how it went.
+    #[error("the supervisor ended before the program was started")]
+    SupervisorVanished,
+    /// The connection to the supervisor broke while the program ran.
+    #[error("the supervisor of the container ended unexpectedly")]
+    SupervisorDied,
+    /// `fork(2)`.
+    #[error("cannot fork the supervisor")]
+    Fork(#[source] io::Error),
+    /// A pipe, socket pair or pseudo-terminal.
+    #[error("cannot make a {what}")]
+    Make {
+        /// What was to be made.
+        what: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// Signal mask or descriptor.
+    #[error("cannot take over the signals")]
+    Signals(#[source] io::Error),
+    /// `poll(2)` or a read that it announced.
+    #[error("cannot {step}")]
+    Wait {
+        /// What was being done.
+        step: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the container.
+    #[error("cannot {step} {}", path.display())]
+    File {
+        /// What was being done.
+        step: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A state file that is no JSON.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What the parser says.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// `attach` or `stop` of what is not running.
+    #[error("the container is not running")]
+    NotRunning,
+    /// The container runs, and no supervisor listens.
+    #[error("nothing listens for this container: it runs without a supervisor")]
+    NoSupervisor,
+    /// Connecting to the supervisor.
+    #[error("cannot connect to the supervisor at {}", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer is another user's process.
+    #[error("the process at the other end of {} belongs to user {uid}", path.display())]
+    ForeignPeer {
+        /// The socket.
+        path: PathBuf,
+        /// Whose process it is.
+        uid: u32,
+    },
+    /// The peer does not speak our protocol.
+    #[error("the supervisor answered what this version does not understand: {0}")]
+    Protocol(String),
+    /// Sending a signal.
+    #[error("cannot send {signal} to process {pid}")]
+    Kill {
+        /// Which signal.
+        signal: super::Signal,
+        /// To which process.
+        pid: i32,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// Processes that survived SIGKILL for the time given.
+    #[error("{0} processes of the container did not end on SIGKILL")]
+    Unkillable(usize),
+    /// The container lives on another machine that shares this store.
+    #[error("the container runs on {0}, not on this machine")]
+    Elsewhere(String),
+    /// The container is in use already.
+    #[error("the container is running already")]
+    Busy,
+}
+
+impl Error {
+    /// What the user may do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Start(failure) => return failure.hint.clone(),
+            Self::SupervisorVanished | Self::SupervisorDied => {
+                "it may have been killed, by hand or for memory; `ps -a` shows what is left".into()
+            }
+            Self::Fork(_) => "look at `ulimit -u` and the memory limit of the job".into(),
+            Self::NoSupervisor => {
+                "start it with -d, or with a log, to make attach and wait's exit code work".into()
+            }
+            Self::Unkillable(_) => {
+                "they wait in the kernel, often for a network file system; try again later".into()
+            }
+            Self::Elsewhere(host) => format!("run the command on {host}"),
+            Self::Damaged { .. } => "remove the container, or delete the file".into(),
+            _ => return None,
+        })
+    }
+
+    /// Docker's exit code for a command that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Start(failure) => failure.exit_code,
+            _ => 125,
+        }
+    }
+
+    pub(super) fn make(what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Make { what, source: source.into() }
+    }
+
+    pub(super) fn wait(step: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Wait { step, source: source.into() }
+    }
+
+    pub(super) fn file(
+        step: &'static str,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self::File { step, path: path.into(), source: source.into() }
+    }
+}

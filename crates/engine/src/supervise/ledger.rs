@@ -1,0 +1,172 @@
+//! What a supervisor writes down about its program, in `state.json` or in `run/`.
+//!
+//! Nothing here fails: a program is not ended because a disk is full. [`super::state::observe`] finds the
+//! truth from the processes where the file is behind.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use super::state::{self, Observed};
+use super::{Error, Failure, Launch, Outcome, Record, now, processes};
+use crate::records::Records;
+use crate::spec::{ContainerState, Status};
+
+const LOCK: &str = "supervisor.lock";
+
+/// The account of one supervised run.
+pub(crate) struct Ledger {
+    dir: PathBuf,
+    engine: String,
+    kind: Kind,
+    /// Held, by fork also in the supervisor, as long as the run lasts.
+    _lock: Option<OwnedFd>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The container's own `state.json`.
+    State,
+    /// A record in `run/`, since the container runs already; with the recorded process.
+    Further(Option<u32>),
+    Nothing,
+}
+
+impl Ledger {
+    /// Claims the container for this run, or finds that it runs already.
+    ///
+    /// # Errors
+    /// A damaged state file.
+    pub(crate) fn open(launch: &Launch<'_>) -> Result<Self, Error> {
+        let mut ledger = Self {
+            dir: launch.dir.clone(),
+            engine: launch.options.engine.clone(),
+            kind: Kind::Nothing,
+            _lock: None,
+        };
+        if launch.options.record == Record::Nothing {
+            return Ok(ledger);
+        }
+        let (busy, lock) = claim(&launch.dir);
+        ledger._lock = lock;
+        let supervised = match state::observe(&launch.dir)? {
+            // Unsupervised runs leave `state.json` free.
+            Observed::Running(running) => running.init.is_some() || running.supervisor.is_some(),
+            Observed::Restarting { .. } => true,
+            _ => false,
+        };
+        ledger.kind = if busy || supervised { Kind::Further(None) } else { Kind::State };
+        Ok(ledger)
+    }
+
+    /// Whether this run is the container's own, with state, log and socket.
+    pub(crate) fn is_state(&self) -> bool {
+        self.kind == Kind::State
+    }
+
+    /// Whether the container ran already.
+    pub(crate) fn is_further(&self) -> bool {
+        matches!(self.kind, Kind::Further(_))
+    }
+
+    /// Takes back what users asked of earlier runs.
+    pub(crate) fn begin(&self) {
+        if self.is_state() {
+            state::set_stop_requested(&self.dir, false);
+            state::set_paused(&self.dir, false);
+        }
+    }
+
+    /// Whether a user asked for an end without the supervisor having been told.
+    pub(crate) fn stop_requested(&self) -> bool {
+        self.is_state() && state::stop_requested(&self.dir)
+    }
+
+    pub(crate) fn paused(&self) -> bool {
+        self.is_state() && state::is_paused(&self.dir)
+    }
+
+    pub(crate) fn started(&mut self, pid: u32, restarts: u32) {
+        let process = processes::identity(pid);
+        let supervisor = processes::identity(std::process::id());
+        match &mut self.kind {
+            Kind::Nothing => {}
+            Kind::Further(recorded) => {
+                *recorded = Some(pid);
+                if let Ok(records) = Records::open(&self.dir) {
+                    let _ = records.add(pid);
+                }
+            }
+            Kind::State => {
+                let new = ContainerState {
+                    status: Status::Running,
+                    init: process,
+                    supervisor,
+                    started: now(),
+                    restart_count: restarts,
+                    engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
+                    ..ContainerState::default()
+                };
+                let _ = state::write(&self.dir, &new);
+            }
+        }
+    }
+
+    pub(crate) fn restarting(&self, outcome: Outcome) {
+        self.change(|state| {
+            state.status = Status::Restarting;
+            state.init = None;
+            state.exit_code = Some(outcome.code);
+            state.finished = now();
+        });
+    }
+
+    pub(crate) fn finished(&self, outcome: Outcome) {
+        if let Kind::Further(Some(pid)) = self.kind {
+            if let Ok(records) = Records::open(&self.dir) {
+                records.remove(pid);
+            }
+        }
+        self.change(|state| {
+            if state.status != Status::Dead {
+                state.status = Status::Exited;
+            }
+            state.init = None;
+            state.supervisor = None;
+            state.exit_code = Some(outcome.code);
+            state.finished = now();
+        });
+    }
+
+    pub(crate) fn failed(&self, failure: &Failure) {
+        self.change(|state| {
+            state.status = Status::Dead;
+            state.error = Some(failure.message.clone());
+            state.exit_code = Some(failure.exit_code.into());
+            state.init = None;
+            state.supervisor = None;
+            state.finished = now();
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ContainerState)) {
+        if self.is_state() {
+            let _ = state::update(&self.dir, change);
+        }
+    }
+}
+
+/// Whether another supervisor holds the container, and the lock if it is ours now. Where the
+/// file system has no locks the state file alone decides.
+fn claim(dir: &Path) -> (bool, Option<OwnedFd>) {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+    let Ok(fd) = rustix::fs::open(dir.join(LOCK), flags, Mode::RUSR | Mode::WUSR) else {
+        return (false, None);
+    };
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => (false, Some(fd)),
+        Err(rustix::io::Errno::WOULDBLOCK) => (true, None),
+        Err(_) => (false, None),
+    }
+}

@@ -1,0 +1,211 @@
+//! Reading `/proc`: who is alive, whose child it is, and which processes belong to a container.
+//!
+//! Processes of a container are found in two ways, because neither is enough alone. The native
+//! engine gives every container its own mount namespace, so all processes with that namespace
+//! belong to it, wherever they moved; engines without namespaces leave only descent. Descent is
+//! read from a scan of `/proc`, which a process that forks faster than it is killed can escape
+//! for one round; callers repeat until nothing is left.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use rustix::process::Pid;
+
+use crate::spec::ProcessId;
+
+/// What `/proc/PID/stat` says, as far as it is needed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Process id.
+    pub pid: u32,
+    /// Command name, at most 15 bytes.
+    pub name: String,
+    /// `R`, `S`, `D`, `T`, `Z`, ...
+    pub state: char,
+    /// Parent.
+    pub parent: u32,
+    /// Process group.
+    pub group: i32,
+    /// Session.
+    pub session: i32,
+    /// Controlling terminal as a device number, 0 for none.
+    pub terminal: u32,
+    /// User plus system time, clock ticks.
+    pub ticks: u64,
+    /// Start, clock ticks after boot.
+    pub start_time: u64,
+    /// Resident pages.
+    pub resident: u64,
+}
+
+/// Reads `/proc/PID/stat`; `None` when there is no such process.
+pub fn stat(pid: u32) -> Option<Stat> {
+    let mut text = [0_u8; 1024];
+    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let mut length = 0;
+    while let Ok(count @ 1..) = file.read(&mut text[length..]) {
+        length += count;
+    }
+    parse_stat(&text[..length])
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|&byte| byte == b'(')?;
+    let close = text.iter().rposition(|&byte| byte == b')')?;
+    let pid = std::str::from_utf8(text.get(..open)?).ok()?.trim().parse().ok()?;
+    let rest = std::str::from_utf8(text.get(close + 2..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // proc(5) counts from 1; the state is field 3.
+    let field = |number: usize| fields.get(number - 3).copied();
+    let number = |at: usize| field(at)?.parse::<u64>().ok();
+    Some(Stat {
+        pid,
+        name: String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(),
+        state: field(3)?.chars().next()?,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
+        terminal: field(7)?.parse::<i32>().ok()? as u32,
+        ticks: number(14)? + number(15)?,
+        start_time: number(22)?,
+        resident: number(24)?,
+    })
+}
+
+/// `/proc/sys/kernel/random/boot_id`, empty where it cannot be read.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// The identity of a living process.
+pub fn identity(pid: u32) -> Option<ProcessId> {
+    let stat = stat(pid)?;
+    Some(ProcessId { pid, start_time: stat.start_time, boot_id: boot_id() })
+}
+
+/// Whether exactly this process still runs: same number, same start, same boot, no zombie.
+pub fn alive(id: &ProcessId) -> bool {
+    stat(id.pid)
+        .is_some_and(|stat| stat.start_time == id.start_time && !matches!(stat.state, 'Z' | 'X'))
+        && id.boot_id == boot_id()
+}
+
+/// The ids of all processes that `/proc` shows.
+pub fn all() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Identity of a process's mount namespace (`mnt:[4026531841]`), `None` where it may not be
+/// read or the process is gone.
+pub fn mount_namespace(pid: u32) -> Option<String> {
+    let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?;
+    link.into_os_string().into_string().ok()
+}
+
+/// All living descendants of `root` (without it).
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in all() {
+        if let Some(stat) = stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X')) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = Vec::new();
+    let mut queue = vec![root];
+    while let Some(pid) = queue.pop() {
+        if let Some(list) = children.remove(&pid) {
+            queue.extend(&list);
+            found.extend(list);
+        }
+    }
+    found
+}
+
+/// The children of this process (not their children), zombies too.
+pub(crate) fn own_children() -> Vec<u32> {
+    let own = std::process::id();
+    // One read where the kernel has CONFIG_PROC_CHILDREN.
+    if let Ok(text) = fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        return text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+    }
+    all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == own)).collect()
+}
+
+/// The processes of a container whose first process is `init`: those in its mount namespace
+/// where it has one of its own, and its descendants. Never this process.
+pub fn members(init: u32, namespace: Option<&str>) -> Vec<u32> {
+    let own = std::process::id();
+    let mut found: HashSet<u32> = descendants(init).into_iter().collect();
+    if stat(init).is_some() {
+        found.insert(init);
+    }
+    let mine = mount_namespace(own);
+    if let Some(wanted) = namespace.filter(|&wanted| mine.as_deref() != Some(wanted)) {
+        found.extend(
+            all().into_iter().filter(|&pid| mount_namespace(pid).as_deref() == Some(wanted)),
+        );
+    }
+    found.remove(&own);
+    let mut list: Vec<u32> = found.into_iter().collect();
+    list.sort_unstable();
+    list
+}
+
+/// Whether the first process of a pid namespace would not notice this signal: the kernel drops
+/// what such a process neither catches nor has another default for.
+pub(crate) fn ignores_as_init(pid: u32, number: i32) -> bool {
+    let Ok(text) = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"))
+    else {
+        return false;
+    };
+    let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let first_inside =
+        line("NSpid:").is_some_and(|ids| ids.split_ascii_whitespace().skip(1).last() == Some("1"));
+    let caught = line("SigCgt:")
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (number - 1)) != 0);
+    first_inside && !caught
+}
+
+/// A checked `Pid`.
+pub(crate) fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(number).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_survives_any_command_name() {
+        let text =
+            b"77 (a) b (c) R 1 77 77 34816 77 4194304 1 0 0 0 10 5 0 0 20 0 1 0 900 1 20 18 0";
+        let stat = parse_stat(text).unwrap();
+        assert_eq!((stat.pid, stat.name.as_str(), stat.state), (77, "a) b (c", 'R'));
+        assert_eq!((stat.parent, stat.ticks, stat.start_time, stat.resident), (1, 15, 900, 20));
+        assert_eq!(parse_stat(b"1 (x"), None);
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let own = identity(std::process::id()).unwrap();
+        assert!(alive(&own));
+        assert!(!alive(&ProcessId { start_time: own.start_time + 1, ..own.clone() }));
+        assert!(!alive(&ProcessId { boot_id: "other".into(), ..own }));
+    }
+
+    #[test]
+    fn descendants_and_members_include_a_child() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(descendants(std::process::id()).contains(&child.id()));
+        assert!(own_children().contains(&child.id()) || cfg!(test));
+        assert_eq!(members(child.id(), None), [child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,54 @@
+//! The bridge from [`Spawn`] to the engines of this build.
+
+use std::os::fd::AsFd;
+
+use super::{Failure, Request, Spawn, Spawned, Stdio, processes};
+use crate::choose::{Engine, Session, Streams};
+use crate::plan::Plan;
+
+/// A plan and the engine that executes it, each time it is asked.
+#[derive(Clone, Copy)]
+pub struct Planned<'a> {
+    /// Who executes.
+    pub engine: &'a dyn Engine,
+    /// What.
+    pub plan: &'a Plan,
+    /// Among the processes of this running container's process (`exec`, further runs), instead of in
+    /// new namespaces.
+    pub enter: Option<u32>,
+}
+
+impl Spawn for Planned<'_> {
+    fn spawn(&mut self, request: Request) -> Result<Spawned, Failure> {
+        let streams = match &request.stdio {
+            Stdio::Inherit => Streams::default(),
+            Stdio::Pipes { stdin, stdout, stderr } => Streams {
+                stdin: Some(stdin.as_fd()),
+                stdout: Some(stdout.as_fd()),
+                stderr: Some(stderr.as_fd()),
+                session: Session::New,
+            },
+            Stdio::Terminal { slave, .. } => Streams {
+                stdin: Some(slave.as_fd()),
+                stdout: Some(slave.as_fd()),
+                stderr: Some(slave.as_fd()),
+                session: Session::Terminal,
+            },
+        };
+        let child = match self.enter {
+            None => self.engine.spawn(self.plan, streams),
+            Some(pid) => self.engine.enter(pid, self.plan, streams),
+        };
+        let child = child.map_err(|error| Failure {
+            exit_code: error.exit_code(),
+            message: super::launch::full(&error),
+            hint: error.hint(),
+        })?;
+        let pid = processes::pid(child.pid).ok_or_else(|| Failure {
+            exit_code: 125,
+            message: format!("the engine reported process {}", child.pid),
+            hint: None,
+        })?;
+        Ok(Spawned { pidfd: child.pidfd, ..Spawned::new(pid) })
+    }
+}
