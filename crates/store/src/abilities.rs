@@ -4,6 +4,7 @@
 //! server. What was found is kept under the file system's number and the kernel's release, so that a store which was
 //! copied elsewhere, or is shared by nodes with other kernels, is probed again there.
 
+use std::fmt::Write as _;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
@@ -125,12 +126,12 @@ fn probe_locks(root: &Arc<Root>, rel: &str) -> Result<LockMethod> {
             Err(errno) => std::io::Error::from(errno).to_string(),
         };
         let name = if method == LockMethod::Flock { "flock" } else { "byte-range lock" };
-        tried.push_str(&format!("{name}: {failure}; "));
+        let _ = write!(tried, "{name}: {failure}; ");
     }
     match lock::links_work(root, rel) {
         Ok(()) => Ok(LockMethod::Symlink),
         Err(Error::Io { source, .. }) => {
-            tried.push_str(&format!("symbolic link: {source}"));
+            let _ = write!(tried, "symbolic link: {source}");
             Err(Error::NoLocks { path: root.path.clone(), tried })
         }
         Err(other) => Err(other),

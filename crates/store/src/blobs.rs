@@ -49,6 +49,7 @@ impl Read for Blob {
 
 /// What [`Blobs::begin`] found.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per blob, taken apart at once")]
 pub enum BeginBlob {
     /// It is in the store (now, or already).
     Have(Blob),
@@ -73,7 +74,7 @@ pub(crate) fn unflat(name: &str) -> Option<Digest> {
 
 impl Blobs<'_> {
     /// Whether the blob is here with this size (any size where that is not known).
-    pub fn contains(&self, digest: &Digest, size: Option<u64>) -> Result<bool> {
+    pub fn contains(self, digest: &Digest, size: Option<u64>) -> Result<bool> {
         let rel = rel(digest);
         for store in self.0.chain() {
             let there = store.inner.root.stat(&rel)?;
@@ -85,16 +86,16 @@ impl Blobs<'_> {
     }
 
     /// Opens a blob; the error says if it is missing or has not the size that its descriptor says.
-    pub fn open(&self, descriptor: &Descriptor) -> Result<Blob> {
+    pub fn open(self, descriptor: &Descriptor) -> Result<Blob> {
         self.find(&descriptor.digest, Some(descriptor.size))
     }
 
     /// Opens a blob of unknown size.
-    pub fn open_digest(&self, digest: &Digest) -> Result<Blob> {
+    pub fn open_digest(self, digest: &Digest) -> Result<Blob> {
         self.find(digest, None)
     }
 
-    fn find(&self, digest: &Digest, size: Option<u64>) -> Result<Blob> {
+    fn find(self, digest: &Digest, size: Option<u64>) -> Result<Blob> {
         let mut bad = None;
         for store in self.0.chain() {
             let Some(blob) = open_in(store, digest)? else { continue };
@@ -110,7 +111,7 @@ impl Blobs<'_> {
     }
 
     /// Reads a document (manifest, configuration) whole and checks its digest.
-    pub fn read(&self, digest: &Digest) -> Result<Vec<u8>> {
+    pub fn read(self, digest: &Digest) -> Result<Vec<u8>> {
         let blob = self.open_digest(digest)?;
         let path = blob.path;
         let bytes = read_all(blob.file, || path.clone(), DOCUMENT_LIMIT)?;
@@ -122,7 +123,7 @@ impl Blobs<'_> {
     }
 
     /// Every blob of this store (not of those beneath): digest and size.
-    pub fn list(&self) -> Result<Vec<(Digest, u64)>> {
+    pub fn list(self) -> Result<Vec<(Digest, u64)>> {
         let root = &self.0.inner.root;
         let mut found = Vec::new();
         for (algorithm, kind) in root.list("oci/blobs")? {
@@ -143,7 +144,7 @@ impl Blobs<'_> {
     /// Begins to bring a blob in: waits while another process does so, then says what is left to do.
     ///
     /// An ingest holds a lock on this blob; do not begin the same one twice in one thread.
-    pub fn begin(&self, descriptor: &Descriptor) -> Result<BeginBlob> {
+    pub fn begin(self, descriptor: &Descriptor) -> Result<BeginBlob> {
         if let Ok(blob) = self.open(descriptor) {
             return Ok(BeginBlob::Have(blob));
         }
@@ -177,7 +178,7 @@ impl Blobs<'_> {
     }
 
     /// Stores bytes; `false` when they were there already.
-    pub fn put_bytes(&self, bytes: &[u8]) -> Result<(Digest, bool)> {
+    pub fn put_bytes(self, bytes: &[u8]) -> Result<(Digest, bool)> {
         let digest = Digest::of(bytes);
         if self.contains(&digest, Some(bytes.len() as u64))? {
             return Ok((digest, false));
@@ -192,7 +193,7 @@ impl Blobs<'_> {
     }
 
     /// Stores what a reader gives, whose digest is not known before it ends.
-    pub fn put_reader(&self, reader: &mut dyn Read) -> Result<(Digest, u64)> {
+    pub fn put_reader(self, reader: &mut dyn Read) -> Result<(Digest, u64)> {
         self.0.writable()?;
         let _lease = self.0.lease()?;
         let root = &self.0.inner.root;
@@ -204,7 +205,7 @@ impl Blobs<'_> {
         result
     }
 
-    fn copy_in(&self, reader: &mut dyn Read, temporary: &str) -> Result<(Digest, u64)> {
+    fn copy_in(self, reader: &mut dyn Read, temporary: &str) -> Result<(Digest, u64)> {
         let root = &self.0.inner.root;
         let mut file = root.create_file(temporary, OFlags::EXCL)?;
         let mut digester = Digester::new(Algorithm::Sha256);
@@ -228,7 +229,7 @@ impl Blobs<'_> {
     }
 
     /// Makes a complete file visible under its digest.
-    fn publish(&self, file: &File, temporary: &str, digest: &Digest) -> Result<()> {
+    fn publish(self, file: &File, temporary: &str, digest: &Digest) -> Result<()> {
         let root = &self.0.inner.root;
         if self.0.syncs_now() {
             rustix::fs::fdatasync(file)
@@ -244,7 +245,7 @@ impl Blobs<'_> {
     }
 
     /// Removes a blob of this store; the bytes that this frees. Callers hold the store for themselves.
-    pub(crate) fn remove(&self, digest: &Digest) -> Result<u64> {
+    pub(crate) fn remove(self, digest: &Digest) -> Result<u64> {
         let rel = rel(digest);
         let Some(stat) = self.0.inner.root.stat(&rel)? else { return Ok(0) };
         Ok(if self.0.inner.root.unlink(&rel)? { stat.st_size as u64 } else { 0 })

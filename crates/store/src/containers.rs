@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Lockable, Mode};
 use crate::root::{encode, random_hex};
-use crate::{Image, Store, names};
+use crate::{Delete, DeleteError, Image, Store, names};
 
 const DIRECTORY: &str = "containers";
 const CONFIG: &str = "container.json";
@@ -48,13 +48,14 @@ pub struct ContainerDir {
 #[derive(Debug)]
 pub struct ContainerLock(#[expect(dead_code, reason = "held for its Drop")] Lock);
 
-/// Deletes a directory whose files all belong to this user. What [`ContainerDir::remove`] uses.
-pub fn remove_owned(
-    path: &Path,
-) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// Deletes a file or directory tree whose files all belong to this user. What [`ContainerDir::remove`] uses.
+pub fn remove_owned(path: &Path) -> std::result::Result<(), DeleteError> {
     use std::os::unix::ffi::OsStrExt as _;
-    let name = path.as_os_str().as_bytes();
-    sys::fs::remove_tree(rustix::fs::CWD, name).map_err(Into::into)
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(format!("{} is no entry of a directory", path.display()).into());
+    };
+    let parent = std::fs::File::open(parent)?;
+    Ok(sys::fs::remove_tree(&parent, name.as_bytes())?)
 }
 
 fn rel(id_or_name: &str) -> String {
@@ -62,7 +63,7 @@ fn rel(id_or_name: &str) -> String {
 }
 
 impl Containers<'_> {
-    fn dir(&self, id: String) -> ContainerDir {
+    fn dir(self, id: String) -> ContainerDir {
         ContainerDir { store: self.0.clone(), id, names: None }
     }
 
@@ -71,7 +72,7 @@ impl Containers<'_> {
     /// `config` is called with the id and the name that it will have. Hold a [`crate::Lease`] from before the image was
     /// looked up until this returns.
     pub fn create<T: Serialize>(
-        &self,
+        self,
         name: Option<&str>,
         config: impl FnOnce(&str, &str) -> T,
     ) -> Result<ContainerDir> {
@@ -109,13 +110,13 @@ impl Containers<'_> {
         Ok(ContainerDir { names: Some(vec![name]), ..self.dir(id) })
     }
 
-    fn lock_names(&self) -> Result<Lock> {
+    fn lock_names(self) -> Result<Lock> {
         let lockable = self.0.lockable("names", "the names of containers", false);
         lockable.take(Mode::Exclusive, &self.0.inner.wait, Some(self.0.inner.wait.limit))
     }
 
     /// Makes sure that nobody has a name; a leftover link goes. Under the lock on names.
-    fn free_name(&self, name: &str) -> Result<()> {
+    fn free_name(self, name: &str) -> Result<()> {
         let root = &self.0.inner.root;
         let Some(id) = root.read_link(&rel(name))? else { return Ok(()) };
         if names::is_id(&id) && root.exists(&rel(&id))? {
@@ -124,7 +125,7 @@ impl Containers<'_> {
         root.unlink(&rel(name)).map(|_| ())
     }
 
-    fn random_name(&self) -> Result<String> {
+    fn random_name(self) -> Result<String> {
         for attempt in 0.. {
             let mut name = names::random()?;
             if attempt >= NAME_TRIES {
@@ -140,7 +141,7 @@ impl Containers<'_> {
     }
 
     /// The container that a person means: a name, an id or the beginning of one. A whole name or id costs one system call.
-    pub fn find(&self, name: &str) -> Result<ContainerDir> {
+    pub fn find(self, name: &str) -> Result<ContainerDir> {
         let root = &self.0.inner.root;
         let unknown = || Error::NoContainer { name: name.to_owned() };
         // A whole id must be checked to exist; for a name, the link and what it points to.
@@ -172,7 +173,7 @@ impl Containers<'_> {
     }
 
     /// All containers, with their names, sorted by id.
-    pub fn list(&self) -> Result<Vec<ContainerDir>> {
+    pub fn list(self) -> Result<Vec<ContainerDir>> {
         let root = &self.0.inner.root;
         let mut names_of: HashMap<String, Vec<String>> = HashMap::new();
         let mut ids = Vec::new();
@@ -199,7 +200,7 @@ impl Containers<'_> {
 
     /// Applies a function (reading configuration and state, say) to all containers, on two threads when there are many.
     /// The order is that of [`Containers::list`].
-    pub fn map<R: Send>(&self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
+    pub fn map<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
         let all = self.list()?;
         if all.len() < PARALLEL {
             return Ok(all.iter().map(read).collect());
@@ -218,7 +219,7 @@ impl Containers<'_> {
 
     /// The containers that were made from an image: those whose `container.json` has its manifest's or configuration's
     /// digest anywhere in its `image` object.
-    pub fn using(&self, image: &Image) -> Result<Vec<ContainerDir>> {
+    pub fn using(self, image: &Image) -> Result<Vec<ContainerDir>> {
         let mut wanted = vec![image.digest().to_string()];
         if let Ok(id) = image.id() {
             wanted.push(id.to_string());
@@ -240,10 +241,14 @@ pub(crate) fn collect_strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&
     match value {
         serde_json::Value::String(text) => into.push(text),
         serde_json::Value::Array(items) => {
-            items.iter().for_each(|item| collect_strings(item, into))
+            for item in items {
+                collect_strings(item, into);
+            }
         }
         serde_json::Value::Object(fields) => {
-            fields.values().for_each(|field| collect_strings(field, into));
+            for field in fields.values() {
+                collect_strings(field, into);
+            }
         }
         _ => {}
     }
@@ -352,10 +357,10 @@ impl ContainerDir {
         let store = self.store.clone();
         let containers = store.containers();
         let _names = containers.lock_names()?;
-        self.link(&containers, name)
+        self.link(containers, name)
     }
 
-    fn link(&mut self, containers: &Containers<'_>, name: &str) -> Result<()> {
+    fn link(&mut self, containers: Containers<'_>, name: &str) -> Result<()> {
         match containers.free_name(name) {
             Err(Error::NameInUse { id, .. }) if id == self.id => return Ok(()),
             other => other?,
@@ -405,7 +410,7 @@ impl ContainerDir {
             None => self.current_names()?,
         };
         // The new one first: a container is never found by none of the two.
-        self.link(&containers, new)?;
+        self.link(containers, new)?;
         for name in old.iter().filter(|name| *name != new) {
             self.unlink_name(name)?;
         }
@@ -463,10 +468,7 @@ impl ContainerDir {
 
     /// As [`ContainerDir::remove`], with a function that deletes a directory whose files may belong to subordinate users.
     /// What it leaves stays in `trash/` and is tried again by the next sweep.
-    pub fn remove_with(
-        mut self,
-        delete: &dyn Fn(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Result<()> {
+    pub fn remove_with(mut self, delete: &Delete<'_>) -> Result<()> {
         self.store.writable()?;
         let store = self.store.clone();
         let trashed = {

@@ -6,7 +6,6 @@
 //! `verify` explains. All of it happens under the exclusive lock, so nothing comes in between; see the crate's essay.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::str::FromStr as _;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +16,7 @@ use crate::containers::collect_strings;
 use crate::error::{Error, Result};
 use crate::trees::{BUILD, Kind};
 use crate::usage::tree_size;
-use crate::{ContainerDir, Image, Store, Volume, index};
+use crate::{ContainerDir, Delete, Image, Store, Volume, index};
 
 /// How long `rmi` waits for others before it leaves the content to the next collection.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -55,10 +54,7 @@ pub struct CollectOptions {
 
 impl Default for CollectOptions {
     fn default() -> Self {
-        Self {
-            partials_older_than: Duration::from_secs(24 * 3600),
-            grace: Duration::from_secs(600),
-        }
+        Self { partials_older_than: Duration::from_hours(24), grace: Duration::from_mins(10) }
     }
 }
 
@@ -254,10 +250,6 @@ fn is_sibling(name: &str) -> bool {
     let Some((stem, random)) = name.rsplit_once('.') else { return false };
     stem.len() > 1 && stem.starts_with('.') && random.len() == 16 && crate::names::is_hex(random)
 }
-
-/// Deletes a directory tree given by its path.
-pub(crate) type Delete<'call> =
-    dyn Fn(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> + 'call;
 
 /// Deletes what is in the trash; needs no lock, since nothing ever comes back from there. The bytes that went.
 fn empty_trash(store: &Store, delete: &Delete<'_>) -> Result<u64> {

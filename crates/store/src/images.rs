@@ -11,7 +11,7 @@ use oci::{Descriptor, Digest, Document, ImageConfig, Manifest, Platform, Referen
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::{Store, gc, index, names};
+use crate::{ContainerDir, Store, gc, index, names};
 
 /// The annotation (in the layout's index) that keeps the digest of the index which a manifest was chosen from, so that
 /// `name@sha256:<index>` finds it again.
@@ -155,7 +155,8 @@ impl Image {
             os: String,
             architecture: String,
             variant: Option<String>,
-            config: Option<Inner>,
+            #[serde(rename = "config")]
+            inner: Option<Inner>,
             rootfs: RootFs,
         }
         #[derive(Default, Deserialize)]
@@ -178,7 +179,7 @@ impl Image {
             created: config.created,
             platform: Platform::new(&config.os, &config.architecture, config.variant.as_deref()),
             size: manifest.layers_size() + manifest.config.size,
-            labels: config.config.and_then(|inner| inner.labels).unwrap_or_default(),
+            labels: config.inner.and_then(|inner| inner.labels).unwrap_or_default(),
             diff_ids: config.rootfs.diff_ids,
         })
     }
@@ -200,7 +201,7 @@ enum Wanted<'text> {
 
 impl Images<'_> {
     /// All entries: this store's in the order of its index, then those beneath whose names are not taken above.
-    pub fn list(&self) -> Result<Vec<Image>> {
+    pub fn list(self) -> Result<Vec<Image>> {
         let mut images: Vec<Image> = Vec::new();
         let mut taken = HashSet::new();
         for (depth, store) in self.0.chain().enumerate() {
@@ -218,12 +219,12 @@ impl Images<'_> {
     }
 
     /// The image with exactly this name, or (`name@digest`) this name and digest.
-    pub fn get(&self, reference: &Reference) -> Result<Option<Image>> {
+    pub fn get(self, reference: &Reference) -> Result<Option<Image>> {
         Ok(self.list()?.into_iter().find(|image| answers(image, reference)))
     }
 
     /// The image that a person means: a name, `name:tag`, `name@digest`, `sha256:id`, or the beginning of an id.
-    pub fn find(&self, name: &str) -> Result<Image> {
+    pub fn find(self, name: &str) -> Result<Image> {
         let images = self.list()?;
         let (mut found, what) = match wanted(name) {
             Some(Wanted::Reference(reference)) => {
@@ -248,7 +249,7 @@ impl Images<'_> {
 
     /// Gives a name to a manifest (or index) that is in the store. An image that had the name keeps its place, without it.
     /// Brings everything that was added before onto the disk first ([`Store::settle`]).
-    pub fn tag(&self, reference: &Reference, descriptor: &Descriptor) -> Result<()> {
+    pub fn tag(self, reference: &Reference, descriptor: &Descriptor) -> Result<()> {
         let _lease = self.0.lease()?;
         self.0.blobs().open(descriptor)?;
         self.0.settle()?;
@@ -261,14 +262,14 @@ impl Images<'_> {
     }
 
     /// Takes a name away and leaves the image in place; `false` when nothing had it.
-    pub fn untag(&self, reference: &Reference) -> Result<bool> {
+    pub fn untag(self, reference: &Reference) -> Result<bool> {
         index::edit(self.0, |index| Ok(index.untag(reference, None)))
     }
 
     /// Removes what a person means, as `docker rmi` does: a name where there are others, else the image with what only it
     /// needs. An image with several names is removed by its id with `force` only; one that containers use loses its
     /// name with `force`, and its content goes when they are gone.
-    pub fn remove(&self, name: &str, force: bool) -> Result<Removal> {
+    pub fn remove(self, name: &str, force: bool) -> Result<Removal> {
         self.0.writable()?;
         let image = self.find(name)?;
         if !image.own {
@@ -298,7 +299,7 @@ impl Images<'_> {
         })
     }
 
-    fn check_removable(&self, image: &Image, name: &str, names: &[Reference]) -> Result<()> {
+    fn check_removable(self, image: &Image, name: &str, names: &[Reference]) -> Result<()> {
         let in_use = |why| Err(Error::ImageInUse { name: name.to_owned(), why });
         if names.len() > 1 {
             let names: Vec<String> = names.iter().map(Reference::familiar).collect();
@@ -308,7 +309,7 @@ impl Images<'_> {
         match users.as_slice() {
             [] => Ok(()),
             users => {
-                let ids: Vec<&str> = users.iter().map(|user| user.short_id()).collect();
+                let ids: Vec<&str> = users.iter().map(ContainerDir::short_id).collect();
                 in_use(format!("containers {}", ids.join(", ")))
             }
         }

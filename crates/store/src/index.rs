@@ -164,11 +164,7 @@ fn read_stamped(store: &Store) -> Result<(IndexFile, Option<Stamp>)> {
 }
 
 fn stamp(stat: &rustix::fs::Stat) -> Stamp {
-    Stamp {
-        inode: stat.st_ino,
-        size: stat.st_size,
-        modified: (stat.st_mtime, stat.st_mtime_nsec as u64),
-    }
+    Stamp { inode: stat.st_ino, size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec) }
 }
 
 /// Changes the index. `change` may be called several times, each time on what is there then.

@@ -138,6 +138,13 @@ struct Unsettled {
     metas: Vec<String>,
 }
 
+/// Why a caller's [`Delete`] failed.
+pub type DeleteError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Deletes the file or directory tree with this path: [`remove_owned`], or something that can do so inside a user
+/// namespace, for trees with files of subordinate users.
+pub type Delete<'call> = dyn Fn(&Path) -> std::result::Result<(), DeleteError> + 'call;
+
 /// A promise that nothing is deleted from the store while it lives; see the crate's essay.
 #[derive(Debug, Clone)]
 pub struct Lease(

@@ -88,7 +88,7 @@ impl WaitPolicy {
 
 impl Default for WaitPolicy {
     fn default() -> Self {
-        Self { limit: Duration::from_secs(60), content_limit: None, on_wait: None }
+        Self { limit: Duration::from_mins(1), content_limit: None, on_wait: None }
     }
 }
 

@@ -110,14 +110,14 @@ impl Root {
     /// Makes one directory; `false` when it was there.
     pub(crate) fn make_dir(&self, rel: &str) -> Result<bool> {
         let mode = Mode::from_raw_mode(0o755);
-        let made = match fs::mkdirat(&self.fd, rel, mode) {
+        let answer = match fs::mkdirat(&self.fd, rel, mode) {
             Err(Errno::NOENT) => {
                 self.make_parent(rel)?;
                 fs::mkdirat(&self.fd, rel, mode)
             }
             other => other,
         };
-        match made {
+        match answer {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(self.fail(Step::MakeDirectory, rel, errno)),

@@ -171,9 +171,8 @@ impl Trees<'_> {
                 let counts = meta.boot.is_none_or(|boot| boot == boot_id());
                 Ok(counts.then_some(meta.meta))
             }
-            Ok(None) => Ok(None),
             // After a power failure the file may be there and empty.
-            Err(Error::BadJson { .. }) => Ok(None),
+            Ok(None) | Err(Error::BadJson { .. }) => Ok(None),
             Err(other) => Err(other),
         }
     }

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::root::{encode, random_hex};
-use crate::{Store, names};
+use crate::{Delete, Store, names};
 
 const DIRECTORY: &str = "volumes";
 
@@ -44,7 +44,7 @@ pub struct Volume {
 
 impl Volumes<'_> {
     /// Makes a volume, or finds the one that has this name; `true` when it is new.
-    pub fn create(&self, name: &str, info: &VolumeInfo) -> Result<(Volume, bool)> {
+    pub fn create(self, name: &str, info: &VolumeInfo) -> Result<(Volume, bool)> {
         names::check(name)?;
         if let Some(volume) = self.get(name)? {
             return Ok((volume, false));
@@ -72,7 +72,7 @@ impl Volumes<'_> {
     }
 
     /// The volume with this name.
-    pub fn get(&self, name: &str) -> Result<Option<Volume>> {
+    pub fn get(self, name: &str) -> Result<Option<Volume>> {
         if names::check(name).is_err() {
             return Ok(None);
         }
@@ -81,7 +81,7 @@ impl Volumes<'_> {
     }
 
     /// All volumes, by name.
-    pub fn list(&self) -> Result<Vec<Volume>> {
+    pub fn list(self) -> Result<Vec<Volume>> {
         let mut found: Vec<String> =
             self.0.inner.root.list(DIRECTORY)?.into_iter().map(|(name, _)| name).collect();
         found.retain(|name| names::check(name).is_ok());
@@ -117,10 +117,7 @@ impl Volume {
     }
 
     /// As [`Volume::remove`], for files of subordinate users.
-    pub fn remove_with(
-        self,
-        delete: &dyn Fn(&Path) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Result<()> {
+    pub fn remove_with(self, delete: &Delete<'_>) -> Result<()> {
         self.store.writable()?;
         let trashed = self.store.to_trash(&self.rel())?;
         let Some(trashed) = trashed else { return Err(Error::NoVolume { name: self.name }) };

@@ -1,0 +1,81 @@
+use oci::Digest;
+use store::{BeginTree, Durability, Options, Store};
+
+use crate::fixture::{fixture, image, layer_tar, names, options, unpack};
+
+#[test]
+fn is_built_once() {
+    let fixture = fixture();
+    let digest = Digest::of(b"layer");
+    assert!(fixture.store.layers().get(&digest).unwrap().is_none());
+    unpack(&fixture.store, &digest, &[("a", b"1")]);
+    let cached = fixture.store.layers().get(&digest).unwrap().unwrap();
+    assert_eq!(std::fs::read(cached.tree().join("a")).unwrap(), b"1");
+    assert_eq!(cached.meta::<serde_json::Value>().unwrap()["files"], 1);
+    assert!(matches!(fixture.store.layers().begin(&digest).unwrap(), BeginTree::Have(_)));
+    assert!(fixture.store.trees().get(&digest).unwrap().is_none(), "the caches are apart");
+    assert!(names(&fixture.store.path().join("tmp/build")).is_empty());
+}
+
+#[test]
+fn what_is_not_committed_goes() {
+    let fixture = fixture();
+    let digest = Digest::of(b"layer");
+    for abort in [true, false] {
+        let BeginTree::Build(staging) = fixture.store.layers().begin(&digest).unwrap() else {
+            panic!("it cannot be here")
+        };
+        std::fs::create_dir(staging.tree().join("d")).unwrap();
+        let dir = staging.dir();
+        if abort {
+            staging.abort().unwrap();
+        } else {
+            drop(staging);
+        }
+        assert!(!dir.exists());
+        assert!(!fixture.store.layers().contains(&digest).unwrap());
+    }
+}
+
+/// The metadata of an unsettled entry names the boot in which it was written.
+#[test]
+fn another_boot_s_entry_counts_only_when_settled() {
+    let fixture = fixture();
+    let digest = Digest::of(b"layer");
+    unpack(&fixture.store, &digest, &[("a", b"1")]);
+    let path = fixture.store.layers().get(&digest).unwrap().unwrap().path().join("layer.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut meta: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(meta["boot"].is_string());
+    meta["boot"] = "an earlier one".into();
+    std::fs::write(&path, meta.to_string()).unwrap();
+    assert!(fixture.store.layers().get(&digest).unwrap().is_none());
+    unpack(&fixture.store, &digest, &[("a", b"2")]);
+    let cached = fixture.store.layers().get(&digest).unwrap().unwrap();
+    assert_eq!(std::fs::read(cached.tree().join("a")).unwrap(), b"2", "it was built again");
+    fixture.store.settle().unwrap();
+    assert!(!std::fs::read_to_string(&path).unwrap().contains("boot"));
+    std::fs::write(&path, "").unwrap();
+    assert!(
+        fixture.store.layers().get(&digest).unwrap().is_none(),
+        "metadata lost to a power failure"
+    );
+}
+
+#[test]
+fn naming_an_image_settles_its_layers() {
+    let fixture = fixture();
+    let layers = [layer_tar("a", b"1")];
+    for (durability, settled) in
+        [(Durability::Full, true), (Durability::Deferred, true), (Durability::Relaxed, false)]
+    {
+        let path = fixture.dir.path().join(format!("{durability:?}"));
+        let store = Store::open(&path, Options { durability, ..options() }).unwrap();
+        let manifest = image(&store, "debian", &layers);
+        // The layers of this image come in after its name; a second name settles them.
+        store.images().tag(&crate::fixture::reference("again"), &manifest).unwrap();
+        let cached = store.layers().get(&Digest::of(&layers[0])).unwrap().unwrap();
+        let text = std::fs::read_to_string(cached.path().join("layer.json")).unwrap();
+        assert_eq!(!text.contains("boot"), settled, "{durability:?}");
+    }
+}
