@@ -1,0 +1,77 @@
+//! `config`: each setting, its value, and where it comes from.
+
+use serde_json::json;
+
+use crate::args::system::ConfigArgs;
+use crate::config::{Config, Entry, Origin, SETTINGS};
+use crate::context::Context;
+use crate::output;
+use crate::output::table::{cell, columns, shorten};
+use crate::report::{Exit, Report};
+
+/// Runs it.
+pub(crate) fn run(context: &Context, args: ConfigArgs) -> Result<Exit, Report> {
+    let config = context.config()?;
+    let json = match args.format.as_deref() {
+        None | Some("table") => false,
+        Some("json") => true,
+        Some(other) => {
+            return Err(Report::usage(format!("unknown format {other:?}")).hint("table or json"));
+        }
+    };
+    match (args.key, json) {
+        (Some(key), false) => output::line(config.entry(&key)?.text),
+        (Some(key), true) => output::line(output::pretty(&machine(&config.entry(&key)?))),
+        (None, false) => output::print(&table(config)),
+        (None, true) => {
+            let entries: Vec<serde_json::Value> =
+                config.entries().map(|entry| machine(&entry)).collect();
+            output::line(output::pretty(&entries.into()))
+        }
+    }?;
+    Ok(Exit::OK)
+}
+
+/// A setting for machines.
+fn machine(entry: &Entry) -> serde_json::Value {
+    let origin = serde_json::to_value(&entry.origin).unwrap_or_default();
+    let setting = SETTINGS.iter().find(|setting| setting.key == entry.key);
+    let description = setting.map(crate::config::Setting::description);
+    json!({"key": entry.key, "value": entry.value, "origin": origin, "description": description})
+}
+
+/// Aligned lines; what is not set has a dash. Long values are cut here, `config KEY` shows them whole.
+fn table(config: &Config) -> String {
+    const WIDEST: usize = 48;
+    let shown = |entry: &Entry| match (entry.text.as_str(), &entry.origin) {
+        ("", Origin::Default) => "-".to_owned(),
+        ("", _) => "(empty)".to_owned(),
+        (text, _) => cell(&shorten(text, WIDEST)),
+    };
+    let lines =
+        config.entries().map(|entry| format!("{}\t{}\t{}", entry.key, shown(&entry), entry.origin));
+    let lines: Vec<String> = std::iter::once("KEY\tVALUE\tFROM".to_owned()).chain(lines).collect();
+    columns(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Sources;
+
+    #[test]
+    fn values_and_origins_are_aligned() {
+        let environment = [("CORACLE_DIR".into(), "/scratch/ada".into())].into();
+        let sources = Sources { environment, ..Sources::default() };
+        let config = Config::load(&sources).unwrap();
+        let text: Vec<String> = table(&config).lines().take(4).map(str::to_owned).collect();
+        insta::assert_snapshot!(text.join("\n"), @r"
+        KEY                           VALUE               FROM
+        store.dir                     /scratch/ada        environment CORACLE_DIR
+        store.read-only               -                   default
+        store.tmp-dir                 -                   default
+        ");
+        let entry = machine(&config.entry("store.dir").unwrap());
+        insta::assert_snapshot!(entry, @r#"{"key":"store.dir","value":"/scratch/ada","origin":{"from":"environment","name":"CORACLE_DIR"},"description":"Where images and containers are kept. The default is `$XDG_DATA_HOME/coracle`, else `~/.local/share/coracle`."}"#);
+    }
+}
