@@ -22,12 +22,18 @@ pub mod archive;
 pub mod auth;
 mod client;
 mod error;
+mod hosts;
+mod http;
 pub mod layout;
 pub mod limits;
+mod proxy;
 pub mod registries_conf;
+mod resolver;
 mod secret;
 mod settings;
 mod sink;
+mod tls;
+mod url;
 
 pub use client::{BlobReader, Client, Fetched, Login, Resolved, SearchResult};
 pub use error::Error;

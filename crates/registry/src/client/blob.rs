@@ -1,0 +1,253 @@
+//! A blob's bytes, taken up again by `Range` wherever a connection breaks.
+//!
+//! The reader keeps its position. When the connection ends early it opens a new one from there, at
+//! the same place and, when that fails for good, at the next (mirror, registry). A server that ignores
+//! `Range` and sends everything is read from the start and the known part skipped. The number of
+//! repetitions without a new byte is bounded, and so is their number in all. The end is exactly at
+//! the descriptor's size: a server that sends more is an error.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use oci::{Descriptor, Reference};
+
+use super::session::Ask;
+use super::{Client, Endpoint, Inner};
+use crate::Error;
+use crate::http::{Response, explain_io};
+
+/// Connections for one blob, however much each of them brings.
+const CONNECTIONS: u32 = 1000;
+
+/// A blob's bytes from the registry. Broken connections are taken up again where they ended; the
+/// end comes exactly at the descriptor's size, else an error. The digest is the caller's to check.
+/// Errors hold an [`Error`], see [`Error::from_io`].
+pub struct BlobReader {
+    inner: Arc<Inner>,
+    endpoints: Vec<Endpoint>,
+    /// Index into `endpoints`.
+    at: usize,
+    descriptor: Descriptor,
+    position: u64,
+    body: Option<Body>,
+    /// Failures since the last byte.
+    failures: u32,
+    connections: u32,
+}
+
+struct Body {
+    reader: Box<dyn Read + Send>,
+    host: String,
+}
+
+impl fmt::Debug for BlobReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobReader")
+            .field("digest", &self.descriptor.digest)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A blob's bytes from `offset` on (a partial download's length). The connection is made here,
+    /// so that a missing blob is known at once.
+    pub fn blob(
+        &self,
+        reference: &Reference,
+        descriptor: &Descriptor,
+        offset: u64,
+    ) -> Result<BlobReader, Error> {
+        if offset > descriptor.size {
+            return Err(Error::WrongSize {
+                what: descriptor.digest.to_string(),
+                expected: descriptor.size,
+                found: offset,
+            });
+        }
+        let mut reader = BlobReader {
+            inner: self.inner.clone(),
+            endpoints: self.inner.endpoints(reference)?,
+            at: 0,
+            descriptor: descriptor.clone(),
+            position: offset,
+            body: None,
+            failures: 0,
+            connections: 0,
+        };
+        if offset < descriptor.size {
+            reader.connect()?;
+        }
+        Ok(reader)
+    }
+}
+
+impl BlobReader {
+    /// How many bytes of the blob have been read, the offset included.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The host that the bytes come from.
+    pub fn source(&self) -> &str {
+        self.endpoints.get(self.at).map_or("", |endpoint| &endpoint.registry)
+    }
+
+    /// Opens a connection at the position, at this place or one after it.
+    fn connect(&mut self) -> Result<(), Error> {
+        loop {
+            self.connections += 1;
+            let Some(endpoint) = self.endpoints.get(self.at) else {
+                return Err(Error::Broken {
+                    host: self.descriptor.digest.to_string(),
+                    reason: "there is no place left to fetch it from".to_owned(),
+                });
+            };
+            match self.open(endpoint) {
+                Ok(body) => {
+                    self.body = Some(body);
+                    return Ok(());
+                }
+                Err(error) if self.at + 1 < self.endpoints.len() => {
+                    self.inner.note_failure(endpoint, &error);
+                    self.at += 1;
+                }
+                Err(error) => return Err(self.name_missing(endpoint, error)),
+            }
+        }
+    }
+
+    fn open(&self, endpoint: &Endpoint) -> Result<Body, Error> {
+        let path = format!("/v2/{}/blobs/{}", endpoint.repository, self.descriptor.digest);
+        let mut ask = Ask::get(path, endpoint.pull_scope());
+        if self.position > 0 {
+            ask.headers.push(("Range", format!("bytes={}-", self.position)));
+        }
+        let answer = self.inner.ask(endpoint, &ask, &self.descriptor.digest.to_string())?;
+        self.start(endpoint, answer.response)
+    }
+
+    /// Brings the body to the position.
+    fn start(&self, endpoint: &Endpoint, response: Response) -> Result<Body, Error> {
+        let host = response.url.authority();
+        let begin = match response.status {
+            206 => {
+                let range = response.header("content-range").unwrap_or_default();
+                let begin =
+                    range.strip_prefix("bytes ").and_then(|r| r.split('-').next()?.parse().ok());
+                begin.ok_or_else(|| Error::Protocol {
+                    url: response.url.to_string(),
+                    reason: format!("Content-Range {:?}", super::text::clean(range, 60)),
+                })?
+            }
+            _ => 0,
+        };
+        if begin > self.position {
+            return Err(Error::Protocol {
+                url: response.url.to_string(),
+                reason: format!("it began at byte {begin}, not at {}", self.position),
+            });
+        }
+        let length = response.header("content-length").and_then(|n| n.parse::<u64>().ok());
+        if let Some(length) = length
+            && begin.saturating_add(length) > self.descriptor.size
+        {
+            return Err(Error::WrongSize {
+                what: self.descriptor.digest.to_string(),
+                expected: self.descriptor.size,
+                found: begin.saturating_add(length),
+            });
+        }
+        let mut reader = response.body;
+        let skip = self.position - begin;
+        let skipped = io::copy(&mut reader.by_ref().take(skip), &mut io::sink());
+        match skipped {
+            Ok(n) if n == skip => Ok(Body { reader, host }),
+            Ok(_) => Err(Error::Broken { host, reason: "it hung up".to_owned() }),
+            Err(error) => {
+                let authority = endpoint.authority.clone();
+                Err(explain_io(error, authority, None))
+            }
+        }
+    }
+
+    fn name_missing(&self, endpoint: &Endpoint, error: Error) -> Error {
+        match error {
+            Error::NotFound { registry, .. } => match self.descriptor.urls.first() {
+                Some(url) if self.descriptor.is_foreign() => Error::ForeignLayer {
+                    digest: self.descriptor.digest.clone(),
+                    url: super::text::clean(url, 200),
+                },
+                _ => Error::BlobMissing {
+                    registry,
+                    repository: endpoint.repository.clone(),
+                    digest: self.descriptor.digest.clone(),
+                },
+            },
+            other => other,
+        }
+    }
+
+    /// Waits and connects again after `error`, or gives up.
+    fn recover(&mut self, error: Error) -> Result<(), Error> {
+        self.body = None;
+        if self.connections >= CONNECTIONS {
+            return Err(error);
+        }
+        let authority = self.endpoints.get(self.at).map_or("", |e| &e.authority);
+        if self.inner.pause(authority, &error, self.failures).is_none() {
+            if self.at + 1 >= self.endpoints.len() {
+                return Err(error);
+            }
+            self.at += 1;
+            self.failures = 0;
+        }
+        self.failures += 1;
+        self.connect()
+    }
+
+    fn too_long(&self) -> io::Error {
+        Error::WrongSize {
+            what: self.descriptor.digest.to_string(),
+            expected: self.descriptor.size,
+            found: self.descriptor.size.saturating_add(1),
+        }
+        .into_io()
+    }
+}
+
+impl Read for BlobReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let left = self.descriptor.size - self.position;
+        if left == 0 {
+            // Whatever still comes is too much; an error here is no news, the blob is complete.
+            let more = self.body.take().map(|mut body| body.reader.read(&mut [0; 1]));
+            return if matches!(more, Some(Ok(1))) { Err(self.too_long()) } else { Ok(0) };
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        loop {
+            let Some(body) = &mut self.body else {
+                self.connect().map_err(Error::into_io)?;
+                continue;
+            };
+            let error = match body.reader.read(&mut buffer[..most]) {
+                Ok(0) => Error::Broken {
+                    host: body.host.clone(),
+                    reason: format!("it hung up {left} bytes before the end"),
+                },
+                Ok(n) => {
+                    self.position += n as u64;
+                    self.failures = 0;
+                    return Ok(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => Error::Broken { host: body.host.clone(), reason: error.to_string() },
+            };
+            self.recover(error).map_err(Error::into_io)?;
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! One request to one registry, until it is answered or will not be.
+//!
+//! ```text
+//! ask ─► each scheme the host may speak ─► repeat (429, 5xx, broken; Retry-After, backoff)
+//!          ─► authorized: known header, else none; a 401 is answered once
+//!               ─► follow: redirects by hand; `Authorization` stays with its origin
+//! ```
+//! Repetition is bounded by [`crate::Retries`]. A refused connection or a handshake that fails is only
+//! repeated when the host was reached before: then it may be restarting, else it is simply not
+//! there, and waiting would tell the user so a minute later.
+
+use std::time::{Duration, SystemTime};
+
+use super::authorize::Purpose;
+use super::{Endpoint, Inner, text};
+use crate::http::{Method, Request, Response};
+use crate::url::{Scheme, Url};
+use crate::{Error, Secret, limits};
+
+/// A request to a registry's API.
+#[derive(Debug, Clone)]
+pub(super) struct Ask<'a> {
+    pub(super) method: Method,
+    /// Begins with `/v2/`; may have a query.
+    pub(super) path: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    /// The token's scope.
+    pub(super) scope: String,
+    /// Whether credentials may be sent.
+    pub(super) purpose: Purpose,
+    /// In place of what the settings would find.
+    pub(super) credential: Option<&'a crate::auth::Credential>,
+}
+
+impl Ask<'_> {
+    pub(super) fn get(path: String, scope: String) -> Self {
+        Ask {
+            method: Method::Get,
+            path,
+            headers: Vec::new(),
+            scope,
+            purpose: Purpose::Access,
+            credential: None,
+        }
+    }
+}
+
+/// An answer that is a success, and what was sent to get it.
+pub(super) struct Answer {
+    pub(super) response: Response,
+    /// Whether the registry wanted to know who asks.
+    pub(super) challenged: bool,
+    pub(super) refresh_token: Option<Secret>,
+}
+
+impl Inner {
+    /// Asks a registry; any answer but a success is an error. `what` is the reference or digest that
+    /// a 404 is about.
+    pub(super) fn ask(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask<'_>,
+        what: &str,
+    ) -> Result<Answer, Error> {
+        let schemes = self.hosts.schemes(&endpoint.authority);
+        let mut first = None;
+        for (at, scheme) in schemes.iter().enumerate() {
+            let last = at + 1 == schemes.len();
+            match self.repeat(endpoint, ask, *scheme, what) {
+                Err(error) if !last && speaks_no_tls(&error) => first = Some(error),
+                // Where plain HTTP does not even connect, what HTTPS said is the better news.
+                Err(Error::Connect { .. } | Error::Broken { .. }) if first.is_some() => break,
+                other => return other,
+            }
+        }
+        Err(first.unwrap_or_else(|| Error::Broken {
+            host: endpoint.authority.clone(),
+            reason: "it speaks neither HTTPS nor HTTP".to_owned(),
+        }))
+    }
+
+    fn repeat(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask<'_>,
+        scheme: Scheme,
+        what: &str,
+    ) -> Result<Answer, Error> {
+        let mut attempt = 0;
+        loop {
+            let error = match self.authorized(endpoint, ask, scheme) {
+                Ok(answer) if (200..300).contains(&answer.response.status) => return Ok(answer),
+                Ok(answer) => {
+                    let challenged = answer.challenged;
+                    refusal(endpoint, answer.response, what, challenged)
+                }
+                Err(error) => error,
+            };
+            self.pause(&endpoint.authority, &error, attempt).ok_or(error)?;
+            attempt += 1;
+        }
+    }
+
+    /// Waits before the next attempt; `None` where there should be none.
+    pub(super) fn pause(&self, authority: &str, error: &Error, attempt: u32) -> Option<()> {
+        let retries = &self.settings.retries;
+        if attempt >= retries.attempts {
+            return None;
+        }
+        let reached = self.hosts.was_reached(authority);
+        let backoff = retries.base.saturating_mul(1 << attempt.min(16)).min(retries.most);
+        let wait = match error {
+            Error::RateLimited { retry_after: Some(after), .. } => {
+                (*after <= retries.retry_after).then_some((*after).max(backoff))
+            }
+            Error::RateLimited { .. } => Some(backoff),
+            Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. } => Some(backoff),
+            Error::Broken { .. } | Error::Timeout { .. } => Some(backoff),
+            Error::Connect { .. } | Error::Tls { untrusted: false, .. } if reached => Some(backoff),
+            _ => None,
+        }?;
+        tracing::debug!(authority, %error, attempt, ?wait, "trying again");
+        std::thread::sleep(jitter(wait));
+        Some(())
+    }
+
+    fn authorized(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask<'_>,
+        scheme: Scheme,
+    ) -> Result<Answer, Error> {
+        let url = Url::new(scheme, &endpoint.authority, &ask.path).ok_or_else(|| {
+            Error::Resolve { host: endpoint.authority.clone(), reason: "it is no host".to_owned() }
+        })?;
+        let known = self.headers.get(&url.authority(), &ask.scope);
+        let mut request = Request {
+            method: ask.method,
+            url,
+            headers: ask.headers.clone(),
+            authorization: known.clone(),
+            form: None,
+        };
+        let response = self.follow(&request)?;
+        self.hosts.speaks(&endpoint.authority, scheme);
+        // A 401 from another origin is about the redirect's own signature, not about us.
+        if response.status != 401 || !response.url.same_origin(&request.url) {
+            let challenged = known.is_some();
+            return Ok(Answer { response, challenged, refresh_token: None });
+        }
+        self.headers.forget(&request.url.authority(), &ask.scope);
+        let found;
+        let credential = match ask.credential {
+            Some(given) => Some(given),
+            None => {
+                let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
+                found = self.settings.credentials.find(&endpoint.registry, repository)?;
+                found.as_ref()
+            }
+        };
+        let authorized = self.authorize(&response, &ask.scope, credential, ask.purpose)?;
+        let Some(authorized) = authorized else {
+            let what = if endpoint.repository.is_empty() {
+                "the registry".to_owned()
+            } else {
+                endpoint.repository.clone()
+            };
+            return Err(Error::Unauthorized {
+                registry: endpoint.registry.clone(),
+                what,
+                with_credentials: false,
+                message: text::words_of(response),
+            });
+        };
+        request.authorization = Some(authorized.header);
+        let response = self.follow(&request)?;
+        if response.status == 401 && response.url.same_origin(&request.url) {
+            self.headers.forget(&request.url.authority(), &ask.scope);
+            return Err(Error::Unauthorized {
+                registry: endpoint.registry.clone(),
+                what: endpoint.repository.clone(),
+                with_credentials: authorized.with_credentials,
+                message: text::words_of(response),
+            });
+        }
+        let refresh_token = authorized.refresh_token;
+        Ok(Answer { response, challenged: true, refresh_token })
+    }
+
+    /// Sends and follows redirects. `Authorization` goes to the first origin only, and from HTTPS
+    /// nothing is followed to plain HTTP, unless the host it began at is insecure.
+    fn follow(&self, request: &Request) -> Result<Response, Error> {
+        let mut current = request.clone();
+        for _ in 0..=limits::REDIRECTS {
+            let response = self.http.send(&current)?;
+            self.hosts.reached(&current.url.authority());
+            if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
+                return Ok(response);
+            }
+            let refuse = |reason: String| Error::Redirect { url: current.url.to_string(), reason };
+            let location = response.header("location").unwrap_or_default();
+            let target = current
+                .url
+                .join(location)
+                .filter(|_| !location.is_empty())
+                .ok_or_else(|| refuse(format!("nowhere: {:?}", text::clean(location, 100))))?;
+            let downgrade = current.url.scheme == Scheme::Https && target.scheme == Scheme::Http;
+            if downgrade && !self.hosts.is_insecure(&request.url.authority()) {
+                return Err(refuse(format!("from HTTPS to plain HTTP: {target}")));
+            }
+            current.authorization =
+                if target.same_origin(&request.url) { request.authorization.clone() } else { None };
+            current.url = target;
+        }
+        let reason = format!("more than {} times", limits::REDIRECTS);
+        Err(Error::Redirect { url: request.url.to_string(), reason })
+    }
+
+    /// Sends a token request, repeating as [`Inner::repeat`] does. Redirects are not followed: a
+    /// token server that moves would get the credentials of another.
+    pub(super) fn send_patiently(&self, request: &Request) -> Result<Response, Error> {
+        let authority = request.url.authority();
+        let mut attempt = 0;
+        loop {
+            let error = match self.http.send(request) {
+                Ok(response) => {
+                    self.hosts.reached(&authority);
+                    match response.status {
+                        429 | 500 | 502..=504 => status_error(&authority, response),
+                        _ => return Ok(response),
+                    }
+                }
+                Err(error) => error,
+            };
+            self.pause(&authority, &error, attempt).ok_or(error)?;
+            attempt += 1;
+        }
+    }
+}
+
+/// Whether it makes sense to try plain HTTP after this.
+fn speaks_no_tls(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PlainHttp { .. }
+            | Error::Tls { .. }
+            | Error::Connect { .. }
+            | Error::Broken { .. }
+            | Error::Timeout { .. }
+    )
+}
+
+/// Half to all of the wait, so that many waiting clients do not come back at once.
+fn jitter(wait: Duration) -> Duration {
+    let nanos = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    let part = f64::from(nanos % 1_000_000) / 1_000_000.0;
+    wait.mul_f64(0.5 + part / 2.0)
+}
+
+fn status_error(registry: &str, response: Response) -> Error {
+    let status = response.status;
+    if status == 429 {
+        let after = response.header("retry-after");
+        let retry_after = after.and_then(|v| text::retry_after(v, SystemTime::now()));
+        let message = text::words_of(response);
+        return Error::RateLimited { registry: registry.to_owned(), retry_after, message };
+    }
+    let url = response.url.to_string();
+    Error::Status { url, status, message: text::words_of(response) }
+}
+
+fn refusal(endpoint: &Endpoint, response: Response, what: &str, with_credentials: bool) -> Error {
+    let registry = endpoint.registry.clone();
+    let same_host = response.url.authority() == endpoint.authority;
+    match response.status {
+        401 if same_host => Error::Unauthorized {
+            registry,
+            what: endpoint.repository.clone(),
+            with_credentials,
+            message: text::words_of(response),
+        },
+        403 if same_host => Error::Denied {
+            registry,
+            what: if endpoint.repository.is_empty() {
+                "the registry".to_owned()
+            } else {
+                endpoint.repository.clone()
+            },
+            message: text::words_of(response),
+        },
+        404 => Error::NotFound {
+            reference: what.to_owned(),
+            registry,
+            message: text::words_of(response),
+        },
+        _ => status_error(&registry, response),
+    }
+}

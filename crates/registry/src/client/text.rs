@@ -1,0 +1,165 @@
+//! What servers say, made fit for messages: bounded, and without control characters that would
+//! speak to the user's terminal.
+
+use std::io::Read;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Deserialize;
+
+use crate::http::Response;
+use crate::{Error, limits};
+
+const MESSAGE_MAX: usize = 300;
+
+/// Drops control characters and cuts.
+pub(crate) fn clean(text: &str, most: usize) -> String {
+    let plain: String =
+        text.chars().map(|c| if c.is_control() || c == '\u{202e}' { ' ' } else { c }).collect();
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let mut line = words.join(" ");
+    if let Some((end, _)) = line.char_indices().nth(most) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    #[serde(default)]
+    errors: Vec<One>,
+    message: Option<String>,
+    error_description: Option<String>,
+    details: Option<String>,
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    code: Option<String>,
+    message: Option<String>,
+}
+
+/// The words in an error's body: the distribution specification's `errors`, a token server's
+/// `details`, OAuth's `error_description`, or nothing.
+pub(crate) fn error_words(body: &[u8]) -> String {
+    let Ok(errors) = serde_json::from_slice::<Errors>(body) else {
+        // A proxy's HTML page says nothing in one line; a short plain text does.
+        let text = String::from_utf8_lossy(body);
+        let plain = text.len() <= 200 && !text.contains('<') && !text.trim_start().starts_with('{');
+        return if plain { clean(&text, MESSAGE_MAX) } else { String::new() };
+    };
+    let first = errors.errors.first().map(|one| {
+        let code = one.code.as_deref().unwrap_or_default().to_lowercase().replace('_', " ");
+        match one.message.as_deref() {
+            Some(message) if !message.is_empty() => message.to_owned(),
+            _ => code,
+        }
+    });
+    let words = first
+        .or(errors.error_description)
+        .or(errors.details)
+        .or(errors.message)
+        .or_else(|| Some(errors.error?.as_str()?.to_owned()));
+    clean(&words.unwrap_or_default(), MESSAGE_MAX)
+}
+
+/// Reads a body that must not be longer than `limit`.
+pub(crate) fn read_limited(
+    body: impl Read,
+    limit: u64,
+    what: impl Fn() -> String,
+) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    body.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Error::Broken { host: what(), reason: e.to_string() })?;
+    if bytes.len() as u64 > limit {
+        return Err(Error::TooLarge { what: what(), limit });
+    }
+    Ok(bytes)
+}
+
+/// The words of an unsuccessful answer; whatever goes wrong while reading them is not news.
+pub(crate) fn words_of(response: Response) -> String {
+    let mut body = Vec::new();
+    let _ = response.body.take(limits::ERROR_BODY).read_to_end(&mut body);
+    error_words(&body)
+}
+
+/// `Retry-After`: seconds or a date (RFC 9110, section 10.2.3).
+pub(crate) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = parse_date(value)?;
+    let now = now.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some(Duration::from_secs(at.saturating_sub(now)))
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` in seconds since 1970.
+fn parse_date(text: &str) -> Option<u64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = *words.as_slice() else {
+        return None;
+    };
+    let day: u64 = day.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
+    let year: u64 = year.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut clock = time.splitn(3, ':').map(|part| part.parse::<u64>().ok().filter(|n| *n < 61));
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    // Days from the civil calendar (Howard Hinnant's algorithm), years beginning in March.
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let era = shifted / 400;
+    let of_era = shifted - era * 400;
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let body = br#"{"errors":[{"code":"DENIED","message":"no \u001b[31m way\n"}]}"#;
+        assert_eq!(error_words(body), "no [31m way");
+        assert_eq!(error_words(br#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#), "name unknown");
+        assert_eq!(
+            error_words(br#"{"details":"incorrect username or password"}"#),
+            "incorrect username or password"
+        );
+        assert_eq!(error_words(b"<html>x</html>"), "");
+        assert_eq!(error_words(b"Client sent an HTTP request"), "Client sent an HTTP request");
+        assert_eq!(error_words(b""), "");
+        assert_eq!(clean(&"x".repeat(400), 10), format!("{}...", "x".repeat(10)));
+    }
+
+    #[test]
+    fn waits() {
+        let now = UNIX_EPOCH + Duration::from_secs(784_111_770);
+        let wait = |text| retry_after(text, now).map(|d| d.as_secs());
+        assert_eq!(wait("12"), Some(12));
+        assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(7));
+        assert_eq!(wait("Sun, 06 Nov 1993 08:49:37 GMT"), Some(0));
+        assert_eq!(parse_date("Thu, 29 Feb 2024 00:00:00 GMT"), Some(1_709_164_800));
+        assert_eq!(parse_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        for bad in ["", "-1", "soon", "Sun, 06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT"] {
+            assert_eq!(wait(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn limits_hold() {
+        assert_eq!(read_limited(&b"abc"[..], 3, String::new).unwrap(), b"abc");
+        assert!(matches!(
+            read_limited(&b"abcd"[..], 3, String::new),
+            Err(Error::TooLarge { limit: 3, .. })
+        ));
+    }
+}
