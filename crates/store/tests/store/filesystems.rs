@@ -171,6 +171,30 @@ fn tmpfs() {
 }
 
 #[test]
+fn without_user_attributes() {
+    let prepare = "mkdir place && mount -t ramfs -o mode=755 none place";
+    if in_place("without_user_attributes", prepare) == Some(true) {
+        let store = Store::open(&place().join("store"), options()).unwrap();
+        assert!(!store.abilities().user_xattr);
+        image(&store, "debian", &[layer_tar("a", b"1")]);
+        assert!(store.verify(&store::VerifyOptions::default()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn in_user_space() {
+    let prepare = "mkdir place lower upper work \
+        && fuse-overlayfs -o lowerdir=lower,upperdir=upper,workdir=work place";
+    if in_place("in_user_space", prepare) == Some(true) {
+        let store = Store::open(&place().join("store"), options()).unwrap();
+        assert_eq!(store.abilities().file_system, "fuse");
+        image(&store, "debian", &[layer_tar("a", b"1")]);
+        assert!(store.verify(&store::VerifyOptions::default()).unwrap().is_empty());
+        store.images().remove("debian", false).unwrap();
+    }
+}
+
+#[test]
 fn vfat_is_refused() {
     let prepare = "mkdir place && truncate -s 20M image && mkfs.vfat image >/dev/null && mount -o loop,umask=077 image place";
     if in_place("vfat_is_refused", prepare) == Some(true) {
