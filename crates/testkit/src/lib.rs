@@ -1,10 +1,11 @@
 //! What the tests and the benchmarks share: parts that stand in for the world around Coracle.
 //!
 //! - [`layer`], [`image`], [`push`]: images made by code, right and hostile ones;
-//! - [`docker_registry`]: a real registry process; `registry`: one in this process with faults;
+//! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
 //! - [`users`]: the unprivileged users that everything runs as; [`command`]: running a program with
-//!   a deadline; [`terminal`]: the same behind a pseudo-terminal;
+//!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
 //! - [`guest`]: the static program that looks around inside a container;
+//! - [`nss`]: watching that no library of the host is loaded;
 //! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
 //! - [`harness`], [`skip`]: a test runner for suites with parameters, where skips are counted.
 //!
@@ -18,7 +19,10 @@ pub mod guest;
 pub mod harness;
 pub mod image;
 pub mod layer;
+pub mod nss;
 pub mod push;
+pub mod registry;
+pub mod running;
 pub mod scratch;
 pub mod skip;
 pub mod terminal;

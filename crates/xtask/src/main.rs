@@ -1,2 +1,63 @@
-//! xtask
-fn main() {}
+//! The project's tasks: `cargo xtask TASK`. See [`USAGE`] and CONTRIBUTING.md.
+//!
+//! Plain `std`: this is the first thing that a fresh machine compiles, so it stays small.
+
+mod bench;
+mod ci;
+mod demo;
+mod dist;
+mod release;
+mod shell;
+mod suite;
+mod table;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  demo               build, serve a Debian image from a local registry, pull and run it as
+                     unprivileged users in every engine that this host allows
+  ci                 everything that must hold; as root on Debian it first installs what the
+                     tests need and makes two test users
+  setup              only that: install and make users
+  tidy               the rules that a compiler does not know
+  test [ARGS]        all tests, counted; ARGS go to cargo test
+  release            build the release binary and check its shape
+  bench [NAME]...    the measurements, as ratios; writes docs/benchmarks.md when none is named
+  man DIR            man pages
+  completions DIR    shell completions
+  dist DIR           the distribution binary with man pages and completions";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = words.split_first().map_or(("help", &[][..]), |(t, r)| (t.as_str(), r));
+    let result = match task {
+        "demo" => demo::run(),
+        "ci" => ci::run(),
+        "setup" => tools::set_up(),
+        "tidy" => tidy::run(),
+        "test" => suite::run(rest).and_then(|counts| counts.verdict()),
+        "release" => release::build_and_check(),
+        "bench" => bench::run(rest),
+        "man" => dist::man(rest),
+        "completions" => dist::completions(rest),
+        "dist" => dist::dist(rest),
+        // Run as another user by `bench` itself.
+        "time-loop" => bench::time_loop(rest),
+        "help" | "-h" | "--help" => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => Err(format!("no task {other}\n\n{USAGE}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {task}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Does a program load the host's libraries? Watched by `strace`.
+//!
+//! A static glibc program that asks NSS for a host or a user loads `libnss_*.so` and a second libc
+//! with it, or talks to `nscd`. Neither may happen, whatever the machine's `nsswitch.conf` says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::command::{Input, run_with};
+use crate::skip::{Skip, need_program};
+use crate::users::User;
+
+/// Runs a command to its end and lists the shared libraries and name-service sockets that it or a
+/// child of it opened. How the command ends does not matter.
+pub fn libraries(
+    user: &User,
+    home: &Path,
+    program: &Path,
+    words: &[&str],
+) -> Result<Vec<String>, Skip> {
+    let strace = need_program("strace")?;
+    let mut command = user.command(strace, home);
+    command.args([
+        "-f",
+        "-qq",
+        "-s",
+        "300",
+        "-e",
+        "trace=open,openat,openat2,connect,execve",
+        "-o",
+    ]);
+    let log = home.join(format!("strace-{}", words.join("-").replace('/', "_")));
+    command.arg(&log).arg(program).args(words);
+    let done = run_with(&mut command, Input::Null, Duration::from_mins(1));
+    let text = std::fs::read_to_string(&log)
+        .map_err(|error| Skip(format!("strace wrote nothing ({error}): {done:?}")))?;
+    if !text.contains("execve(") {
+        return Err(Skip(format!("strace cannot trace here: {}", done.err().trim())));
+    }
+    Ok(text.lines().filter(|line| suspicious(line)).map(str::to_owned).collect())
+}
+
+/// A successful open of a library, or any word to a name-service daemon.
+fn suspicious(line: &str) -> bool {
+    let named = line.split('"').nth(1).unwrap_or_default();
+    let library = named.contains(".so") && !line.contains("execve(");
+    let daemon =
+        line.contains("/nscd/") || line.contains("systemd/userdb") || line.contains("sss/pipes");
+    (library && !line.contains("= -1 ")) || daemon
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_a_library_from_a_file() {
+        assert!(suspicious(
+            r#"12 openat(AT_FDCWD, "/lib/x86_64-linux-gnu/libnss_files.so.2", O_RDONLY) = 3"#
+        ));
+        assert!(suspicious(
+            r#"12 connect(3, {sa_family=AF_UNIX, sun_path="/var/run/nscd/socket"}, 110) = -1 ENOENT"#
+        ));
+        assert!(!suspicious(r#"12 openat(AT_FDCWD, "/etc/passwd", O_RDONLY) = 3"#));
+        assert!(!suspicious(r#"12 openat(AT_FDCWD, "/lib/libc.so.6", O_RDONLY) = -1 ENOENT"#));
+    }
+}

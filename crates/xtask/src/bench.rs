@@ -1,0 +1,182 @@
+//! `cargo xtask bench`: how fast, as ratios to peers measured in the same run.
+//!
+//! Everything runs as an unprivileged user, with the release binary. Start-up is measured pinned to
+//! one CPU: in a virtual machine a wake-up across CPUs costs more than what is measured. Peers take
+//! turns with Coracle, so a slow second hits both; the medians are compared. Without arguments
+//! everything is measured and `docs/benchmarks.md` is written, keeping its section of notes.
+
+mod lists;
+mod pull;
+mod report;
+mod start;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use testkit::docker_registry::DockerRegistry;
+use testkit::scratch::Scratch;
+use testkit::users::{self, User};
+
+use crate::shell::{Outcome, step};
+use crate::{release, tools};
+
+/// One line of the results.
+pub(crate) struct Line {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Against what.
+    pub(crate) against: String,
+    /// Ours, as text with a unit.
+    pub(crate) ours: String,
+    /// The peer's.
+    pub(crate) theirs: String,
+    /// The ratio or value that the aim speaks of.
+    pub(crate) value: f64,
+    /// The aim: `value` is to be at most this.
+    pub(crate) aim: f64,
+    /// The unit of value and aim; empty for a ratio.
+    pub(crate) unit: &'static str,
+}
+
+/// What every measurement needs.
+pub(crate) struct Bench {
+    pub(crate) coracle: PathBuf,
+    pub(crate) xtask: PathBuf,
+    pub(crate) user: User,
+    pub(crate) home: PathBuf,
+    pub(crate) scratch: Scratch,
+    pub(crate) registry: DockerRegistry,
+    pub(crate) rounds: usize,
+}
+
+type Measure = fn(&Bench) -> Outcome<Vec<Line>>;
+
+const ALL: &[(&str, Measure)] =
+    &[("start", start::measure), ("pull", pull::measure), ("lists", lists::measure)];
+
+/// Measures what is named, or all.
+pub(crate) fn run(names: &[String]) -> Outcome {
+    tools::set_up()?;
+    let bench = Bench::set()?;
+    let mut lines = Vec::new();
+    let mut trouble = Vec::new();
+    for (name, measure) in ALL {
+        if names.is_empty() || names.iter().any(|wanted| wanted == name) {
+            step(name);
+            match measure(&bench) {
+                Ok(more) => lines.extend(more),
+                Err(error) => {
+                    println!("{name}: {error}");
+                    trouble.push(format!("{name}: {error}"));
+                }
+            }
+        }
+    }
+    println!("\n{}", report::table(&lines).text());
+    if names.is_empty() {
+        report::write(&bench, &lines, &trouble)?;
+    }
+    if trouble.is_empty() { Ok(()) } else { Err(trouble.join("; ")) }
+}
+
+impl Bench {
+    fn set() -> Outcome<Self> {
+        let binary = release::build()?;
+        let scratch = Scratch::new("bench").map_err(|error| error.to_string())?;
+        let public = |from: &Path, name: &str| {
+            let to = scratch.path().join(name);
+            fs::copy(from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o755))
+                .map_err(|e| e.to_string())?;
+            Ok::<_, String>(to)
+        };
+        let coracle = public(&binary, "coracle")?;
+        let me = std::env::current_exe().map_err(|error| error.to_string())?;
+        let xtask = public(&me, "xtask")?;
+        let user = users::all().pop().ok_or("no user to measure as")?;
+        let home = scratch
+            .dir("home", Some((user.uid, user.gid)), 0o755)
+            .map_err(|error| error.to_string())?;
+        let registry = DockerRegistry::start().map_err(|error| error.to_string())?;
+        let rounds = std::env::var("CORACLE_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok());
+        Ok(Self { coracle, xtask, user, home, scratch, registry, rounds: rounds.unwrap_or(3) })
+    }
+
+    /// Runs `coracle` as the user and insists on success.
+    pub(crate) fn coracle(&self, words: &[&str]) -> Outcome<String> {
+        self.as_user(&self.home, |command| command.arg(&self.coracle).args(words))
+    }
+
+    /// Runs any command as the user; `build` adds program and arguments to `env`.
+    pub(crate) fn as_user(
+        &self,
+        home: &Path,
+        build: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Outcome<String> {
+        let mut command = self.user.command("env", home);
+        build(&mut command);
+        crate::shell::read(&mut command)
+    }
+
+    /// The median seconds of each command, `count` times in turn, pinned to one CPU.
+    pub(crate) fn medians(&self, count: usize, commands: &[Vec<String>]) -> Outcome<Vec<f64>> {
+        let text = self.as_user(&self.home, |command| {
+            command.args(["taskset", "-c", "0"]).arg(&self.xtask).arg("time-loop");
+            command.arg(count.to_string());
+            for words in commands {
+                command.args(words).arg("---");
+            }
+            command
+        })?;
+        let mut times = vec![Vec::new(); commands.len()];
+        for line in text.lines() {
+            if let Some((which, nanoseconds)) = line.split_once(' ')
+                && let (Ok(which), Ok(nanoseconds)) =
+                    (which.parse::<usize>(), nanoseconds.parse::<f64>())
+            {
+                times[which].push(nanoseconds / 1e9);
+            }
+        }
+        Ok(times.into_iter().map(median).collect())
+    }
+}
+
+/// The middle value.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// `time-loop COUNT COMMAND... --- COMMAND... ---`: each in turn, COUNT times; prints `which
+/// nanoseconds`. Runs as the measured user, so that changing to that user is not measured.
+pub(crate) fn time_loop(words: &[String]) -> Outcome {
+    let (count, rest) = words.split_first().ok_or("a count is needed")?;
+    let count: usize = count.parse().map_err(|_| "the count is no number")?;
+    let commands: Vec<&[String]> =
+        rest.split(|word| word == "---").filter(|words| !words.is_empty()).collect();
+    // One unmeasured round: files into memory, caches of each program made.
+    for round in 0..=count {
+        for (which, words) in commands.iter().enumerate() {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+            let began = Instant::now();
+            let status = command.status().map_err(|error| format!("{}: {error}", words[0]))?;
+            let time = began.elapsed();
+            if !status.success() {
+                return Err(format!("{}: {status}", words.join(" ")));
+            }
+            if round > 0 {
+                println!("{which} {}", time.as_nanos());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Seconds as milliseconds with a sensible number of digits.
+pub(crate) fn milliseconds(seconds: f64) -> String {
+    if seconds >= 1.0 { format!("{seconds:.1} s") } else { format!("{:.2} ms", seconds * 1000.0) }
+}

@@ -1,0 +1,92 @@
+//! The results as text, and as `docs/benchmarks.md`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+use super::{Bench, Line};
+use crate::shell::{Outcome, read, root};
+use crate::table::Table;
+
+/// What a person writes stands below this headline and is kept.
+const NOTES: &str = "## Notes";
+
+/// All results.
+pub(crate) fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new(&["what", "against", "Coracle", "peer", "result", "aim", ""]);
+    for line in lines {
+        let unit = if line.unit.is_empty() { String::new() } else { format!(" {}", line.unit) };
+        table.row(&[
+            &line.what,
+            &line.against,
+            &line.ours,
+            &line.theirs,
+            &format!("{:.2}{unit}", line.value),
+            &format!("<= {}{unit}", line.aim),
+            if line.value <= line.aim { "met" } else { "**missed**" },
+        ]);
+    }
+    table
+}
+
+/// Writes the document, keeping its notes.
+pub(crate) fn write(bench: &Bench, lines: &[Line], trouble: &[String]) -> Outcome {
+    let path = root().join("docs/benchmarks.md");
+    let old = fs::read_to_string(&path).unwrap_or_default();
+    let notes = old.find(NOTES).map_or_else(|| format!("{NOTES}\n"), |at| old[at..].to_owned());
+    let mut text = String::from(
+        "# Benchmarks\n\nMade by `cargo xtask bench`; do not edit above the notes. Everything runs as an unprivileged user with \
+         the release binary.\nStart-up is pinned to one CPU and each command takes turns with its peer; medians are compared. \
+         A ratio is Coracle's time\nover the peer's in the same run, so below 1 is faster than the peer.\n\n",
+    );
+    text.push_str(&table(lines).markdown());
+    for line in trouble {
+        let _ = writeln!(text, "\nNot measured: {line}");
+    }
+    let _ = write!(text, "\n## Machine\n\n{}\n", machine(bench));
+    text.push_str(&notes);
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    println!("wrote {}", path.display());
+    Ok(())
+}
+
+fn machine(bench: &Bench) -> String {
+    let one = |program: &str, words: &[&str]| {
+        let text = read(Command::new(program).args(words)).unwrap_or_default();
+        text.lines().next().unwrap_or_default().trim().to_owned()
+    };
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name\t: ")).unwrap_or("unknown");
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory =
+        memory.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).unwrap_or_default();
+    let place = bench.scratch.path().display().to_string();
+    let mut text = String::new();
+    for (name, value) in [
+        ("date", one("date", &["-u", "+%Y-%m-%d"])),
+        ("kernel", one("uname", &["-sr"])),
+        ("CPU", format!("{} x {model}", one("nproc", &[]))),
+        ("memory", format!("{} GB", memory >> 20)),
+        ("file system of the store", one("stat", &["-f", "-c", "%T", &place])),
+        (
+            "user",
+            format!(
+                "{}, subordinate ids: {}",
+                bench.user.name,
+                if bench.user.range { "a range" } else { "none" }
+            ),
+        ),
+        ("rounds", format!("{} of each pull, 200 of each start", bench.rounds)),
+        ("rustc", one("rustc", &["--version"])),
+        ("bwrap", one("bwrap", &["--version"])),
+        ("runc", one("runc", &["--version"])),
+        ("podman", one("podman", &["--version"])),
+        ("skopeo", one("skopeo", &["--version"])),
+        ("umoci", one("umoci", &["--version"])),
+        ("gzip", one("gzip", &["--version"])),
+    ] {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    text
+}

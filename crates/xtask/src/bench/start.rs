@@ -1,0 +1,220 @@
+//! Start-up: an existing container against `bwrap` and `runc`, a fresh one from a large image, the
+//! bare binary, and what a supervisor keeps in memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use testkit::debian;
+use testkit::guest;
+use testkit::image::Pack;
+use testkit::layer::Layer;
+
+use super::{Bench, Line, milliseconds};
+use crate::shell::{Outcome, has};
+
+const COUNT: usize = 200;
+
+pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
+    let (image, program, tar) = image(bench)?;
+    bench.coracle(&["pull", "-q", "--tls-verify=false", &image])?;
+    bench.coracle(&["create", "--name=bench", &image])?;
+    let ours = words(&[&text(&bench.coracle), "run", "bench", &program]);
+    let mut lines = Vec::new();
+    let tree = unpacked(bench, &tar)?;
+    if has("bwrap") {
+        let peer = words(&[
+            "bwrap",
+            "--unshare-user",
+            "--uid",
+            "0",
+            "--gid",
+            "0",
+            "--bind",
+            &text(&tree),
+            "/",
+            "--dev-bind",
+            "/proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--ro-bind",
+            "/sys",
+            "/sys",
+            &program,
+        ]);
+        lines.push(compare(
+            bench,
+            "run of an existing container, `true`",
+            "bwrap, same namespaces",
+            &ours,
+            &peer,
+            1.2,
+        )?);
+    }
+    if has("runc") {
+        let peer = runc(bench, &tree, &program)?;
+        lines.push(compare(
+            bench,
+            "run of an existing container, `true`",
+            "runc run, same tree",
+            &ours,
+            &peer,
+            0.25,
+        )?);
+    }
+    lines.push(version(bench)?);
+    lines.push(fresh(bench)?);
+    lines.push(supervisor(bench, &image, &program)?);
+    Ok(lines)
+}
+
+/// Debian with its `true`, or the guest program where no Debian can be had.
+fn image(bench: &Bench) -> Outcome<(String, String, PathBuf)> {
+    let name = format!("{}/bench/start:1", bench.registry.host());
+    let target = bench.registry.target();
+    let push = |built| target.image("bench/start", "1", &built).map_err(|error| error.to_string());
+    match debian::tar() {
+        Ok(tar) => {
+            push(debian::image().map_err(|skip| skip.0)?.build())?;
+            Ok((name, "/bin/true".to_owned(), tar))
+        }
+        Err(reason) => {
+            println!("no Debian ({reason}): the guest program stands in");
+            let tar = bench.scratch.path().join("guest.tar");
+            fs::write(&tar, guest::layer().finish()).map_err(|error| error.to_string())?;
+            push(guest::image().build())?;
+            Ok((name, "/bin/guest".to_owned(), tar))
+        }
+    }
+}
+
+fn unpacked(bench: &Bench, tar: &Path) -> Outcome<PathBuf> {
+    let owner = Some((bench.user.uid, bench.user.gid));
+    let tree =
+        bench.scratch.dir("bundle/rootfs", owner, 0o755).map_err(|error| error.to_string())?;
+    bench.scratch.dir("bundle", owner, 0o755).map_err(|error| error.to_string())?;
+    let readable = bench.scratch.path().join("tree.tar");
+    fs::copy(tar, &readable).map_err(|error| error.to_string())?;
+    bench.as_user(&bench.home, |command| {
+        command
+            .args(["tar", "-x", "--no-same-owner", "--exclude=./dev/*", "-f"])
+            .arg(&readable)
+            .arg("-C")
+            .arg(&tree)
+    })?;
+    Ok(tree)
+}
+
+fn runc(bench: &Bench, tree: &Path, program: &str) -> Outcome<Vec<String>> {
+    let bundle = tree.parent().ok_or("no bundle")?;
+    bench.as_user(&bench.home, |command| {
+        command.args(["runc", "spec", "--rootless", "--bundle"]).arg(bundle)
+    })?;
+    let file = bundle.join("config.json");
+    let text_of = fs::read_to_string(&file).map_err(|error| error.to_string())?;
+    let mut config: Value = serde_json::from_str(&text_of).map_err(|error| error.to_string())?;
+    config["process"]["terminal"] = Value::Bool(false);
+    config["process"]["args"] = serde_json::json!([program]);
+    fs::write(&file, config.to_string()).map_err(|error| error.to_string())?;
+    // A container's name is taken until it ends, and each run ends before the next.
+    let state = text(&bench.home.join("runc"));
+    Ok(words(&["runc", "--root", &state, "run", "--bundle", &text(bundle), "bench"]))
+}
+
+fn version(bench: &Bench) -> Outcome<Line> {
+    let ours = words(&[&text(&bench.coracle), "--version"]);
+    let times = bench.medians(COUNT * 2, &[ours, words(&["/bin/true"])])?;
+    Ok(Line {
+        what: "`--version`".to_owned(),
+        against: "/bin/true, difference".to_owned(),
+        ours: milliseconds(times[0]),
+        theirs: milliseconds(times[1]),
+        value: (times[0] - times[1]) * 1000.0,
+        aim: 2.0,
+        unit: "ms",
+    })
+}
+
+/// A container made, run and removed, from an image of 40,000 files.
+fn fresh(bench: &Bench) -> Outcome<Line> {
+    let mut layer = Layer::new();
+    for n in 0..40_000 {
+        if n % 200 == 0 {
+            layer = layer.dir(&format!("many/{:03}", n / 200));
+        }
+        layer = layer.file(&format!("many/{:03}/{n}", n / 200), 0o644, n.to_string());
+    }
+    let image = guest::image().packed(layer.finish(), Pack::Gzip);
+    let target = bench.registry.target();
+    target.image("bench/many", "1", &image.build()).map_err(|error| error.to_string())?;
+    let name = format!("{}/bench/many:1", bench.registry.host());
+    bench.coracle(&["pull", "-q", "--tls-verify=false", &name])?;
+    let ours = words(&[&text(&bench.coracle), "run", "--rm", &name, "/bin/guest", "exit", "0"]);
+    let times = bench.medians(COUNT, &[ours])?;
+    Ok(Line {
+        what: "fresh container from a stored image of 40,000 files, first `true`".to_owned(),
+        against: String::new(),
+        ours: milliseconds(times[0]),
+        theirs: String::new(),
+        value: times[0] * 1000.0,
+        aim: 10.0,
+        unit: "ms",
+    })
+}
+
+/// The memory of what stays beside a container in the background.
+fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
+    let sleep = ["run", "-d", "--name=resident", image, "sleep", "60"];
+    bench.coracle(&sleep)?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = bench.coracle(&["inspect", "--format={{.State.Pid}}", "resident"])?;
+    let field = |pid: &str, name: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    let parent = field(pid.trim(), "PPid:");
+    let resident: f64 = field(&parent, "VmRSS:").parse().map_err(|_| "no supervisor was found")?;
+    let private = field(&parent, "RssAnon:");
+    bench.coracle(&["rm", "-f", "resident"])?;
+    Ok(Line {
+        what: "resident memory of a detached container's supervisor".to_owned(),
+        against: String::new(),
+        ours: format!("{:.2} MB, of it {private} kB its own", resident / 1024.0),
+        theirs: String::new(),
+        value: resident / 1024.0,
+        aim: 2.0,
+        unit: "MB",
+    })
+}
+
+fn compare(
+    bench: &Bench,
+    what: &str,
+    against: &str,
+    ours: &[String],
+    peer: &[String],
+    aim: f64,
+) -> Outcome<Line> {
+    let times = bench.medians(COUNT, &[ours.to_vec(), peer.to_vec()])?;
+    let line = Line {
+        what: what.to_owned(),
+        against: against.to_owned(),
+        ours: milliseconds(times[0]),
+        theirs: milliseconds(times[1]),
+        value: times[0] / times[1],
+        aim,
+        unit: "",
+    };
+    println!("{what} against {against}: {} / {} = {:.2}", line.ours, line.theirs, line.value);
+    Ok(line)
+}
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

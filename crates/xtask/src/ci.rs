@@ -1,0 +1,49 @@
+//! `cargo xtask ci`: everything that must hold, in the order in which it fails fastest.
+
+use std::time::Instant;
+
+use crate::shell::{Outcome, cargo, check, has, root, step};
+use crate::{release, suite, tidy, tools};
+
+/// Runs all of it; goes on after a failure, so that one run shows everything.
+pub(crate) fn run() -> Outcome {
+    let began = Instant::now();
+    tools::set_up()?;
+    let mut failed: Vec<String> = Vec::new();
+    let mut note = |name: &str, result: Outcome| {
+        let minutes = began.elapsed().as_secs_f64() / 60.0;
+        match result {
+            Ok(()) => println!("-- {name}: ok ({minutes:.1} min)"),
+            Err(error) => {
+                println!("-- {name}: FAILED ({minutes:.1} min): {error}");
+                failed.push(name.to_owned());
+            }
+        }
+    };
+    step("format");
+    note("format", check(&mut cargo(&["fmt", "--all", "--check"])));
+    step("tidy");
+    note("tidy", tidy::run());
+    if has("cargo-deny") {
+        step("dependencies");
+        note("dependencies", check(&mut cargo(&["deny", "check"])));
+    } else {
+        println!("SKIP dependencies: cargo-deny is not installed");
+    }
+    step("lints");
+    let lints =
+        ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    note("lints", check(&mut cargo(&lints)));
+    step("release binary");
+    note("release binary", release::build_and_check());
+    step("tests");
+    let counts = suite::run(&[]);
+    let verdict = counts.as_ref().map_err(Clone::clone).and_then(suite::Counts::verdict);
+    note("tests", verdict);
+    step("summary");
+    if let Ok(counts) = &counts {
+        counts.print();
+    }
+    println!("{} in {:.1} minutes", root().display(), began.elapsed().as_secs_f64() / 60.0);
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}

@@ -1,0 +1,105 @@
+//! The release binary's shape: static, small, and a stranger to the host's libraries.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use testkit::nss;
+use testkit::scratch::Scratch;
+use testkit::users;
+
+use crate::shell::{Outcome, built, cargo, check, read};
+
+/// The most bytes that the stripped binary may have.
+const LARGEST: u64 = 8 << 20;
+
+/// Builds the binary.
+pub(crate) fn build() -> Outcome<PathBuf> {
+    check(&mut cargo(&["build", "--release", "--locked", "--package", "cli", "--quiet"]))?;
+    Ok(built("release", "coracle"))
+}
+
+/// Builds and checks it.
+pub(crate) fn build_and_check() -> Outcome {
+    let binary = build()?;
+    let bytes = fs::read(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+    let size = bytes.len() as u64;
+    println!("{}: {} kB", binary.display(), size >> 10);
+    if size > LARGEST {
+        return Err(format!("the binary has {size} bytes, more than {LARGEST}"));
+    }
+    shape(&bytes)?;
+    let version = read(Command::new(&binary).arg("--version"))?;
+    println!("{}", version.trim());
+    no_host_library(&binary)
+}
+
+/// Static: no interpreter, and no library needed.
+fn shape(elf: &[u8]) -> Outcome {
+    let number = |at: usize, size: usize| {
+        elf.get(at..at + size)
+            .map(|bytes| bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)))
+            .ok_or("the binary is cut short")
+    };
+    if elf.get(..5) != Some(b"\x7fELF\x02") {
+        return Err("not a 64-bit ELF file".to_owned());
+    }
+    let (table, entry, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    for n in 0..count {
+        let header = (table + n * entry) as usize;
+        match number(header, 4)? {
+            // PT_INTERP
+            3 => return Err("the binary asks for a dynamic loader".to_owned()),
+            // PT_DYNAMIC: static-pie has one, but nothing in it may be DT_NEEDED.
+            2 => {
+                let (offset, size) =
+                    (number(header + 8, 8)? as usize, number(header + 32, 8)? as usize);
+                for at in (offset..offset + size).step_by(16) {
+                    match number(at, 8)? {
+                        0 => break,
+                        1 => return Err("the binary needs a shared library".to_owned()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    println!("static: no loader, no library");
+    Ok(())
+}
+
+/// Follows it with strace while it resolves a host name and a user's name.
+fn no_host_library(binary: &std::path::Path) -> Outcome {
+    let scratch = Scratch::new("release").map_err(|error| error.to_string())?;
+    let copy = scratch.path().join("coracle");
+    fs::copy(binary, &copy).map_err(|error| error.to_string())?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
+    for user in users::all() {
+        let owner = Some((user.uid, user.gid));
+        let home = scratch.dir(&user.name, owner, 0o755).map_err(|error| error.to_string())?;
+        let pull = ["pull", "registry.invalid/some/image:1"].as_slice();
+        let hello = ["run", "--rm", "-u", "root", "--pull=never", "hello"].as_slice();
+        for words in [pull, hello, &["login", "--get-login"]] {
+            match nss::libraries(&user, &home, &copy, words) {
+                Err(skip) => println!("SKIP release::no_host_library: {skip}"),
+                Ok(found) if found.is_empty() => {
+                    println!(
+                        "no host library is opened by `coracle {}` as {}",
+                        words.join(" "),
+                        user.name
+                    );
+                }
+                Ok(found) => {
+                    return Err(format!(
+                        "`coracle {}` opens {}",
+                        words.join(" "),
+                        found.join(", ")
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Running programs for the tasks: said aloud, checked, in the workspace's root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a task ends with.
+pub(crate) type Outcome<T = ()> = Result<T, String>;
+
+/// The workspace's root.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// The directory that cargo builds into.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// A file that cargo built for our target.
+pub(crate) fn built(profile: &str, name: &str) -> PathBuf {
+    target().join("x86_64-unknown-linux-gnu").join(profile).join(name)
+}
+
+/// A headline between steps.
+pub(crate) fn step(text: &str) {
+    println!("\n== {text}");
+}
+
+/// A cargo command in the workspace.
+pub(crate) fn cargo(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs with inherited output and insists on success.
+pub(crate) fn check(command: &mut Command) -> Outcome {
+    println!("$ {}", describe(command));
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{}: {status}", describe(command))),
+        Err(error) => Err(format!("{}: {error}", describe(command))),
+    }
+}
+
+/// Runs and gives standard output; insists on success.
+pub(crate) fn read(command: &mut Command) -> Outcome<String> {
+    let words = describe(command);
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| format!("{words}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{words}: {}: {}", output.status, text.trim()))
+}
+
+/// Whether a program is there.
+pub(crate) fn has(name: &str) -> bool {
+    testkit::command::find_program(name).is_some()
+}
+
+/// The words of a command, for messages.
+pub(crate) fn describe(command: &Command) -> String {
+    let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    std::iter::once(name)
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,160 @@
+//! All tests, with their output passed on and their results added up.
+//!
+//! The standard harness hides what passing tests print, and with it the `SKIP` lines, so it is told
+//! to show them; what else passing tests print is left out again here.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::shell::{Outcome, cargo, describe};
+
+/// The results of all test binaries together.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    reasons: BTreeMap<String, Vec<String>>,
+    binaries: usize,
+    finished: bool,
+}
+
+impl Counts {
+    /// Whether everything passed.
+    pub(crate) fn verdict(&self) -> Outcome {
+        if self.finished && self.failed == 0 {
+            return Ok(());
+        }
+        Err(format!("{} tests failed", self.failed))
+    }
+
+    /// Prints the skips by reason and the sums.
+    pub(crate) fn print(&self) {
+        if !self.reasons.is_empty() {
+            println!("skipped:");
+        }
+        for (reason, tests) in &self.reasons {
+            println!("  {} x {reason}: {}", tests.len(), shorten(tests));
+        }
+        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
+        println!(
+            "test result: {}. {} passed; {} failed; {} ignored; 0 measured; 0 filtered out",
+            if self.verdict().is_ok() { "ok" } else { "FAILED" },
+            self.passed,
+            self.failed,
+            self.skipped
+        );
+    }
+}
+
+fn shorten(tests: &[String]) -> String {
+    let shown: Vec<&str> = tests.iter().take(4).map(String::as_str).collect();
+    let more = tests.len().saturating_sub(4);
+    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{tail}", shown.join(", "))
+}
+
+/// Runs the tests of the whole workspace, or what `words` say.
+pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
+    let mut all = vec!["test", "--no-fail-fast", "--locked"];
+    if words.is_empty() {
+        all.push("--workspace");
+    }
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    all.extend(words[..end].iter().map(String::as_str));
+    all.extend(["--", "--show-output"]);
+    all.extend(words[end..].iter().skip(1).map(String::as_str));
+    let mut command = cargo(&all);
+    println!("$ {}", describe(&command));
+    // Cargo's own words go to standard error, and there they stay.
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", describe(&command)))?;
+    let mut counts = Counts::default();
+    let mut reader = Reader::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if reader.line(&line, &mut counts) {
+                println!("{line}");
+            }
+        }
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    counts.finished = status.success() || counts.failed > 0;
+    if counts.binaries == 0 {
+        return Err("no test binary ran".to_owned());
+    }
+    Ok(counts)
+}
+
+/// Follows the output of one test binary after the other.
+#[derive(Debug, Default)]
+struct Reader {
+    in_output_of_passing: bool,
+    skips: Vec<(String, String)>,
+}
+
+impl Reader {
+    /// Takes a line in; says whether it is worth showing.
+    fn line(&mut self, line: &str, counts: &mut Counts) -> bool {
+        if let Some((test, reason)) =
+            line.strip_prefix("SKIP ").and_then(|rest| rest.split_once(": "))
+        {
+            self.skips.push((test.to_owned(), reason.to_owned()));
+            return true;
+        }
+        if line == "successes:" {
+            self.in_output_of_passing = true;
+        } else if line == "failures:" {
+            self.in_output_of_passing = false;
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            self.in_output_of_passing = false;
+            self.result(rest, counts);
+            return true;
+        }
+        !self.in_output_of_passing
+    }
+
+    fn result(&mut self, rest: &str, counts: &mut Counts) {
+        let number = |name: &str| {
+            let words: Vec<&str> =
+                rest.split([' ', ';', '.']).filter(|word| !word.is_empty()).collect();
+            let at = words.iter().position(|word| *word == name);
+            at.and_then(|at| words.get(at.checked_sub(1)?)?.parse::<usize>().ok())
+                .unwrap_or_default()
+        };
+        let (passed, failed, ignored) = (number("passed"), number("failed"), number("ignored"));
+        // Our own harness counts skips as ignored; under the standard one a skip is a test that
+        // passed without testing anything.
+        let noted = self.skips.len();
+        let silent = noted.saturating_sub(ignored);
+        counts.passed += passed.saturating_sub(silent);
+        counts.failed += failed;
+        counts.skipped += ignored.max(noted);
+        counts.binaries += 1;
+        for (test, reason) in self.skips.drain(..) {
+            counts.reasons.entry(reason).or_default().push(test);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adds_up_both_harnesses() {
+        let text = "running 3 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\nnoise\n\
+            SKIP a: no fuse\n\nsuccesses:\n    a\n\n\
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+            test x ... ignored, no fuse\nSKIP x: no fuse\nfailures:\n---- y ----\n\
+            test result: FAILED. 5 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.00s";
+        let (mut counts, mut reader) = (Counts::default(), Reader::default());
+        let shown: Vec<&str> = text.lines().filter(|line| reader.line(line, &mut counts)).collect();
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (7, 1, 2));
+        assert_eq!(counts.reasons["no fuse"], ["a", "x"]);
+        assert!(!shown.contains(&"noise") && shown.contains(&"---- y ----"));
+    }
+}

@@ -1,0 +1,212 @@
+//! The rules that a compiler does not know, checked over the sources and `cargo metadata`.
+//!
+//! Dependency arrows, `unsafe` only in `sys`, file lengths, module essays, and what libraries must
+//! not do (print, read the environment, end the process, ask NSS). Every finding has a file and a
+//! line; the task prints all of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::shell::{Outcome, cargo, read, root};
+
+/// Which crates of this workspace each may depend on. ARCHITECTURE.md gives the reasons.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("abi", &[]),
+    ("sys", &["abi"]),
+    ("oci", &[]),
+    ("registry", &["oci"]),
+    ("store", &["oci", "sys"]),
+    ("rootfs", &["store", "oci", "sys"]),
+    ("host", &["sys"]),
+    ("engine", &["rootfs", "host", "sys", "abi"]),
+    ("cli", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
+    ("testkit", &["oci"]),
+    ("xtask", &["testkit"]),
+];
+
+/// What a crate without I/O must not pull in.
+const NO_IO: &[(&str, &[&str])] = &[
+    ("oci", &["rustix", "ureq", "rustls", "tempfile", "nix", "libc"]),
+    ("abi", &["rustix", "serde", "libc", "nix"]),
+];
+
+/// Libraries: they never print, never look around, never end the process.
+const LIBRARIES: &[&str] = &["abi", "sys", "oci", "registry", "store", "rootfs", "host", "engine"];
+
+/// The longest file, in lines.
+const LONGEST: usize = 800;
+
+struct Ban {
+    text: &'static str,
+    reason: &'static str,
+}
+
+const IN_LIBRARIES: &[Ban] = &[
+    Ban { text: "println!(", reason: "libraries do not print" },
+    Ban { text: "eprintln!(", reason: "libraries do not print" },
+    Ban { text: "eprint!(", reason: "libraries do not print" },
+    Ban { text: "env::var(", reason: "only `cli` reads the environment" },
+    Ban { text: "env::var_os(", reason: "only `cli` reads the environment" },
+    Ban { text: "env::vars", reason: "only `cli` reads the environment" },
+    Ban { text: "env::current_dir(", reason: "only `cli` looks where it stands" },
+    Ban { text: "env::temp_dir(", reason: "a directory comes in as an argument" },
+    Ban { text: "process::exit(", reason: "only `cli` decides an exit code" },
+];
+
+const EVERYWHERE: &[Ban] = &[
+    Ban { text: "env::home_dir(", reason: "asks NSS" },
+    Ban { text: "to_socket_addrs(", reason: "asks NSS" },
+    Ban { text: "getaddrinfo(", reason: "asks NSS" },
+    Ban { text: "getpwuid(", reason: "asks NSS" },
+    Ban { text: "getpwnam(", reason: "asks NSS" },
+    Ban { text: "getgrnam(", reason: "asks NSS" },
+    Ban { text: "todo!(", reason: "not finished" },
+    Ban { text: "unimplemented!(", reason: "not finished" },
+];
+
+/// Checks everything.
+pub(crate) fn run() -> Outcome {
+    let mut findings = Vec::new();
+    arrows(&mut findings)?;
+    let mut long = Vec::new();
+    for file in sources()? {
+        let name = file.strip_prefix(root()).unwrap_or(&file).display().to_string();
+        let text = fs::read_to_string(&file).map_err(|error| format!("{name}: {error}"))?;
+        let lines = text.lines().count();
+        if lines > 400 {
+            long.push(format!("{name} ({lines})"));
+        }
+        source(&name, &text, &mut findings);
+    }
+    if !long.is_empty() {
+        println!("over 400 lines, which is the exception: {}", long.join(", "));
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
+}
+
+fn sources() -> Outcome<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut stack = vec![root().join("crates")];
+    while let Some(dir) = stack.pop() {
+        let entries = fs::read_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                stack.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// One source file.
+fn source(name: &str, text: &str, findings: &mut Vec<String>) {
+    let crate_name = name.split('/').nth(1).unwrap_or_default();
+    let lines = text.lines().count();
+    if lines > LONGEST {
+        findings.push(format!("{name}: {lines} lines; split it by meaning (at most {LONGEST})"));
+    }
+    let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!["));
+    if !first.is_some_and(|line| line.starts_with("//!")) && !name.contains("/tests/snapshots/") {
+        findings.push(format!("{name}:1: no `//!` that says what this module is"));
+    }
+    let library = LIBRARIES.contains(&crate_name) && is_product(name);
+    // xtask holds the list of bans itself.
+    if crate_name == "xtask" {
+        return;
+    }
+    for (number, line) in text.lines().enumerate() {
+        // Unit tests stand at the end of a file.
+        if line.trim() == "#[cfg(test)]"
+            && !text.lines().nth(number + 1).is_some_and(|next| next.trim().ends_with(';'))
+        {
+            break;
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        let bans = EVERYWHERE.iter().chain(if library { IN_LIBRARIES } else { &[] });
+        for ban in bans.filter(|ban| code.contains(ban.text)) {
+            findings.push(format!("{name}:{}: {}...: {}", number + 1, ban.text, ban.reason));
+        }
+        if library && crate_name != "sys" && code.split_whitespace().any(|word| word == "unsafe") {
+            findings.push(format!("{name}:{}: `unsafe` lives in `sys` alone", number + 1));
+        }
+    }
+}
+
+fn is_product(name: &str) -> bool {
+    let parts = ["/tests/", "/benches/", "/examples/", "tests.rs"];
+    name.contains("/src/")
+        && !parts.iter().any(|part| name.contains(part))
+        && !name.contains("/src/bin/")
+}
+
+/// The dependency arrows and lints of every manifest.
+fn arrows(findings: &mut Vec<String>) -> Outcome {
+    let text = read(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--locked"]))?;
+    let metadata: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some((_, allowed)) = ARROWS.iter().find(|(crate_name, _)| *crate_name == name) else {
+            findings.push(format!("{name}: a crate that ARCHITECTURE.md does not know"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let to = dependency["name"].as_str().unwrap_or_default();
+            let normal = dependency["kind"].is_null();
+            let ours = ARROWS.iter().any(|(crate_name, _)| *crate_name == to);
+            if normal && ours && !allowed.contains(&to) {
+                findings.push(format!("{name} depends on {to}: no such arrow"));
+            }
+            let banned = NO_IO.iter().find(|(crate_name, _)| *crate_name == name);
+            if normal && banned.is_some_and(|(_, list)| list.contains(&to)) {
+                findings.push(format!("{name} depends on {to}: it does no I/O"));
+            }
+        }
+        lints(name, Path::new(package["manifest_path"].as_str().unwrap_or_default()), findings);
+    }
+    Ok(())
+}
+
+/// Every crate takes the workspace's lints, which forbid `unsafe`; `sys` states its own.
+fn lints(name: &str, manifest: &Path, findings: &mut Vec<String>) {
+    let text = fs::read_to_string(manifest).unwrap_or_default();
+    if name != "sys" && !text.contains("[lints]\nworkspace = true") {
+        findings.push(format!("{name}: its manifest does not take the workspace's lints"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(name: &str, text: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        source(name, text, &mut findings);
+        findings
+    }
+
+    #[test]
+    fn finds_what_it_should() {
+        let good = "//! What.\nfn f() {}\n";
+        assert!(findings("crates/store/src/a.rs", good).is_empty());
+        assert_eq!(findings("crates/store/src/a.rs", "fn f() {}\n").len(), 1);
+        let prints = "//! What.\nfn f() { println!(\"x\"); }\n";
+        assert_eq!(findings("crates/store/src/a.rs", prints).len(), 1);
+        assert!(findings("crates/cli/src/a.rs", prints).is_empty());
+        assert!(findings("crates/store/tests/a.rs", prints).is_empty());
+        let in_tests = "//! What.\n#[cfg(test)]\nmod tests {\n    fn f() { println!(\"x\"); }\n}\n";
+        assert!(findings("crates/store/src/a.rs", in_tests).is_empty());
+        let comment = "//! What.\n// println!(\"x\")\n";
+        assert!(findings("crates/store/src/a.rs", comment).is_empty());
+        let long = "//! What.\n".repeat(LONGEST + 1);
+        assert_eq!(findings("crates/cli/src/a.rs", &long).len(), 1);
+    }
+}
