@@ -238,10 +238,12 @@ impl Disk {
         let copy = File::create(at("copy"))
             .and_then(|copy| sys::fs::copy::reflink(&file, &copy).map_err(Into::into));
         self.reflink = trial("ioctl(FICLONE)", copy);
-        self.case_sensitive = match at("fILE").exists() {
-            false => Trial::works("a second name that differs in case"),
-            true => Trial::fails("a second name that differs in case", "it is the same file")
-                .with_advice("images with both `a` and `A` cannot be unpacked here"),
+        let how = "a second name that differs in case";
+        self.case_sensitive = if at("fILE").exists() {
+            Trial::fails(how, "it is the same file")
+                .with_advice("images with both `a` and `A` cannot be unpacked here")
+        } else {
+            Trial::works(how)
         };
         self.exec = trial(
             "access(X_OK) of a file with mode 755",

@@ -5,9 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::subordinate::ANY_ID;
 use crate::{
-    CgroupLayout, Depth, Disk, GpuVendor, Host, InsideKind, Limit, MpiKind, PROGRAMS, SeccompMode,
-    Trial,
+    Caller, CgroupLayout, Depth, Disk, GpuVendor, Host, InsideKind, Limit, MpiKind, PROGRAMS,
+    SeccompMode, Trial,
 };
 
 /// How a finding bears on running containers.
@@ -92,12 +93,7 @@ fn basics(host: &Host) -> Vec<Finding> {
         Finding::note("kernel", format!("{} {}", kernel.release, kernel.machine), "uname"),
         Finding::note(
             "user",
-            format!(
-                "{name} (uid {}, gid {}, {} groups)",
-                caller.uid,
-                caller.gid,
-                caller.groups.len()
-            ),
+            format!("{name} (uid {}, gid {}{})", caller.uid, caller.gid, groups(caller)),
             "geteuid, /etc/passwd, getent",
         ),
     ];
@@ -117,6 +113,15 @@ fn basics(host: &Host) -> Vec<Finding> {
     }));
     findings.push(security(host));
     findings
+}
+
+/// The further groups, by name where there is one.
+fn groups(caller: &Caller) -> String {
+    let further = caller.groups.iter().filter(|gid| **gid != caller.gid);
+    let names: Vec<String> = further
+        .map(|gid| caller.group_names.get(gid).cloned().unwrap_or_else(|| gid.to_string()))
+        .collect();
+    if names.is_empty() { String::new() } else { format!(", groups {}", names.join(" ")) }
 }
 
 fn security(host: &Host) -> Finding {
@@ -159,7 +164,6 @@ fn namespaces(host: &Host) -> Vec<Finding> {
         ("ipc", &found.ipc),
         ("uts", &found.uts),
         ("cgroup", &found.cgroup),
-        ("time", &found.time),
     ];
     if found.user.is_works() {
         let names = |wanted: fn(&Trial) -> bool| -> Vec<&str> {
@@ -181,7 +185,10 @@ fn namespaces(host: &Host) -> Vec<Finding> {
         ));
     }
     let (uids, gids) = host.subordinate.counts();
-    let good = format!("{uids} user ids, {gids} group ids, mapped by the helpers");
+    let good = match host.subordinate.mapping.how() {
+        Some(ANY_ID) => ANY_ID.to_owned(),
+        _ => format!("{uids} user ids, {gids} group ids, mapped by the helpers"),
+    };
     let mut ids = Finding::trial("subordinate ids", &host.subordinate.mapping, Level::Warn, &good);
     if host.subordinate.mapping == Trial::Untried {
         ids.value = format!("{uids} user ids, {gids} group ids");
@@ -254,7 +261,8 @@ fn store(disk: &Disk) -> Vec<Finding> {
     let lacking = list(Trial::is_fails);
     let mut value = list(Trial::is_works).join(", ");
     if !lacking.is_empty() {
-        value = format!("{value}; not: {}", lacking.join(", "));
+        let and = if value.is_empty() { "" } else { "; " };
+        value = format!("{value}{and}not: {}", lacking.join(", "));
     }
     // Locks are there if one of the two kinds is; reflinks are a luxury.
     let no_locks = disk.flock.is_fails() && disk.ofd_locks.is_fails();
@@ -328,18 +336,33 @@ fn cgroup(host: &Host) -> Vec<Finding> {
             if controllers.is_empty() { "no controllers".into() } else { controllers };
         format!("{} is ours: {controllers}", group.display())
     });
+    let mut delegation = Finding::trial(
+        "cgroup delegation",
+        &cgroup.delegation,
+        Level::Warn,
+        &delegated.unwrap_or_default(),
+    );
+    let missing: Vec<&str> = ["cpu", "memory", "pids"]
+        .into_iter()
+        .filter(|wanted| !cgroup.controllers.iter().any(|has| has == wanted))
+        .collect();
+    if cgroup.delegation.is_works() && !missing.is_empty() {
+        let cure = match cgroup.layout {
+            CgroupLayout::Hybrid => {
+                "version 1 holds them; administrator: boot with systemd.unified_cgroup_hierarchy=1"
+            }
+            _ => "administrator: Delegate=cpu memory pids for the user's slice",
+        };
+        let lost = format!("no limits of {} here: {cure}", missing.join(", "));
+        delegation = delegation.at(Level::Warn).advise(lost);
+    }
     vec![
         Finding::note(
             "cgroups",
             format!("{layout}{own}"),
             "/proc/self/mountinfo, /proc/self/cgroup",
         ),
-        Finding::trial(
-            "cgroup delegation",
-            &cgroup.delegation,
-            Level::Warn,
-            &delegated.unwrap_or_default(),
-        ),
+        delegation,
         Finding::trial("systemd user session", &cgroup.systemd_user, Level::Note, "answers"),
     ]
 }
@@ -353,10 +376,12 @@ fn devices(host: &Host) -> Vec<Finding> {
             GpuVendor::Intel => "Intel",
             GpuVendor::Other => "other",
         };
-        let models = gpu.models.join(", ");
+        let models: Vec<&str> =
+            gpu.models.iter().map(|model| model.trim_start_matches(vendor).trim_start()).collect();
+        let models = models.join(", ");
         let driver =
             gpu.driver.as_deref().map_or(String::new(), |version| format!(", driver {version}"));
-        let value = format!("{vendor} {models}{driver}, {} nodes", gpu.nodes.len());
+        let value = format!("{vendor} {models}{driver}, device nodes: {}", gpu.nodes.len());
         let finding = Finding::note(
             "GPU",
             value.replace("  ", " ").replace(" ,", ","),
@@ -459,7 +484,7 @@ fn bytes(number: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match UNITS.iter().find(|(_, shift)| number >> shift > 0) {
         Some((unit, shift)) => {
-            let tenths = u128::from(number) * 10 >> shift;
+            let tenths = (u128::from(number) * 10) >> shift;
             format!("{}.{} {unit}", tenths / 10, tenths % 10)
         }
         None => format!("{number} B"),

@@ -172,7 +172,7 @@ impl Host {
         let security = Security::read();
         let namespaces = Namespaces::probe(&security, context.timeout);
         let mut subordinate = SubordinateIds::read(&caller);
-        subordinate.complete(&caller, &programs, &namespaces, context);
+        subordinate.complete(&caller, &programs, &namespaces, &security, context);
         let overlay = Overlay::probe(context, &namespaces, &programs);
         Host {
             depth: Depth::Thorough,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sys::probe::Child;
 
 use crate::programs::ask;
-use crate::{Caller, Context, Namespaces, Programs, Trial};
+use crate::{Caller, Context, Namespaces, Programs, Security, Trial};
 
 /// A range of ids of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,8 +80,13 @@ impl SubordinateIds {
         caller: &Caller,
         programs: &Programs,
         namespaces: &Namespaces,
+        security: &Security,
         context: &Context,
     ) {
+        if caller.uid == 0 && security.capabilities & u64::from(CAP_SETUID | CAP_SETGID) != 0 {
+            self.mapping = Trial::works(ANY_ID);
+            return;
+        }
         if !self.any() {
             self.ask_getsubids(caller, programs, context);
         }
@@ -124,14 +129,14 @@ impl SubordinateIds {
         if namespaces.user.is_fails() {
             return Trial::fails(how, "needs a user namespace");
         }
-        let (Some(newuidmap), Some(newgidmap)) = (&self.newuidmap, &self.newgidmap) else {
+        let (Some(for_users), Some(for_groups)) = (&self.newuidmap, &self.newgidmap) else {
             return Trial::fails("PATH", "newuidmap or newgidmap is not installed")
                 .with_advice(advice("install the package uidmap (Debian) or shadow-utils"));
         };
-        match self.map_child(caller, &newuidmap.path, &newgidmap.path, context.timeout) {
+        match self.map_child(caller, &for_users.path, &for_groups.path, context.timeout) {
             Ok(()) => Trial::works(how),
             Err(why) => {
-                let cure = if newuidmap.privileged && newgidmap.privileged {
+                let cure = if for_users.privileged && for_groups.privileged {
                     "see that the ranges do not overlap, and that no_new_privs is not set"
                 } else {
                     "give newuidmap and newgidmap the setuid bit or cap_setuid and cap_setgid"
@@ -144,8 +149,8 @@ impl SubordinateIds {
     fn map_child(
         &self,
         caller: &Caller,
-        newuidmap: &Path,
-        newgidmap: &Path,
+        for_users: &Path,
+        for_groups: &Path,
         timeout: Duration,
     ) -> Result<(), String> {
         let deadline = Instant::now() + timeout;
@@ -160,7 +165,7 @@ impl SubordinateIds {
         }
         let pid = child.pid().as_raw_nonzero().to_string();
         for (helper, own, ranges) in
-            [(newuidmap, caller.uid, &self.uids), (newgidmap, caller.gid, &self.gids)]
+            [(for_users, caller.uid, &self.uids), (for_groups, caller.gid, &self.gids)]
         {
             let mut arguments = vec![pid.clone(), "0".into(), own.to_string(), "1".into()];
             let mut inside = 1_u32;
@@ -181,15 +186,18 @@ impl SubordinateIds {
     }
 }
 
-/// Numbers of capabilities, from capabilities(7).
-const CAP_SETGID: u32 = 6;
-const CAP_SETUID: u32 = 7;
+/// Capabilities as masks, from capabilities(7).
+const CAP_SETGID: u32 = 1 << 6;
+const CAP_SETUID: u32 = 1 << 7;
+
+/// How a privileged caller maps: without ranges, and without helpers.
+pub(crate) const ANY_ID: &str = "CAP_SETUID and CAP_SETGID: any id may be mapped";
 
 impl MapHelper {
     fn look(path: PathBuf, capability: u32) -> MapHelper {
         let privileged = std::fs::metadata(&path).is_ok_and(|metadata| {
             let setuid = metadata.permissions().mode() & 0o4000 != 0 && metadata.uid() == 0;
-            setuid || file_capabilities(&path) & (1 << capability) != 0
+            setuid || file_capabilities(&path) & capability != 0
         });
         MapHelper { path, privileged }
     }

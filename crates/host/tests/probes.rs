@@ -1,0 +1,232 @@
+//! The real probes, as the caller and as users without privilege, with and without user namespaces.
+//!
+//! The test program starts itself again as another user: `print_facts` is what runs there. Its binary is copied to a
+//! place that everybody can read, because a build directory is often somebody's own.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use host::{Barrier, Caller, Context, Depth, Host, users::Directory};
+
+const STORE: &str = "HOST_TEST_STORE";
+const BEGIN: &str = "<<<facts";
+const END: &str = "facts>>>";
+
+/// Not a test: what the others run as another user.
+#[test]
+#[ignore = "started by the other tests"]
+fn print_facts() {
+    let store = std::env::var_os(STORE).map(PathBuf::from);
+    let host = Host::thorough(&Context { store, ..Context::default() });
+    println!("\n{BEGIN}{}{END}", serde_json::to_string(&host).unwrap());
+}
+
+/// A directory that any user may enter, with a copy of this program and a directory of the user's.
+struct Stage {
+    directory: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let directory =
+            tempfile::Builder::new().prefix("coracle-host-").tempdir_in("/tmp").unwrap();
+        let everybody = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), everybody.clone()).unwrap();
+        let program = directory.path().join("probes");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        std::fs::set_permissions(&program, everybody).unwrap();
+        Stage { directory }
+    }
+
+    /// The facts as `uid` sees them; `wrapper` goes in front of the command.
+    fn facts(&self, uid: u32, wrapper: Option<&Path>) -> Host {
+        let home = self.directory.path().join(format!("home-{uid}"));
+        if !home.exists() {
+            std::fs::create_dir(&home).unwrap();
+            std::os::unix::fs::chown(&home, Some(uid), Some(uid)).unwrap();
+        }
+        let mut command = match wrapper {
+            Some(wrapper) => {
+                let mut command = Command::new(wrapper);
+                command.arg("setpriv");
+                command
+            }
+            None => Command::new("setpriv"),
+        };
+        let ids = uid.to_string();
+        command
+            .args(["--reuid", &ids, "--regid", &ids, "--clear-groups"])
+            .arg(self.directory.path().join("probes"))
+            .args(["--exact", "print_facts", "--ignored", "--nocapture"])
+            .env(STORE, home.join("store"))
+            .current_dir("/");
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let facts = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+        let (facts, _) = facts.unwrap_or_else(|| panic!("no facts: {text} {output:?}"));
+        let left: Vec<_> = std::fs::read_dir(&home).unwrap().collect();
+        assert!(left.is_empty(), "probes leave nothing behind: {left:?}");
+        serde_json::from_str(facts).unwrap()
+    }
+}
+
+fn is_root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIP {test}: needs root to become other users");
+    }
+    root
+}
+
+/// The program that forbids user namespaces to what it runs.
+fn nouserns(test: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/nouserns");
+    let path = std::env::var_os("CORACLE_NOUSERNS").map_or(beside, PathBuf::from);
+    if !path.exists() {
+        eprintln!("SKIP {test}: {} is not here", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// Whether the host allows user namespaces at all is the host's affair; without, the trial must say why.
+fn namespaces_are_explained(host: &Host) {
+    let namespaces = &host.namespaces;
+    assert_eq!(namespaces.user.is_works(), namespaces.barrier.is_none(), "{namespaces:?}");
+    if namespaces.user.is_fails() {
+        assert!(namespaces.user.advice().is_some());
+        eprintln!("SKIP namespaces inside: {:?}", namespaces.user.why());
+    }
+}
+
+#[test]
+fn as_the_caller() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = std::fs::read_link("/proc/self/ns/user").unwrap();
+    let store = Some(directory.path().join("store"));
+    let host = Host::thorough(&Context { store, ..Context::default() });
+    assert_eq!(host.depth, Depth::Thorough);
+    assert_eq!(host.caller.uid, rustix::process::geteuid().as_raw());
+    assert!(host.store.as_ref().is_some_and(|disk| disk.writable.is_works()));
+    assert_eq!(std::fs::read_link("/proc/self/ns/user").unwrap(), before, "we were not changed");
+    namespaces_are_explained(&host);
+    for finding in host.findings() {
+        assert!(!finding.value.is_empty() || finding.name == "helpers", "{finding:?}");
+    }
+}
+
+#[test]
+fn as_a_user_without_subordinate_ids() {
+    if !is_root("as_a_user_without_subordinate_ids") {
+        return;
+    }
+    // Nobody in any user database has this number.
+    let host = Stage::new().facts(54321, None);
+    assert_eq!((host.caller.uid, host.caller.gid), (54321, 54321));
+    assert_eq!(host.caller.name, None);
+    assert_eq!(host.security.capabilities, 0);
+    assert!(host.subordinate.mapping.is_fails());
+    assert!(host.subordinate.mapping.advice().is_some_and(|advice| advice.contains("usermod")));
+    namespaces_are_explained(&host);
+    if host.namespaces.user.is_works() && host.kernel.at_least(5, 11) {
+        assert!(host.overlay.kernel.is_works(), "{:?}", host.overlay.kernel);
+    }
+    assert!(host.seccomp.filter.is_works(), "{:?}", host.seccomp.filter);
+}
+
+#[test]
+fn as_a_user_with_subordinate_ids() {
+    if !is_root("as_a_user_with_subordinate_ids") {
+        return;
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let subuid = std::fs::read_to_string("/etc/subuid").unwrap_or_default();
+    let user = host::users::parse_users(&passwd).find(|user| {
+        user.uid != 0 && subuid.lines().any(|line| line.split(':').next() == Some(&user.name))
+    });
+    let Some(user) = user else {
+        eprintln!("SKIP as_a_user_with_subordinate_ids: /etc/subuid names no user");
+        return;
+    };
+    let host = Stage::new().facts(user.uid, None);
+    assert_eq!(host.caller.name.as_deref(), Some(user.name.as_str()));
+    assert_eq!(host.caller.home.as_deref(), Some(user.home.as_path()));
+    assert!(!host.subordinate.uids.is_empty());
+    if host.subordinate.newuidmap.is_none() {
+        eprintln!("SKIP mapping a range: newuidmap is not installed");
+    } else if host.namespaces.user.is_works() {
+        assert!(host.subordinate.mapping.is_works(), "{:?}", host.subordinate);
+    }
+}
+
+#[test]
+fn where_user_namespaces_are_forbidden() {
+    if !is_root("where_user_namespaces_are_forbidden") {
+        return;
+    }
+    let Some(wrapper) = nouserns("where_user_namespaces_are_forbidden") else { return };
+    let host = Stage::new().facts(54321, Some(&wrapper));
+    assert_eq!(host.namespaces.barrier, Some(Barrier::Limit), "{:?}", host.namespaces);
+    assert_eq!(host.namespaces.user.errno(), Some(28), "ENOSPC");
+    assert!(host.overlay.kernel.is_fails());
+    assert!(host.namespaces.pid.is_fails());
+    assert!(host.seccomp.trap.is_works(), "the in-process engine still has what it needs");
+}
+
+#[test]
+fn a_quick_look_tries_nothing() {
+    let host = Host::quick(&Context::default());
+    assert_eq!(host.depth, Depth::Quick);
+    assert_eq!(host.namespaces.user, host::Trial::Untried);
+    assert!(!host.kernel.boot_id.is_empty());
+    assert!(host.programs.find("sh").is_some());
+    assert_eq!(host.cache_key(), Host::quick(&Context::default()).cache_key());
+}
+
+#[test]
+fn users_without_nss() {
+    let directory = tempfile::tempdir().unwrap();
+    let (passwd, group) = (directory.path().join("passwd"), directory.path().join("group"));
+    std::fs::write(
+        &passwd,
+        b"# comment\nroot:x:0:0:root:/root:/bin/sh\n+nis::::::\nbroken:x\n\nada:x:1000:100:Ada \xff,,,:/home/ada:\n77:x:5:5::/:\n",
+    )
+    .unwrap();
+    std::fs::write(&group, "users:x:100:ada, bob\nwheel:x:10:\n").unwrap();
+    let users = Directory::at(&passwd, &group);
+    let ada = users.user("ada").unwrap();
+    assert_eq!((ada.uid, ada.gid, ada.home.to_str()), (1000, 100, Some("/home/ada")));
+    assert_eq!(users.user("1000").unwrap(), ada);
+    assert_eq!(users.user("77").unwrap().uid, 5, "a name made of digits comes first");
+    assert_eq!(users.user_by_id(4242).unwrap(), None);
+    assert_eq!(users.group("users").unwrap().members, ["ada", "bob"]);
+    assert_eq!(users.group("10").unwrap().name, "wheel");
+    assert_eq!(users.group_names(&[10, 11]), [(10, "wheel".to_owned())].into());
+    let error = users.user("nobody-here").unwrap_err();
+    assert!(error.to_string().contains("nobody-here"));
+    assert!(error.hint().is_some_and(|hint| hint.contains("getent")));
+    let none = Directory::at(Path::new("/nonexistent"), Path::new("/nonexistent"));
+    assert!(none.user("ada").is_err(), "a missing file is an empty one");
+}
+
+#[test]
+fn getent_is_asked_for_what_the_files_do_not_hold() {
+    let directory = tempfile::tempdir().unwrap();
+    let getent = directory.path().join("getent");
+    let script = "#!/bin/sh\n[ \"$1 $2\" = 'passwd ldapuser' ] && echo 'ldapuser:*:70001:70001:L:/home/l:/bin/bash'\n";
+    std::fs::write(&getent, script).unwrap();
+    std::fs::set_permissions(&getent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let programs = host::Programs::known([("getent", getent)]);
+    let users = Directory::host(&programs, std::time::Duration::from_secs(20));
+    assert_eq!(users.user("ldapuser").unwrap().uid, 70001);
+    assert!(users.user("somebody-else").is_err());
+    assert!(users.user("--help").is_err(), "never reaches the helper as an option");
+}
+
+#[test]
+fn the_caller_is_known() {
+    let caller = Caller::from_files();
+    assert_eq!(caller.uid, rustix::process::geteuid().as_raw());
+    assert!(caller.groups.is_sorted());
+}
