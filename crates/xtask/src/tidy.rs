@@ -114,7 +114,7 @@ fn source(name: &str, text: &str, findings: &mut Vec<String>) {
         findings.push(format!("{name}: {lines} lines; split it by meaning (at most {LONGEST})"));
     }
     let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!["));
-    if !first.is_some_and(|line| line.starts_with("//!")) && !name.contains("/tests/snapshots/") {
+    if !first.is_some_and(|line| line.starts_with("//!")) && !is_tests(name) {
         findings.push(format!("{name}:1: no `//!` that says what this module is"));
     }
     let library = LIBRARIES.contains(&crate_name) && is_product(name);
@@ -138,6 +138,11 @@ fn source(name: &str, text: &str, findings: &mut Vec<String>) {
             findings.push(format!("{name}:{}: `unsafe` lives in `sys` alone", number + 1));
         }
     }
+}
+
+/// Test modules are described by what they test.
+fn is_tests(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("tests.rs")
 }
 
 fn is_product(name: &str) -> bool {

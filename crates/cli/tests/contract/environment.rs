@@ -1,0 +1,229 @@
+//! Arguments, environment, working directory, limits and descriptors reach the program as given.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+use serde_json::{Value, json};
+use testkit::command::{Input, run_with};
+use testkit::skip::Outcome;
+use testkit::users::Setting;
+
+use crate::world::{Case, LIMIT, World, json as parse};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("variables", variables),
+    ("order_and_overrides", order_and_overrides),
+    ("env_file", env_file),
+    ("nothing_of_the_host_leaks", nothing_of_the_host_leaks),
+    ("arguments_are_exact", arguments_are_exact),
+    ("arguments_need_not_be_utf8", arguments_need_not_be_utf8),
+    ("words_after_the_image_are_the_commands", words_after_the_image_are_the_commands),
+    ("command_and_entrypoint", command_and_entrypoint),
+    ("scripts_run_with_their_interpreter", scripts_run_with_their_interpreter),
+    ("working_directory", working_directory),
+    ("umask_of_the_caller", umask_of_the_caller),
+    ("limits", limits),
+    ("descriptors_pass_and_none_leak", descriptors_pass_and_none_leak),
+    ("signal_mask_is_clean", signal_mask_is_clean),
+    ("own_name_and_path", own_name_and_path),
+    ("a_long_environment", a_long_environment),
+];
+
+fn list(value: &Value) -> Vec<String> {
+    let items = value.as_array().cloned().unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn variables(w: &World) -> Outcome {
+    let env =
+        list(&w.json(&["-e", "A=1", "-e", "EMPTY=", "--env", "SPACE=a b", "-eQ='\"$x"], &["env"]));
+    for wanted in ["A=1", "EMPTY=", "SPACE=a b", "Q='\"$x", "FROM_IMAGE=yes", "PATH=/usr/bin:/bin"]
+    {
+        assert!(env.iter().any(|item| item == wanted), "{wanted} in {env:?}");
+    }
+    assert!(env.iter().any(|item| item == "HOME=/root"), "HOME from the image's passwd: {env:?}");
+    Ok(())
+}
+
+fn order_and_overrides(w: &World) -> Outcome {
+    let env = list(
+        &w.json(&["-e", "FROM_IMAGE=no", "-e", "Z=1", "-e", "Z=2", "-e", "HOME=/x"], &["env"]),
+    );
+    for (name, value) in [("FROM_IMAGE", "no"), ("Z", "2"), ("HOME", "/x")] {
+        let found: Vec<_> =
+            env.iter().filter(|item| item.starts_with(&format!("{name}="))).collect();
+        assert_eq!(found, [&format!("{name}={value}")], "once, with the last value: {env:?}");
+    }
+    Ok(())
+}
+
+fn env_file(w: &World) -> Outcome {
+    let dir = w.dir("env");
+    let text =
+        "# comment\n\nONE=1\nEMPTY=\nQUOTED=\"kept\"\nSPACED= a \nHOSTSIDE\nNOT_SET_ANYWHERE\n";
+    let file = w.file(&dir, "env file", text);
+    let path = file.display().to_string();
+    let words = w.words(&["--env-file", &path, "-e", "ONE=over"], &["env"]);
+    let mut command = w.command(&words);
+    command.env("HOSTSIDE", "copied");
+    let env = list(&parse(&run_with(&mut command, Input::Null, LIMIT)));
+    for wanted in ["ONE=over", "EMPTY=", "QUOTED=\"kept\"", "HOSTSIDE=copied"] {
+        assert!(env.iter().any(|item| item == wanted), "{wanted} in {env:?}");
+    }
+    assert!(!env.iter().any(|item| item.starts_with("NOT_SET")), "{env:?}");
+    w.coracle(&w.words(&["--env-file", "/no/such/file"], &["env"])).expect(125);
+    Ok(())
+}
+
+fn nothing_of_the_host_leaks(w: &World) -> Outcome {
+    let words = w.words(&["-e", "WANTED", "-e", "UNSET_HERE"], &["env"]);
+    let mut command = w.command(&words);
+    command.env("WANTED", "yes").env("SECRET_OF_THE_HOST", "1").env("LD_PRELOAD", "");
+    let env = list(&parse(&run_with(&mut command, Input::Null, LIMIT)));
+    assert!(env.contains(&"WANTED=yes".to_owned()), "{env:?}");
+    for name in ["SECRET_OF_THE_HOST", "UNSET_HERE", "USER=coracle", "LOGNAME=coracle", "CORACLE_"]
+    {
+        assert!(!env.iter().any(|item| item.starts_with(name)), "{name} in {env:?}");
+    }
+    Ok(())
+}
+
+fn arguments_are_exact(w: &World) -> Outcome {
+    let odd = [
+        "", "a b", "'q'", "\"d\"", "-x", "--", "--rm", "$HOME", "`id`", "\n", "\\", "*", "ünï", "",
+    ];
+    let mut guest = vec!["args"];
+    guest.extend(odd);
+    let seen = list(&w.json(&[], &guest));
+    let latin = |text: &str| text.bytes().map(char::from).collect::<String>();
+    let wanted: Vec<String> = ["/bin/guest", "args"].into_iter().chain(odd).map(latin).collect();
+    assert_eq!(seen, wanted);
+    Ok(())
+}
+
+fn arguments_need_not_be_utf8(w: &World) -> Outcome {
+    let mut words: Vec<OsString> =
+        w.words(&[], &["args"]).into_iter().map(OsString::from).collect();
+    words.push(OsString::from_vec(vec![0xff, b'x', 0x80]));
+    let seen = list(&parse(&run_with(&mut w.command(&words), Input::Null, LIMIT)));
+    assert_eq!(seen[2], "\u{ff}x\u{80}");
+    Ok(())
+}
+
+fn words_after_the_image_are_the_commands(w: &World) -> Outcome {
+    let seen = list(&w.json(&[], &["args", "-e", "X=1", "--name=n", "-it", "--help", "-h"]));
+    assert_eq!(seen[2..], ["-e", "X=1", "--name=n", "-it", "--help", "-h"]);
+    Ok(())
+}
+
+fn command_and_entrypoint(w: &World) -> Outcome {
+    let mode = format!("--execmode={}", w.engine);
+    let image = w.image.as_str();
+    let run = |words: &[&str]| {
+        let mut all = vec!["run", "--rm", &mode];
+        all.extend(words);
+        list(&parse(&w.coracle(&all)))
+    };
+    assert_eq!(run(&[image]), ["/bin/guest", "args", "default"]);
+    assert_eq!(
+        run(&["--entrypoint", "/bin/guest", image, "args", "x"]),
+        ["/bin/guest", "args", "x"]
+    );
+    // A new entry point drops the image's command.
+    assert_eq!(w.coracle(&["run", "--rm", &mode, "--entrypoint=/bin/guest", image]).ok().out(), "");
+    assert_eq!(run(&["--entrypoint=", image, "/bin/guest", "args"]), ["/bin/guest", "args"]);
+    // Found by the image's PATH, and called by the name that was typed.
+    assert_eq!(run(&[image, "guest", "args"]), ["guest", "args"]);
+    Ok(())
+}
+
+fn scripts_run_with_their_interpreter(w: &World) -> Outcome {
+    let done = w.coracle(&["run", "--rm", &w.image, "/bin/script", "one", "two words"]);
+    assert_eq!(list(&parse(&done)), ["/bin/guest", "args", "/bin/script", "one", "two words"]);
+    Ok(())
+}
+
+fn working_directory(w: &World) -> Outcome {
+    assert_eq!(w.json(&[], &["facts"])["cwd"], json!("/"));
+    assert_eq!(w.json(&["-w", "/data/sub"], &["facts"])["cwd"], json!("/data/sub"));
+    assert_eq!(w.json(&["-w", "/var/link-to-etc"], &["facts"])["cwd"], json!("/etc"));
+    assert_eq!(w.json(&["--workdir=/made/by/this"], &["facts"])["cwd"], json!("/made/by/this"));
+    w.guest(&["-w", "/etc/passwd"], &["facts"]).expect(125);
+    w.guest(&["-w", "relative"], &["facts"]).expect(125);
+    Ok(())
+}
+
+fn umask_of_the_caller(w: &World) -> Outcome {
+    for mask in [0o022, 0o077, 0o002] {
+        let setting = Setting { umask: Some(mask), ..Setting::default() };
+        let mut command = w.command_in(&setting, &w.words(&[], &["status", "Umask"]));
+        let done = run_with(&mut command, Input::Null, LIMIT);
+        assert_eq!(done.ok().line(), format!("{mask:04o}"));
+    }
+    Ok(())
+}
+
+fn limits(w: &World) -> Outcome {
+    let line = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        line[name.len()..].split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let flags = ["--ulimit", "nofile=100:200", "--ulimit", "core=0", "--ulimit=stack=4194304"];
+    let text = w.guest(&flags, &["limits"]).ok().out();
+    assert_eq!(line(&text, "Max open files"), ["100", "200"]);
+    assert_eq!(line(&text, "Max core file size"), ["0", "0"]);
+    assert_eq!(line(&text, "Max stack size")[0], "4194304");
+    let setting =
+        Setting { before: "ulimit -n 77; ulimit -f 4096; ".to_owned(), ..Setting::default() };
+    let mut command = w.command_in(&setting, &w.words(&[], &["limits"]));
+    let text = run_with(&mut command, Input::Null, LIMIT).ok().out();
+    assert_eq!(line(&text, "Max open files"), ["77", "77"], "the caller's limit");
+    w.guest(&["--ulimit", "nofile=300:200"], &["limits"]).expect(125);
+    w.guest(&["--ulimit", "nothing=1"], &["limits"]).expect(125);
+    Ok(())
+}
+
+/// MPI hands its process manager's socket over by number: descriptors must come through.
+fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
+    let dir = w.dir("fd");
+    let file = w.file(&dir, "five", "through descriptor five");
+    let before = format!("exec 5<'{}'; ", file.display());
+    let setting = Setting { before, ..Setting::default() };
+    for verb in [["run"].as_slice(), &["run", "--rm"]] {
+        let words = w.words_for(verb, &[], &["read-fd", "5"]);
+        let done = run_with(&mut w.command_in(&setting, &words), Input::Null, LIMIT);
+        assert_eq!(done.ok().out(), "through descriptor five", "{verb:?}");
+        let words = w.words_for(verb, &[], &["fds"]);
+        let done = run_with(&mut w.command_in(&setting, &words), Input::Null, LIMIT);
+        let open: Vec<String> =
+            parse(&done).as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        assert_eq!(open, ["0", "1", "2", "5"], "{verb:?}: {done:?}");
+    }
+    Ok(())
+}
+
+fn signal_mask_is_clean(w: &World) -> Outcome {
+    for verb in [["run"].as_slice(), &["run", "--rm"], &["run", "--rm", "--init"]] {
+        let facts = parse(&w.coracle(&w.words_for(verb, &[], &["facts"])));
+        assert_eq!(facts["sig_blk"], json!("0000000000000000"), "{verb:?}");
+        // Rust's runtime ignores SIGPIPE (bit 12) in the guest itself.
+        let ignored = facts["sig_ign"].as_str().unwrap_or_default();
+        let ignored = u64::from_str_radix(ignored, 16).unwrap_or(u64::MAX) & !(1 << 12);
+        assert_eq!(ignored, 0, "{verb:?}: {facts}");
+    }
+    Ok(())
+}
+
+fn own_name_and_path(w: &World) -> Outcome {
+    let facts = w.json(&[], &["facts"]);
+    assert_eq!(facts["exe"], json!("/bin/guest"));
+    assert_eq!(facts["comm"], json!("guest"));
+    Ok(())
+}
+
+fn a_long_environment(w: &World) -> Outcome {
+    let long = format!("LONG={}", "x".repeat(100_000));
+    let value = w.json(&["-e", &long], &["getenv", "LONG"]);
+    assert_eq!(value.as_str().map(str::len), Some(100_000));
+    Ok(())
+}

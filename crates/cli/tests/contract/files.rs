@@ -1,0 +1,284 @@
+//! What a container changes: seen by `diff`, `export` and `cp`, and never by its image.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use testkit::command::{Input, run_with};
+use testkit::skip::Outcome;
+
+use crate::world::{Case, Container, LIMIT, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("image_never_changes", image_never_changes),
+    ("changes_stay_in_the_container", changes_stay_in_the_container),
+    ("diff", diff),
+    ("copy_in_and_out", copy_in_and_out),
+    ("copy_through_links_stays_inside", copy_through_links_stays_inside),
+    ("copy_streams", copy_streams),
+    ("export_is_the_tree", export_is_the_tree),
+    ("export_then_import", export_then_import),
+];
+
+fn fingerprint(root: &Path) -> BTreeMap<String, String> {
+    let mut seen = BTreeMap::new();
+    let mut stack = vec![root.to_owned()];
+    while let Some(dir) = stack.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            let contents = match () {
+                () if meta.is_file() => {
+                    fs::read(&path).map(|b| testkit::image::digest(&b)).unwrap_or_default()
+                }
+                () if meta.is_symlink() => {
+                    fs::read_link(&path).map(|l| l.display().to_string()).unwrap_or_default()
+                }
+                () => String::new(),
+            };
+            let facts = format!(
+                "{:o} {}:{} {} {contents}",
+                meta.mode(),
+                meta.uid(),
+                meta.gid(),
+                meta.mtime()
+            );
+            seen.insert(path.display().to_string(), facts);
+            if meta.is_dir() {
+                stack.push(path);
+            }
+        }
+    }
+    seen
+}
+
+const CHANGES: [&str; 30] = [
+    "write",
+    "/etc/image-file",
+    "changed",
+    ";",
+    "remove",
+    "/data/remove-me",
+    ";",
+    "chmod",
+    "/data/one",
+    "600",
+    ";",
+    "rename",
+    "/data/sub",
+    "/data/moved",
+    ";",
+    "mkdir",
+    "/new",
+    ";",
+    "write",
+    "/new/file",
+    "x",
+    ";",
+    "symlink",
+    "x",
+    "/new/link",
+    ";",
+    "append",
+    "/data/one",
+    "more",
+    ";",
+];
+
+fn image_never_changes(w: &World) -> Outcome {
+    let mut before = BTreeMap::new();
+    for part in ["layers", "trees", "oci/blobs"] {
+        before.extend(fingerprint(&w.store().join(part)));
+    }
+    assert!(before.len() > 30, "the store's trees were found");
+    let mut guest: Vec<&str> = CHANGES.to_vec();
+    guest.extend([
+        "chown",
+        "/etc/alices",
+        "0",
+        "0",
+        ";",
+        "chmod",
+        "/",
+        "700",
+        ";",
+        "remove",
+        "/home",
+    ]);
+    w.guest(&[], &guest).ok();
+    w.guest(&["--userns=keep-id"], &["write", "/tmp/x", "y"]);
+    let mut after = BTreeMap::new();
+    for part in ["layers", "trees", "oci/blobs"] {
+        after.extend(fingerprint(&w.store().join(part)));
+    }
+    for (path, facts) in &before {
+        assert_eq!(after.get(path), Some(facts), "{path} changed");
+    }
+    w.coracle(&["verify", &w.image]).ok();
+    Ok(())
+}
+
+fn changes_stay_in_the_container(w: &World) -> Outcome {
+    w.guest(&[], &CHANGES).ok();
+    assert_eq!(w.guest(&[], &["read", "/etc/image-file"]).ok().out(), "from the image\n");
+    assert_eq!(w.guest(&[], &["read", "/data/sub/two"]).ok().out(), "2\n");
+    Ok(())
+}
+
+fn diff(w: &World) -> Outcome {
+    let name = w.name("diff");
+    let _container = Container::named(w, &name);
+    w.coracle(&w.words_for(&["run"], &["--name", &name], &CHANGES)).ok();
+    let text = w.coracle(&["diff", &name]).ok().out();
+    let lines: Vec<&str> = text.lines().collect();
+    for wanted in [
+        "C /etc/image-file",
+        "D /data/remove-me",
+        "C /data/one",
+        "D /data/sub",
+        "A /data/moved",
+        "A /data/moved/two",
+        "A /new",
+        "A /new/file",
+        "A /new/link",
+        "C /data",
+        "C /etc",
+    ] {
+        assert!(lines.contains(&wanted), "{wanted} in {text}");
+    }
+    assert!(!text.contains("/proc") && !text.contains("/dev/"), "mounts are no changes: {text}");
+    Ok(())
+}
+
+fn copy_in_and_out(w: &World) -> Outcome {
+    let dir = w.dir("cp");
+    w.file(&dir, "file", "contents\n");
+    let name = w.name("cp");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    let at = |path: &str| format!("{name}:{path}");
+    let host = |path: &str| dir.join(path).display().to_string();
+    w.coracle(&["cp", &host("file"), &at("/etc/copied")]).ok();
+    w.coracle(&["cp", &host("file"), &at("/data/")]).ok();
+    let read =
+        w.coracle(&["run", &name, "/bin/guest", "read", "/etc/copied", ";", "read", "/data/file"]);
+    assert_eq!(read.ok().out(), "contents\ncontents\n");
+    w.coracle(&["cp", &at("/data"), &host("out")]).ok();
+    assert_eq!(fs::read_to_string(dir.join("out/sub/two")).ok().as_deref(), Some("2\n"));
+    w.coracle(&["cp", &at("/etc/image-file"), &host("back")]).ok();
+    assert_eq!(fs::read_to_string(dir.join("back")).ok().as_deref(), Some("from the image\n"));
+    // A directory into a running container.
+    let c = w.detached(&[], &["sleep", "300"]);
+    w.coracle(&["cp", &host("out"), &format!("{}:/tmp/dir", c.name)]).ok();
+    assert_eq!(c.exec(&[], &["read", "/tmp/dir/sub/two"]).ok().out(), "2\n");
+    assert_ne!(w.coracle(&["cp", &at("/no/such"), &host("x")]).code(), 0);
+    Ok(())
+}
+
+fn copy_through_links_stays_inside(w: &World) -> Outcome {
+    let dir = w.dir("cplink");
+    let file = w.file(&dir, "file", "x");
+    let name = w.name("cplink");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    let target = format!("{name}:/var/link-out/coracle-contract-test");
+    w.coracle(&["cp", &file.display().to_string(), &target]).ok();
+    assert!(!Path::new("/etc/coracle-contract-test").exists(), "written to the host");
+    let read = w.coracle(&["run", &name, "/bin/guest", "read", "/etc/coracle-contract-test"]);
+    assert_eq!(read.ok().out(), "x");
+    let out = dir.join("passwd").display().to_string();
+    w.coracle(&["cp", &format!("{name}:/var/link-out/passwd"), &out]).ok();
+    assert!(
+        fs::read_to_string(&out).unwrap_or_default().contains("Alice"),
+        "the image's, not the host's"
+    );
+    Ok(())
+}
+
+fn copy_streams(w: &World) -> Outcome {
+    let name = w.name("cptar");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    let done = w.coracle(&["cp", &format!("{name}:/data"), "-"]);
+    let names = tar_names(&done.ok().stdout);
+    assert!(names.iter().any(|name| name == "data/sub/two"), "{names:?}");
+    let tar = testkit::layer::Layer::new().file("put/file", 0o600, "by tar").finish();
+    let mut command = w.command(&["cp", "-", &format!("{name}:/tmp")]);
+    run_with(&mut command, Input::Bytes(tar), LIMIT).ok();
+    assert_eq!(
+        w.coracle(&["run", &name, "/bin/guest", "read", "/tmp/put/file"]).ok().out(),
+        "by tar"
+    );
+    Ok(())
+}
+
+fn tar_names(bytes: &[u8]) -> Vec<String> {
+    tar_list(bytes).into_iter().map(|(name, ..)| name).collect()
+}
+
+/// Name, mode, uid and gid of each entry, by GNU tar, which does not share our code.
+fn tar_list(bytes: &[u8]) -> Vec<(String, String, String)> {
+    let mut command = std::process::Command::new("tar");
+    command.args(["--numeric-owner", "-tvf", "-"]).env("TZ", "UTC");
+    let done = run_with(&mut command, Input::Bytes(bytes.to_vec()), LIMIT);
+    let mut list = Vec::new();
+    for line in done.ok().out().lines() {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let name = fields.get(5).copied().unwrap_or_default();
+        let name = name.trim_start_matches("./").trim_end_matches('/');
+        list.push((name.to_owned(), fields[0].to_owned(), fields[1].to_owned()));
+    }
+    list
+}
+
+fn export_is_the_tree(w: &World) -> Outcome {
+    let name = w.name("export");
+    let _container = Container::named(w, &name);
+    w.coracle(&w.words_for(&["run"], &["--name", &name], &CHANGES)).ok();
+    let done = w.coracle(&["export", &name]);
+    let list = tar_list(&done.ok().stdout);
+    let entry = |path: &str| list.iter().find(|(name, ..)| name == path);
+    for path in ["bin/guest", "new/file", "data/moved/two", "etc/image-file"] {
+        assert!(entry(path).is_some(), "{path} in the export");
+    }
+    for path in ["data/remove-me", "data/sub"] {
+        assert!(entry(path).is_none(), "{path} was removed");
+    }
+    // What an unprivileged user cannot put on disk comes back out.
+    assert_eq!(
+        entry("etc/alices").map(|(_, mode, owner)| (mode.as_str(), owner.as_str())),
+        Some(("-rw-r-----", "1234/1235"))
+    );
+    assert_eq!(entry("bin/setuid").map(|(_, mode, _)| mode.as_str()), Some("-rwsr-xr-x"));
+    let second = w.coracle(&["export", &name]);
+    assert!(second.ok().stdout == done.stdout, "two exports are the same bytes");
+    Ok(())
+}
+
+fn export_then_import(w: &World) -> Outcome {
+    let name = w.name("imported");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    let dir = w.dir("export");
+    let file = dir.join("tree.tar").display().to_string();
+    w.coracle(&["export", "-o", &file, &name]).ok();
+    let image = format!("localhost/test/{name}:1");
+    w.coracle(&[
+        "import",
+        "--change",
+        "CMD [\"/bin/guest\",\"say\",\"imported\"]",
+        "-c",
+        "ENV A=b",
+        &file,
+        &image,
+    ])
+    .ok();
+    assert_eq!(w.coracle(&["run", "--rm", &image]).ok().out(), "imported\n");
+    assert_eq!(
+        w.coracle(&["run", "--rm", &image, "/bin/guest", "getenv", "A"]).ok().out(),
+        "\"b\"\n"
+    );
+    w.coracle(&["rmi", &image]).ok();
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! `--isolate` and its parts: Docker's profile. Not a promise of security, but each wall must stand.
+
+use serde_json::json;
+use testkit::skip::Outcome;
+
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("default_shares_with_the_host", default_shares_with_the_host),
+    ("isolate_keeps_apart", isolate_keeps_apart),
+    ("capabilities", capabilities),
+    ("filtered_calls", filtered_calls),
+    ("masked_paths", masked_paths),
+    ("no_new_privileges", no_new_privileges),
+    ("host_name", host_name),
+    ("limits_or_an_error", limits_or_an_error),
+    ("join_shares_namespaces", join_shares_namespaces),
+];
+
+fn own(name: &str) -> String {
+    std::fs::read_link(format!("/proc/self/ns/{name}"))
+        .map(|l| l.display().to_string())
+        .unwrap_or_default()
+}
+
+fn default_shares_with_the_host(w: &World) -> Outcome {
+    let facts = w.json(&[], &["facts"]);
+    for name in ["pid", "ipc", "net", "uts"] {
+        assert_eq!(
+            facts["namespaces"][name],
+            json!(own(name)),
+            "MPI and profilers need the host's {name}"
+        );
+    }
+    Ok(())
+}
+
+fn isolate_keeps_apart(w: &World) -> Outcome {
+    let facts = w.json(&["--isolate"], &["facts"]);
+    for name in ["pid", "ipc", "uts", "mnt", "user", "cgroup"] {
+        assert_ne!(facts["namespaces"][name], json!(own(name)), "{name}");
+    }
+    assert_eq!(facts["seccomp"], json!("2"));
+    assert_eq!(facts["no_new_privs"], json!("1"));
+    Ok(())
+}
+
+/// Docker's fourteen.
+const DOCKER: u64 = 0xa804_25fb;
+
+fn effective(w: &World, flags: &[&str]) -> u64 {
+    let facts = w.json(flags, &["facts"]);
+    u64::from_str_radix(facts["cap_eff"].as_str().unwrap_or_default(), 16).expect("a mask")
+}
+
+fn capabilities(w: &World) -> Outcome {
+    assert_eq!(effective(w, &["--isolate"]), DOCKER);
+    assert_eq!(effective(w, &["--isolate", "--cap-drop=ALL"]), 0);
+    assert_eq!(
+        effective(w, &["--isolate", "--cap-drop", "CHOWN", "--cap-drop=net_raw"]),
+        DOCKER & !1 & !(1 << 13)
+    );
+    assert_eq!(effective(w, &["--isolate", "--cap-add=SYS_PTRACE"]), DOCKER | 1 << 19);
+    w.guest(&["--cap-add=NO_SUCH_CAP"], &["exit", "0"]).expect(125);
+    Ok(())
+}
+
+fn filtered_calls(w: &World) -> Outcome {
+    for guest in [["mount", "/tmp"].as_slice(), &["unshare"], &["sethostname", "x"]] {
+        let done = w.guest(&["--isolate"], guest);
+        assert!(done.expect(9).out().starts_with("error: EPERM"), "{guest:?}: {done:?}");
+    }
+    Ok(())
+}
+
+fn masked_paths(w: &World) -> Outcome {
+    for path in ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"] {
+        let done = w.guest(&["--isolate"], &["read", path]);
+        assert!(done.stdout.is_empty() || done.code() == 9, "{path}: {done:?}");
+    }
+    for path in ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/irq/x"] {
+        w.guest(&["--isolate"], &["write", path, "x"]).expect(9);
+    }
+    Ok(())
+}
+
+fn no_new_privileges(w: &World) -> Outcome {
+    let facts = w.json(&["--security-opt", "no-new-privileges"], &["facts"]);
+    assert_eq!(facts["no_new_privs"], json!("1"));
+    let facts = w.json(&["--isolate", "--security-opt", "seccomp=unconfined"], &["facts"]);
+    assert_eq!(facts["namespaces"]["net"] == json!(own("net")), false);
+    Ok(())
+}
+
+fn host_name(w: &World) -> Outcome {
+    assert_eq!(w.guest(&["--hostname", "my-name"], &["hostname"]).ok().line(), "my-name");
+    assert_eq!(w.guest(&["-h", "other"], &["getenv", "HOSTNAME"]).ok().line(), "\"other\"");
+    Ok(())
+}
+
+/// A limit that cannot be kept is an error with a reason, never ignored.
+fn limits_or_an_error(w: &World) -> Outcome {
+    for flag in ["--memory=64m", "--cpus=0.5", "--pids-limit=20"] {
+        let done = w.guest(&[flag], &["exit", "0"]);
+        if done.code() != 0 {
+            done.expect(125);
+            assert!(done.err().contains("cgroup"), "{flag}: {done:?}");
+        }
+    }
+    let cpus = w.json(&["--cpuset-cpus=0"], &["facts"]);
+    assert_eq!(cpus["cpus"], json!("0"));
+    for wrong in ["--memory=lots", "--cpus=x", "--shm-size=1q"] {
+        w.guest(&[wrong], &["exit", "0"]).expect(125);
+    }
+    Ok(())
+}
+
+fn join_shares_namespaces(w: &World) -> Outcome {
+    let c = w.detached(&[], &["facts", ";", "ready", ";", "sleep", "300"]);
+    c.said("ready");
+    let log = w.coracle(&["logs", &c.name]).ok().out();
+    let first: serde_json::Value =
+        serde_json::from_str(log.lines().next().unwrap_or_default()).expect("facts");
+    let second = w.json(&["--join", &c.name], &["facts"]);
+    assert_eq!(first["namespaces"]["user"], second["namespaces"]["user"]);
+    Ok(())
+}

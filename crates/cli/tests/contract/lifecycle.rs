@@ -1,0 +1,366 @@
+//! Containers over time: in the background, stopped, started again, looked at, removed.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::command::until;
+use testkit::running::Running;
+use testkit::skip::Outcome;
+
+use crate::world::{Case, Container, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("detached_prints_the_id_and_lets_go", detached_prints_the_id_and_lets_go),
+    ("logs_are_whole", logs_are_whole),
+    ("logs_follow", logs_follow),
+    ("stop_asks_then_kills", stop_asks_then_kills),
+    ("stop_signal_of_the_container", stop_signal_of_the_container),
+    ("kill_sends_any_signal", kill_sends_any_signal),
+    ("wait_gives_the_code", wait_gives_the_code),
+    ("ps_lists_and_filters", ps_lists_and_filters),
+    ("inspect_formats", inspect_formats),
+    ("rm_refuses_what_runs", rm_refuses_what_runs),
+    ("start_again", start_again),
+    ("create_then_start", create_then_start),
+    ("run_an_existing_container", run_an_existing_container),
+    ("rm_after_the_end", rm_after_the_end),
+    ("restart_on_failure", restart_on_failure),
+    ("init_reaps", init_reaps),
+    ("cidfile", cidfile),
+    ("names", names),
+    ("attach", attach),
+    ("top_shows_processes", top_shows_processes),
+    ("ids_by_prefix", ids_by_prefix),
+    ("clone_copies_changes", clone_copies_changes),
+    ("mode_is_kept", mode_is_kept),
+];
+
+const TEN: Duration = Duration::from_secs(10);
+
+fn detached_prints_the_id_and_lets_go(w: &World) -> Outcome {
+    let name = w.name("bg");
+    let _container = Container::named(w, &name);
+    let done = w.coracle(&w.words_for(&["run", "-d"], &["--name", &name], &["sleep", "300"]));
+    let id = done.ok().line();
+    assert!(id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{done:?}");
+    assert!(!done.held_open, "the container holds the caller's output open");
+    assert_eq!(w.coracle(&["inspect", "--format", "{{.Id}}", &name]).ok().line(), id);
+    Ok(())
+}
+
+fn logs_are_whole(w: &World) -> Outcome {
+    let c = w.detached(&[], &["say", "first", ";", "complain", "error", ";", "flood", "4"]);
+    c.becomes("exited");
+    let done = w.coracle(&["logs", &c.name]);
+    done.ok();
+    assert_eq!((done.stdout.len(), done.err()), ((4 << 20) + 6, "error\n".to_owned()));
+    assert!(done.out().starts_with("first\n"));
+    let tail = w.coracle(&["logs", "--tail", "2", &c.name]).ok().out();
+    assert_eq!(tail.lines().count(), 2, "{tail}");
+    let times = w.coracle(&["logs", "-t", "-n", "1", &c.name]).ok().out();
+    assert!(times.starts_with("20") && times.contains('T'), "{times}");
+    Ok(())
+}
+
+fn logs_follow(w: &World) -> Outcome {
+    let c = w.detached(&[], &["say", "one", ";", "await", "USR1", ";", "say", "two"]);
+    let mut follow = Running::start(&mut w.command(&["logs", "-f", &c.name]));
+    follow.expect("one\nready");
+    w.coracle(&["kill", "-s", "USR1", &c.name]).ok();
+    follow.expect("got SIGUSR1\ntwo");
+    assert_eq!(follow.end(TEN), 0, "following ends with the container: {}", follow.text());
+    Ok(())
+}
+
+fn stop_asks_then_kills(w: &World) -> Outcome {
+    let c = w.detached(&[], &["await", "TERM", ";", "say", "cleaned", ";", "exit", "7"]);
+    c.said("ready");
+    w.coracle(&["stop", &c.name]).ok();
+    assert_eq!(c.inspect("{{.State.ExitCode}} {{.State.Status}}"), "7 exited");
+    c.said("cleaned");
+    let c = w.detached(&[], &["block", "TERM", ";", "ready", ";", "sleep", "300"]);
+    c.said("ready");
+    w.coracle(&["stop", "-t", "1", &c.name]).ok();
+    assert_eq!(c.inspect("{{.State.ExitCode}}"), "137");
+    // Stopping what has stopped is no error.
+    w.coracle(&["stop", &c.name]).ok();
+    Ok(())
+}
+
+fn stop_signal_of_the_container(w: &World) -> Outcome {
+    let c = w.detached(&["--stop-signal=USR2", "--stop-timeout=5"], &["await", "USR2", "TERM"]);
+    c.said("ready");
+    w.coracle(&["stop", &c.name]).ok();
+    c.said("got SIGUSR2");
+    Ok(())
+}
+
+fn kill_sends_any_signal(w: &World) -> Outcome {
+    for signal in ["USR1", "SIGUSR1", "10"] {
+        let c = w.detached(&[], &["await", "USR1"]);
+        c.said("ready");
+        w.coracle(&["kill", "-s", signal, &c.name]).ok();
+        c.said("got SIGUSR1");
+    }
+    let c = w.detached(&[], &["sleep", "300"]);
+    w.coracle(&["kill", &c.name]).ok();
+    c.becomes("exited");
+    assert_eq!(c.inspect("{{.State.ExitCode}}"), "137");
+    assert_ne!(w.coracle(&["kill", "-s", "NOTHING", &c.name]).code(), 0);
+    Ok(())
+}
+
+fn wait_gives_the_code(w: &World) -> Outcome {
+    let c = w.detached(&[], &["await", "TERM", ";", "exit", "5"]);
+    c.said("ready");
+    let mut waiting = Running::start(&mut w.command(&["wait", &c.name]));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(waiting.alive(), "it waits: {}", waiting.text());
+    w.coracle(&["kill", "-s", "TERM", &c.name]).ok();
+    assert_eq!((waiting.end(TEN), waiting.text()), (0, "5\n".to_owned()));
+    assert_eq!(w.coracle(&["wait", &c.name]).ok().line(), "5");
+    Ok(())
+}
+
+fn ps_lists_and_filters(w: &World) -> Outcome {
+    let running = w.detached(&["--label", "kind=test", "-l", "x"], &["sleep", "300"]);
+    let ended = w.detached(&[], &["exit", "3"]);
+    ended.becomes("exited");
+    let names = |flags: &[&str]| {
+        let mut words = vec!["ps", "--format", "{{.Names}}"];
+        words.extend(flags);
+        let text = w.coracle(&words).ok().out();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has = |list: &[String], c: &Container<'_>| list.contains(&c.name);
+    assert!(has(&names(&[]), &running) && !has(&names(&[]), &ended));
+    assert!(has(&names(&["-a"]), &running) && has(&names(&["-a"]), &ended));
+    let filtered = names(&["-a", "--filter", &format!("name={}", ended.name)]);
+    assert_eq!(filtered, [ended.name.clone()]);
+    let exited = names(&["-a", "--filter", "status=exited", "--filter", "exited=3"]);
+    assert!(has(&exited, &ended) && !has(&exited, &running));
+    let labelled = names(&["--filter", "label=kind=test"]);
+    assert!(has(&labelled, &running) && !has(&labelled, &ended));
+    let ids = w.coracle(&["ps", "-q", "--no-trunc", "--filter", &format!("name={}", running.name)]);
+    assert_eq!(ids.ok().line().len(), 64);
+    let text = w.coracle(&["ps", "-a", "--format", "json"]).ok().out();
+    assert!(
+        serde_json::Deserializer::from_str(&text).into_iter::<Value>().all(|v| v.is_ok()),
+        "{text}"
+    );
+    let table = w.coracle(&["ps", "-a"]).ok().out();
+    assert!(table.starts_with("CONTAINER ID"), "{table}");
+    assert!(table.contains("Exited (3)") && table.contains("Up "), "{table}");
+    Ok(())
+}
+
+fn inspect_formats(w: &World) -> Outcome {
+    let c = w.detached(&["-e", "A=b", "-w", "/data", "--label=k=v"], &["sleep", "300"]);
+    let text = w.coracle(&["inspect", &c.name]).ok().out();
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let one = &all[0];
+    assert_eq!(one["State"]["Running"], json!(true), "{text}");
+    assert_eq!(one["Config"]["WorkingDir"], json!("/data"));
+    assert_eq!(
+        one["Name"].as_str().map(|name| name.trim_start_matches('/')),
+        Some(c.name.as_str())
+    );
+    assert_eq!(c.inspect("{{.Config.Labels.k}} {{json .Config.WorkingDir}}"), "v \"/data\"");
+    let pid: u32 = c.inspect("{{.State.Pid}}").parse().expect("a pid");
+    assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
+    let listed = c.inspect("{{range .Config.Env}}{{println .}}{{end}}");
+    assert!(listed.contains("A=b\n"), "{listed}");
+    Ok(())
+}
+
+fn rm_refuses_what_runs(w: &World) -> Outcome {
+    let c = w.detached(&[], &["sleep", "300"]);
+    let done = w.coracle(&["rm", &c.name]);
+    assert!(done.code() != 0 && done.err().contains("-f"), "with a hint: {done:?}");
+    assert_eq!(c.inspect("{{.State.Running}}"), "true");
+    w.coracle(&["rm", "-f", &c.name]).ok();
+    assert_ne!(w.coracle(&["inspect", "--type=container", &c.name]).code(), 0);
+    assert_ne!(w.coracle(&["rm", &c.name]).code(), 0);
+    Ok(())
+}
+
+fn start_again(w: &World) -> Outcome {
+    let c = w.detached(
+        &[],
+        &["append", "/tmp/runs", "x", ";", "read", "/tmp/runs", ";", "say", "", ";", "exit", "4"],
+    );
+    // `append` needs the file; the first run fails, which is as good an end as any.
+    c.becomes("exited");
+    w.coracle(&["cp", "/etc/hostname", &format!("{}:/tmp/runs", c.name)]).ok();
+    for count in 1..3 {
+        assert_eq!(
+            w.coracle(&["start", "-a", &c.name]).expect(4).out().matches('x').count(),
+            count
+        );
+    }
+    assert_eq!(w.coracle(&["start", &c.name]).ok().line(), c.name);
+    c.becomes("exited");
+    Ok(())
+}
+
+fn create_then_start(w: &World) -> Outcome {
+    let name = w.name("created");
+    let c = Container::named(w, &name);
+    let made = w.coracle(&w.words_for(
+        &["create"],
+        &["--name", &name],
+        &["say", "started", ";", "exit", "6"],
+    ));
+    assert_eq!(made.ok().line().len(), 64);
+    assert_eq!(c.inspect("{{.State.Status}}"), "created");
+    let done = w.coracle(&["start", "-a", &name]);
+    assert_eq!((done.code(), done.out()), (6, "started\n".to_owned()), "{done:?}");
+    Ok(())
+}
+
+/// udocker's habit: `run NAME` runs the container of that name.
+fn run_an_existing_container(w: &World) -> Outcome {
+    let name = w.name("again");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    w.coracle(&["run", &name, "/bin/guest", "write", "/tmp/kept", "yes"]).ok();
+    assert_eq!(w.coracle(&["run", &name, "/bin/guest", "read", "/tmp/kept"]).ok().out(), "yes");
+    assert_eq!(w.coracle(&["run", &name]).ok().out(), "[\"/bin/guest\",\"args\",\"default\"]\n");
+    Ok(())
+}
+
+fn rm_after_the_end(w: &World) -> Outcome {
+    let name = w.name("rm");
+    w.coracle(&w.words_for(&["run", "-d", "--rm"], &["--name", &name], &["exit", "0"])).ok();
+    let gone = until(TEN, || {
+        (w.coracle(&["inspect", "--type=container", &name]).code() != 0).then_some(())
+    });
+    assert!(gone.is_some(), "a container with --rm is still there");
+    let name = w.name("rm");
+    w.coracle(&w.words_for(&["run", "--rm"], &["--name", &name], &["exit", "0"])).ok();
+    assert_ne!(w.coracle(&["inspect", "--type=container", &name]).code(), 0);
+    Ok(())
+}
+
+fn restart_on_failure(w: &World) -> Outcome {
+    let c = w.detached(&["--restart", "on-failure:2"], &["say", "once", ";", "exit", "1"]);
+    let seen = until(Duration::from_secs(30), || {
+        let state = c.inspect("{{.State.Status}} {{.RestartCount}}");
+        (state == "exited 2").then_some(())
+    });
+    assert!(seen.is_some(), "{}", c.inspect("{{json .State}} {{.RestartCount}}"));
+    assert_eq!(w.coracle(&["logs", &c.name]).ok().out().matches("once").count(), 3);
+    let c = w.detached(&["--restart=on-failure:3"], &["exit", "0"]);
+    c.becomes("exited");
+    assert_eq!(c.inspect("{{.RestartCount}}"), "0");
+    Ok(())
+}
+
+fn init_reaps(w: &World) -> Outcome {
+    let guest = ["orphan", "/bin/guest", "spawn", "/bin/guest", "exit", "0"];
+    let done = w.guest(&["--init", "--pid=private"], &guest);
+    done.ok();
+    let mut run = w.start(&["--init", "--pid=private"], &["await", "TERM"]);
+    run.expect("ready");
+    run.signal(rustix::process::Signal::TERM);
+    run.expect("got SIGTERM");
+    assert_eq!(run.end(TEN), 0);
+    w.guest(&["--init"], &["exit", "42"]).expect(42);
+    w.guest(&["--init"], &["signal", "9"]).expect(137);
+    Ok(())
+}
+
+fn cidfile(w: &World) -> Outcome {
+    let path = w.dir("cid").join("id");
+    let flag = format!("--cidfile={}", path.display());
+    w.guest(&[&flag], &["exit", "0"]).ok();
+    let id = std::fs::read_to_string(&path).expect("the id");
+    assert_eq!(id.trim().len(), 64);
+    w.guest(&[&flag], &["exit", "0"]).expect(125);
+    Ok(())
+}
+
+fn names(w: &World) -> Outcome {
+    let (first, second) = (w.name("name"), w.name("name"));
+    let _containers = [Container::named(w, &first), Container::named(w, &second)];
+    w.coracle(&["create", "--name", &first, &w.image]).ok();
+    let done = w.coracle(&["create", "--name", &first, &w.image]);
+    assert!(done.code() == 125 && done.err().contains(&first), "{done:?}");
+    w.coracle(&["rename", &first, &second]).ok();
+    w.coracle(&["inspect", "--type=container", &second]).ok();
+    assert_ne!(w.coracle(&["inspect", "--type=container", &first]).code(), 0);
+    for bad in ["a b", "a/b", "", ".", "..", "-x"] {
+        let flag = format!("--name={bad}");
+        assert_eq!(w.coracle(&["create", &flag, &w.image]).code(), 125, "{bad:?}");
+    }
+    Ok(())
+}
+
+fn attach(w: &World) -> Outcome {
+    let c = w.detached(&["-i"], &["ready", ";", "cat", ";", "exit", "3"]);
+    c.said("ready");
+    let mut attached = Running::start(&mut w.command(&["attach", &c.name]));
+    std::thread::sleep(Duration::from_millis(300));
+    attached.feed(b"typed\n");
+    attached.expect("typed");
+    attached.end_of_input();
+    let code = attached.end(TEN);
+    assert_eq!(code, 3, "the program's status: {}", attached.text());
+    Ok(())
+}
+
+fn top_shows_processes(w: &World) -> Outcome {
+    for flags in [[].as_slice(), &["--pid=private"]] {
+        let c = w.detached(flags, &["orphan", "/bin/guest", "sleep", "299", ";", "sleep", "300"]);
+        c.said("orphan");
+        let text = w.coracle(&["top", &c.name]).ok().out();
+        assert!(text.contains("sleep 300") && text.contains("sleep 299"), "{flags:?}: {text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+    Ok(())
+}
+
+fn ids_by_prefix(w: &World) -> Outcome {
+    let c = w.detached(&[], &["sleep", "300"]);
+    let id = c.inspect("{{.Id}}");
+    for length in [12, 20, 64] {
+        assert_eq!(w.coracle(&["inspect", "--format={{.Id}}", &id[..length]]).ok().line(), id);
+    }
+    w.coracle(&["kill", &id[..12]]).ok();
+    Ok(())
+}
+
+fn clone_copies_changes(w: &World) -> Outcome {
+    let (first, second) = (w.name("orig"), w.name("copy"));
+    let _containers = [Container::named(w, &first), Container::named(w, &second)];
+    w.coracle(&["create", "--name", &first, &w.image]).ok();
+    w.coracle(&[
+        "run",
+        &first,
+        "/bin/guest",
+        "write",
+        "/tmp/changed",
+        "1",
+        ";",
+        "remove",
+        "/data/remove-me",
+    ])
+    .ok();
+    w.coracle(&["clone", "--name", &second, &first]).ok();
+    let seen =
+        w.coracle(&["run", &second, "/bin/guest", "read", "/tmp/changed", ";", "list", "/data"]);
+    assert_eq!(seen.ok().out(), "1[\"one\",\"sub\"]\n");
+    w.coracle(&["run", &second, "/bin/guest", "write", "/tmp/changed", "2"]).ok();
+    assert_eq!(w.coracle(&["run", &first, "/bin/guest", "read", "/tmp/changed"]).ok().out(), "1");
+    Ok(())
+}
+
+fn mode_is_kept(w: &World) -> Outcome {
+    let name = w.name("mode");
+    let _container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    w.coracle(&["setup", &format!("--execmode={}", w.engine), &name]).ok();
+    w.coracle(&["run", &name, "/bin/guest", "exit", "5"]).expect(5);
+    assert_ne!(w.coracle(&["setup", "--execmode=Z9", &name]).code(), 0);
+    Ok(())
+}

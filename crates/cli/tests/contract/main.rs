@@ -1,0 +1,77 @@
+//! The engine contract: what every engine must do, whoever the user is and wherever the store lies.
+//!
+//! The suite drives the real binary. It asks `coracle doctor --format json` which engines are ready
+//! for each test user, and runs every case for each pair of the two: `N1::range::tty::size`. Within a
+//! pair all cases share one store, so they also test that commands at the same time do not disturb
+//! each other. What an engine is known to do differently stands in [`known`] with its reason.
+//!
+//! Programs run as the unprivileged users of `testkit::users`; root only prepares and looks.
+
+mod concurrency;
+mod devices;
+mod environment;
+mod exec;
+mod files;
+mod images;
+mod isolation;
+mod known;
+mod lifecycle;
+mod mounts;
+mod network;
+mod packages;
+mod placement;
+mod status;
+mod streams;
+mod terminals;
+mod users;
+mod world;
+
+use std::process::ExitCode;
+
+use testkit::harness::Suite;
+
+use world::{Case, Stage};
+
+const GROUPS: &[(&str, &[(&str, Case)])] = &[
+    ("status", status::CASES),
+    ("tty", terminals::CASES),
+    ("env", environment::CASES),
+    ("users", users::CASES),
+    ("mounts", mounts::CASES),
+    ("devices", devices::CASES),
+    ("streams", streams::CASES),
+    ("exec", exec::CASES),
+    ("life", lifecycle::CASES),
+    ("files", files::CASES),
+    ("images", images::CASES),
+    ("network", network::CASES),
+    ("isolate", isolation::CASES),
+    ("many", concurrency::CASES),
+    ("place", placement::CASES),
+    ("debian", packages::CASES),
+];
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    suite.known(known::KNOWN);
+    match &stage {
+        Err(reason) => suite.skipped("contract", reason),
+        Ok(stage) => {
+            for (name, reason) in &stage.missing {
+                suite.skipped(name, reason);
+            }
+            for world in &stage.worlds {
+                for (group, cases) in GROUPS {
+                    for (case, body) in *cases {
+                        let name =
+                            format!("{}::{}::{group}::{case}", world.engine, world.user.kind());
+                        suite.case(name, move || body(world));
+                    }
+                }
+            }
+        }
+    }
+    suite.run()
+}

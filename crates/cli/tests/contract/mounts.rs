@@ -1,0 +1,296 @@
+//! Host directories, files, volumes and memory file systems in the container's tree.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use testkit::skip::Outcome;
+
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("directory", directory),
+    ("single_file", single_file),
+    ("read_only_refuses_eleven_ways", read_only_refuses_eleven_ways),
+    ("nested_in_any_order", nested_in_any_order),
+    ("targets_through_links_stay_inside", targets_through_links_stay_inside),
+    ("missing_targets_are_made", missing_targets_are_made),
+    ("missing_sources", missing_sources),
+    ("odd_names", odd_names),
+    ("long_form", long_form),
+    ("refused_forms", refused_forms),
+    ("memory", memory),
+    ("volumes", volumes),
+    ("volume_starts_with_the_images_files", volume_starts_with_the_images_files),
+    ("read_only_root", read_only_root),
+    ("hosts_and_resolver", hosts_and_resolver),
+    ("image_below_is_untouched", image_below_is_untouched),
+    ("plain_tree_as_root", plain_tree_as_root),
+];
+
+fn bind(source: &Path, target: &str) -> String {
+    format!("{}:{target}", source.display())
+}
+
+fn directory(w: &World) -> Outcome {
+    let dir = w.dir("bind");
+    w.file(&dir, "in", "from the host\n");
+    let volume = bind(&dir, "/m");
+    let done = w.guest(&["-v", &volume], &["read", "/m/in", ";", "write", "/m/out", "back"]);
+    assert_eq!(done.ok().out(), "from the host\n");
+    assert_eq!(fs::read_to_string(dir.join("out")).ok().as_deref(), Some("back"));
+    // Over a directory that the image has.
+    let done = w.guest(&["-v", &bind(&dir, "/data")], &["list", "/data"]);
+    assert_eq!(crate::world::json(&done), json!(["in", "out"]));
+    Ok(())
+}
+
+fn single_file(w: &World) -> Outcome {
+    let dir = w.dir("file");
+    let file = w.file(&dir, "f", "host\n");
+    let done = w.guest(&["-v", &bind(&file, "/etc/image-file")], &["read", "/etc/image-file"]);
+    assert_eq!(done.ok().out(), "host\n");
+    w.guest(&["-v", &bind(&file, "/new/deep/file")], &["append", "/new/deep/file", "more"]).ok();
+    assert_eq!(fs::read_to_string(&file).ok().as_deref(), Some("host\nmore"));
+    w.guest(&["-v", &bind(&file, "/etc/passwd:ro")], &["append", "/etc/passwd", "x"]).expect(9);
+    Ok(())
+}
+
+fn read_only_refuses_eleven_ways(w: &World) -> Outcome {
+    let dir = w.dir("ro");
+    w.file(&dir, "file", "kept");
+    let answers = |flags: &[&str]| {
+        let answers = w.json(flags, &["mutate", "/m"]);
+        let pairs: Vec<(String, String)> = serde_json::from_value(answers).expect("pairs");
+        pairs
+    };
+    for form in [format!("{}:/m:ro", dir.display()), format!("{}:/m:ro,z", dir.display())] {
+        for (way, answer) in answers(&["-v", &form]) {
+            assert_eq!(answer, "EROFS", "{way} with {form}");
+        }
+    }
+    let long = format!("type=bind,src={},dst=/m,readonly", dir.display());
+    for (way, answer) in answers(&["--mount", &long]) {
+        assert_eq!(answer, "EROFS", "{way} with --mount");
+    }
+    assert_eq!(fs::read_to_string(dir.join("file")).ok().as_deref(), Some("kept"));
+    // The same eleven work where writing is allowed, so the test tests something.
+    for (way, answer) in answers(&["-v", &bind(&dir, "/m")]) {
+        assert!(answer == "done" || (way == "unlink" && answer == "ENOENT"), "{way}: {answer}");
+    }
+    // Not even a new mount makes it writable again.
+    let dir = w.dir("ro2");
+    w.file(&dir, "file", "kept");
+    w.guest(&["-v", &format!("{}:/m:ro", dir.display())], &["chmod", "/m", "777"]).expect(9);
+    Ok(())
+}
+
+fn nested_in_any_order(w: &World) -> Outcome {
+    let (outer, inner) = (w.dir("outer"), w.dir("inner"));
+    w.file(&outer, "o", "");
+    w.file(&inner, "i", "");
+    let (outer, inner) = (bind(&outer, "/m"), bind(&inner, "/m/sub"));
+    for flags in [["-v", &outer, "-v", &inner], ["-v", &inner, "-v", &outer]] {
+        let done = w.guest(&flags, &["list", "/m", ";", "list", "/m/sub"]);
+        assert_eq!(done.ok().out(), "[\"o\",\"sub\"]\n[\"i\"]\n", "{flags:?}");
+    }
+    Ok(())
+}
+
+fn targets_through_links_stay_inside(w: &World) -> Outcome {
+    let dir = w.dir("link");
+    w.file(&dir, "seen", "");
+    // `/var/link-to-etc` is a link to `/etc`: the image's, never the host's.
+    let done = w.guest(&["-v", &bind(&dir, "/var/link-to-etc/sub")], &["list", "/etc/sub"]);
+    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    let done = w.guest(&["-v", &bind(&dir, "/var/link-out/sub")], &["list", "/etc/sub"]);
+    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    assert!(!Path::new("/etc/sub").exists(), "a mount point was made on the host");
+    let done = w.guest(&["-v", &bind(&dir, "/../../up")], &["list", "/up"]);
+    assert_eq!(crate::world::json(&done), json!(["seen"]));
+    Ok(())
+}
+
+fn missing_targets_are_made(w: &World) -> Outcome {
+    let dir = w.dir("target");
+    w.file(&dir, "x", "");
+    let done = w.guest(&["-v", &bind(&dir, "/a/b/c/d")], &["list", "/a/b/c/d"]);
+    assert_eq!(crate::world::json(&done), json!(["x"]));
+    Ok(())
+}
+
+fn missing_sources(w: &World) -> Outcome {
+    let missing = w.dir("source").join("missing");
+    let long = format!("type=bind,src={},dst=/m", missing.display());
+    let done = w.guest(&["--mount", &long], &["list", "/m"]);
+    done.expect(125);
+    assert!(done.err().contains("missing"), "the error names the path: {done:?}");
+    Ok(())
+}
+
+fn odd_names(w: &World) -> Outcome {
+    let dir = w.dir("odd");
+    for name in ["with space", "ünï", "back\\slash", "quote'", "new\nline"] {
+        let inner = dir.join(name);
+        fs::create_dir(&inner).expect("a directory");
+        fs::write(inner.join("x"), "").expect("a file");
+        let target = format!("/t {}", name.replace('\n', " "));
+        let done = w.guest(&["-v", &format!("{}:{target}", inner.display())], &["list", &target]);
+        assert_eq!(crate::world::json(&done), json!(["x"]), "{name:?}");
+    }
+    Ok(())
+}
+
+fn long_form(w: &World) -> Outcome {
+    let dir = w.dir("long");
+    w.file(&dir, "x", "");
+    let source = dir.display();
+    for form in [
+        format!("type=bind,source={source},target=/m"),
+        format!("type=bind,src={source},dst=/m,ro"),
+        format!("destination=/m,source={source},type=bind,readonly=true"),
+    ] {
+        let done = w.guest(&["--mount", &form], &["list", "/m"]);
+        assert_eq!(crate::world::json(&done), json!(["x"]), "{form}");
+    }
+    let done = w.guest(&["--mount", "type=tmpfs,dst=/t,tmpfs-size=1m"], &["statfs", "/t"]);
+    assert_eq!(crate::world::json(&done)["type"], json!("0x1021994"));
+    Ok(())
+}
+
+fn refused_forms(w: &World) -> Outcome {
+    for form in
+        ["type=nothing,dst=/m", "type=bind,dst=/m", "type=bind,src=/tmp", "bogus=1,dst=/m,src=/tmp"]
+    {
+        w.guest(&["--mount", form], &["exit", "0"]).expect(125);
+    }
+    for form in ["/tmp:relative", "/tmp:/m:nonsense", ":/m", "/tmp:/m:ro:more"] {
+        w.guest(&["-v", form], &["exit", "0"]).expect(125);
+    }
+    Ok(())
+}
+
+fn memory(w: &World) -> Outcome {
+    let flags = ["--tmpfs", "/scratch:size=1m,mode=1777"];
+    let done = w.guest(
+        &flags,
+        &["statfs", "/scratch", ";", "stat", "/scratch", ";", "fill", "/scratch/f", "3"],
+    );
+    let text = done.ok().out();
+    let lines: Vec<&str> = text.lines().collect();
+    let statfs: Value = serde_json::from_str(lines[0]).expect("statfs");
+    assert_eq!((&statfs["type"], &statfs["size"]), (&json!("0x1021994"), &json!(1 << 20)));
+    assert!(lines[1].contains("\"mode\":\"1777\""), "{text}");
+    assert!(lines[2].contains("ENOSPC"), "{text}");
+    // Over a directory with files: empty.
+    assert_eq!(w.json(&["--tmpfs=/data"], &["list", "/data"]), json!([]));
+    Ok(())
+}
+
+fn volumes(w: &World) -> Outcome {
+    let name = w.name("vol");
+    assert_eq!(w.coracle(&["volume", "create", &name]).ok().line(), name);
+    let flag = format!("{name}:/v");
+    w.guest(&["-v", &flag], &["write", "/v/kept", "yes"]).ok();
+    assert_eq!(w.guest(&["-v", &flag], &["read", "/v/kept"]).ok().out(), "yes");
+    w.guest(&["-v", &format!("{flag}:ro")], &["write", "/v/kept", "no"]).expect(9);
+    let long = format!("type=volume,src={name},dst=/w");
+    assert_eq!(w.guest(&["--mount", &long], &["read", "/w/kept"]).ok().out(), "yes");
+    let listed = w.coracle(&["volume", "ls", "-q"]).ok().out();
+    assert!(listed.lines().any(|line| line == name), "{listed}");
+    let container = w.detached(&["-v", &flag], &["sleep", "60"]);
+    let refused = w.coracle(&["volume", "rm", &name]);
+    assert_ne!(refused.code(), 0, "a volume in use was removed: {refused:?}");
+    drop(container);
+    w.coracle(&["volume", "rm", &name]).ok();
+    // Made when first named.
+    let fresh = w.name("fresh");
+    w.guest(&["-v", &format!("{fresh}:/v")], &["write", "/v/x", ""]).ok();
+    w.coracle(&["volume", "inspect", &fresh]).ok();
+    w.coracle(&["volume", "rm", &fresh]).ok();
+    Ok(())
+}
+
+fn volume_starts_with_the_images_files(w: &World) -> Outcome {
+    let name = w.name("filled");
+    let done = w.guest(&["-v", &format!("{name}:/data")], &["read", "/data/sub/two"]);
+    w.coracle(&["volume", "rm", &name]);
+    assert_eq!(done.ok().out(), "2\n");
+    Ok(())
+}
+
+fn read_only_root(w: &World) -> Outcome {
+    for path in ["/new", "/etc/new", "/data/one"] {
+        let done = w.guest(&["--read-only"], &["write", path, "x"]);
+        assert_eq!(done.expect(9).out(), "error: EROFS\n", "{path}");
+    }
+    let dir = w.dir("rw");
+    let volume = bind(&dir, "/m");
+    let flags = ["--read-only", "--tmpfs", "/tmp", "-v", &volume];
+    w.guest(
+        &flags,
+        &[
+            "write",
+            "/tmp/x",
+            "1",
+            ";",
+            "write",
+            "/m/x",
+            "1",
+            ";",
+            "write",
+            "/dev/shm/coracle-x",
+            "",
+            ";",
+            "remove",
+            "/dev/shm/coracle-x",
+        ],
+    )
+    .ok();
+    Ok(())
+}
+
+fn hosts_and_resolver(w: &World) -> Outcome {
+    let flags = ["--add-host", "db:10.1.2.3", "--hostname", "inside", "--dns=9.9.9.9"];
+    let done =
+        w.guest(&flags, &["read", "/etc/hosts", ";", "read", "/etc/resolv.conf", ";", "hostname"]);
+    let text = done.ok().out();
+    for wanted in ["10.1.2.3", "db", "127.0.0.1", "localhost", "nameserver 9.9.9.9"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert_eq!(text.lines().last(), Some("inside"));
+    // By default the host's resolver, or nothing could be reached.
+    let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    if let Some(server) = host.lines().find(|line| line.starts_with("nameserver")) {
+        let text = w.guest(&[], &["read", "/etc/resolv.conf"]).ok().out();
+        assert!(text.contains(server), "{text}");
+    }
+    Ok(())
+}
+
+fn image_below_is_untouched(w: &World) -> Outcome {
+    let dir = w.dir("below");
+    w.guest(&["-v", &bind(&dir, "/fresh/mount/point")], &["exit", "0"]).ok();
+    let seen = w.json(&[], &["list", "/"]);
+    assert!(!seen.to_string().contains("fresh"), "a mount point stayed in the image: {seen}");
+    Ok(())
+}
+
+fn plain_tree_as_root(w: &World) -> Outcome {
+    let dir = w.dir("tree");
+    let tree = dir.join("tree");
+    for name in ["bin", "proc", "dev", "sys", "etc", "tmp"] {
+        fs::create_dir_all(tree.join(name)).expect("a directory");
+    }
+    fs::copy(testkit::guest::program(), tree.join("bin/guest")).expect("the guest program");
+    let give = |path: &Path| std::os::unix::fs::chown(path, Some(w.user.uid), Some(w.user.gid));
+    for name in ["", "bin", "bin/guest", "proc", "dev", "sys", "etc", "tmp"] {
+        give(&tree.join(name)).expect("giving the tree to the user");
+    }
+    let mode = format!("--execmode={}", w.engine);
+    let path = tree.display().to_string();
+    let words = ["run", "--rm", &mode, "--rootfs", &path, "/bin/guest", "write", "/tmp/made", "x"];
+    w.coracle(&words).ok();
+    assert!(tree.join("tmp/made").exists(), "a plain tree is used as it is");
+    Ok(())
+}

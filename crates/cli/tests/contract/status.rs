@@ -1,0 +1,162 @@
+//! Exit codes and signals: what the caller's shell sees is what the program did.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::skip::Outcome;
+
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("exit_codes_pass_through", exit_codes_pass_through),
+    ("exit_codes_without_rm", exit_codes_without_rm),
+    ("missing_program_is_127", missing_program_is_127),
+    ("what_cannot_be_executed_is_126", what_cannot_be_executed_is_126),
+    ("failures_of_ours_are_125", failures_of_ours_are_125),
+    ("death_by_signal_is_128_and_n", death_by_signal_is_128_and_n),
+    ("death_by_signal_without_rm", death_by_signal_without_rm),
+    ("signals_are_forwarded", signals_are_forwarded),
+    ("signals_reach_a_program_without_supervisor", signals_reach_a_program_without_supervisor),
+    ("sig_proxy_off", sig_proxy_off),
+    ("killed_supervisor_leaves_no_program", killed_supervisor_leaves_no_program),
+    ("no_process_between", no_process_between),
+];
+
+const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
+
+fn exit_codes_pass_through(w: &World) -> Outcome {
+    for code in CODES {
+        let done = w.guest(&[], &["exit", &code.to_string()]);
+        done.expect(code);
+        assert!(done.stdout.is_empty() && done.stderr.is_empty(), "words of our own: {done:?}");
+    }
+    Ok(())
+}
+
+fn exit_codes_without_rm(w: &World) -> Outcome {
+    for code in CODES {
+        w.coracle(&w.words_for(&["run"], &[], &["exit", &code.to_string()])).expect(code);
+    }
+    Ok(())
+}
+
+fn missing_program_is_127(w: &World) -> Outcome {
+    for program in ["/bin/nothing", "nothing", "/no/such/dir/x", "./nothing"] {
+        let done = w.coracle(&["run", "--rm", &w.image, program]);
+        done.expect(127);
+        assert!(done.err().contains("nothing") || done.err().contains("/no/such"), "{done:?}");
+    }
+    Ok(())
+}
+
+fn what_cannot_be_executed_is_126(w: &World) -> Outcome {
+    for program in ["/bin/not-executable", "/etc", "/bin/no-format"] {
+        w.coracle(&["run", "--rm", &w.image, program]).expect(126);
+    }
+    // The kernel says ENOENT for a missing interpreter, as for a missing program.
+    w.coracle(&["run", "--rm", &w.image, "/bin/no-interpreter"]).expect(127);
+    Ok(())
+}
+
+fn failures_of_ours_are_125(w: &World) -> Outcome {
+    let done = w.coracle(&["run", "--rm", "--pull=never", "no-such-image-here", "true"]);
+    done.expect(125);
+    assert!(done.err().contains("no-such-image-here"), "{done:?}");
+    w.coracle(&["run", "--rm", "--no-such-flag", &w.image]).expect(125);
+    w.coracle(&["run", "--rm", "--execmode=Z9", &w.image]).expect(125);
+    w.coracle(&["run", "--rm", "-v", "/tmp", &w.image, "/bin/guest", "exit", "0"]);
+    w.coracle(&["run", "--rm", "-u", "nobody-knows-me", &w.image, "/bin/guest"]).expect(125);
+    Ok(())
+}
+
+const DEADLY: [(&str, i32); 5] = [("9", 137), ("15", 143), ("11", 139), ("6", 134), ("1", 129)];
+
+fn death_by_signal_is_128_and_n(w: &World) -> Outcome {
+    for (signal, code) in DEADLY {
+        w.guest(&[], &["signal", signal]).expect(code);
+    }
+    Ok(())
+}
+
+fn death_by_signal_without_rm(w: &World) -> Outcome {
+    for (signal, code) in DEADLY {
+        w.coracle(&w.words_for(&["run"], &[], &["signal", signal])).expect(code);
+    }
+    Ok(())
+}
+
+const FORWARDED: [(Signal, &str); 5] = [
+    (Signal::TERM, "TERM"),
+    (Signal::INT, "INT"),
+    (Signal::HUP, "HUP"),
+    (Signal::USR1, "USR1"),
+    (Signal::QUIT, "QUIT"),
+];
+
+fn signals_are_forwarded(w: &World) -> Outcome {
+    for (signal, name) in FORWARDED {
+        let mut run = w.start(&[], &["await", name]);
+        run.expect("ready");
+        run.signal(signal);
+        run.expect(&format!("got SIG{name}"));
+        assert_eq!(run.end(Duration::from_secs(10)), 0, "after SIG{name}: {}", run.text());
+    }
+    Ok(())
+}
+
+fn signals_reach_a_program_without_supervisor(w: &World) -> Outcome {
+    for (signal, name) in FORWARDED {
+        let words = w.words_for(&["run"], &[], &["await", name]);
+        let mut run = testkit::running::Running::start(&mut w.command(&words));
+        run.expect("ready");
+        run.signal(signal);
+        run.expect(&format!("got SIG{name}"));
+        assert_eq!(run.end(Duration::from_secs(10)), 0, "after SIG{name}: {}", run.text());
+    }
+    // One that it does not handle ends it.
+    let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "60"]);
+    let mut run = testkit::running::Running::start(&mut w.command(&words));
+    run.expect("ready");
+    run.signal(Signal::TERM);
+    assert_eq!(run.end(Duration::from_secs(10)), 143);
+    Ok(())
+}
+
+fn sig_proxy_off(w: &World) -> Outcome {
+    let mut run = w.start(&["--sig-proxy=false"], &["await", "USR1", "TERM"]);
+    run.expect("ready");
+    run.signal(Signal::USR1);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!run.text().contains("got"), "a signal was passed on: {}", run.text());
+    run.signal(Signal::KILL);
+    run.end(Duration::from_secs(10));
+    Ok(())
+}
+
+fn killed_supervisor_leaves_no_program(w: &World) -> Outcome {
+    let name = w.name("orphaned");
+    let flags = ["--name", name.as_str()];
+    let mut run = w.start(&flags, &["ready", ";", "sleep", "300"]);
+    run.expect("ready");
+    run.signal(Signal::KILL);
+    assert_eq!(run.end(Duration::from_secs(10)), 137);
+    let gone = testkit::command::until(Duration::from_secs(10), || {
+        let list = w.coracle(&["ps", "--format", "{{.Names}}"]);
+        (!list.ok().out().lines().any(|line| line == name)).then_some(())
+    });
+    w.coracle(&["rm", "-f", &name]);
+    assert!(gone.is_some(), "the program outlived the supervisor that was killed");
+    Ok(())
+}
+
+/// With no terminal, log or clean-up asked for, the process that the caller started is the program.
+fn no_process_between(w: &World) -> Outcome {
+    let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "300"]);
+    let mut run = testkit::running::Running::start(&mut w.command(&words));
+    run.expect("ready");
+    let exe = std::fs::read_to_string(format!("/proc/{}/cmdline", run.id())).unwrap_or_default();
+    run.signal(Signal::KILL);
+    run.end(Duration::from_secs(10));
+    assert!(exe.starts_with("/bin/guest\0ready"), "the caller's child is {exe:?}");
+    Ok(())
+}

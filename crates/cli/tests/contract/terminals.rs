@@ -1,0 +1,153 @@
+//! Terminals: `-t` gives a real one, of the caller's size, and Ctrl-C does what it should.
+
+use serde_json::{Value, json};
+use testkit::skip::Outcome;
+use testkit::terminal::Terminal;
+
+use crate::world::{Case, Container, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("is_a_terminal", is_a_terminal),
+    ("size_follows", size_follows),
+    ("ctrl_c_interrupts", ctrl_c_interrupts),
+    ("exit_code", exit_code),
+    ("keys_arrive", keys_arrive),
+    ("detach_and_attach", detach_and_attach),
+    ("own_detach_keys", own_detach_keys),
+    ("no_terminal_without_t", no_terminal_without_t),
+    ("t_without_terminal_outside", t_without_terminal_outside),
+    ("interactive_alone_on_a_terminal", interactive_alone_on_a_terminal),
+];
+
+fn open(w: &World, flags: &[&str], guest: &[&str]) -> Terminal {
+    Terminal::spawn(&w.command(&w.words(flags, guest)), 33, 101).expect("a terminal")
+}
+
+fn facts(terminal: &Terminal) -> Value {
+    let text = terminal.text();
+    let line = text.lines().rev().find(|line| line.starts_with('{')).unwrap_or_default();
+    serde_json::from_str(line.trim()).unwrap_or_else(|_| panic!("no facts on the terminal: {text}"))
+}
+
+fn is_a_terminal(w: &World) -> Outcome {
+    let mut terminal = open(w, &["-it"], &["tty"]);
+    terminal.end();
+    let facts = facts(&terminal);
+    for name in ["stdin", "stdout", "stderr"] {
+        assert_eq!(facts[name], json!(true), "{name}: {facts}");
+    }
+    assert_eq!(facts["size"], json!([33, 101]));
+    assert_eq!(facts["controlling"], json!("yes"), "{facts}");
+    let name = facts["name"].as_str().unwrap_or_default();
+    assert!(
+        name.starts_with("/dev/pts/") || name == "/dev/console",
+        "the terminal's name: {facts}"
+    );
+    assert_eq!(facts["term"], json!("xterm"));
+    Ok(())
+}
+
+fn size_follows(w: &World) -> Outcome {
+    let mut terminal = open(w, &["-it"], &["winch"]);
+    terminal.expect("ready Some([33, 101])");
+    terminal.resize(40, 120).expect("resizing");
+    terminal.expect("size Some([40, 120])");
+    terminal.resize(10, 20).expect("resizing");
+    terminal.expect("size Some([10, 20])");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    Ok(())
+}
+
+fn ctrl_c_interrupts(w: &World) -> Outcome {
+    let mut terminal = open(w, &["-it"], &["await", "INT"]);
+    terminal.expect("ready");
+    terminal.type_in(b"\x03").expect("typing");
+    terminal.expect("got SIGINT");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    let mut terminal = open(w, &["-it"], &["ready", ";", "sleep", "60"]);
+    terminal.expect("ready");
+    terminal.type_in(b"\x03").expect("typing");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(130), "{}", terminal.text());
+    Ok(())
+}
+
+fn exit_code(w: &World) -> Outcome {
+    for code in [0, 42, 127] {
+        let mut terminal = open(w, &["-it"], &["exit", &code.to_string()]);
+        assert_eq!(terminal.end().and_then(|status| status.code()), Some(code));
+    }
+    Ok(())
+}
+
+fn keys_arrive(w: &World) -> Outcome {
+    let mut terminal = open(w, &["-it"], &["keys"]);
+    terminal.expect("ready");
+    terminal.type_in("ä\nq\n".as_bytes()).expect("typing");
+    for key in ["key 195", "key 164", "key 10", "key 113"] {
+        terminal.expect(key);
+    }
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    Ok(())
+}
+
+fn detach_and_attach(w: &World) -> Outcome {
+    let name = w.name("detach");
+    let container = Container::named(w, &name);
+    let words = w.words_for(
+        &["run"],
+        &["-it", "--name", &name],
+        &["ready", ";", "keys", ";", "sleep", "60"],
+    );
+    let mut terminal = Terminal::spawn(&w.command(&words), 24, 80).expect("a terminal");
+    terminal.expect("ready");
+    terminal.type_in(b"\x10\x11").expect("typing");
+    let end = terminal.end();
+    assert_eq!(end.and_then(|status| status.code()), Some(0), "detaching: {}", terminal.text());
+    assert_eq!(container.inspect("{{.State.Running}}"), "true");
+    let mut again = Terminal::spawn(&w.command(&["attach", &name]), 24, 80).expect("a terminal");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    again.type_in(b"z\n").expect("typing");
+    again.expect("key 122");
+    again.type_in(b"\x10\x11").expect("typing");
+    assert_eq!(again.end().and_then(|status| status.code()), Some(0));
+    assert_eq!(container.inspect("{{.State.Running}}"), "true");
+    Ok(())
+}
+
+fn own_detach_keys(w: &World) -> Outcome {
+    let name = w.name("keys");
+    let container = Container::named(w, &name);
+    let flags = ["-it", "--name", &name, "--detach-keys=ctrl-x,d"];
+    let words = w.words_for(&["run"], &flags, &["keys"]);
+    let mut terminal = Terminal::spawn(&w.command(&words), 24, 80).expect("a terminal");
+    terminal.expect("ready");
+    terminal.type_in(b"\x10a\n").expect("typing");
+    terminal.expect("key 97");
+    terminal.type_in(b"\x18d").expect("typing");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0), "{}", terminal.text());
+    assert_eq!(container.inspect("{{.State.Running}}"), "true");
+    Ok(())
+}
+
+fn no_terminal_without_t(w: &World) -> Outcome {
+    let facts = w.json(&["-i"], &["tty"]);
+    assert_eq!((&facts["stdin"], &facts["stdout"]), (&json!(false), &json!(false)));
+    assert_eq!(facts["size"], Value::Null);
+    Ok(())
+}
+
+fn t_without_terminal_outside(w: &World) -> Outcome {
+    let done = w.guest(&["-t"], &["tty"]);
+    let facts = crate::world::json(&done);
+    assert_eq!(facts["stdout"], json!(true), "{done:?}");
+    Ok(())
+}
+
+/// `-i` without `-t` on a terminal hands the caller's own terminal through.
+fn interactive_alone_on_a_terminal(w: &World) -> Outcome {
+    let mut terminal = open(w, &["-i"], &["tty"]);
+    terminal.end();
+    assert!(!terminal.text().contains("error:"), "{}", terminal.text());
+    let _ = facts(&terminal);
+    Ok(())
+}

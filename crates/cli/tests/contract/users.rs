@@ -1,0 +1,177 @@
+//! Who the program is, and what it may do as emulated root.
+
+use serde_json::{Value, json};
+use testkit::skip::Outcome;
+
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("root_inside", root_inside),
+    ("caller_outside", caller_outside),
+    ("named_user", named_user),
+    ("numbers", numbers),
+    ("unknown_names_are_refused", unknown_names_are_refused),
+    ("supplementary_groups", supplementary_groups),
+    ("caller_inside", caller_inside),
+    ("owners_of_the_image", owners_of_the_image),
+    ("chown_succeeds", chown_succeeds),
+    ("mknod_and_fifo", mknod_and_fifo),
+    ("dropping_privileges", dropping_privileges),
+    ("set_groups", set_groups),
+    ("host_files_stay_protected", host_files_stay_protected),
+];
+
+fn ids(w: &World, flags: &[&str]) -> Value {
+    w.json(flags, &["ids"])
+}
+
+fn root_inside(w: &World) -> Outcome {
+    let ids = ids(w, &[]);
+    assert_eq!((&ids["uid"], &ids["gid"]), (&json!([0, 0, 0]), &json!([0, 0, 0])));
+    Ok(())
+}
+
+/// What root inside makes on a host directory belongs to the caller.
+fn caller_outside(w: &World) -> Outcome {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = w.dir("owner");
+    let bind = format!("{}:/m", dir.display());
+    w.guest(&["-v", &bind], &["write", "/m/made", "x"]).ok();
+    let meta = std::fs::metadata(dir.join("made")).expect("the file that was made");
+    assert_eq!((meta.uid(), meta.gid()), (w.user.uid, w.user.gid));
+    Ok(())
+}
+
+fn named_user(w: &World) -> Outcome {
+    for name in ["alice", "1234"] {
+        let ids = ids(w, &["-u", name]);
+        assert_eq!(ids["uid"], json!([1234, 1234, 1234]), "-u {name}");
+        assert_eq!(ids["gid"], json!([1235, 1235, 1235]), "-u {name}");
+    }
+    let home = w.json(&["-u", "alice"], &["getenv", "HOME"]);
+    assert_eq!(home, json!("/home/alice"));
+    Ok(())
+}
+
+fn numbers(w: &World) -> Outcome {
+    for (user, uid, gid) in [
+        ("5000", 5000, 0),
+        ("5000:77", 5000, 77),
+        ("alice:wheel", 1234, 77),
+        ("0:0", 0, 0),
+        ("0:50", 0, 50),
+    ] {
+        let ids = ids(w, &["-u", user]);
+        assert_eq!((&ids["uid"][0], &ids["gid"][0]), (&json!(uid), &json!(gid)), "-u {user}");
+    }
+    Ok(())
+}
+
+fn unknown_names_are_refused(w: &World) -> Outcome {
+    for user in ["nobody-here", "alice:no-such-group", "-5", "alice:"] {
+        let done = w.guest(&[&format!("--user={user}")], &["ids"]);
+        if user != "alice:" {
+            done.expect(125);
+            assert!(!done.err().is_empty(), "{done:?}");
+        }
+    }
+    Ok(())
+}
+
+fn supplementary_groups(w: &World) -> Outcome {
+    if !w.user.range {
+        testkit::skip!("one mapped id: the kernel forbids setgroups, so no groups can be given");
+    }
+    let list = |flags: &[&str]| {
+        let ids = ids(w, flags);
+        let mut groups: Vec<u64> =
+            ids["groups"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+        groups.retain(|group| Some(*group) != ids["gid"][0].as_u64());
+        groups
+    };
+    assert_eq!(list(&["-u", "alice"]), [50, 77]);
+    assert_eq!(
+        list(&["-u", "alice", "--group-add", "300", "--group-add=daemon"]),
+        [2, 50, 77, 300]
+    );
+    assert_eq!(
+        list(&["-u", "1234:1235"]).is_empty() || list(&["-u", "1234:1235"]) == [50, 77],
+        true
+    );
+    Ok(())
+}
+
+fn caller_inside(w: &World) -> Outcome {
+    let ids = ids(w, &["--userns=keep-id"]);
+    assert_eq!(ids["uid"][0], json!(w.user.uid));
+    assert_eq!(ids["gid"][0], json!(w.user.gid));
+    Ok(())
+}
+
+fn owners_of_the_image(w: &World) -> Outcome {
+    if !w.user.range {
+        testkit::skip!("one mapped id: another owner than root cannot be on disk");
+    }
+    let stat = w.json(&[], &["stat", "/etc/alices"]);
+    assert_eq!(
+        (&stat["uid"], &stat["gid"], &stat["mode"]),
+        (&json!(1234), &json!(1235), &json!("640"))
+    );
+    let stat = w.json(&[], &["stat", "/bin/setuid"]);
+    assert_eq!((&stat["uid"], &stat["mode"]), (&json!(0), &json!("4755")));
+    w.guest(&["-u", "alice"], &["read", "/etc/alices"]).ok();
+    w.guest(&["-u", "daemon"], &["read", "/etc/alices"]).expect(9);
+    Ok(())
+}
+
+fn chown_succeeds(w: &World) -> Outcome {
+    let done = w.guest(
+        &[],
+        &[
+            "write", "/tmp/x", "text", ";", "chown", "/tmp/x", "5", "6", ";", "stat", "/tmp/x",
+            ";", "chown", "/tmp/x", "60000", "60000", ";", "stat", "/tmp/x",
+        ],
+    );
+    done.ok();
+    if w.user.range {
+        let lines: Vec<Value> =
+            done.out().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        assert_eq!((&lines[0]["uid"], &lines[0]["gid"]), (&json!(5), &json!(6)));
+        assert_eq!(lines[1]["uid"], json!(60_000));
+    }
+    Ok(())
+}
+
+fn mknod_and_fifo(w: &World) -> Outcome {
+    w.guest(&[], &["fifo", "/tmp/pipe"]).ok();
+    assert_eq!(w.json(&[], &["fifo", "/tmp/p", ";", "stat", "/tmp/p"])["kind"], json!("fifo"));
+    w.guest(&[], &["mknod", "/tmp/null", "c", "1", "3"]).ok();
+    Ok(())
+}
+
+/// What package managers and daemons do: become another user for good.
+fn dropping_privileges(w: &World) -> Outcome {
+    let done = w.guest(&[], &["setuid", "1234", "1235"]);
+    done.ok();
+    if w.user.range {
+        assert_eq!(crate::world::json(&done)["uid"], json!([1234, 1234, 1234]));
+    }
+    Ok(())
+}
+
+fn set_groups(w: &World) -> Outcome {
+    let done = w.guest(&[], &["setgroups", "50", "77"]);
+    done.ok();
+    if w.user.range {
+        assert_eq!(crate::world::json(&done)["groups"], json!([50, 77]));
+    }
+    Ok(())
+}
+
+/// Root inside is nobody special outside.
+fn host_files_stay_protected(w: &World) -> Outcome {
+    w.guest(&["-v", "/etc:/hostetc"], &["append", "/hostetc/passwd", "x"]).expect(9);
+    w.guest(&["-v", "/etc:/hostetc"], &["read", "/hostetc/shadow"]).expect(9);
+    w.guest(&["-v", "/:/host"], &["write", "/host/coracle-was-here", "x"]).expect(9);
+    Ok(())
+}

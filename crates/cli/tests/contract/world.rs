@@ -1,0 +1,343 @@
+//! Where a case runs: one engine, one user, one store with the test image in it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::command::{Finished, Input, run_with, until};
+use testkit::docker_registry::DockerRegistry;
+use testkit::guest;
+use testkit::running::Running;
+use testkit::scratch::Scratch;
+use testkit::skip::Outcome;
+use testkit::users::{self, Setting, User};
+
+/// One case.
+pub(crate) type Case = fn(&World) -> Outcome;
+
+/// How long one command may take on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// Everything that lives as long as the suite.
+pub(crate) struct Stage {
+    /// One per engine and user.
+    pub(crate) worlds: Vec<World>,
+    /// What could not be set up, and why.
+    pub(crate) missing: Vec<(String, String)>,
+    _registry: Option<DockerRegistry>,
+    _scratch: Scratch,
+}
+
+/// One engine and one user with a store.
+pub(crate) struct World {
+    /// The binary, where every user can run it.
+    pub(crate) coracle: PathBuf,
+    /// Who runs it.
+    pub(crate) user: User,
+    /// `N1`, `R1`...
+    pub(crate) engine: String,
+    /// The user's home; the store is in its usual place below.
+    pub(crate) home: PathBuf,
+    /// A directory of this user for a case's own files.
+    pub(crate) files: PathBuf,
+    /// The test image.
+    pub(crate) image: String,
+    /// `host:port` of the registry, if there is one.
+    pub(crate) registry: Option<String>,
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Stage {
+    /// Starts a registry, pulls the test image as each user and asks which engines are ready.
+    pub(crate) fn set() -> Result<Self, String> {
+        let scratch = Scratch::new("contract").map_err(|error| error.to_string())?;
+        let coracle = public_copy(&scratch)?;
+        let people = users::all();
+        if people.is_empty() {
+            return Err("the test users are missing: run `cargo xtask ci` as root once".to_owned());
+        }
+        let registry = DockerRegistry::start();
+        let mut missing = Vec::new();
+        if let Err(error) = &registry {
+            missing.push(("registry".to_owned(), error.to_string()));
+        }
+        let registry = registry.ok();
+        let image = prepare(&scratch, registry.as_ref())?;
+        let mut worlds = Vec::new();
+        for user in people {
+            let owner = Some((user.uid, user.gid));
+            let dir = |name: &str| {
+                scratch
+                    .dir(&format!("{}-{name}", user.name), owner, 0o755)
+                    .map_err(|e| e.to_string())
+            };
+            let world = World {
+                coracle: coracle.clone(),
+                home: dir("home")?,
+                files: dir("files")?,
+                user,
+                engine: String::new(),
+                image: image.clone(),
+                registry: registry.as_ref().map(DockerRegistry::host),
+            };
+            world.fetch(scratch.path())?;
+            for engine in world.ready(&mut missing) {
+                worlds.push(World { engine, ..world.clone_parts() });
+            }
+        }
+        Ok(Self { worlds, missing, _registry: registry, _scratch: scratch })
+    }
+}
+
+/// Copies the binary to where other users can reach it.
+fn public_copy(scratch: &Scratch) -> Result<PathBuf, String> {
+    let coracle = scratch.path().join("coracle");
+    fs::copy(env!("CARGO_BIN_EXE_coracle"), &coracle).map_err(|error| error.to_string())?;
+    fs::set_permissions(&coracle, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
+    Ok(coracle)
+}
+
+/// Puts the test image into the registry, or beside it as a layout where there is none.
+fn prepare(scratch: &Scratch, registry: Option<&DockerRegistry>) -> Result<String, String> {
+    let built = guest::image().build();
+    if let Some(registry) = registry {
+        registry.target().image("test/guest", "1", &built).map_err(|error| error.to_string())?;
+        return Ok(format!("{}/test/guest:1", registry.host()));
+    }
+    let layout = scratch.path().join("layout");
+    built.write_layout(&layout, "localhost/test/guest:1").map_err(|error| error.to_string())?;
+    Ok("localhost/test/guest:1".to_owned())
+}
+
+impl World {
+    fn clone_parts(&self) -> Self {
+        Self {
+            coracle: self.coracle.clone(),
+            user: self.user.clone(),
+            engine: self.engine.clone(),
+            home: self.home.clone(),
+            files: self.files.clone(),
+            image: self.image.clone(),
+            registry: self.registry.clone(),
+        }
+    }
+
+    /// The same engine and user with another home and an empty store.
+    pub(crate) fn at(&self, home: &Path) -> Self {
+        Self { home: home.to_owned(), ..self.clone_parts() }
+    }
+
+    /// Gets the test image into the store.
+    pub(crate) fn fetch(&self, scratch: &Path) -> Result<(), String> {
+        let done = if self.registry.is_some() {
+            self.coracle(&["pull", "-q", "--tls-verify=false", &self.image])
+        } else {
+            let layout = scratch.join("layout").display().to_string();
+            self.coracle(&["load", "-q", "-i", &layout])
+        };
+        if done.code() == 0 { Ok(()) } else { Err(format!("no test image: {done:?}")) }
+    }
+
+    fn ready(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
+        let done = self.coracle(&["doctor", "--format", "json"]);
+        let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
+        let engines = report["engines"].as_array().cloned().unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut ready = Vec::new();
+        for engine in &engines {
+            let mode = text(&engine["mode"]);
+            let state = text(&engine["state"]);
+            if matches!(state.as_str(), "ready" | "degraded") {
+                ready.push(mode);
+            } else {
+                let why = text(&engine["reason"]);
+                missing.push((format!("{mode}::{}", self.user.kind()), format!("{state}: {why}")));
+            }
+        }
+        if ready.is_empty() {
+            let name = format!("engines::{}", self.user.kind());
+            missing.push((name, format!("doctor names no usable engine: {done:?}")));
+        }
+        ready
+    }
+
+    /// A command with these arguments, as the user.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = self.user.command(&self.coracle, &self.home);
+        command.args(arguments);
+        command
+    }
+
+    /// The same in odd circumstances.
+    pub(crate) fn command_in<S: AsRef<OsStr>>(
+        &self,
+        setting: &Setting,
+        arguments: &[S],
+    ) -> Command {
+        let mut command = self.user.command_in(&self.coracle, &self.home, setting);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs `coracle` to its end with nothing to read.
+    pub(crate) fn coracle<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Finished {
+        run_with(&mut self.command(arguments), Input::Null, LIMIT)
+    }
+
+    /// The words of `run --rm` with this engine, further flags, and the guest with its arguments.
+    pub(crate) fn words(&self, flags: &[&str], guest: &[&str]) -> Vec<String> {
+        self.words_for(&["run", "--rm"], flags, guest)
+    }
+
+    /// The same with another beginning than `run --rm`.
+    pub(crate) fn words_for(&self, verb: &[&str], flags: &[&str], guest: &[&str]) -> Vec<String> {
+        let mode = format!("--execmode={}", self.engine);
+        let mut words: Vec<&str> = verb.to_vec();
+        words.push(&mode);
+        words.extend(flags);
+        words.push(&self.image);
+        words.push("/bin/guest");
+        words.extend(guest);
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// Runs the guest in a fresh container that is removed.
+    pub(crate) fn guest(&self, flags: &[&str], guest: &[&str]) -> Finished {
+        self.coracle(&self.words(flags, guest))
+    }
+
+    /// What the guest prints as JSON on its last line.
+    #[track_caller]
+    pub(crate) fn json(&self, flags: &[&str], guest: &[&str]) -> Value {
+        json(&self.guest(flags, guest))
+    }
+
+    /// Starts the guest in the background under a fresh name and waits until it runs.
+    #[track_caller]
+    pub(crate) fn detached(&self, flags: &[&str], guest: &[&str]) -> Container<'_> {
+        let container = Container { world: self, name: self.name("d") };
+        let mut all = vec!["--name", container.name.as_str()];
+        all.extend(flags);
+        let done = self.coracle(&self.words_for(&["run", "-d"], &all, guest));
+        done.ok();
+        container
+    }
+
+    /// Starts the guest in the foreground to talk to it.
+    pub(crate) fn start(&self, flags: &[&str], guest: &[&str]) -> Running {
+        Running::start(&mut self.command(&self.words(flags, guest)))
+    }
+
+    /// A name that no other case uses.
+    pub(crate) fn name(&self, stem: &str) -> String {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        format!("{stem}-{}-{number}", self.engine.to_lowercase())
+    }
+
+    /// An empty directory of the user's for one case.
+    pub(crate) fn dir(&self, stem: &str) -> PathBuf {
+        let path = self.files.join(self.name(stem));
+        fs::create_dir_all(&path).expect("a directory for the case");
+        self.give(&path);
+        path
+    }
+
+    /// A file of the user's in a directory of the user's.
+    pub(crate) fn file(&self, dir: &Path, name: &str, text: &str) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, text).expect("a file for the case");
+        self.give(&path);
+        path
+    }
+
+    fn give(&self, path: &Path) {
+        if self.user.uid != rustix::process::getuid().as_raw() {
+            std::os::unix::fs::chown(path, Some(self.user.uid), Some(self.user.gid))
+                .expect("giving a file to the user");
+        }
+    }
+
+    /// The user's store.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.home.join(".local/share/coracle")
+    }
+}
+
+/// A container that is removed when the case ends, however it ends.
+pub(crate) struct Container<'w> {
+    world: &'w World,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl<'w> Container<'w> {
+    /// Takes care of a container that a case made by itself.
+    pub(crate) fn named(world: &'w World, name: &str) -> Self {
+        Self { world, name: name.to_owned() }
+    }
+
+    /// `coracle exec` in it.
+    pub(crate) fn exec(&self, flags: &[&str], guest: &[&str]) -> Finished {
+        let mut words = vec!["exec"];
+        words.extend(flags);
+        words.extend([self.name.as_str(), "/bin/guest"]);
+        words.extend(guest);
+        self.world.coracle(&words)
+    }
+
+    /// One field of `inspect --format`.
+    #[track_caller]
+    pub(crate) fn inspect(&self, template: &str) -> String {
+        let done =
+            self.world.coracle(&["inspect", "--type=container", "--format", template, &self.name]);
+        done.ok().line()
+    }
+
+    /// Waits until its log holds a text.
+    #[track_caller]
+    pub(crate) fn said(&self, text: &str) {
+        let mut last = None;
+        let seen = until(Duration::from_secs(20), || {
+            let done = self.world.coracle(&["logs", &self.name]);
+            let found = done.out().contains(text);
+            last = Some(done);
+            found.then_some(())
+        });
+        assert!(seen.is_some(), "the log of {} never held {text:?}: {last:?}", self.name);
+    }
+
+    /// Waits until it is in a state such as `exited`.
+    #[track_caller]
+    pub(crate) fn becomes(&self, state: &str) {
+        let seen = until(Duration::from_secs(20), || {
+            (self.inspect("{{.State.Status}}") == state).then_some(())
+        });
+        assert!(
+            seen.is_some(),
+            "{} is {}, not {state}",
+            self.name,
+            self.inspect("{{.State.Status}}")
+        );
+    }
+}
+
+impl Drop for Container<'_> {
+    fn drop(&mut self) {
+        self.world.coracle(&["rm", "-f", &self.name]);
+    }
+}
+
+/// The last line of standard output as JSON, after success.
+#[track_caller]
+pub(crate) fn json(done: &Finished) -> Value {
+    done.ok();
+    let text = done.out();
+    let line = text.lines().last().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("no JSON ({error}): {done:?}"))
+}
