@@ -1,7 +1,16 @@
-//! What a container changed.
+//! What a container changed: its upper directory, or its own copy of the tree, against the image's layers.
+//!
+//! A file counts as changed if kind, mode, owner, size, modification time, link target, device or attributes differ, as
+//! Docker counts; a directory if its attributes differ or something in it was added or deleted. Files that overlay copied
+//! up and that look as before are not listed.
+
 use crate::drivers::Root;
 use crate::error::Error;
 use crate::image::ImageTrees;
+use crate::owners::FileKind;
+use crate::view::{IdMap, Merged, Stack};
+use std::collections::BTreeMap;
+use sys::fs::resolve::{join, split};
 
 /// How a path differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +45,114 @@ pub struct Change {
 }
 
 /// What `root` has other than `image`, sorted by path.
-pub fn diff(image: &ImageTrees, root: &Root) -> Result<Vec<Change>, Error> {
-    let _ = (image, root);
-    Err(Error::Driver { driver: "diff", why: "under construction".into() })
+pub fn diff(image: &ImageTrees, root: &Root, ids: &IdMap) -> Result<Vec<Change>, Error> {
+    compare(&Stack::image(image, ids)?, &Stack::own(root, ids)?, root)
+}
+
+/// The same for trees that are open already.
+pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Change>, Error> {
+    let complete = matches!(root, Root::Directory(_));
+    let mut work = Work { image, own, changes: BTreeMap::new() };
+    let mut pending = vec![Pair { path: Vec::new(), below: image.all(), complete }];
+    while let Some(pair) = pending.pop() {
+        work.directory(&pair, &mut pending)?;
+    }
+    Ok(work.changes.into_iter().map(|(path, kind)| Change { path, kind }).collect())
+}
+
+/// A directory of the container and what the image has there.
+struct Pair {
+    path: Vec<u8>,
+    /// The layers that have this directory; none for a new one.
+    below: Vec<usize>,
+    /// Whether what the container does not have here is deleted, rather than shining through.
+    complete: bool,
+}
+
+struct Work<'a> {
+    image: &'a Stack,
+    own: &'a Stack,
+    changes: BTreeMap<Vec<u8>, ChangeKind>,
+}
+
+impl Work<'_> {
+    fn directory(&mut self, pair: &Pair, pending: &mut Vec<Pair>) -> Result<(), Error> {
+        let path = &pair.path;
+        let mut below = if pair.below.is_empty() {
+            BTreeMap::new()
+        } else {
+            self.image.list(path, &pair.below)?
+        };
+        let (whiteouts, opaque) = self.own.marks(0, path)?;
+        for name in whiteouts {
+            if below.remove(&name).is_some() {
+                self.note(path, &name, ChangeKind::Deleted);
+            }
+        }
+        for (name, mine) in self.own.list(path, &[0])? {
+            let theirs = below.remove(&name);
+            self.name(pair, &name, &mine, theirs.as_ref(), pending)?;
+        }
+        if pair.complete || opaque {
+            for name in below.into_keys() {
+                self.note(path, &name, ChangeKind::Deleted);
+            }
+        }
+        Ok(())
+    }
+
+    fn name(
+        &mut self,
+        pair: &Pair,
+        name: &[u8],
+        mine: &Merged,
+        theirs: Option<&Merged>,
+        pending: &mut Vec<Pair>,
+    ) -> Result<(), Error> {
+        let full = join(&pair.path, name);
+        match theirs {
+            None => self.note(&pair.path, name, ChangeKind::Added),
+            Some(theirs) => {
+                if self.differs(&full, theirs)? {
+                    self.changes.insert(full.clone(), ChangeKind::Changed);
+                }
+            }
+        }
+        if mine.kind == FileKind::Directory {
+            let below = theirs.map_or_else(Vec::new, |theirs| theirs.trees.clone());
+            pending.push(Pair { path: full, below, complete: pair.complete });
+        }
+        Ok(())
+    }
+
+    /// Notes an addition or deletion, which changes the directory it is in.
+    fn note(&mut self, parent: &[u8], name: &[u8], kind: ChangeKind) {
+        self.changes.insert(join(parent, name), kind);
+        if !parent.is_empty() {
+            self.changes.entry(parent.to_vec()).or_insert(ChangeKind::Changed);
+        }
+    }
+
+    fn differs(&self, full: &[u8], theirs: &Merged) -> Result<bool, Error> {
+        let (parent, name) = split(full);
+        let my_dir = self.own.open_dir(0, parent)?;
+        let their_dir = self.image.open_dir(theirs.tree, parent)?;
+        let (mine, _) = self.own.open(0, &my_dir, full, name)?;
+        let (before, _) = self.image.open(theirs.tree, &their_dir, full, name)?;
+        if mine.record != before.record {
+            return Ok(true);
+        }
+        Ok(match mine.record.kind {
+            FileKind::Directory => false,
+            FileKind::Symlink => {
+                let read = |dir| {
+                    rustix::fs::readlinkat(dir, name, Vec::new())
+                        .map_err(|errno| Error::disk("read the link", full, errno))
+                };
+                read(&my_dir)? != read(&their_dir)?
+            }
+            FileKind::File => mine.size != before.size || mine.mtime != before.mtime,
+            _ => false,
+        })
+    }
 }

@@ -123,8 +123,9 @@ pub const ROOT_OWNERS: &str = "owners";
 pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<Root, Error> {
     let directory = open(container)?;
     if driver.is_stacked() {
-        for name in ["upper", "work"] {
-            make_directory(&directory, name)?;
+        make_directory(&directory, "work")?;
+        if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            make_upper(&directory, image)?;
         }
         clear_volatile(&directory)?;
         return Ok(Root::Overlay {
@@ -148,6 +149,35 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
     rename(&staging, crate::layer::OWNERS, &directory, ROOT_OWNERS)?;
     sys::fs::remove_tree(&directory, b"ROOT.new")?;
     Ok(Root::Directory(root))
+}
+
+/// Makes the upper directory. Overlay shows its attributes as those of `/`, so it gets the image's.
+fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(), Error> {
+    sys::fs::remove_tree(container, b"upper.new")?;
+    make_directory(container, "upper.new")?;
+    let layer = image.layers.iter().find(|layer| layer.meta.has_root).or(image.layers.last());
+    if let Some(layer) = layer {
+        let fail = |step, errno| Error::disk(step, b"upper", errno);
+        let upper = rustix::fs::openat(container, "upper.new", sys::fs::DIRECTORY, Mode::empty())
+            .map_err(|errno| fail("open directory", errno))?;
+        let stat = rustix::fs::stat(layer.tree()).map_err(|errno| fail("look at", errno))?;
+        if layer.meta.records > 0
+            && let Some(record) = layer.owners()?.get(b"")
+        {
+            // Where this cannot be noted, the root directory belongs to root.
+            let text = record.to_xattr();
+            match sys::fs::xattr::set(&upper, crate::owners::OWNER_XATTR, text.as_bytes()) {
+                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Err(errno) => return Err(fail("note the owner of", errno)),
+            }
+        }
+        sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777)
+            .map_err(|errno| fail("set the mode of", errno))?;
+        let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
+        rustix::fs::futimens(&upper, &crate::apply::times(mtime))
+            .map_err(|errno| fail("set the time of", errno))?;
+    }
+    rename(container, "upper.new", container, "upper")
 }
 
 /// Deletes what an earlier `volatile` mount left, which makes the next mount fail.

@@ -1,12 +1,25 @@
-//! Many layers into one tree.
+//! Many layers into one tree, from the base up, as if their archives were unpacked into one directory.
+//!
+//! Works on the same machinery as [`crate::apply`], so that a path through a link of a lower layer, a parent without an
+//! entry, or a hard link into a lower layer mean here what they mean in an archive. Needed where overlay cannot be used or
+//! would show something else (see [`crate::image::plan`]), and by the drivers that copy.
+
+use crate::apply::Applier;
 use crate::error::Error;
-use crate::layer::{Layer, LayerMeta};
-use rustix::fd::AsFd;
+use crate::frame::{Entry, EntryKind};
+use crate::layer::{Layer, LayerMeta, OWNERS, TREE};
+use crate::limits::Limits;
+use crate::owners::FileKind;
+use crate::view::{Facts, Stack, walk};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::Mode;
+use std::collections::{HashMap, HashSet};
+use sys::fs::resolve;
 
 /// How file contents get into the new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Hard links to the layers' files: for trees that nobody writes.
+    /// Hard links to the layers' files: for trees that nobody writes. Falls back to copies across file systems.
     HardLink,
     /// Shared blocks, else copies.
     Reflink,
@@ -16,6 +29,131 @@ pub enum Method {
 
 /// Merges layers (topmost first) into `staging/tree` and writes `staging/owners`.
 pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<LayerMeta, Error> {
-    let _ = (layers, staging.as_fd(), method);
-    Err(Error::Driver { driver: "flatten", why: "under construction".into() })
+    let staging = staging.as_fd();
+    rustix::fs::mkdirat(staging, TREE, Mode::from_raw_mode(0o755))
+        .map_err(|errno| Error::disk("make directory", TREE.as_bytes(), errno))?;
+    let root = rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", TREE.as_bytes(), errno))?;
+    let limits = Limits::default();
+    let mut applier = Applier::new(root, &limits)?;
+    for layer in layers.iter().rev() {
+        add(&mut applier, layer, method)?;
+    }
+    applier.finish_directories()?;
+    let mut meta = std::mem::take(&mut applier.meta);
+    meta.implicit.clear();
+    meta.has_root = true;
+    meta.root_opaque = false;
+    meta.marks_in_table = false;
+    meta.records = applier.owners.len() as u64;
+    applier.owners.save(staging, OWNERS)?;
+    Ok(meta)
+}
+
+fn add(applier: &mut Applier<'_>, layer: &Layer, method: Method) -> Result<(), Error> {
+    let stack = Stack::layers(std::slice::from_ref(layer))?;
+    if layer.meta.root_opaque {
+        applier.hide_all_in(b"")?;
+    }
+    // Deletions first: they mean the lower layers only.
+    hide(applier, &stack, b"")?;
+    walk(&stack, |path, merged| {
+        let is_directory = merged.kind == FileKind::Directory;
+        if is_directory {
+            hide(applier, &stack, path)?;
+        }
+        Ok(is_directory)
+    })?;
+    if layer.meta.has_root {
+        let facts = stack.root_facts(0)?;
+        applier.root_entry(&entry(b"", &facts, Vec::new()))?;
+    }
+    let implicit: HashSet<Vec<u8>> = layer.meta.implicit_paths().into_iter().collect();
+    let mut seen: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
+    walk(&stack, |path, _| {
+        if implicit.contains(path) {
+            return Ok(true);
+        }
+        let (parent, name) = resolve::split(path);
+        let dir = stack.open_dir(0, parent)?;
+        let (facts, fd) = stack.open(0, &dir, path, name)?;
+        let source = Source { dir: &dir, name, fd: fd.as_ref() };
+        one(applier, path, &facts, &source, method, &mut seen)
+    })?;
+    for (link, target) in layer.meta.link_paths() {
+        if !applier.try_link(&link, &target)? {
+            return Err(Error::LinkTarget { entry: link, target });
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a directory of the layer hides in the tree so far.
+fn hide(applier: &mut Applier<'_>, stack: &Stack, path: &[u8]) -> Result<(), Error> {
+    let (names, opaque) = stack.marks(0, path)?;
+    if opaque && !path.is_empty() {
+        applier.hide_all_in(path)?;
+    }
+    for name in names {
+        applier.hide(&resolve::join(path, &name))?;
+    }
+    Ok(())
+}
+
+struct Source<'a> {
+    dir: &'a OwnedFd,
+    name: &'a [u8],
+    fd: Option<&'a OwnedFd>,
+}
+
+/// Adds one file; says whether to go into it.
+fn one(
+    applier: &mut Applier<'_>,
+    path: &[u8],
+    facts: &Facts,
+    source: &Source<'_>,
+    method: Method,
+    seen: &mut HashMap<(u64, u64), Vec<u8>>,
+) -> Result<bool, Error> {
+    let kind = facts.record.kind;
+    if let Some(inode) = facts.inode {
+        if let Some(first) = seen.get(&inode)
+            && applier.try_link(path, first)?
+        {
+            return Ok(false);
+        }
+        seen.insert(inode, path.to_vec());
+    }
+    let mut link = Vec::new();
+    if kind == FileKind::Symlink {
+        link = rustix::fs::readlinkat(source.dir, source.name, Vec::new())
+            .map_err(|errno| Error::disk("read the link", path, errno))?
+            .into_bytes();
+    }
+    let entry = entry(path, facts, link);
+    applier.count_file(&entry)?;
+    match (kind, source.fd) {
+        (FileKind::File, Some(fd)) => {
+            if method != Method::HardLink || !applier.link_from(&entry, source.dir, source.name)? {
+                applier.copy_from(&entry, fd)?;
+            }
+        }
+        _ => applier.plain_entry(&entry)?,
+    }
+    Ok(kind == FileKind::Directory)
+}
+
+fn entry(path: &[u8], facts: &Facts, link: Vec<u8>) -> Entry {
+    let record = &facts.record;
+    Entry {
+        kind: EntryKind::File(record.kind),
+        mode: record.mode,
+        uid: record.uid,
+        gid: record.gid,
+        size: facts.size,
+        mtime: facts.mtime,
+        device: record.device,
+        xattrs: record.xattrs.clone(),
+        ..Entry::link(path, &link)
+    }
 }

@@ -96,6 +96,14 @@ pub fn decode_path(text: &str) -> Vec<u8> {
     path
 }
 
+/// The store wraps what its callers give it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Described {
+    ByStore { meta: LayerMeta },
+    Plain(LayerMeta),
+}
+
 /// A layer (or a flattened tree, which has the same form) that is on disk.
 #[derive(Debug, Clone)]
 pub struct Layer {
@@ -122,7 +130,12 @@ impl Layer {
         let path = directory.join(name);
         let bad = |problem: String| Error::Table { path: path.clone(), line: 0, problem };
         let text = std::fs::read(&path).map_err(|error| bad(error.to_string()))?;
-        let meta = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        let described: Described =
+            serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+        let meta = match described {
+            Described::ByStore { meta } => meta,
+            Described::Plain(meta) => meta,
+        };
         Ok(Self { directory: directory.to_path_buf(), meta })
     }
 

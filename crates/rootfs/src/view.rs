@@ -1,9 +1,27 @@
 //! A stack of trees read as one: what a container sees, computed without mounting anything.
+//!
+//! [`Stack::list`] merges one directory after overlay's rules: the topmost tree that has a name decides, a whiteout hides
+//! it, directories of the same name merge until one is opaque. [`Stack::facts`] adds what the ownership tables and the
+//! attributes of a container's upper directory say.
+//!
+//! Only descriptors of the trees' tops stay open; everything else is opened beneath them by path, links refused.
+
+use crate::apply::is_plain_xattr;
+use crate::drivers::Root;
 use crate::error::Error;
+use crate::image::ImageTrees;
+use crate::layer::Layer;
+use crate::owners::{FileKind, OWNER_XATTR, Owners, Record};
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use sys::fs::resolve::{self, Method, join};
+
+/// Ownership of what is in `upper/` and cannot carry attributes (links, fifos), beside it in the container's directory.
+pub const UPPER_OWNERS: &str = "upper.owners";
 
 /// Opens the top of a tree by its host path.
 pub(crate) fn open_tree(path: &Path) -> Result<OwnedFd, Error> {
@@ -11,11 +29,387 @@ pub(crate) fn open_tree(path: &Path) -> Result<OwnedFd, Error> {
         .map_err(|errno| Error::disk("open directory", path.as_os_str().as_bytes(), errno))
 }
 
-/// Which id inside stands for which id on disk.
+/// Which id inside stands for which id on disk. Ids on disk that are in no range read as 0, as the caller's own do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IdMap {
     /// (first id inside, first id on disk, count) for users.
     pub users: Vec<(u32, u32, u32)>,
     /// The same for groups.
     pub groups: Vec<(u32, u32, u32)>,
+}
+
+impl IdMap {
+    /// Every id stands for itself: for trees that were written by a real root.
+    #[must_use]
+    pub fn identity() -> Self {
+        let all = vec![(0, 0, u32::MAX)];
+        Self { users: all.clone(), groups: all }
+    }
+
+    fn inside(map: &[(u32, u32, u32)], disk: u32) -> u32 {
+        let hit = map.iter().find(|(_, first, count)| disk >= *first && disk - first < *count);
+        hit.map_or(0, |(inside, first, _)| inside + (disk - first))
+    }
+}
+
+/// The truth about one file, wherever it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) record: Record,
+    pub(crate) size: u64,
+    pub(crate) mtime: (i64, u32),
+    /// Device and inode on disk, for hard links; `None` where there is only one name.
+    pub(crate) inode: Option<(u64, u64)>,
+}
+
+/// What a tree in a stack is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A layer: its table has the truth, ids on disk mean nothing.
+    Layer,
+    /// Files really belong to their owners by the id map, and carry [`OWNER_XATTR`].
+    Live,
+}
+
+struct Tree {
+    fd: OwnedFd,
+    owners: Owners,
+    role: Role,
+    implicit: HashSet<Vec<u8>>,
+    has_root: bool,
+}
+
+/// Trees, topmost first.
+pub(crate) struct Stack {
+    trees: Vec<Tree>,
+    ids: IdMap,
+}
+
+/// A name in a merged directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Merged {
+    pub(crate) kind: FileKind,
+    /// The tree that it is read from.
+    pub(crate) tree: usize,
+    /// For a directory: the trees whose content shows, topmost first.
+    pub(crate) trees: Vec<usize>,
+    open: bool,
+    hidden: bool,
+}
+
+impl Stack {
+    /// The layers of an image.
+    pub(crate) fn image(image: &ImageTrees, ids: &IdMap) -> Result<Self, Error> {
+        let mut stack = Self { trees: Vec::new(), ids: ids.clone() };
+        for layer in &image.layers {
+            stack.add_layer(layer)?;
+        }
+        Ok(stack)
+    }
+
+    /// A stack of layers alone.
+    pub(crate) fn layers(layers: &[Layer]) -> Result<Self, Error> {
+        let mut stack = Self { trees: Vec::new(), ids: IdMap::default() };
+        for layer in layers {
+            stack.add_layer(layer)?;
+        }
+        Ok(stack)
+    }
+
+    fn add_layer(&mut self, layer: &Layer) -> Result<(), Error> {
+        self.trees.push(Tree {
+            fd: open_tree(&layer.tree())?,
+            owners: layer.owners()?,
+            role: Role::Layer,
+            implicit: layer.meta.implicit_paths().into_iter().collect(),
+            has_root: layer.meta.has_root,
+        });
+        Ok(())
+    }
+
+    /// What a container has of its own: overlay's upper, or its whole tree.
+    pub(crate) fn own(root: &Root, ids: &IdMap) -> Result<Self, Error> {
+        let (path, table) = match root {
+            Root::Overlay { upper, .. } => (upper, upper.with_file_name(UPPER_OWNERS)),
+            Root::Directory(path) => (path, path.with_file_name(crate::drivers::ROOT_OWNERS)),
+        };
+        Ok(Self::live(open_tree(path)?, Owners::read(&table)?, ids))
+    }
+
+    /// A live tree that is open already.
+    pub(crate) fn live(fd: OwnedFd, owners: Owners, ids: &IdMap) -> Self {
+        let (role, implicit) = (Role::Live, HashSet::new());
+        let tree = Tree { fd, owners, role, implicit, has_root: true };
+        Self { trees: vec![tree], ids: ids.clone() }
+    }
+
+    /// Everything that a container sees.
+    pub(crate) fn container(
+        image: Option<&ImageTrees>,
+        root: Option<&Root>,
+        ids: &IdMap,
+    ) -> Result<Self, Error> {
+        let mut stack = match root {
+            Some(root) => Self::own(root, ids)?,
+            None => Self { trees: Vec::new(), ids: ids.clone() },
+        };
+        let stacked = !matches!(root, Some(Root::Directory(_)));
+        if let Some(image) = image.filter(|_| stacked) {
+            for layer in &image.layers {
+                stack.add_layer(layer)?;
+            }
+        }
+        Ok(stack)
+    }
+
+    /// All trees: the merged content of the top directory.
+    pub(crate) fn all(&self) -> Vec<usize> {
+        (0..self.trees.len()).collect()
+    }
+
+    /// The tree that has the root directory's attributes: the topmost whose archive said something about it.
+    pub(crate) fn root_tree(&self) -> Option<usize> {
+        let says = self.trees.iter().position(|tree| tree.has_root);
+        says.or_else(|| self.trees.len().checked_sub(1))
+    }
+
+    /// Whether a tree's table says something about a path.
+    pub(crate) fn has_record(&self, tree: usize, path: &[u8]) -> bool {
+        self.trees[tree].owners.get(path).is_some()
+    }
+
+    /// Opens a directory of one tree.
+    pub(crate) fn open_dir(&self, tree: usize, path: &[u8]) -> Result<OwnedFd, Error> {
+        let root = &self.trees[tree].fd;
+        match resolve::strict(root, path, sys::fs::DIRECTORY, Method::Best) {
+            Err(Errno::ACCESS) => {}
+            other => return other.map_err(|errno| Error::disk("open directory", path, errno)),
+        }
+        let (parent, name) = resolve::split(path);
+        let parent =
+            resolve::strict(root, parent, sys::fs::NAME_ONLY | OFlags::DIRECTORY, Method::Best)
+                .map_err(|errno| Error::disk("open directory", parent, errno))?;
+        sys::fs::open_read(&parent, name, OFlags::DIRECTORY)
+            .map_err(|errno| Error::disk("open directory", path, errno))
+    }
+
+    /// One merged directory; `trees` are those that take part, topmost first.
+    pub(crate) fn list(
+        &self,
+        path: &[u8],
+        trees: &[usize],
+    ) -> Result<BTreeMap<Vec<u8>, Merged>, Error> {
+        let mut names: BTreeMap<Vec<u8>, Merged> = BTreeMap::new();
+        for (position, &tree) in trees.iter().enumerate() {
+            let last = position + 1 == trees.len();
+            let dir = self.open_dir(tree, path)?;
+            for name in self.table_whiteouts(tree, path) {
+                hide(&mut names, name, tree);
+            }
+            let entries = sys::fs::read_dir(&dir)
+                .map_err(|errno| Error::disk("read directory", path, errno))?;
+            for entry in entries {
+                let kind = FileKind::from_mode(entry.kind.as_raw_mode());
+                if kind == FileKind::Char && self.is_whiteout(&dir, &entry.name, path)? {
+                    hide(&mut names, entry.name, tree);
+                    continue;
+                }
+                let is_directory = kind == FileKind::Directory;
+                match names.get_mut(&entry.name) {
+                    None => {
+                        let open = is_directory
+                            && !last
+                            && !self.is_opaque(tree, &dir, path, &entry.name)?;
+                        let trees = if is_directory { vec![tree] } else { Vec::new() };
+                        names.insert(entry.name, Merged { kind, tree, trees, open, hidden: false });
+                    }
+                    Some(merged) if merged.open && is_directory => {
+                        // A directory that an upper layer has only as a parent takes its attributes from below.
+                        let full = join(path, &entry.name);
+                        if self.trees[merged.tree].implicit.contains(&full) {
+                            merged.tree = tree;
+                        }
+                        merged.trees.push(tree);
+                        merged.open = !last && !self.is_opaque(tree, &dir, path, &entry.name)?;
+                    }
+                    Some(merged) => merged.open = false,
+                }
+            }
+        }
+        names.retain(|_, merged| !merged.hidden);
+        Ok(names)
+    }
+
+    fn table_whiteouts(&self, tree: usize, path: &[u8]) -> Vec<Vec<u8>> {
+        let names = self.trees[tree].owners.whiteouts().map(resolve::split);
+        names.filter(|(parent, _)| *parent == path).map(|(_, name)| name.to_vec()).collect()
+    }
+
+    fn is_whiteout(&self, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<bool, Error> {
+        let stat = sys::fs::stat(dir, name)
+            .map_err(|errno| Error::disk("look at", &join(path, name), errno))?;
+        Ok(sys::fs::whiteout::is(&stat))
+    }
+
+    fn is_opaque(
+        &self,
+        tree: usize,
+        dir: &OwnedFd,
+        path: &[u8],
+        name: &[u8],
+    ) -> Result<bool, Error> {
+        let full = join(path, name);
+        if self.trees[tree].owners.is_opaque(&full) {
+            return Ok(true);
+        }
+        sys::fs::open_read(dir, name, OFlags::DIRECTORY)
+            .and_then(sys::fs::whiteout::is_opaque)
+            .map_err(|errno| Error::disk("look at", &full, errno))
+    }
+
+    /// The whiteouts of one tree's directory, on disk or in the table, and whether the directory is opaque.
+    pub(crate) fn marks(&self, tree: usize, path: &[u8]) -> Result<(Vec<Vec<u8>>, bool), Error> {
+        let dir = self.open_dir(tree, path)?;
+        let mut names = self.table_whiteouts(tree, path);
+        let entries =
+            sys::fs::read_dir(&dir).map_err(|errno| Error::disk("read directory", path, errno))?;
+        for entry in entries {
+            if FileKind::from_mode(entry.kind.as_raw_mode()) == FileKind::Char
+                && self.is_whiteout(&dir, &entry.name, path)?
+            {
+                names.push(entry.name);
+            }
+        }
+        let opaque = self.trees[tree].owners.is_opaque(path)
+            || sys::fs::whiteout::is_opaque(&dir)
+                .map_err(|errno| Error::disk("look at", path, errno))?;
+        Ok((names, opaque))
+    }
+
+    /// The truth about one file of one tree. `fd` is the file, open for reading, where it is a file or a directory.
+    pub(crate) fn facts(
+        &self,
+        tree: usize,
+        path: &[u8],
+        stat: &Stat,
+        fd: Option<&OwnedFd>,
+    ) -> Result<Facts, Error> {
+        let source = &self.trees[tree];
+        let mut xattrs = BTreeMap::new();
+        let mut on_inode = None;
+        if let Some(fd) = fd {
+            let fail = |errno| Error::disk("read an attribute of", path, errno);
+            for name in sys::fs::xattr::list(fd).map_err(fail)? {
+                let owner = name == OWNER_XATTR && source.role == Role::Live;
+                if !owner && !is_plain_xattr(&name) {
+                    continue;
+                }
+                let Some(value) = sys::fs::xattr::get(fd, &name).map_err(fail)? else { continue };
+                if owner {
+                    on_inode = Record::from_xattr(&value);
+                } else {
+                    xattrs.insert(name, value);
+                }
+            }
+        }
+        let table = source.owners.get(path).cloned();
+        let mut record = on_inode.or(table).unwrap_or_else(|| {
+            let (uid, gid) = match source.role {
+                Role::Layer => (0, 0),
+                Role::Live => (
+                    IdMap::inside(&self.ids.users, stat.st_uid),
+                    IdMap::inside(&self.ids.groups, stat.st_gid),
+                ),
+            };
+            let device = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+            let kind = FileKind::from_mode(stat.st_mode);
+            Record { kind, mode: stat.st_mode & 0o7777, uid, gid, device, xattrs: BTreeMap::new() }
+        });
+        for (name, value) in xattrs {
+            record.xattrs.entry(name).or_insert(value);
+        }
+        let is_file = record.kind == FileKind::File;
+        Ok(Facts {
+            size: if is_file { stat.st_size as u64 } else { 0 },
+            mtime: (stat.st_mtime, stat.st_mtime_nsec as u32),
+            inode: (stat.st_nlink > 1 && record.kind != FileKind::Directory)
+                .then_some((stat.st_dev, stat.st_ino)),
+            record,
+        })
+    }
+
+    /// Looks at a name in an open directory of one tree: its facts, and itself open where it can be read.
+    pub(crate) fn open(
+        &self,
+        tree: usize,
+        dir: &OwnedFd,
+        path: &[u8],
+        name: &[u8],
+    ) -> Result<(Facts, Option<OwnedFd>), Error> {
+        let fail = |step, errno| Error::disk(step, path, errno);
+        let stat = sys::fs::stat(dir, name).map_err(|errno| fail("look at", errno))?;
+        let flags = match FileKind::from_mode(stat.st_mode) {
+            FileKind::File => Some(OFlags::empty()),
+            FileKind::Directory => Some(OFlags::DIRECTORY),
+            _ => None,
+        };
+        let fd = flags
+            .map(|flags| sys::fs::open_read(dir, name, flags))
+            .transpose()
+            .map_err(|errno| fail("open", errno))?;
+        // The same inode for attributes and content, even if somebody renames meanwhile.
+        let stat = match &fd {
+            Some(fd) => rustix::fs::fstat(fd).map_err(|errno| fail("look at", errno))?,
+            None => stat,
+        };
+        Ok((self.facts(tree, path, &stat, fd.as_ref())?, fd))
+    }
+
+    /// The facts of a tree's top directory.
+    pub(crate) fn root_facts(&self, tree: usize) -> Result<Facts, Error> {
+        let fd = self.open_dir(tree, b"")?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::disk("look at", b".", errno))?;
+        self.facts(tree, b"", &stat, Some(&fd))
+    }
+}
+
+fn hide(names: &mut BTreeMap<Vec<u8>, Merged>, name: Vec<u8>, tree: usize) {
+    let whiteout =
+        Merged { kind: FileKind::Char, tree, trees: Vec::new(), open: false, hidden: true };
+    names.entry(name).and_modify(|merged| merged.open = false).or_insert(whiteout);
+}
+
+/// Walks a merged tree depth first, names in byte order, without recursion. `visit` is called for everything but the root,
+/// parents before children, with the path; a directory is entered if it answers `true`.
+pub(crate) fn walk(
+    stack: &Stack,
+    mut visit: impl FnMut(&[u8], &Merged) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    if stack.trees.is_empty() {
+        return Ok(());
+    }
+    let top = stack.list(b"", &stack.all())?;
+    walk_from(Vec::new(), top, stack, &mut visit)
+}
+
+/// The same from a directory on whose content is known.
+pub(crate) fn walk_from(
+    path: Vec<u8>,
+    names: BTreeMap<Vec<u8>, Merged>,
+    stack: &Stack,
+    visit: &mut impl FnMut(&[u8], &Merged) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut pending = vec![(path, names)];
+    while let Some((path, names)) = pending.last_mut() {
+        let Some((name, merged)) = names.pop_first() else {
+            pending.pop();
+            continue;
+        };
+        let full = join(path, &name);
+        if visit(&full, &merged)? && merged.kind == FileKind::Directory {
+            let below = stack.list(&full, &merged.trees)?;
+            pending.push((full, below));
+        }
+    }
+    Ok(())
 }

@@ -41,7 +41,7 @@ impl Applier<'_> {
     }
 
     /// Creates a file that was not there, in place of what was.
-    fn create(
+    pub(super) fn create(
         &mut self,
         place: &Place,
         name: &[u8],
@@ -86,6 +86,9 @@ impl Applier<'_> {
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(Error::disk("look at", full, errno)),
         };
+        if self.live.is_some() && FileKind::from_mode(stat.st_mode) == FileKind::Directory {
+            return Err(Error::refused(full, "a directory is not replaced by a file"));
+        }
         self.owners.remove_tree(full);
         if matches!(FileKind::from_mode(stat.st_mode), FileKind::Directory | FileKind::Symlink) {
             self.parents.clear();
@@ -124,6 +127,8 @@ impl Applier<'_> {
                     sys::fs::open_dir_force(&place.dir, name)
                         .and_then(|fd| rustix::fs::fchmod(&fd, mode))
                         .map_err(|errno| Error::disk("set the mode of", full, errno))?;
+                } else if self.live.is_some() {
+                    return Err(Error::refused(full, "a file is not replaced by a directory"));
                 } else {
                     opaque |= sys::fs::whiteout::is(&stat);
                     self.clear(place, name, full)?;

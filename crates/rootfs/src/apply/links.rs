@@ -18,7 +18,10 @@ impl Applier<'_> {
         name: &[u8],
         full: &[u8],
     ) -> Result<(), Error> {
-        let wanted = clean(&entry.link)?;
+        let mut wanted = clean(&entry.link)?;
+        if let Some(base) = &self.live {
+            wanted = resolve::join(base, &wanted);
+        }
         if wanted.is_empty() {
             return Err(Error::refused(&entry.path, "a hard link to the root directory"));
         }
@@ -40,7 +43,7 @@ impl Applier<'_> {
         self.link_to(entry, &target, &target_full, place, name, full)
     }
 
-    fn link_to(
+    pub(super) fn link_to(
         &mut self,
         entry: &Entry,
         target: &Place,
@@ -78,7 +81,11 @@ impl Applier<'_> {
     }
 
     /// The directory of a link's target and its path without links; `None` where the layer does not have it (yet).
-    fn find(&self, wanted: &[u8], entry: &Entry) -> Result<Option<(Place, Vec<u8>)>, Error> {
+    pub(super) fn find(
+        &self,
+        wanted: &[u8],
+        entry: &Entry,
+    ) -> Result<Option<(Place, Vec<u8>)>, Error> {
         let (parent, name) = resolve::split(wanted);
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
         let place = match resolve::strict(&self.root, parent, flags, Method::Best) {
@@ -109,7 +116,7 @@ impl Applier<'_> {
     }
 
     /// Tries the links again whose target was not there, and lists those whose target is in no entry.
-    pub(super) fn deferred_links(&mut self) -> Result<(), Error> {
+    pub(crate) fn deferred_links(&mut self) -> Result<(), Error> {
         for (full, wanted) in std::mem::take(&mut self.deferred) {
             let entry = Entry::link(&full, &wanted);
             let (parent, name) = resolve::split(&full);
@@ -120,6 +127,9 @@ impl Applier<'_> {
             match self.find(&wanted, &entry)? {
                 Some((target, target_full)) => {
                     self.link_to(&entry, &target, &target_full, &place, name, &full)?;
+                }
+                None if self.live.is_some() => {
+                    return Err(Error::LinkTarget { entry: full, target: wanted });
                 }
                 None => self.meta.links.push((encode_path(&full), encode_path(&wanted))),
             }

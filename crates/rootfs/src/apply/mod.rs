@@ -17,6 +17,7 @@
 mod attributes;
 mod files;
 mod links;
+mod onto;
 mod parents;
 mod pipeline;
 #[cfg(test)]
@@ -28,11 +29,13 @@ use crate::frame::{Blocks, Entry, EntryKind, Reader};
 use crate::layer::{LayerMeta, TREE, encode_path};
 use crate::limits::Limits;
 use crate::owners::{FileKind, Owners};
+pub(crate) use attributes::{is_plain_xattr, times};
 use parents::Parents;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, mkdirat};
 use std::collections::BTreeMap;
 use std::io::Read;
+use sys::fs::resolve::Place;
 
 /// What became of a layer.
 #[derive(Debug, Clone)]
@@ -90,6 +93,9 @@ pub(crate) struct Applier<'a> {
     /// Links whose target was not there: canonical path of the link and cleaned target.
     deferred: Vec<(Vec<u8>, Vec<u8>)>,
     umask: Option<u32>,
+    /// Not a new layer but a tree in use: the directory that names are relative to. Then names that start with `.wh.` mean
+    /// nothing special, and no directory is replaced by a file or the reverse.
+    live: Option<Vec<u8>>,
 }
 
 impl<'a> Applier<'a> {
@@ -97,7 +103,16 @@ impl<'a> Applier<'a> {
         // The parent of the tree may be setgid (a project's directory on a cluster), which new directories inherit.
         rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))
             .map_err(|errno| Error::disk("set the mode of", b".", errno))?;
-        Ok(Self {
+        Ok(Self::on(root, limits, None))
+    }
+
+    /// For a tree that is there already and in use: entries go below `directory`.
+    pub(crate) fn live(root: OwnedFd, limits: &'a Limits, directory: &[u8]) -> Self {
+        Self::on(root, limits, Some(directory.to_vec()))
+    }
+
+    fn on(root: OwnedFd, limits: &'a Limits, live: Option<Vec<u8>>) -> Self {
+        Self {
             root,
             limits,
             parents: Parents::new(),
@@ -106,7 +121,8 @@ impl<'a> Applier<'a> {
             meta: LayerMeta::default(),
             deferred: Vec::new(),
             umask: sys::fs::umask(),
-        })
+            live,
+        }
     }
 
     /// Applies every entry, then what had to wait.
@@ -119,9 +135,22 @@ impl<'a> Applier<'a> {
         self.finish_directories()
     }
 
-    fn entry<B: Blocks>(&mut self, entry: &Entry, reader: &mut Reader<'_, B>) -> Result<(), Error> {
+    pub(crate) fn entry<B: Blocks>(
+        &mut self,
+        entry: &Entry,
+        reader: &mut Reader<'_, B>,
+    ) -> Result<(), Error> {
         let path = clean(&entry.path)?;
         self.count(entry)?;
+        if let Some(base) = &self.live {
+            if path.is_empty() {
+                return Ok(());
+            }
+            let path = sys::fs::resolve::join(base, &path);
+            let (parent, name) = sys::fs::resolve::split(&path);
+            let place = self.parent(parent, entry)?;
+            return self.one(entry, reader, &place, name);
+        }
         if path.is_empty() {
             return self.root_entry(entry);
         }
@@ -133,15 +162,25 @@ impl<'a> Applier<'a> {
         if name.starts_with(whiteouts::PREFIX) {
             return self.whiteout(entry, &place, name);
         }
+        self.one(entry, reader, &place, name)
+    }
+
+    fn one<B: Blocks>(
+        &mut self,
+        entry: &Entry,
+        reader: &mut Reader<'_, B>,
+        place: &Place,
+        name: &[u8],
+    ) -> Result<(), Error> {
         let full = sys::fs::resolve::join(&place.path, name);
         match entry.kind {
-            EntryKind::Link => self.link(entry, reader, &place, name, &full),
-            EntryKind::File(FileKind::File) => self.file(entry, reader, &place, name, &full),
-            EntryKind::File(FileKind::Directory) => self.directory(entry, &place, name, &full),
-            EntryKind::File(FileKind::Symlink) => self.symlink(entry, &place, name, &full),
-            EntryKind::File(FileKind::Fifo) => self.fifo(entry, &place, name, &full),
+            EntryKind::Link => self.link(entry, reader, place, name, &full),
+            EntryKind::File(FileKind::File) => self.file(entry, reader, place, name, &full),
+            EntryKind::File(FileKind::Directory) => self.directory(entry, place, name, &full),
+            EntryKind::File(FileKind::Symlink) => self.symlink(entry, place, name, &full),
+            EntryKind::File(FileKind::Fifo) => self.fifo(entry, place, name, &full),
             EntryKind::File(FileKind::Char | FileKind::Block) => {
-                self.placeholder(entry, &place, name, &full)
+                self.placeholder(entry, place, name, &full)
             }
             EntryKind::File(FileKind::Socket) => {
                 Err(Error::refused(&entry.path, "an archive cannot hold a socket"))
@@ -163,7 +202,7 @@ impl<'a> Applier<'a> {
     }
 
     /// The entry `./` with the root's own attributes.
-    fn root_entry(&mut self, entry: &Entry) -> Result<(), Error> {
+    pub(crate) fn root_entry(&mut self, entry: &Entry) -> Result<(), Error> {
         if entry.kind != EntryKind::File(FileKind::Directory) {
             return Err(Error::refused(&entry.path, "the root can only be a directory"));
         }
@@ -182,7 +221,7 @@ impl<'a> Applier<'a> {
     }
 
     /// Sets modes and times of all directories, children before parents, and lists the implicit ones.
-    fn finish_directories(&mut self) -> Result<(), Error> {
+    pub(crate) fn finish_directories(&mut self) -> Result<(), Error> {
         self.parents.clear();
         for (path, directory) in std::mem::take(&mut self.directories).iter().rev() {
             if directory.implicit {

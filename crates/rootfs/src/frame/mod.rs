@@ -83,6 +83,11 @@ impl Entry {
             offset: 0,
         }
     }
+
+    /// An empty file of root, from 1970.
+    pub(crate) fn file(path: &[u8]) -> Self {
+        Self { kind: EntryKind::File(FileKind::File), ..Self::link(path, b"") }
+    }
 }
 
 /// A source of blocks.

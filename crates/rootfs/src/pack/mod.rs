@@ -1,0 +1,197 @@
+//! Trees to tar streams, with true owners, modes, devices and attributes, reproducible to the byte.
+//!
+//! The same tree always gives the same bytes: names in byte order, no access or change times, no owners' names, numbers in
+//! one fixed form (ustar, with a PAX header only for what does not fit). Hard links point to the first of their names in
+//! that order. Holes are written as zeros unless asked otherwise, since their places depend on the file system.
+//!
+//! Sockets cannot be in an archive; [`Packed::skipped`] names them.
+
+mod writer;
+
+use crate::diff::{ChangeKind, compare};
+use crate::drivers::Root;
+use crate::error::Error;
+use crate::frame::{Entry, EntryKind};
+use crate::image::ImageTrees;
+use crate::owners::FileKind;
+use crate::view::{Facts, IdMap, Stack, walk};
+use rustix::fd::OwnedFd;
+use std::collections::HashMap;
+use std::io::Write;
+use sys::fs::resolve;
+pub use writer::Writer;
+
+/// What went into an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Packed {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of the archive.
+    pub bytes: u64,
+    /// Sockets, which an archive cannot hold.
+    pub skipped: Vec<Vec<u8>>,
+}
+
+/// How to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Write holes as holes (PAX, GNU format 1.0) where that spares at least a megabyte in a file.
+    pub sparse: bool,
+}
+
+/// Writes the whole tree of a container (or of an image: `root` is `None`; or of a plain directory: `image` is `None`) as one
+/// flat archive.
+pub fn export(
+    image: Option<&ImageTrees>,
+    root: Option<&Root>,
+    ids: &IdMap,
+    options: Options,
+    writer: impl Write,
+) -> Result<Packed, Error> {
+    let stack = Stack::container(image, root, ids)?;
+    let mut packer = Packer::new(&stack, options, writer);
+    if let Some(tree) = stack.root_tree() {
+        packer.entry(b"./", &stack.root_facts(tree)?, Vec::new(), None)?;
+    }
+    walk(&stack, |path, merged| packer.add(merged.tree, path))?;
+    packer.finish()
+}
+
+/// Writes what a container changed as an OCI layer with whiteouts.
+pub fn layer(
+    image: &ImageTrees,
+    root: &Root,
+    ids: &IdMap,
+    options: Options,
+    writer: impl Write,
+) -> Result<Packed, Error> {
+    let own = Stack::own(root, ids)?;
+    let changes = compare(&Stack::image(image, ids)?, &own, root)?;
+    let mut packer = Packer::new(&own, options, writer);
+    for change in &changes {
+        if change.kind == ChangeKind::Deleted {
+            packer.whiteout(&change.path)?;
+        } else {
+            packer.add(0, &change.path)?;
+        }
+    }
+    packer.finish()
+}
+
+/// Writes the files below a host directory as they are; see [`crate::import::directory`].
+pub(crate) fn plain(stack: &Stack, options: Options, writer: impl Write) -> Result<Packed, Error> {
+    let mut packer = Packer::new(stack, options, writer);
+    packer.entry(b"./", &stack.root_facts(0)?, Vec::new(), None)?;
+    walk(stack, |path, merged| packer.add(merged.tree, path))?;
+    packer.finish()
+}
+
+/// Puts files of a stack into an archive.
+pub(crate) struct Packer<'a, W> {
+    stack: &'a Stack,
+    options: Options,
+    writer: Writer<W>,
+    /// First name of each inode that has several.
+    links: HashMap<(u64, u64), Vec<u8>>,
+    /// The directory that was open last: files come directory by directory.
+    last: Option<(usize, Vec<u8>, OwnedFd)>,
+    packed: Packed,
+    /// Bytes taken off the front of every path, and what is put there instead.
+    rebase: (usize, Vec<u8>),
+}
+
+impl<'a, W: Write> Packer<'a, W> {
+    pub(crate) fn new(stack: &'a Stack, options: Options, writer: W) -> Self {
+        Self {
+            stack,
+            options,
+            writer: Writer::new(writer),
+            links: HashMap::new(),
+            last: None,
+            packed: Packed::default(),
+            rebase: (0, Vec::new()),
+        }
+    }
+
+    /// Adds one file of one tree; says whether it is a directory.
+    pub(crate) fn add(&mut self, tree: usize, path: &[u8]) -> Result<bool, Error> {
+        let (parent, name) = resolve::split(path);
+        let fresh = !matches!(&self.last, Some((at, open, _)) if *at == tree && open == parent);
+        if fresh {
+            self.last = Some((tree, parent.to_vec(), self.stack.open_dir(tree, parent)?));
+        }
+        let Some((_, _, dir)) = &self.last else { return Ok(false) };
+        let (facts, fd) = self.stack.open(tree, dir, path, name)?;
+        let mut link = Vec::new();
+        if facts.record.kind == FileKind::Symlink {
+            link = rustix::fs::readlinkat(dir, name, Vec::new())
+                .map_err(|errno| Error::disk("read the link", path, errno))?
+                .into_bytes();
+        }
+        self.entry(path, &facts, link, fd.as_ref())?;
+        Ok(facts.record.kind == FileKind::Directory)
+    }
+
+    pub(crate) fn entry(
+        &mut self,
+        path: &[u8],
+        facts: &Facts,
+        link: Vec<u8>,
+        fd: Option<&OwnedFd>,
+    ) -> Result<(), Error> {
+        let record = &facts.record;
+        if record.kind == FileKind::Socket {
+            self.packed.skipped.push(path.to_vec());
+            return Ok(());
+        }
+        let (strip, prefix) = &self.rebase;
+        let mut name = [&prefix[..], &path[*strip..]].concat();
+        if record.kind == FileKind::Directory && !name.ends_with(b"/") {
+            name.push(b'/');
+        }
+        let mut entry = Entry {
+            kind: EntryKind::File(record.kind),
+            mode: record.mode,
+            uid: record.uid,
+            gid: record.gid,
+            size: facts.size,
+            mtime: facts.mtime,
+            device: record.device,
+            xattrs: record.xattrs.clone(),
+            ..Entry::link(&name, &link)
+        };
+        self.packed.entries += 1;
+        if let Some(inode) = facts.inode {
+            if let Some(first) = self.links.get(&inode) {
+                entry.link.clone_from(first);
+                entry.kind = EntryKind::Link;
+                entry.size = 0;
+                entry.xattrs.clear();
+                return self.writer.header(&entry, None);
+            }
+            self.links.insert(inode, name);
+        }
+        match (record.kind, fd) {
+            (FileKind::File, Some(fd)) => self.writer.file(&entry, fd, self.options.sparse),
+            _ => self.writer.header(&entry, None),
+        }
+    }
+
+    /// The deletion of a path of the layers beneath.
+    fn whiteout(&mut self, path: &[u8]) -> Result<(), Error> {
+        let (parent, name) = resolve::split(path);
+        let hidden = [b".wh.", name].concat();
+        self.packed.entries += 1;
+        self.writer.header(&Entry::file(&resolve::join(parent, &hidden)), None)
+    }
+
+    /// Names everything below `from` as if `from` were called `to`.
+    pub(crate) fn rebase(&mut self, from: &[u8], to: &[u8]) {
+        self.rebase = (from.len(), to.to_vec());
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Packed, Error> {
+        self.packed.bytes = self.writer.finish()?;
+        Ok(self.packed)
+    }
+}
