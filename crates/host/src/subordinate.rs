@@ -83,7 +83,11 @@ impl SubordinateIds {
         security: &Security,
         context: &Context,
     ) {
-        if caller.uid == 0 && security.capabilities & u64::from(CAP_SETUID | CAP_SETGID) != 0 {
+        let namespaces_work = !namespaces.user.is_fails();
+        if namespaces_work
+            && caller.uid == 0
+            && security.capabilities & u64::from(CAP_SETUID | CAP_SETGID) != 0
+        {
             self.mapping = Trial::works(ANY_ID);
             return;
         }
@@ -119,15 +123,15 @@ impl SubordinateIds {
         let how = "newuidmap and newgidmap on a child in a new user namespace";
         let advice = |what: &str| format!("administrator: {what}; single-id mode works without");
         let name = caller.name.clone().unwrap_or_else(|| caller.uid.to_string());
+        if namespaces.user.is_fails() {
+            return Trial::fails(how, "needs a user namespace");
+        }
         if !self.any() {
             let lines = advice(&format!(
                 "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}"
             ));
             return Trial::fails("/etc/subuid and /etc/subgid", format!("no ranges for {name}"))
                 .with_advice(lines);
-        }
-        if namespaces.user.is_fails() {
-            return Trial::fails(how, "needs a user namespace");
         }
         let (Some(for_users), Some(for_groups)) = (&self.newuidmap, &self.newgidmap) else {
             return Trial::fails("PATH", "newuidmap or newgidmap is not installed")

@@ -16,7 +16,6 @@ use linux_raw_sys::ptrace::{
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRAP,
     SECCOMP_RET_USER_NOTIF, SECCOMP_SET_MODE_FILTER, sock_filter, sock_fprog,
 };
-use rustix::io::Errno;
 
 use super::{Child, Link};
 
@@ -145,11 +144,6 @@ fn catch_getpgid(verdict: u32) -> [sock_filter; 4] {
         sock_filter { code: RETURN, jt: 0, jf: 0, k: verdict },
         sock_filter { code: RETURN, jt: 0, jf: 0, k: SECCOMP_RET_ALLOW },
     ]
-}
-
-/// The errno of an error of this module, if it is one of the kernel's.
-pub fn errno_of(error: &io::Error) -> Option<Errno> {
-    Errno::from_io_error(error)
 }
 
 #[cfg(test)]
