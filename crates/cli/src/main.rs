@@ -1,2 +1,39 @@
-//! coracle
-fn main() {}
+//! Coracle: a container engine for one person. The binary.
+//!
+//! `args` says what was typed, `commands` do it (one file each), `output`, `progress` and `report` talk to the
+//! user, `context` alone reads the environment. Libraries below never print and never exit.
+
+mod args;
+mod commands;
+mod config;
+mod container;
+mod context;
+mod describe;
+mod filter;
+mod hello;
+mod image;
+mod logging;
+mod output;
+mod progress;
+mod prompt;
+mod pull;
+mod remote;
+mod report;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// What `--version` prints.
+fn version_line() -> String {
+    format!("coracle version {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let ended = args::parse(words).and_then(args::Parsed::run);
+    let exit = ended.unwrap_or_else(|report| {
+        report.show();
+        report.status()
+    });
+    ExitCode::from(exit.0)
+}

@@ -1,0 +1,238 @@
+//! The command line: one table of commands, each with its flags as a `clap` type in a file per group.
+//!
+//! Only the command that was named is built. A `clap` tree of all commands costs more than a container's start,
+//! so [`parse`] reads the options before the command, finds the command in [`table::COMMANDS`], and
+//! builds that one. The whole tree ([`tree`]) exists for help, completions, man pages and suggestions.
+//!
+//! The words are first put into one form ([`normal`]): Docker's own parser takes `-e -x`, `-itd`, `--rm=false`
+//! and stops at the image's name, and `clap` alone differs in each of these.
+
+pub(crate) mod archives;
+pub(crate) mod containers;
+mod explain;
+mod help;
+pub(crate) mod images;
+mod leftout;
+mod normal;
+pub(crate) mod run;
+pub(crate) mod system;
+mod table;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, FromArgMatches};
+
+use crate::context::Context;
+use crate::report::{Exit, Report};
+
+pub(crate) use help::tree;
+pub(crate) use table::{COMMANDS, Command, Section};
+
+/// Options before the command.
+#[derive(Args, Debug, Default, Clone)]
+pub(crate) struct Global {
+    /// Directory of the store (default: ~/.local/share/coracle)
+    #[arg(long, visible_alias = "root", alias = "repo", value_name = "DIR")]
+    pub store: Option<PathBuf>,
+    /// Further store to read images from; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub store_ro: Vec<PathBuf>,
+    /// Configuration file, in place of the usual ones
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say what is being done, in detail
+    #[arg(short = 'D', long)]
+    pub debug: bool,
+    /// How much to say: error, warn, info, debug or trace
+    #[arg(short, long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// No progress, no notes
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Accept plain HTTP and unchecked certificates (as --tls-verify=false)
+    #[arg(long)]
+    pub insecure: bool,
+    /// Accepted for udocker's sake: being root is no error
+    #[arg(long, hide = true)]
+    pub allow_root: bool,
+}
+
+/// What the words on the command line came to.
+pub(crate) enum Parsed {
+    /// A command with its options.
+    Command(Global, &'static Command, ArgMatches),
+    /// Help or another text that was asked for.
+    Text(String),
+}
+
+impl Parsed {
+    /// Runs it.
+    pub(crate) fn run(self) -> Result<Exit, Report> {
+        match self {
+            Self::Text(text) => crate::output::print(&text).map(|()| Exit::OK),
+            Self::Command(global, command, matches) => {
+                crate::logging::start(&global)?;
+                let context = Context::new(global)?;
+                (command.run)(&context, &matches)
+            }
+        }
+    }
+}
+
+/// Reads the words after the program's name.
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Report> {
+    let root = help::root();
+    let words = normal::normalise(&root, words, false);
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let (options, rest) = words.split_at(at);
+    let rest = rest.get(1..).unwrap_or_default();
+    let matches = match root.clone().try_get_matches_from(options) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
+            return Ok(Parsed::Text(help::overview()));
+        }
+        Err(error) => return Err(explain::report("coracle", &error)),
+    };
+    let global =
+        Global::from_arg_matches(&matches).map_err(|error| explain::report("coracle", &error))?;
+    if matches.get_flag("version") {
+        return Ok(Parsed::Text(crate::version_line()));
+    }
+    command(global, rest)
+}
+
+fn command(global: Global, words: &[OsString]) -> Result<Parsed, Report> {
+    let Some(first) = words.first() else { return Ok(Parsed::Text(help::overview())) };
+    let first = first.to_string_lossy();
+    if first == "help" {
+        return help::topic(&words[1..]).map(Parsed::Text);
+    }
+    let second = words.get(1).map(|word| word.to_string_lossy());
+    let Some((command, path, used)) = table::find(&first, second.as_deref()) else {
+        if table::is_group(&first) {
+            return match second.as_deref() {
+                None | Some("--help" | "-h" | "help") => Ok(Parsed::Text(help::group(&first))),
+                Some(other) => Err(explain::unknown_in_group(&first, other)),
+            };
+        }
+        return Err(explain::unknown_command(&first));
+    };
+    let name = format!("coracle {path}");
+    let clap = help::finished(command, &path);
+    let words = normal::normalise(&clap, words[used..].to_vec(), command.interspersed);
+    match clap.try_get_matches_from(words) {
+        Ok(matches) => Ok(Parsed::Command(global, command, matches)),
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
+            Ok(Parsed::Text(error.render().to_string()))
+        }
+        Err(error) => Err(explain::report(&name, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(line: &[&str]) -> ArgMatches {
+        match parse(line.iter().map(OsString::from).collect()) {
+            Ok(Parsed::Command(_, _, matches)) => matches,
+            Ok(Parsed::Text(text)) => panic!("text: {text}"),
+            Err(report) => panic!("{report}"),
+        }
+    }
+
+    fn failure(line: &[&str]) -> String {
+        match parse(line.iter().map(OsString::from).collect()) {
+            Err(report) => report.to_string(),
+            Ok(_) => panic!("no error: {line:?}"),
+        }
+    }
+
+    fn run(line: &[&str]) -> run::RunArgs {
+        run::RunArgs::from_arg_matches(&matches(line)).unwrap()
+    }
+
+    #[test]
+    fn everything_after_the_image_is_the_commands() {
+        let args =
+            run(&["run", "-it", "--rm", "debian", "ls", "-la", "--rm=false", "--", "", "-x"]);
+        assert!(args.flags.process.interactive && args.flags.process.tty && args.flags.record.rm);
+        assert_eq!(args.image.as_deref(), Some("debian"));
+        assert_eq!(args.command, ["ls", "-la", "--rm=false", "--", "", "-x"]);
+        let args = run(&["run", "debian", "--", "--help"]);
+        assert_eq!(args.command, ["--", "--help"]);
+        let args = run(&["run", "--", "debian", "--", "x"]);
+        assert_eq!(args.command, ["--", "x"]);
+    }
+
+    #[test]
+    fn values_in_all_spellings() {
+        let args = run(&[
+            "run",
+            "-itde",
+            "A=1",
+            "-eB=2",
+            "--env=C=3",
+            "--env",
+            "-D",
+            "--entrypoint=",
+            "-p8080:80",
+            "--pids-limit",
+            "-1",
+            "--rm=true",
+            "--init=false",
+            "-w",
+            "/a",
+            "-w",
+            "/b",
+            "--sig-proxy=false",
+            "img",
+        ]);
+        assert!(args.detach && args.flags.record.rm && !args.flags.process.init && !args.sig_proxy);
+        assert_eq!(args.flags.process.env, ["A=1", "B=2", "C=3", "-D"]);
+        assert_eq!(args.flags.process.entrypoint.as_deref(), Some(""));
+        assert_eq!(args.flags.network.publish, ["8080:80"]);
+        assert_eq!(args.flags.resources.pids_limit, Some(-1));
+        assert_eq!(args.flags.process.workdir.as_deref(), Some("/b"));
+        assert!(args.command.is_empty());
+    }
+
+    #[test]
+    fn groups_and_global_options() {
+        let line = ["--store", "/s", "-q", "container", "ls", "-a", "-q"];
+        match parse(line.iter().map(OsString::from).collect())
+            .unwrap_or_else(|report| panic!("{report}"))
+        {
+            Parsed::Command(global, command, matches) => {
+                assert_eq!(global.store.as_deref(), Some(std::path::Path::new("/s")));
+                assert!(global.quiet);
+                assert_eq!(command.path, "ps");
+                assert!(matches.get_flag("all") && matches.get_flag("quiet"));
+            }
+            Parsed::Text(_) => panic!("text"),
+        }
+    }
+
+    #[test]
+    fn mistakes_are_one_clear_line() {
+        assert_eq!(failure(&["run", "--nmae", "x", "img"]), "coracle run: unknown option '--nmae'");
+        assert_eq!(
+            failure(&["run", "--privileged", "img"]),
+            "coracle run has no option '--privileged'"
+        );
+        assert_eq!(failure(&["pulll", "x"]), "'pulll' is no command of coracle");
+        assert_eq!(failure(&["run"]), "coracle run: missing CONTAINER|IMAGE");
+        assert_eq!(
+            failure(&["run", "--name"]),
+            "coracle run: option '--name' wants a value (NAME)"
+        );
+        assert_eq!(failure(&["volume", "lss"]), "'lss' is no command of coracle volume");
+        assert_eq!(failure(&["--stroe", "/x", "ps"]), "coracle: unknown option '--stroe'");
+        assert_eq!(
+            failure(&["ps", "-n", "x"]),
+            "coracle ps: option '--last' cannot be 'x' (invalid digit found in string)"
+        );
+        assert_eq!(failure(&["tag", "a", "b", "c"]), "coracle tag: unexpected argument 'c'");
+    }
+}

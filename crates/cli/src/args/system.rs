@@ -1,0 +1,138 @@
+//! Volumes, space, and facts about Coracle itself.
+
+use std::path::PathBuf;
+
+/// `volume create`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumeCreateArgs {
+    /// Label: KEY[=VALUE]
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    pub label: Vec<String>,
+    /// Driver: local is the only one
+    #[arg(short, long, value_name = "NAME", default_value = "local", hide_default_value = true)]
+    pub driver: String,
+    /// Name; made up when not given
+    #[arg(value_name = "VOLUME")]
+    pub name: Option<String>,
+}
+
+/// `volume ls`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumeLsArgs {
+    /// Print only names
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Show only what matches: name=, label=, dangling=
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    pub filter: Vec<String>,
+    /// Output: table, json, or a Go template
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+/// `volume rm`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumeRmArgs {
+    /// Do not fail where a volume is not there
+    #[arg(short, long)]
+    pub force: bool,
+    /// Volumes
+    #[arg(value_name = "VOLUME", required = true)]
+    pub names: Vec<String>,
+}
+
+/// `volume inspect`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumeInspectArgs {
+    /// Output: json or a Go template
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Volumes
+    #[arg(value_name = "VOLUME", required = true)]
+    pub names: Vec<String>,
+}
+
+/// `volume prune`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VolumePruneArgs {
+    /// Do not ask
+    #[arg(short, long)]
+    pub force: bool,
+    /// All that no container uses (the default: volumes all have names)
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only what matches: label=
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub filter: Vec<String>,
+}
+
+/// `prune`, `system prune`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PruneArgs {
+    /// Images that no container uses too, not only those without a name
+    #[arg(short, long)]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub force: bool,
+    /// Volumes that no container uses, too
+    #[arg(long)]
+    pub volumes: bool,
+    /// Only what matches: until=, label=
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub filter: Vec<String>,
+}
+
+/// `system df`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct DfArgs {
+    /// One line per image, container and volume
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Output: table, json, or a Go template
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+/// `version`, `info`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FormatArgs {
+    /// Output: json or a Go template
+    #[arg(short, long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+/// `doctor`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Output: text or json
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+/// `config`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ConfigArgs {
+    /// Output: table or json
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Show only this key
+    #[arg(value_name = "KEY")]
+    pub key: Option<String>,
+}
+
+/// `completion`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct CompletionArgs {
+    /// Shell
+    #[arg(value_name = "SHELL", value_parser = ["bash", "zsh", "fish"])]
+    pub shell: String,
+}
+
+/// `__man`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ManArgs {
+    /// Directory to write the pages to
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+}

@@ -1,0 +1,458 @@
+//! All commands: name, meaning, flags, examples, and the function that does it.
+
+use clap::{ArgMatches, Args, FromArgMatches};
+
+use super::{archives, containers, images, run, system};
+use crate::commands;
+use crate::context::Context;
+use crate::report::{Exit, Report};
+
+/// Where a command stands in the overview.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Section {
+    Run,
+    Containers,
+    Images,
+    Registries,
+    Archives,
+    Space,
+    Coracle,
+    /// Not listed.
+    Hidden,
+}
+
+impl Section {
+    pub(crate) const SHOWN: [(Self, &'static str); 7] = [
+        (Self::Run, "Running"),
+        (Self::Containers, "Containers"),
+        (Self::Images, "Images"),
+        (Self::Registries, "Registries"),
+        (Self::Archives, "Archives and trees"),
+        (Self::Space, "Space and volumes"),
+        (Self::Coracle, "Coracle"),
+    ];
+}
+
+/// One command.
+pub(crate) struct Command {
+    /// Name, or group and name.
+    pub path: &'static str,
+    /// Other ways to write it.
+    pub aliases: &'static [&'static str],
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Examples, one per line.
+    pub examples: &'static str,
+    /// Where it is listed.
+    pub section: Section,
+    /// Whether options may follow operands.
+    pub interspersed: bool,
+    /// Adds its flags.
+    pub flags: fn(clap::Command) -> clap::Command,
+    /// Does it.
+    pub run: fn(&Context, &ArgMatches) -> Result<Exit, Report>,
+}
+
+/// Groups and what they hold.
+pub(crate) const GROUPS: &[(&str, &str)] = &[
+    ("container", "Containers, under Docker's longer names"),
+    ("image", "Images, under Docker's longer names"),
+    ("manifest", "Manifests in the store and in registries"),
+    ("system", "Space and facts"),
+    ("volume", "Named volumes"),
+];
+
+/// Commands of Docker that are not there, and what to do in their place.
+const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "build",
+        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
+    ),
+    ("commit", "use 'coracle export' and 'coracle import'"),
+    ("push", "use 'coracle save --format oci-archive' and 'skopeo copy'"),
+    ("pause", "use 'coracle kill --signal STOP'"),
+    ("unpause", "use 'coracle kill --signal CONT'"),
+    ("update", "limits are set when a container is created"),
+    ("stats", "use 'coracle top'"),
+    ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
+    ("network", "there are no networks with names; see 'coracle run --network'"),
+    ("compose", "there is no compose"),
+    ("swarm", "there is no swarm"),
+    ("install", "nothing has to be installed"),
+    ("mkrepo", "a store is made when it is first used: coracle --store DIR ..."),
+    ("protect", "there is no protection"),
+    ("unprotect", "there is no protection"),
+    ("showconf", "use 'coracle config'"),
+];
+
+pub(super) fn left_out(word: &str) -> Option<&'static str> {
+    LEFT_OUT.iter().find(|(name, _)| *name == word).map(|(_, advice)| *advice)
+}
+
+macro_rules! command {
+    ($path:literal $([$($alias:literal),*])?, $section:ident, $args:ty, $run:path, $about:literal $(, examples: $examples:expr)? $(, ends: $ends:literal)?) => {
+        Command {
+            path: $path,
+            aliases: &[$($($alias),*)?],
+            about: $about,
+            examples: concat!("" $(, $examples)?),
+            section: Section::$section,
+            interspersed: true $(&& !$ends)?,
+            flags: <$args as Args>::augment_args,
+            run: |context, matches| {
+                let args = <$args as FromArgMatches>::from_arg_matches(matches)
+                    .map_err(|error| Report::usage(error.to_string()))?;
+                $run(context, args)
+            },
+        }
+    };
+}
+
+/// No flags at all.
+#[derive(Args, Debug)]
+pub(crate) struct NoArgs {}
+
+/// Every command.
+pub(crate) const COMMANDS: &[Command] = &[
+    command!("run" ["container run"], Run, run::RunArgs, commands::run::run,
+        "Run a command in a new container, or in the existing one of that name",
+        examples: "coracle run --rm debian:stable cat /etc/os-release
+coracle run -it --name work -v $HOME/data:/data:ro -w /data debian bash
+coracle run -d --name web -p 8080:80 nginx
+coracle run work ls          # the container made above, with what was changed in it
+coracle run --rm hello       # needs no network", ends: true),
+    command!("exec" ["container exec"], Run, containers::ExecArgs, commands::exec::run,
+        "Run a further command in a running container",
+        examples: "coracle exec -it web sh
+coracle exec -e DEBUG=1 -w /srv web ./check", ends: true),
+    command!("create" ["container create"], Run, run::CreateArgs, commands::create::run,
+        "Make a container and print its id",
+        examples: "coracle create --name tools debian
+coracle run tools apt-get update", ends: true),
+    command!(
+        "start"["container start"],
+        Run,
+        containers::StartArgs,
+        commands::start::run,
+        "Start containers that have stopped"
+    ),
+    command!(
+        "stop"["container stop"],
+        Run,
+        containers::StopArgs,
+        commands::stop::run,
+        "Stop running containers"
+    ),
+    command!(
+        "restart"["container restart"],
+        Run,
+        containers::RestartArgs,
+        commands::stop::restart,
+        "Stop containers and start them again"
+    ),
+    command!(
+        "kill"["container kill"],
+        Run,
+        containers::KillArgs,
+        commands::kill::run,
+        "Send a signal to running containers"
+    ),
+    command!(
+        "wait"["container wait"],
+        Run,
+        containers::WaitArgs,
+        commands::wait::run,
+        "Wait until containers have stopped and print their exit codes"
+    ),
+    command!(
+        "attach"["container attach"],
+        Run,
+        containers::AttachArgs,
+        commands::attach::run,
+        "Join the terminal or the output of a running container"
+    ),
+    command!("logs" ["container logs"], Run, containers::LogsArgs, commands::logs::run,
+        "Print what a container has written",
+        examples: "coracle logs -f --tail 20 web
+coracle logs --since 10m -t web"),
+    command!("ps" ["container ls", "container list", "container ps"], Containers, containers::PsArgs, commands::ps::run,
+        "List containers",
+        examples: "coracle ps -a
+coracle ps -aq --filter status=exited
+coracle ps --format 'table {{.Names}}\\t{{.Status}}'"),
+    command!("rm" ["container rm", "container remove"], Containers, containers::RmArgs, commands::rm::run,
+        "Remove containers"),
+    command!("inspect", Containers, images::InspectArgs, commands::inspect::run,
+        "Show all that is known of containers, images or volumes",
+        examples: "coracle inspect -f '{{.State.Status}}' web
+coracle inspect -f '{{json .Config.Env}}' debian"),
+    command!("top" ["container top"], Containers, containers::TopArgs, commands::top::run,
+        "List the processes of a running container", ends: true),
+    command!("cp" ["container cp"], Containers, archives::CpArgs, commands::cp::run,
+        "Copy files between a container and the host",
+        examples: "coracle cp web:/etc/nginx/nginx.conf .
+coracle cp data/ work:/data
+tar c src | coracle cp - work:/usr/local"),
+    command!(
+        "diff"["container diff"],
+        Containers,
+        containers::DiffArgs,
+        commands::diff::run,
+        "List what was changed in a container's files"
+    ),
+    command!(
+        "port"["container port"],
+        Containers,
+        containers::PortArgs,
+        commands::port::run,
+        "List the published ports of a container"
+    ),
+    command!(
+        "rename"["container rename"],
+        Containers,
+        containers::RenameArgs,
+        commands::names::rename,
+        "Give a container another name"
+    ),
+    command!(
+        "name",
+        Containers,
+        containers::NameArgs,
+        commands::names::add,
+        "Give a container a further name (udocker)"
+    ),
+    command!(
+        "rmname",
+        Containers,
+        containers::RmnameArgs,
+        commands::names::remove,
+        "Take a name away (udocker)"
+    ),
+    command!(
+        "clone",
+        Containers,
+        containers::CloneArgs,
+        commands::clone::run,
+        "Copy a container with all that was changed in it (udocker)"
+    ),
+    command!("setup", Containers, containers::SetupArgs, commands::setup::run,
+        "Show or keep the execution mode of a container (udocker)",
+        examples: "coracle setup --execmode=N1 work"),
+    command!(
+        "container inspect",
+        Hidden,
+        images::InspectArgs,
+        commands::inspect::container,
+        "Show all that is known of containers"
+    ),
+    command!(
+        "container prune",
+        Hidden,
+        containers::ContainerPruneArgs,
+        commands::prune::containers,
+        "Remove all containers that do not run"
+    ),
+    command!("pull" ["image pull"], Images, images::PullArgs, commands::pull::run,
+        "Fetch images from a registry",
+        examples: "coracle pull debian:stable
+coracle pull --platform linux/arm64 alpine
+coracle pull 127.0.0.1:5000/sci/tools:1 --tls-verify=false"),
+    command!("images" ["image ls", "image list"], Images, images::ImagesArgs, commands::images::run,
+        "List images",
+        examples: "coracle images --filter reference='*/sci/*'
+coracle images --format '{{.Repository}}:{{.Tag}} {{.Size}}'"),
+    command!(
+        "tag"["image tag"],
+        Images,
+        images::TagArgs,
+        commands::tag::run,
+        "Give an image a further name"
+    ),
+    command!("rmi" ["image rm", "image remove"], Images, images::RmiArgs, commands::rmi::run,
+        "Remove images"),
+    command!(
+        "history"["image history"],
+        Images,
+        images::HistoryArgs,
+        commands::history::run,
+        "Show how an image was made"
+    ),
+    command!(
+        "verify",
+        Images,
+        images::VerifyArgs,
+        commands::verify::run,
+        "Check every stored byte against its digest"
+    ),
+    command!(
+        "image inspect",
+        Hidden,
+        images::InspectArgs,
+        commands::inspect::image,
+        "Show all that is known of images"
+    ),
+    command!(
+        "image prune",
+        Hidden,
+        images::ImagePruneArgs,
+        commands::prune::images,
+        "Remove images that nothing needs"
+    ),
+    command!(
+        "manifest inspect",
+        Images,
+        images::ManifestInspectArgs,
+        commands::manifest::run,
+        "Print the manifest of an image, from the store or its registry"
+    ),
+    command!(
+        "search",
+        Registries,
+        images::SearchArgs,
+        commands::search::run,
+        "Look for images in a registry"
+    ),
+    command!("login", Registries, images::LoginArgs, commands::login::run,
+        "Keep the credentials for a registry",
+        examples: "coracle login registry.example.org
+cat token | coracle login -u me --password-stdin ghcr.io"),
+    command!(
+        "logout",
+        Registries,
+        images::LogoutArgs,
+        commands::login::logout,
+        "Forget the credentials for a registry"
+    ),
+    command!("save" ["image save"], Archives, archives::SaveArgs, commands::save::run,
+        "Write images to an archive",
+        examples: "coracle save -o tools.tar sci/tools:1
+coracle save debian | ssh node coracle load"),
+    command!(
+        "load"["image load"],
+        Archives,
+        archives::LoadArgs,
+        commands::load::run,
+        "Read images from an archive"
+    ),
+    command!("import" ["image import"], Archives, archives::ImportArgs, commands::import::run,
+        "Make an image of a root tree",
+        examples: "coracle import -c 'CMD [\"/bin/bash\"]' rootfs.tar my/tree:1
+curl -L https://example.org/root.tar.zst | coracle import - my/tree"),
+    command!(
+        "export"["container export"],
+        Archives,
+        archives::ExportArgs,
+        commands::export::run,
+        "Write the tree of a container as tar"
+    ),
+    command!(
+        "volume create",
+        Space,
+        system::VolumeCreateArgs,
+        commands::volume::create,
+        "Make a named volume"
+    ),
+    command!(
+        "volume ls"["volume list"],
+        Space,
+        system::VolumeLsArgs,
+        commands::volume::list,
+        "List volumes"
+    ),
+    command!(
+        "volume rm"["volume remove"],
+        Space,
+        system::VolumeRmArgs,
+        commands::volume::remove,
+        "Remove volumes"
+    ),
+    command!(
+        "volume inspect",
+        Space,
+        system::VolumeInspectArgs,
+        commands::volume::inspect,
+        "Show all that is known of volumes"
+    ),
+    command!(
+        "volume prune",
+        Hidden,
+        system::VolumePruneArgs,
+        commands::prune::volumes,
+        "Remove volumes that no container uses"
+    ),
+    command!("system df", Space, system::DfArgs, commands::df::run, "Show how much space is used"),
+    command!(
+        "prune"["system prune"],
+        Space,
+        system::PruneArgs,
+        commands::prune::all,
+        "Remove what nothing needs: stopped containers, unnamed images, leftovers"
+    ),
+    command!(
+        "doctor",
+        Coracle,
+        system::DoctorArgs,
+        commands::doctor::run,
+        "Say what this host allows, and which engine is chosen"
+    ),
+    command!(
+        "config",
+        Coracle,
+        system::ConfigArgs,
+        commands::config::run,
+        "Show every setting and where it comes from"
+    ),
+    command!("version", Coracle, system::FormatArgs, commands::version::run, "Show the version"),
+    command!(
+        "info"["system info"],
+        Coracle,
+        system::FormatArgs,
+        commands::version::info,
+        "Show a summary of the store and the host"
+    ),
+    command!("completion", Coracle, system::CompletionArgs, commands::completion::run,
+        "Print completions for bash, zsh or fish",
+        examples: "coracle completion bash > ~/.local/share/bash-completion/completions/coracle"),
+    command!("__man", Hidden, system::ManArgs, commands::completion::man, "Write the manual pages"),
+];
+
+/// Finds a command by its one or two words: the command, how it was written, and how many words that took.
+pub(super) fn find(first: &str, second: Option<&str>) -> Option<(&'static Command, String, usize)> {
+    let pair = second.map(|second| format!("{first} {second}"));
+    let named = |wanted: &str| {
+        COMMANDS.iter().find(|command| command.path == wanted || command.aliases.contains(&wanted))
+    };
+    if let Some(pair) = pair.filter(|_| is_group(first)) {
+        return named(&pair).map(|command| (command, pair, 2));
+    }
+    named(first).map(|command| (command, first.to_owned(), 1))
+}
+
+pub(super) fn is_group(word: &str) -> bool {
+    GROUPS.iter().any(|(name, _)| *name == word)
+}
+
+/// Names of the top: commands and groups.
+pub(super) fn top_names() -> impl Iterator<Item = &'static str> {
+    let commands = COMMANDS.iter().map(|command| command.path);
+    commands
+        .filter(|path| !path.contains(' ') && !path.starts_with('_'))
+        .chain(GROUPS.iter().map(|(name, _)| *name))
+}
+
+/// The commands of a group: how each is written after the group's name, and what it is.
+pub(super) fn group_commands(
+    group: &str,
+) -> impl Iterator<Item = (&'static str, &'static Command)> {
+    COMMANDS.iter().flat_map(move |command| {
+        let paths = std::iter::once(&command.path).chain(command.aliases);
+        paths.filter_map(move |path| match path.split_once(' ') {
+            Some((first, rest)) if first == group => Some((rest, command)),
+            _ => None,
+        })
+    })
+}
+
+pub(super) fn group_names(group: &str) -> impl Iterator<Item = &'static str> {
+    group_commands(group).map(|(name, _)| name)
+}

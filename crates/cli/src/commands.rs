@@ -1,0 +1,90 @@
+//! One file per command.
+
+pub(crate) mod attach;
+pub(crate) mod completion;
+pub(crate) mod config;
+pub(crate) mod create;
+pub(crate) mod df;
+pub(crate) mod diff;
+pub(crate) mod doctor;
+pub(crate) mod exec;
+pub(crate) mod history;
+pub(crate) mod images;
+pub(crate) mod inspect;
+pub(crate) mod kill;
+pub(crate) mod login;
+pub(crate) mod logs;
+pub(crate) mod manifest;
+pub(crate) mod names;
+pub(crate) mod port;
+pub(crate) mod prune;
+pub(crate) mod ps;
+pub(crate) mod pull;
+pub(crate) mod rm;
+pub(crate) mod rmi;
+pub(crate) mod run;
+pub(crate) mod search;
+pub(crate) mod setup;
+pub(crate) mod start;
+pub(crate) mod stop;
+pub(crate) mod tag;
+pub(crate) mod top;
+pub(crate) mod verify;
+pub(crate) mod version;
+pub(crate) mod volume;
+pub(crate) mod wait;
+
+use crate::report::{Exit, Report};
+
+/// Does something for each of several names. All are tried; every failure is told, and the command fails if there was one.
+pub(crate) fn each(
+    names: &[String],
+    mut act: impl FnMut(&str) -> Result<(), Report>,
+) -> Result<Exit, Report> {
+    let mut last: Option<Report> = None;
+    for name in names {
+        if let Err(report) = act(name) {
+            if let Some(earlier) = last.replace(report) {
+                earlier.show();
+            }
+        }
+    }
+    last.map_or(Ok(Exit::OK), |report| Err(report.exit(Exit(1))))
+}
+
+pub(crate) mod clone {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: containers::CloneArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}
+pub(crate) mod cp {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}
+pub(crate) mod export {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: archives::ExportArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}
+pub(crate) mod import {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}
+pub(crate) mod load {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}
+pub(crate) mod save {
+    use crate::{args::*, context::Context, report::*};
+    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
+}

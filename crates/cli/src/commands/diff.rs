@@ -1,0 +1,32 @@
+//! `diff`.
+
+use crate::args::containers::DiffArgs;
+use crate::container::{record, root};
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// Lists what a container has other than its image.
+pub(crate) fn run(context: &Context, args: DiffArgs) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let container = record::find(context, &args.container)?;
+    let record = record::read(&container)?;
+    if record.config.rootfs.is_some() {
+        return Err(Report::new(format!(
+            "{} was made of a plain directory, so there is nothing to compare it with",
+            args.container
+        )));
+    }
+    let trees = root::trees(context, store, &record)?;
+    let root = root::prepare(context, store, &record, &container.path())?;
+    let mut text = String::new();
+    for change in rootfs::diff::diff(&trees, &root)? {
+        text.push_str(&format!(
+            "{} /{}\n",
+            change.kind.letter(),
+            String::from_utf8_lossy(&change.path)
+        ));
+    }
+    output::print(&text)?;
+    Ok(Exit::OK)
+}

@@ -1,0 +1,112 @@
+//! `inspect`: containers, images and volumes as Docker's JSON.
+
+use serde_json::Value;
+
+use crate::args::images::InspectArgs;
+use crate::container::{record, root};
+use crate::context::Context;
+use crate::describe;
+use crate::image;
+use crate::output::{self, template::Template};
+use crate::report::{Exit, Report};
+
+/// What a name may mean.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Any,
+    Container,
+    Image,
+    Volume,
+}
+
+/// `inspect`.
+pub(crate) fn run(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
+    let kind = match args.r#type.as_deref() {
+        None | Some("") => Kind::Any,
+        Some("container") => Kind::Container,
+        Some("image") => Kind::Image,
+        Some("volume") => Kind::Volume,
+        Some(other) => {
+            return Err(Report::usage(format!("--type '{other}' is not known"))
+                .hint("there are container, image and volume"));
+        }
+    };
+    show(context, &args, kind)
+}
+
+/// `container inspect`.
+pub(crate) fn container(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
+    show(context, &args, Kind::Container)
+}
+
+/// `image inspect`.
+pub(crate) fn image(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
+    show(context, &args, Kind::Image)
+}
+
+fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Report> {
+    if args.root_path {
+        return super::each(&args.names, |name| root_path(context, name));
+    }
+    let template = match args.format.as_deref() {
+        None | Some("json" | "") => None,
+        Some(format) => Some(Template::parse(format)?),
+    };
+    let mut found = Vec::new();
+    let ended = super::each(&args.names, |name| {
+        let value = describe(context, name, kind, args.size)?;
+        match &template {
+            Some(template) => output::line(template.render(&value)?),
+            None => {
+                found.push(value);
+                Ok(())
+            }
+        }
+    });
+    if template.is_none() {
+        let all = Value::Array(found);
+        output::line(if args.format.as_deref() == Some("json") {
+            all.to_string()
+        } else {
+            output::pretty(&all)
+        })?;
+    }
+    ended
+}
+
+fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {
+    if matches!(kind, Kind::Any | Kind::Container)
+        && let Some(container) = record::find_some(context, name)?
+    {
+        return describe::container(context, &container, size);
+    }
+    if matches!(kind, Kind::Any | Kind::Image)
+        && let Some(image) = image::local(context, name)?
+    {
+        return describe::image(&image);
+    }
+    if matches!(kind, Kind::Any | Kind::Volume)
+        && let Some(volume) = context.store()?.volumes().get(name).ok().flatten()
+    {
+        return describe::volume(&volume);
+    }
+    let what = match kind {
+        Kind::Any => "container, image or volume",
+        Kind::Container => "container",
+        Kind::Image => "image",
+        Kind::Volume => "volume",
+    };
+    Err(Report::new(format!("there is no {what} '{name}'")).exit(Exit(1)))
+}
+
+/// Where the tree of a container is, as udocker's `inspect -p`.
+fn root_path(context: &Context, name: &str) -> Result<(), Report> {
+    let container = record::find(context, name)?;
+    let record = record::read(&container)?;
+    match root::prepare(context, context.store()?, &record, &container.path())? {
+        rootfs::Root::Directory(path) => output::line(path.display()),
+        rootfs::Root::Overlay { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))
+            .because(format!("its root is an overlay: what was changed is in {}, above the image's layers", upper.display()))
+            .hint("'coracle export' writes the whole tree, 'coracle cp' copies files, 'coracle diff' lists changes")),
+    }
+}

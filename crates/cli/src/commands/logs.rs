@@ -1,0 +1,72 @@
+//! `logs`.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use engine::supervise::log::{self, Query, Stream};
+
+use crate::args::containers::LogsArgs;
+use crate::container::record;
+use crate::context::Context;
+use crate::output::time;
+use crate::report::{Exit, Report};
+
+/// Prints what a container has written: its standard output to ours, its standard error to ours.
+pub(crate) fn run(context: &Context, args: LogsArgs) -> Result<Exit, Report> {
+    let container = record::find(context, &args.container)?;
+    let query = Query {
+        tail: tail(&args.tail)?,
+        since: args.since.as_deref().map(|text| point("--since", text)).transpose()?,
+        until: args.until.as_deref().map(|text| point("--until", text)).transpose()?,
+        follow: args.follow,
+    };
+    let mut failure = None;
+    log::read(&container.path(), &query, &mut |entry| {
+        let written = write(&entry, args.timestamps);
+        let on = written.is_ok();
+        failure = written.err();
+        on
+    })?;
+    match failure {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Report::new("cannot write the log").cause(error))
+        }
+        _ => Ok(Exit::OK),
+    }
+}
+
+fn write(entry: &log::Entry, timestamps: bool) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(entry.bytes.len() + 40);
+    if timestamps {
+        bytes.extend_from_slice(entry.time.as_bytes());
+        bytes.push(b' ');
+    }
+    bytes.extend_from_slice(&entry.bytes);
+    match entry.stream {
+        Stream::Stderr => io::stderr().write_all(&bytes),
+        Stream::Stdout => {
+            let mut out = io::stdout().lock();
+            out.write_all(&bytes)?;
+            out.flush()
+        }
+    }
+}
+
+fn tail(text: &str) -> Result<Option<usize>, Report> {
+    match text {
+        "all" | "" => Ok(None),
+        // Negative numbers mean all, as in Docker.
+        text if text.starts_with('-') && text[1..].parse::<u64>().is_ok() => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            Report::usage(format!("--tail '{text}' is no number"))
+                .hint("write a number of lines, or all")
+        }),
+    }
+}
+
+fn point(flag: &str, text: &str) -> Result<SystemTime, Report> {
+    time::point(text).map(SystemTime::from).ok_or_else(|| {
+        Report::usage(format!("{flag} '{text}' is no time"))
+            .hint("write 2026-01-02T13:23:37Z, 2026-01-02, or a span back from now as 42m")
+    })
+}

@@ -1,0 +1,151 @@
+//! `prune` and its parts.
+
+use std::collections::{BTreeMap, HashSet};
+
+use engine::supervise::state::{self, Observed};
+use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
+
+use crate::args::containers::ContainerPruneArgs;
+use crate::args::images::ImagePruneArgs;
+use crate::args::system::{PruneArgs, VolumePruneArgs};
+use crate::container::{ids, record};
+use crate::context::Context;
+use crate::filter::Filters;
+use crate::output::{self, size, time};
+use crate::report::{Exit, Report};
+use crate::{progress, prompt};
+
+/// `prune`, `system prune`.
+pub(crate) fn all(context: &Context, args: PruneArgs) -> Result<Exit, Report> {
+    let filters = filters(&args.filter)?;
+    let images =
+        if args.all { "all images without a container" } else { "all images without a name" };
+    let volumes = if args.volumes { ", all volumes without a container" } else { "" };
+    sure(args.force, &format!("all stopped containers, {images}{volumes}, and leftovers"))?;
+    let mut total = Freed::default();
+    add(&mut total, "Deleted Containers:", remove_containers(context, &filters)?)?;
+    if args.volumes {
+        add(&mut total, "Deleted Volumes:", remove_volumes(context, &filters)?)?;
+    }
+    add(&mut total, "Deleted Images:", remove_images(context, args.all, &filters)?)?;
+    end(&total)
+}
+
+/// `container prune`.
+pub(crate) fn containers(context: &Context, args: ContainerPruneArgs) -> Result<Exit, Report> {
+    let filters = filters(&args.filter)?;
+    sure(args.force, "all stopped containers")?;
+    let mut total = Freed::default();
+    add(&mut total, "Deleted Containers:", remove_containers(context, &filters)?)?;
+    end(&total)
+}
+
+/// `image prune`.
+pub(crate) fn images(context: &Context, args: ImagePruneArgs) -> Result<Exit, Report> {
+    let filters = filters(&args.filter)?;
+    sure(
+        args.force,
+        if args.all { "all images without a container" } else { "all images without a name" },
+    )?;
+    let mut total = Freed::default();
+    add(&mut total, "Deleted Images:", remove_images(context, args.all, &filters)?)?;
+    end(&total)
+}
+
+/// `volume prune`.
+pub(crate) fn volumes(context: &Context, args: VolumePruneArgs) -> Result<Exit, Report> {
+    let filters = filters(&args.filter)?;
+    sure(args.force, "all volumes that no container uses")?;
+    let mut total = Freed::default();
+    add(&mut total, "Deleted Volumes:", remove_volumes(context, &filters)?)?;
+    end(&total)
+}
+
+fn filters(texts: &[String]) -> Result<Filters, Report> {
+    let filters = Filters::parse(texts, &["until", "label"])?;
+    match filters.last("until") {
+        Some(text) if time::point(text).is_none() => {
+            Err(Report::usage(format!("--filter until={text}: that is no time"))
+                .hint("write 24h, or 2026-01-02T13:23:37Z"))
+        }
+        _ => Ok(filters),
+    }
+}
+
+fn sure(force: bool, what: &str) -> Result<(), Report> {
+    if force || prompt::sure(&format!("This removes {what}. Go on?"))? {
+        return Ok(());
+    }
+    Err(Report::new("nothing was removed").exit(Exit(1)))
+}
+
+fn add(total: &mut Freed, heading: &str, freed: Freed) -> Result<(), Report> {
+    if !freed.items.is_empty() {
+        output::print(&format!("{heading}\n{}\n\n", freed.items.join("\n")))?;
+    }
+    total.bytes += freed.bytes;
+    total.deferred |= freed.deferred;
+    Ok(())
+}
+
+fn end(total: &Freed) -> Result<Exit, Report> {
+    if total.deferred {
+        progress::note("some content is removed later, because another process is using the store");
+    }
+    output::line(format!("Total reclaimed space: {}", size::human(total.bytes)))?;
+    Ok(Exit::OK)
+}
+
+/// Whether something of this age and with these labels is meant.
+fn meant(filters: &Filters, created: &str, labels: &BTreeMap<String, String>) -> bool {
+    let old = |until: &str| match (time::point(until), time::parse(created)) {
+        (Some(until), Some(created)) => created < until,
+        _ => false,
+    };
+    filters.all("until", old) && filters.labels(labels)
+}
+
+fn remove_containers(context: &Context, filters: &Filters) -> Result<Freed, Report> {
+    let select = |container: &ContainerDir| {
+        let idle = !matches!(
+            state::observe(&container.path()),
+            Ok(Observed::Running(_) | Observed::Restarting { .. }) | Err(_)
+        );
+        // A record that cannot be read belongs to nobody who could still use it.
+        idle && record::read(container).map_or(filters.is_empty(), |record| {
+            meant(filters, &record.config.created, &record.config.labels)
+        })
+    };
+    Ok(context.store()?.prune_containers(&select, &|path| ids::delete(context, path))?)
+}
+
+fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Freed, Report> {
+    let select = |image: &Image| {
+        let summary = image.summary();
+        (every || image.reference().is_none())
+            && summary.map_or(filters.is_empty(), |summary| {
+                meant(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
+            })
+    };
+    let options = CollectOptions::default();
+    Ok(context.store()?.prune_images(&select, &options, &|path| ids::delete(context, path))?)
+}
+
+fn remove_volumes(context: &Context, filters: &Filters) -> Result<Freed, Report> {
+    let store = context.store()?;
+    let used = used_volumes(context)?;
+    let select = |volume: &Volume| {
+        !used.contains(volume.name())
+            && volume
+                .info()
+                .map_or(filters.is_empty(), |info| meant(filters, &info.created, &info.labels))
+    };
+    Ok(store.prune_volumes(&select, &|path| ids::delete(context, path))?)
+}
+
+/// The volumes that containers mount.
+pub(crate) fn used_volumes(context: &Context) -> Result<HashSet<String>, Report> {
+    let records = context.store()?.containers().map(|container| record::read(container).ok())?;
+    let mounts = records.into_iter().flatten().flat_map(|record| record.config.mounts);
+    Ok(mounts.filter_map(|mount| mount.name).collect())
+}

@@ -1,0 +1,51 @@
+//! `rm`.
+
+use engine::supervise::{self, Signal, StopOptions, state};
+use store::ContainerDir;
+
+use crate::args::containers::RmArgs;
+use crate::container::{launch, record};
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// Removes containers; each is tried, the first failure decides.
+pub(crate) fn run(context: &Context, args: RmArgs) -> Result<Exit, Report> {
+    let mut names = args.containers.clone();
+    if args.all {
+        names.extend(
+            context.store()?.containers().list()?.iter().map(|container| container.id().to_owned()),
+        );
+    }
+    super::each(&names, |name| {
+        let container = match record::find_some(context, name)? {
+            Some(container) => container,
+            // As Docker: `rm -f` of what is not there is done already.
+            None if args.force => return Ok(()),
+            None => record::find(context, name)?,
+        };
+        if args.force {
+            let options = StopOptions { signal: Signal::KILL, timeout: None };
+            supervise::stop(&container.path(), options)?;
+            // A supervised `--rm` container is gone by now.
+            if !container.exists()? {
+                return output::line(name);
+            }
+        }
+        not_running(&container)?;
+        launch::remove_now(context, container)?;
+        output::line(name)
+    })
+}
+
+/// An error where a container runs.
+pub(crate) fn not_running(container: &ContainerDir) -> Result<(), Report> {
+    match state::observe(&container.path())? {
+        state::Observed::Running(_) | state::Observed::Restarting { .. } => {
+            let title = record::title(container);
+            Err(Report::new(format!("container {title} is running"))
+                .hint(format!("stop it first (coracle stop {title}), or use --force")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,175 @@
+//! `run`: an existing container of that name or id, else a new one of the image of that name.
+
+use engine::plan::Overrides;
+use engine::spec::MountKind;
+use store::ContainerDir;
+
+use crate::args::run::{ContainerFlags, RunArgs};
+use crate::container::launch::{self, Run};
+use crate::container::record::{self, Record};
+use crate::container::{command, make, spec, volumes};
+use crate::context::Context;
+use crate::report::{Exit, Report};
+
+/// Runs it.
+pub(crate) fn run(context: &Context, mut args: RunArgs) -> Result<Exit, Report> {
+    check(&args)?;
+    if context.is_udocker() {
+        args.flags.process.interactive = true;
+    }
+    let made =
+        context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
+    let existing = match (&args.image, made) {
+        (_, Some(made)) => {
+            return start(context, &args, made.clone(), record::read(&made)?, Overrides::default());
+        }
+        (Some(name), None) if args.flags.image.rootfs.is_none() => {
+            record::find_some(context, name)?
+        }
+        _ => None,
+    };
+    match existing {
+        Some(container) => {
+            let (record, overrides) = adapted(context, &args.flags, &container, &args.command)?;
+            start(context, &args, container, record, overrides)
+        }
+        None => {
+            let (container, record) =
+                make::make(context, &args.flags, args.image.as_deref(), &args.command, args.quiet)?;
+            start(context, &args, container, record, Overrides::default())
+        }
+    }
+}
+
+fn check(args: &RunArgs) -> Result<(), Report> {
+    if args.flags.process.tty
+        && args.flags.process.interactive
+        && !args.detach
+        && !std::io::IsTerminal::is_terminal(&std::io::stdin())
+    {
+        return Err(Report::usage("standard input is no terminal, so -it cannot connect to it")
+            .hint("use -i alone, or -t alone"));
+    }
+    let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));
+    if !args.attach.is_empty() && !(has("stdout") && has("stderr")) {
+        return Err(Report::usage(
+            "--attach: standard output and standard error are always attached together",
+        )
+        .hint("redirect what you do not want: >/dev/null, 2>/dev/null"));
+    }
+    Ok(())
+}
+
+fn start(
+    context: &Context,
+    args: &RunArgs,
+    container: ContainerDir,
+    record: Record,
+    overrides: Overrides,
+) -> Result<Exit, Report> {
+    let run = Run {
+        remove: record.config.auto_remove && !args.explain,
+        container: container.clone(),
+        record,
+        overrides,
+        detach: args.detach,
+        quiet: false,
+        sig_proxy: args.sig_proxy,
+        detach_keys: args.detach_keys.clone(),
+        log: false,
+        explain: args.explain,
+    };
+    launch::launch(context, run)
+}
+
+/// An existing container's record with what this run's flags change, for this run only.
+fn adapted(
+    context: &Context,
+    flags: &ContainerFlags,
+    container: &ContainerDir,
+    words: &[String],
+) -> Result<(Record, Overrides), Report> {
+    refuse(flags, container)?;
+    let mut record = record::read(container)?;
+    let draft = spec::draft(context, flags, None, words)?;
+    let mut mounts = draft.mounts;
+    if mounts.iter().any(|wish| wish.spec.kind == MountKind::Volume && wish.anonymous) {
+        return Err(Report::usage("an unnamed volume can only be given to a new container")
+            .hint("give it a name: -v NAME:PATH"));
+    }
+    let (new_mounts, _) = volumes::place(context.store()?, std::mem::take(&mut mounts))?;
+    let new = draft.config;
+    let config = &mut record.config;
+    let process = &flags.process;
+    let mut overrides =
+        Overrides { mounts: new_mounts, tty: Some(process.tty), ..Overrides::default() };
+    if !words.is_empty() || process.entrypoint.is_some() {
+        let argv =
+            command::merge(&record.entrypoint, &record.cmd, process.entrypoint.as_deref(), words);
+        overrides.command = Some(argv);
+    }
+    overrides.env.clone_from(&new.env);
+    overrides.cwd.clone_from(&process.workdir);
+    overrides.user.clone_from(&process.user);
+    config.tty = process.tty;
+    config.stdin_open = process.interactive;
+    config.auto_remove = flags.record.rm;
+    config.init |= process.init;
+    config.read_only |= flags.files.read_only;
+    config.devices.extend(new.devices);
+    if let Some(list) = new.limits.cpuset_cpus {
+        config.limits.cpuset_cpus = Some(list);
+    }
+    config.limits.cpus = new.limits.cpus.or(config.limits.cpus);
+    config.limits.memory = new.limits.memory.or(config.limits.memory);
+    config.limits.pids = new.limits.pids.or(config.limits.pids);
+    config.limits.ulimits.extend(new.limits.ulimits);
+    if flags.image.execmode.is_some() {
+        config.exec_mode = new.exec_mode;
+    }
+    if flags.security.join.is_some() {
+        config.join = new.join;
+    }
+    if flags.network.network.is_some() {
+        config.network.mode = new.network.mode;
+    }
+    if !new.network.publish.is_empty() {
+        config.network.publish = new.network.publish;
+        crate::container::ports::choose(&mut config.network.publish)?;
+    }
+    Ok((record, overrides))
+}
+
+/// Flags that only make sense for a container that is yet to be made.
+fn refuse(flags: &ContainerFlags, container: &ContainerDir) -> Result<(), Report> {
+    let (record, network, security, image) =
+        (&flags.record, &flags.network, &flags.security, &flags.image);
+    let given = [
+        ("--name", record.name.is_some()),
+        ("--label", !record.label.is_empty()),
+        ("--label-file", !record.label_file.is_empty()),
+        ("--cidfile", record.cidfile.is_some()),
+        ("--restart", record.restart.is_some()),
+        ("--platform", image.platform.is_some()),
+        ("--hostname", network.hostname.is_some()),
+        ("--add-host", !network.add_host.is_empty()),
+        ("--dns", !network.dns.is_empty()),
+        ("--isolate", security.isolate),
+        ("--cap-add", !security.cap_add.is_empty()),
+        ("--cap-drop", !security.cap_drop.is_empty()),
+        ("--security-opt", !security.security_opt.is_empty()),
+        ("--pid", security.pid.is_some()),
+        ("--ipc", security.ipc.is_some()),
+        ("--uts", security.uts.is_some()),
+        ("--userns", security.userns.is_some()),
+        ("--cgroupns", security.cgroupns.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Report::usage(format!(
+            "{flag} is decided when a container is made, and {} is one already",
+            record::title(container)
+        ))
+        .hint("make another one from the image: 'coracle run IMAGE' with an image's name that no container has")),
+    }
+}

@@ -1,0 +1,31 @@
+//! `setup`: the execution mode that a container keeps.
+
+use engine::choose;
+use engine::facts::Facts;
+
+use crate::args::containers::SetupArgs;
+use crate::container::record;
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// Keeps a mode, or prints the one that is kept or would be chosen.
+pub(crate) fn run(context: &Context, args: SetupArgs) -> Result<Exit, Report> {
+    let container = record::find(context, &args.container)?;
+    let mut record = record::read(&container)?;
+    let facts = Facts::of(context.host(), &context.probing(), &record.config);
+    let Some(mode) = &args.execmode else {
+        let engine = choose::choose(&facts, None, &record.config)?;
+        let kept = if record.config.exec_mode.is_some() { "" } else { " (chosen for this host)" };
+        output::line(format!("execmode: {}{kept}", engine.name()))?;
+        return Ok(Exit::OK);
+    };
+    let engine = choose::choose(&facts, Some(mode), &record.config)?;
+    if !args.force {
+        super::rm::not_running(&container)?;
+    }
+    let _lock = container.lock_exclusive()?;
+    record.config.exec_mode = Some(engine.name().to_owned());
+    container.write(&record)?;
+    Ok(Exit::OK)
+}

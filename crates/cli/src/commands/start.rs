@@ -1,0 +1,73 @@
+//! `start`.
+
+use engine::plan::Overrides;
+use engine::supervise::state::{self, Observed};
+use store::ContainerDir;
+
+use crate::args::containers::StartArgs;
+use crate::container::launch::{self, Run};
+use crate::container::record;
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// Starts containers: in the background, or one in the foreground with `--attach`.
+pub(crate) fn run(context: &Context, args: StartArgs) -> Result<Exit, Report> {
+    if args.attach || args.interactive {
+        let [name] = args.containers.as_slice() else {
+            return Err(Report::usage("only one container can be attached to"));
+        };
+        let container = record::find(context, name)?;
+        not_running(&container, name)?;
+        let mut run = of(container)?;
+        run.record.config.stdin_open &= args.interactive;
+        run.detach_keys.clone_from(&args.detach_keys);
+        run.detach = false;
+        return launch::launch(context, run);
+    }
+    super::each(&args.containers, |name| {
+        let container = record::find(context, name)?;
+        // As in Docker, starting what runs is no error.
+        if is_running(&container)? {
+            return output::line(name);
+        }
+        detached(context, container)?;
+        output::line(name)
+    })
+}
+
+/// Starts a container in the background.
+pub(crate) fn detached(context: &Context, container: ContainerDir) -> Result<(), Report> {
+    launch::launch(context, of(container)?).map(drop)
+}
+
+fn of(container: ContainerDir) -> Result<Run, Report> {
+    let record = record::read(&container)?;
+    Ok(Run {
+        remove: record.config.auto_remove,
+        container,
+        record,
+        overrides: Overrides::default(),
+        detach: true,
+        quiet: true,
+        sig_proxy: true,
+        detach_keys: None,
+        log: true,
+        explain: false,
+    })
+}
+
+fn is_running(container: &ContainerDir) -> Result<bool, Report> {
+    Ok(matches!(
+        state::observe(&container.path())?,
+        Observed::Running(_) | Observed::Restarting { .. }
+    ))
+}
+
+fn not_running(container: &ContainerDir, name: &str) -> Result<(), Report> {
+    if is_running(container)? {
+        return Err(Report::new(format!("container {name} is running"))
+            .hint(format!("coracle attach {name}")));
+    }
+    Ok(())
+}

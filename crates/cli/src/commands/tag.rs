@@ -1,0 +1,21 @@
+//! `tag`.
+
+use crate::args::images::TagArgs;
+use crate::context::Context;
+use crate::report::{Exit, Report};
+use crate::{image, remote};
+
+/// Runs it.
+pub(crate) fn run(context: &Context, args: TagArgs) -> Result<Exit, Report> {
+    let source = image::stored(context, &args.source)?;
+    let target = remote::reference(context, &args.target)?;
+    if target.is_digest() {
+        return Err(Report::usage(format!(
+            "'{}' names a digest, which cannot be chosen",
+            args.target
+        ))
+        .hint("write NAME[:TAG]"));
+    }
+    context.store()?.images().tag(&target, source.descriptor())?;
+    Ok(Exit::OK)
+}

@@ -1,0 +1,123 @@
+//! `volume create`, `ls`, `rm`, `inspect`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use store::VolumeInfo;
+
+use crate::args::system::{VolumeCreateArgs, VolumeInspectArgs, VolumeLsArgs, VolumeRmArgs};
+use crate::container::{ids, volumes};
+use crate::context::Context;
+use crate::describe;
+use crate::filter::{self, Filters};
+use crate::output::listing::{Column, Listing};
+use crate::output::{self, template::Template, time};
+use crate::report::{Exit, Report};
+
+const COLUMNS: &[Column] = &[("Driver", "DRIVER"), ("Name", "VOLUME NAME")];
+const MORE: &[Column] = &[
+    ("Mountpoint", "MOUNTPOINT"),
+    ("Labels", "LABELS"),
+    ("Scope", "SCOPE"),
+    ("CreatedAt", "CREATED AT"),
+];
+
+/// `volume create`.
+pub(crate) fn create(context: &Context, args: VolumeCreateArgs) -> Result<Exit, Report> {
+    if args.driver != "local" {
+        return Err(Report::usage(format!("there is no volume driver '{}'", args.driver))
+            .hint("local is the only one"));
+    }
+    let name = match args.name {
+        Some(name) => name,
+        None => volumes::random_name()?,
+    };
+    let mut labels = BTreeMap::new();
+    for text in &args.label {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    let info = VolumeInfo { created: time::now().to_string(), labels, ..VolumeInfo::default() };
+    context.store()?.volumes().create(&name, &info)?;
+    output::line(name)?;
+    Ok(Exit::OK)
+}
+
+/// `volume ls`.
+pub(crate) fn list(context: &Context, args: VolumeLsArgs) -> Result<Exit, Report> {
+    let filters = Filters::parse(&args.filter, &["name", "label", "dangling", "driver"])?;
+    let used = super::prune::used_volumes(context)?;
+    let mut rows: Vec<Value> = Vec::new();
+    for volume in context.store()?.volumes().list()? {
+        let info = volume.info()?;
+        let dangling = !used.contains(volume.name());
+        let meant = filters.any("name", |wanted| volume.name().contains(wanted))
+            && filters.any("driver", |wanted| wanted == "local")
+            && filters.all("dangling", |value| filter::truth(value) == dangling)
+            && filters.labels(&info.labels);
+        if !meant {
+            continue;
+        }
+        let labels: Vec<String> =
+            info.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        rows.push(json!({
+            "Name": volume.name(), "Driver": "local", "Scope": "local", "Mountpoint": volume.data(),
+            "CreatedAt": info.created, "Labels": labels.join(","), "@labels": info.labels,
+        }));
+    }
+    let listing = Listing {
+        format: args.format.as_deref(),
+        shown: COLUMNS,
+        more: MORE,
+        quiet: args.quiet.then_some("Name"),
+    };
+    output::print(&listing.render(&rows)?)?;
+    Ok(Exit::OK)
+}
+
+/// `volume rm`.
+pub(crate) fn remove(context: &Context, args: VolumeRmArgs) -> Result<Exit, Report> {
+    let used = super::prune::used_volumes(context)?;
+    super::each(&args.names, |name| {
+        let Some(volume) = context.store()?.volumes().get(name)? else {
+            return if args.force { Ok(()) } else { Err(missing(name)) };
+        };
+        if used.contains(name) {
+            return Err(Report::new(format!("volume '{name}' is in use")).hint(format!(
+                "'coracle ps -a --filter volume={name}' lists the containers that use it"
+            )));
+        }
+        volume.remove_with(&|path| ids::delete(context, path))?;
+        output::line(name)
+    })
+}
+
+/// `volume inspect`.
+pub(crate) fn inspect(context: &Context, args: VolumeInspectArgs) -> Result<Exit, Report> {
+    let template = match args.format.as_deref() {
+        None | Some("json" | "") => None,
+        Some(format) => Some(Template::parse(format)?),
+    };
+    let mut found = Vec::new();
+    let ended = super::each(&args.names, |name| {
+        let volume = context.store()?.volumes().get(name)?.ok_or_else(|| missing(name))?;
+        let value = describe::volume(&volume)?;
+        match &template {
+            Some(template) => output::line(template.render(&value)?),
+            None => {
+                found.push(value);
+                Ok(())
+            }
+        }
+    });
+    if template.is_none() {
+        output::line(output::pretty(&Value::Array(found)))?;
+    }
+    ended
+}
+
+fn missing(name: &str) -> Report {
+    Report::new(format!("there is no volume '{name}'"))
+        .hint("'coracle volume ls' lists what is there")
+        .exit(Exit(1))
+}

@@ -1,0 +1,134 @@
+//! Variables of a container: the image's, those of `--env-file`, those of `-e`, in this order.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::report::Report;
+
+/// What one line or flag says about a variable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Set(String, String),
+    /// `-e NAME` where the host has no such variable: the image's is taken away.
+    Unset(String),
+}
+
+/// `-e NAME=VALUE` or `-e NAME`.
+pub(crate) fn flag(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Change, Report> {
+    let wrong = |why: &str| {
+        Report::usage(format!("--env '{text}' {why}"))
+            .hint("write --env NAME=VALUE, or --env NAME to copy it from the host")
+    };
+    match text.split_once('=') {
+        Some(("", _)) => Err(wrong("names no variable")),
+        Some((name, value)) => Ok(Change::Set(name.to_owned(), value.to_owned())),
+        None if text.is_empty() => Err(wrong("names no variable")),
+        None => match host.get(OsStr::new(text)) {
+            Some(value) => match value.to_str() {
+                Some(value) => Ok(Change::Set(text.to_owned(), value.to_owned())),
+                None => Err(wrong("is not UTF-8 on the host")),
+            },
+            None => Ok(Change::Unset(text.to_owned())),
+        },
+    }
+}
+
+/// Reads a file of variables as Docker does: one per line, `#` begins a comment line, values are taken as they
+/// stand (no quotes, no expansion), a name alone is copied from the host if it is there.
+pub(crate) fn file(
+    path: &Path,
+    host: &BTreeMap<OsString, OsString>,
+) -> Result<Vec<Change>, Report> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Report::new(format!("cannot read --env-file {}", path.display())).cause(error)
+    })?;
+    parse(&text, host).map_err(|(line, why)| {
+        Report::usage(format!("{}:{line}: {why}", path.display()))
+            .hint("each line is NAME=VALUE, NAME, or a comment that begins with '#'")
+    })
+}
+
+fn parse(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Vec<Change>, (usize, String)> {
+    let mut changes = Vec::new();
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (line.trim_end(), None),
+        };
+        if name.is_empty() {
+            return Err((index + 1, "a variable without a name".into()));
+        }
+        if name.contains([' ', '\t']) {
+            return Err((index + 1, format!("the name '{name}' contains a space")));
+        }
+        match value {
+            Some(value) => changes.push(Change::Set(name.to_owned(), value.to_owned())),
+            None => {
+                if let Some(value) = host.get(OsStr::new(name)).and_then(|value| value.to_str()) {
+                    changes.push(Change::Set(name.to_owned(), value.to_owned()));
+                }
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// Makes the changes; a variable keeps its place.
+pub(crate) fn apply(variables: &mut Vec<String>, changes: Vec<Change>) {
+    for change in changes {
+        let name = match &change {
+            Change::Set(name, _) | Change::Unset(name) => name.clone(),
+        };
+        let at = variables.iter().position(|known| known.split('=').next() == Some(name.as_str()));
+        match (change, at) {
+            (Change::Set(_, value), Some(at)) => variables[at] = format!("{name}={value}"),
+            (Change::Set(_, value), None) => variables.push(format!("{name}={value}")),
+            (Change::Unset(_), Some(at)) => {
+                variables.remove(at);
+            }
+            (Change::Unset(_), None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> BTreeMap<OsString, OsString> {
+        [("HOSTVAR".into(), "from host".into())].into()
+    }
+
+    #[test]
+    fn files_are_read_as_docker_reads_them() {
+        let text = "\u{feff}# comment\n\n  A=1\nB=\"quoted\" $X # no comment\nHOSTVAR\nNOSUCH\nC=\n  # indented\nD==\n";
+        let set = |name: &str, value: &str| Change::Set(name.into(), value.into());
+        assert_eq!(
+            parse(text, &host()).unwrap(),
+            [
+                set("A", "1"),
+                set("B", "\"quoted\" $X # no comment"),
+                set("HOSTVAR", "from host"),
+                set("C", ""),
+                set("D", "=")
+            ]
+        );
+        assert_eq!(parse("A=1\nB C=2\n", &host()).unwrap_err().0, 2);
+        assert_eq!(parse("=x\n", &host()).unwrap_err().0, 1);
+    }
+
+    #[test]
+    fn later_ones_win_in_place() {
+        let mut variables = vec!["PATH=/bin".to_owned(), "A=image".to_owned()];
+        let changes = ["A=mine", "B=", "HOSTVAR", "PATH"].map(|text| flag(text, &host()).unwrap());
+        apply(&mut variables, changes.into());
+        assert_eq!(variables, ["A=mine", "B=", "HOSTVAR=from host"]);
+        assert!(flag("=x", &host()).is_err());
+        assert!(flag("", &host()).is_err());
+    }
+}

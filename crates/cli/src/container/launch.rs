@@ -1,0 +1,240 @@
+//! From a container's record to a running process.
+//!
+//! Three ways (see `engine::supervise`): this process *becomes* the program, when nobody has to look after it; or it stays in front of
+//! it, for a terminal, `--rm`, a log or restarts; or a supervisor is left behind, for `-d`.
+
+use std::os::unix::process::CommandExt;
+
+use engine::choose::{self, Engine};
+use engine::facts::Facts;
+use engine::plan::{self, Overrides, Plan, Request};
+use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options, state};
+use store::{ContainerDir, Store};
+
+use super::record::{self, Record};
+use super::{ids, root};
+use crate::context::Context;
+use crate::output;
+use crate::progress;
+use crate::report::{Exit, Report};
+
+/// Set for the process that `systemd-run` starts: the container is made, and limits hold.
+pub(crate) const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
+
+/// One run of a container.
+pub(crate) struct Run {
+    /// Which one.
+    pub container: ContainerDir,
+    /// What it is, with what this run alone changes.
+    pub record: Record,
+    /// What else differs.
+    pub overrides: Overrides,
+    /// Leave a supervisor behind and come back.
+    pub detach: bool,
+    /// Do not print the id of a detached container.
+    pub quiet: bool,
+    /// Remove the container afterwards.
+    pub remove: bool,
+    /// Forward signals.
+    pub sig_proxy: bool,
+    /// Keys that leave it running.
+    pub detach_keys: Option<String>,
+    /// Keep a log even in the foreground.
+    pub log: bool,
+    /// Print the plan and do nothing.
+    pub explain: bool,
+}
+
+/// A plan with the engine that will execute it.
+pub(crate) struct Prepared {
+    pub plan: Plan,
+    pub engine: &'static dyn Engine,
+}
+
+/// Plans a run (or, where `overrides.exec` is set, an `exec` beside process `resident`).
+pub(crate) fn prepare(
+    context: &Context,
+    store: &Store,
+    container: &ContainerDir,
+    record: &Record,
+    overrides: &Overrides,
+    resident: Option<u32>,
+) -> Result<Prepared, Report> {
+    let config = &record.config;
+    let place = container.path();
+    let root = root::for_engine(root::prepare(context, store, record, &place)?);
+    let facts = Facts::of(context.host(), &context.probing(), config);
+    let engine = choose::choose(&facts, None, config)?;
+    let of_root = engine::accounts::OfRoot(&root);
+    let of_process = resident.map(engine::accounts::OfProcess);
+    let accounts: &dyn plan::Accounts = match &of_process {
+        Some(process) => process,
+        None => &of_root,
+    };
+    let running = |name: &str| main_process(context, name);
+    let request = Request {
+        config,
+        root: &root,
+        place: &place,
+        facts: &facts,
+        overrides,
+        accounts,
+        running: &running,
+    };
+    Ok(Prepared { plan: plan::plan(&request)?, engine })
+}
+
+/// The process that stands for a running container.
+pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
+    let container = record::find(context, name).ok()?;
+    match state::observe(&container.path()).ok()? {
+        state::Observed::Running(running) => running.main().map(|process| process.pid),
+        _ => None,
+    }
+}
+
+/// Runs it.
+pub(crate) fn launch(context: &Context, run: Run) -> Result<Exit, Report> {
+    let container = run.container.clone();
+    let remove = run.remove || run.explain && run.record.config.auto_remove;
+    let ended = launched(context, run);
+    if ended.is_err() && remove && container.exists()? {
+        // It never ran, so nobody else will do it.
+        remove_now(context, container)?;
+    }
+    ended
+}
+
+fn launched(context: &Context, run: Run) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let mut overrides = run.overrides.clone();
+    overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
+    let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
+    let prepared = prepare(context, store, &run.container, &run.record, &overrides, None)?;
+    if run.explain {
+        let plan = serde_json::to_value(&prepared.plan)
+            .map_err(|error| Report::new("cannot print the plan").cause(error))?;
+        output::line(output::pretty(
+            &serde_json::json!({"engine": prepared.engine.name(), "plan": plan}),
+        ))?;
+        return Ok(Exit::OK);
+    }
+    for warning in &prepared.plan.warnings {
+        progress::note(&format!("warning: {warning}"));
+    }
+    if let Some(wrapper) = &prepared.plan.wrapper {
+        return within_limits(wrapper, run.container.id());
+    }
+    let config = &run.record.config;
+    let supervised = config.tty
+        || run.remove
+        || run.log
+        || run.detach
+        || config.restart != engine::spec::RestartPolicy::No;
+    if !supervised {
+        if !config.stdin_open {
+            empty_input()?;
+        }
+        // The lock goes with `execve`; until then nobody removes the container.
+        let ended = prepared.engine.become_guest(&prepared.plan)?;
+        drop(lock);
+        return Ok(Exit(ended.code() as u8));
+    }
+    drop(lock);
+    supervise(context, &run, &prepared)
+}
+
+fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, Report> {
+    let config = &run.record.config;
+    let mut options = Options::of(config).map_err(|error| Report::of(&error, None))?;
+    options.title = record::title(&run.container);
+    prepared.engine.name().clone_into(&mut options.engine);
+    if !run.detach && !run.log {
+        options.log = None;
+    }
+    let cleanup: Option<supervise::Cleanup<'_>> = run.remove.then(|| {
+        let container = run.container.clone();
+        Box::new(move |_: &supervise::Outcome| {
+            remove_now(context, container).err().map(|report| report.to_string())
+        }) as supervise::Cleanup<'_>
+    });
+    if !options.tty && !config.stdin_open && !options.needs_relay() {
+        empty_input()?;
+    }
+    let spawn =
+        Box::new(supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None });
+    let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
+    if run.detach {
+        supervise::detached(launch)?;
+        if !run.quiet {
+            output::line(run.container.id())?;
+        }
+        return Ok(Exit::OK);
+    }
+    let ended = foreground(context, launch, run.detach_keys.as_deref(), run.sig_proxy)?;
+    Ok(ended)
+}
+
+/// Stays in front of a program until it ends or the user leaves it.
+pub(crate) fn foreground(
+    context: &Context,
+    launch: Launch<'_>,
+    keys: Option<&str>,
+    sig_proxy: bool,
+) -> Result<Exit, Report> {
+    let mut notice = |text: &str| progress::note(&format!("{text}\r"));
+    let console =
+        Console { detach_keys: detach_keys(context, keys)?, sig_proxy, notice: &mut notice };
+    Ok(exit_of(supervise::foreground(launch, console)?))
+}
+
+/// The status of a session.
+pub(crate) fn exit_of(ended: Ended) -> Exit {
+    match ended {
+        Ended::Exited(outcome) => Exit(outcome.code as u8),
+        Ended::Detached => Exit::OK,
+    }
+}
+
+/// The user's detach keys.
+pub(crate) fn detach_keys(context: &Context, keys: Option<&str>) -> Result<DetachKeys, Report> {
+    let text = keys.unwrap_or(&context.settings()?.detach_keys);
+    text.parse().map_err(|_| {
+        Report::usage(format!("'{text}' names no detach keys"))
+            .hint("write letters or ctrl-LETTER, as ctrl-p,ctrl-q")
+    })
+}
+
+/// Without `-i` a program's input is empty, as in Docker: else a loop that reads lines and runs a container for each would
+/// find its lines eaten.
+pub(crate) fn empty_input() -> Result<(), Report> {
+    let null = std::fs::File::open("/dev/null")
+        .map_err(|error| Report::new("cannot open /dev/null").cause(error))?;
+    rustix::stdio::dup2_stdin(&null)
+        .map_err(|error| Report::new("cannot replace standard input").cause(error))
+}
+
+/// Removes a container that has ended, files of subordinate users included.
+pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(), Report> {
+    let lock = container.lock_exclusive()?;
+    let volumes = super::volumes::anonymous_of(context, &container);
+    container.remove_with(&|path| ids::delete(context, path))?;
+    drop(lock);
+    volumes.into_iter().for_each(|volume| {
+        let _ = volume.remove_with(&|path| ids::delete(context, path));
+    });
+    Ok(())
+}
+
+/// Starts this program again by a command that sets limits (`systemd-run --user --scope`).
+fn within_limits(wrapper: &[String], id: &str) -> Result<Exit, Report> {
+    let (program, arguments) =
+        wrapper.split_first().ok_or_else(|| Report::new("the command for limits is empty"))?;
+    let error = std::process::Command::new(program)
+        .args(arguments)
+        .arg("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .env(WITHIN_LIMITS, id)
+        .exec();
+    Err(Report::new(format!("cannot start {program}, which is to set the limits")).cause(error))
+}

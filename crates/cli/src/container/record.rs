@@ -1,0 +1,67 @@
+//! What `container.json` holds: the engine's [`ContainerConfig`], and what only the commands want to know.
+
+use engine::spec::ContainerConfig;
+use rootfs::Driver;
+use serde::{Deserialize, Serialize};
+use store::ContainerDir;
+
+use crate::context::Context;
+use crate::report::Report;
+
+/// A container's record. The engine reads it as a [`ContainerConfig`], which passes over the rest.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    /// What the engine needs.
+    #[serde(flatten)]
+    pub config: ContainerConfig,
+    /// The image, as the user wrote it.
+    pub image_name: String,
+    /// The entrypoint alone, before it was merged with the command.
+    pub entrypoint: Vec<String>,
+    /// The command alone.
+    pub cmd: Vec<String>,
+    /// What its root stands on.
+    pub stand: Stand,
+}
+
+/// What a container's root stands on. Digests that stand here keep their content in the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Stand {
+    /// How the root is made.
+    pub driver: Option<Driver>,
+    /// The flattened tree that is used in place of the layers.
+    pub tree: Option<String>,
+    /// The tree with the true owners, above all others.
+    pub owners: Option<String>,
+}
+
+/// Reads a container's record.
+pub(crate) fn read(container: &ContainerDir) -> Result<Record, Report> {
+    let mut record: Record = container.read()?;
+    if record.config.id.is_empty() {
+        container.id().clone_into(&mut record.config.id);
+    }
+    Ok(record)
+}
+
+/// The container that a name or id means.
+pub(crate) fn find(context: &Context, name: &str) -> Result<ContainerDir, Report> {
+    Ok(context.store()?.containers().find(name)?)
+}
+
+/// The same, `None` where there is none.
+pub(crate) fn find_some(context: &Context, name: &str) -> Result<Option<ContainerDir>, Report> {
+    match context.store()?.containers().find(name) {
+        Ok(container) => Ok(Some(container)),
+        Err(store::Error::NoContainer { .. } | store::Error::BadName { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The first name of a container, else its short id.
+pub(crate) fn title(container: &ContainerDir) -> String {
+    let names = container.names().unwrap_or_default();
+    names.first().cloned().unwrap_or_else(|| container.short_id().to_owned())
+}

@@ -1,0 +1,74 @@
+//! Named volumes: found or made when a container is, and filled with what the image has at their place.
+
+use std::path::Path;
+
+use engine::spec::{MountKind, MountSpec};
+use store::{Store, VolumeInfo};
+
+use super::mounts::Wish;
+use crate::output::time;
+use crate::report::Report;
+
+/// A volume that was made for this container and may be filled from its image.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    /// Its place in the container.
+    pub target: std::path::PathBuf,
+    /// Its directory.
+    pub data: std::path::PathBuf,
+}
+
+/// Turns wishes into mounts; volumes that are not there are made.
+pub(crate) fn place(
+    store: &Store,
+    wishes: Vec<Wish>,
+) -> Result<(Vec<MountSpec>, Vec<Fresh>), Report> {
+    let (mut mounts, mut fresh) = (Vec::with_capacity(wishes.len()), Vec::new());
+    for mut wish in wishes {
+        if wish.spec.kind == MountKind::Volume {
+            let name = match &wish.spec.name {
+                Some(name) => name.clone(),
+                None => random_name()?,
+            };
+            let info = VolumeInfo {
+                created: time::now().to_string(),
+                anonymous: wish.anonymous,
+                ..VolumeInfo::default()
+            };
+            let (volume, new) = store.volumes().create(&name, &info)?;
+            if (new || is_empty(&volume.data())) && !wish.no_copy {
+                fresh.push(Fresh { target: wish.spec.target.clone(), data: volume.data() });
+            }
+            wish.spec.source = volume.data();
+            wish.spec.name = Some(name);
+        }
+        mounts.push(wish.spec);
+    }
+    Ok((mounts, fresh))
+}
+
+fn is_empty(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// A name for a volume that was given none.
+pub(crate) fn random_name() -> Result<String, Report> {
+    let mut bytes = [0_u8; 31];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Report::new("cannot make a random name").cause(error))?;
+    // One digit short of a container's id, which no volume may look like.
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "a")
+}
+
+/// The unnamed volumes that were made for a container: they go with it.
+pub(crate) fn anonymous_of(
+    context: &crate::context::Context,
+    container: &store::ContainerDir,
+) -> Vec<store::Volume> {
+    let (Ok(store), Ok(record)) = (context.store(), super::record::read(container)) else {
+        return Vec::new();
+    };
+    let names = record.config.mounts.iter().filter_map(|mount| mount.name.as_deref());
+    let volumes = names.filter_map(|name| store.volumes().get(name).ok().flatten());
+    volumes.filter(|volume| volume.info().is_ok_and(|info| info.anonymous)).collect()
+}

@@ -1,0 +1,182 @@
+//! Everything that comes from the surroundings: environment, home and working directory, terminals, configuration,
+//! the store and the host. The only place that looks at them; what is looked up is looked up once, and only if
+//! a command asks, because most commands need little and start-up time is felt.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use crate::args::Global;
+use crate::config::{Config, Settings, Sources};
+use crate::report::Report;
+
+/// The surroundings of one command.
+pub(crate) struct Context {
+    /// Options before the command.
+    pub global: Global,
+    environment: BTreeMap<OsString, OsString>,
+    config: OnceCell<Config>,
+    store: OnceCell<store::Store>,
+    host: OnceCell<host::Host>,
+}
+
+impl Context {
+    /// Looks at the environment, and at nothing else yet.
+    pub(crate) fn new(global: Global) -> Result<Self, Report> {
+        let environment = std::env::vars_os().collect();
+        let (config, store, host) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Ok(Self { global, environment, config, store, host })
+    }
+
+    /// The whole environment.
+    pub(crate) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+        &self.environment
+    }
+
+    /// A variable that is set, not empty, and text.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment
+            .get(OsStr::new(name))
+            .and_then(|value| value.to_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Whether the program was called by udocker's name, whose habits then hold.
+    pub(crate) fn is_udocker(&self) -> bool {
+        let name = std::env::args_os().next().unwrap_or_default();
+        Path::new(&name).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")
+    }
+
+    /// `$HOME`, else what the user database says.
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        let home = self.variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        home.or_else(|| host::Caller::from_files().home)
+    }
+
+    /// The working directory.
+    pub(crate) fn working_directory(&self) -> Result<PathBuf, Report> {
+        std::env::current_dir().map_err(|error| {
+            Report::new("the working directory is gone or cannot be read")
+                .cause(error)
+                .hint("change to another one")
+        })
+    }
+
+    /// A path of the user's as an absolute one; links stay.
+    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, Report> {
+        if path.is_absolute() {
+            Ok(path.to_owned())
+        } else {
+            Ok(self.working_directory()?.join(path))
+        }
+    }
+
+    /// The configuration in force.
+    pub(crate) fn config(&self) -> Result<&Config, Report> {
+        if let Some(config) = self.config.get() {
+            return Ok(config);
+        }
+        let mut sources =
+            Sources::usual(self.environment.clone(), self.home(), std::env::current_dir().ok());
+        if let Some(file) = &self.global.config {
+            sources.files.clear();
+            sources.named_file = Some(self.absolute(file)?);
+        }
+        let mut config = Config::load(&sources)?;
+        if let Some(directory) = &self.global.store {
+            let directory = self.absolute(directory)?;
+            config.set_flag("store.dir", &text(&directory)?, "--store")?;
+        }
+        if !self.global.quiet {
+            for warning in config.warnings() {
+                crate::progress::note(&format!("warning: {warning}"));
+            }
+        }
+        Ok(self.config.get_or_init(|| config))
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Result<&Settings, Report> {
+        self.config().map(Config::settings)
+    }
+
+    /// Where the store is, or would be.
+    pub(crate) fn store_path(&self) -> Result<PathBuf, Report> {
+        self.settings()?.store_dir.clone().ok_or_else(|| {
+            Report::new("there is no home directory, so there is no place for the store")
+                .hint("set HOME, or name a directory: coracle --store DIR ... or CORACLE_DIR=DIR")
+        })
+    }
+
+    /// The store, made if it is not there.
+    pub(crate) fn store(&self) -> Result<&store::Store, Report> {
+        if let Some(store) = self.store.get() {
+            return Ok(store);
+        }
+        let settings = self.settings()?;
+        let mut below = settings.store_read_only.clone();
+        for path in &self.global.store_ro {
+            below.push(self.absolute(path)?);
+        }
+        let quiet = self.global.quiet;
+        let on_wait: store::OnWait = std::sync::Arc::new(move |waiting: &store::Waiting| {
+            if !quiet {
+                crate::progress::note(&format!(
+                    "waiting for {} ({})",
+                    waiting.what, waiting.holder
+                ));
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        let wait = store::WaitPolicy { on_wait: Some(on_wait), ..store::WaitPolicy::default() };
+        let options = store::Options { create: true, below, wait, ..store::Options::default() };
+        let opened = store::Store::open(&self.store_path()?, options)?;
+        Ok(self.store.get_or_init(|| opened))
+    }
+
+    /// What `host`'s probes may know of the surroundings.
+    pub(crate) fn probing(&self) -> host::Context {
+        let path = self.environment.get(OsStr::new("PATH"));
+        let env = self
+            .environment
+            .iter()
+            .filter_map(|(name, value)| {
+                Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+            })
+            .collect();
+        host::Context {
+            search: path.map_or_else(
+                || host::Context::default().search,
+                |path| std::env::split_paths(path).collect(),
+            ),
+            env,
+            store: self.store_path().ok(),
+            ..host::Context::default()
+        }
+    }
+
+    /// What is known about this machine without trying things out.
+    pub(crate) fn host(&self) -> &host::Host {
+        self.host.get_or_init(|| host::Host::quick(&self.probing()))
+    }
+
+    /// Whether standard input is a terminal.
+    pub(crate) fn input_is_terminal(&self) -> bool {
+        std::io::stdin().is_terminal()
+    }
+
+    /// Whether standard output is a terminal.
+    pub(crate) fn output_is_terminal(&self) -> bool {
+        std::io::stdout().is_terminal()
+    }
+}
+
+/// A path that has to go into a record as text.
+pub(crate) fn text(path: &Path) -> Result<String, Report> {
+    path.to_str().map(str::to_owned).ok_or_else(|| {
+        Report::new(format!("the path {} is not UTF-8", path.display()))
+            .hint("rename it, or reach it by a link")
+    })
+}

@@ -1,0 +1,309 @@
+//! Containers, images and volumes in the form of Docker's `inspect`, as far as the fields have a meaning here.
+
+use engine::spec::{MountKind, NetworkMode, RestartPolicy};
+use engine::supervise::state::{self, Observed};
+use serde_json::{Map, Value, json};
+use store::{ContainerDir, Image, Volume};
+
+use crate::commands::images;
+use crate::commands::ps;
+use crate::container::record::{self, Record};
+use crate::context::Context;
+use crate::report::Report;
+
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// A container.
+pub(crate) fn container(
+    context: &Context,
+    container: &ContainerDir,
+    size: bool,
+) -> Result<Value, Report> {
+    let record = record::read(container)?;
+    let config = &record.config;
+    let names = container.names()?;
+    let mut value = json!({
+        "Id": container.id(),
+        "Created": config.created,
+        "Path": config.command.first(),
+        "Args": config.command.get(1..).unwrap_or_default(),
+        "State": state_of(container)?,
+        "Image": config.image.as_ref().map_or("", |image| &image.config),
+        "ResolvConfPath": "",
+        "HostnamePath": "",
+        "HostsPath": "",
+        "LogPath": container.join("log.json"),
+        "Name": format!("/{}", names.first().map_or("", String::as_str)),
+        "Names": names,
+        "RestartCount": state::read(&container.path())?.restart_count,
+        "Driver": record.stand.driver.map_or("", rootfs::Driver::name),
+        "Platform": config.platform.split('/').next().unwrap_or_default(),
+        "MountLabel": "",
+        "ProcessLabel": "",
+        "ExecMode": config.exec_mode,
+        "HostConfig": host_config(&record),
+        "Mounts": mounts(&record),
+        "Config": settings(container, &record),
+        "NetworkSettings": network(&record),
+        "Directory": container.path(),
+    });
+    if size && let Some(map) = value.as_object_mut() {
+        let bytes = context.store()?.container_size(container.id())?;
+        map.insert("SizeRw".to_owned(), bytes.into());
+    }
+    Ok(value)
+}
+
+fn state_of(container: &ContainerDir) -> Result<Value, Report> {
+    let path = container.path();
+    let observed = state::observe(&path)?;
+    let kept = state::read(&path)?;
+    let running = match &observed {
+        Observed::Running(running) => Some(running),
+        _ => None,
+    };
+    let main = running.and_then(|running| running.main());
+    // A run without supervisor has written nothing; its processes tell.
+    let started = match (running, main) {
+        (Some(running), Some(main)) if running.init.is_none() => {
+            ps::started(main).map_or_else(|| NEVER.to_owned(), |time| time.to_string())
+        }
+        _ if kept.started.is_empty() => NEVER.to_owned(),
+        _ => kept.started.clone(),
+    };
+    let code = match &observed {
+        Observed::Exited { code } => *code,
+        _ => kept.exit_code.filter(|_| running.is_none()).unwrap_or(0),
+    };
+    let reason = match &observed {
+        Observed::Dead { reason } => reason.clone(),
+        _ => kept.error.clone().unwrap_or_default(),
+    };
+    Ok(json!({
+        "Status": ps::status_word(&observed),
+        "Running": running.is_some(),
+        "Paused": running.is_some_and(|running| running.paused),
+        "Restarting": matches!(observed, Observed::Restarting { .. }),
+        "OOMKilled": kept.oom_killed,
+        "Dead": matches!(observed, Observed::Dead { .. }),
+        "Pid": main.map_or(0, |process| process.pid),
+        "Pids": running.map(|running| running.runs.iter().map(|run| run.pid).collect::<Vec<_>>()).unwrap_or_default(),
+        "SupervisorPid": running.and_then(|running| running.supervisor.as_ref()).map_or(0, |process| process.pid),
+        "ExitCode": code,
+        "Error": reason,
+        "StartedAt": started,
+        "FinishedAt": if kept.finished.is_empty() { NEVER } else { &kept.finished },
+        "Health": Value::Null,
+    }))
+}
+
+fn host_config(record: &Record) -> Value {
+    let config = &record.config;
+    let binds: Vec<String> = config
+        .mounts
+        .iter()
+        .filter(|mount| mount.kind != MountKind::Tmpfs)
+        .map(|mount| {
+            let source = mount.name.clone().unwrap_or_else(|| mount.source.display().to_string());
+            format!(
+                "{source}:{}{}",
+                mount.target.display(),
+                if mount.read_only { ":ro" } else { "" }
+            )
+        })
+        .collect();
+    let tmpfs: Map<String, Value> = config
+        .mounts
+        .iter()
+        .filter(|mount| mount.kind == MountKind::Tmpfs)
+        .map(|mount| (mount.target.display().to_string(), mount.options.join(",").into()))
+        .collect();
+    let (restart, retries) = match config.restart {
+        RestartPolicy::No => ("no", 0),
+        RestartPolicy::OnFailure(times) => ("on-failure", times.unwrap_or(0)),
+    };
+    let devices: Vec<Value> = config
+        .devices
+        .iter()
+        .map(|device| json!({"PathOnHost": device.source, "PathInContainer": device.target, "CgroupPermissions": device.access}))
+        .collect();
+    let ulimits: Vec<Value> = config
+        .limits
+        .ulimits
+        .iter()
+        .map(|limit| json!({"Name": limit.name, "Soft": limit.soft.map_or(-1, |n| n as i64), "Hard": limit.hard.map_or(-1, |n| n as i64)}))
+        .collect();
+    let hosts: Vec<String> =
+        config.add_host.iter().map(|(name, address)| format!("{name}:{address}")).collect();
+    json!({
+        "Binds": binds,
+        "NetworkMode": String::from(config.network.mode.clone()),
+        "PortBindings": port_bindings(record),
+        "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
+        "AutoRemove": config.auto_remove,
+        "CapAdd": config.cap_add,
+        "CapDrop": config.cap_drop,
+        "Dns": config.dns.servers,
+        "DnsOptions": config.dns.options,
+        "DnsSearch": config.dns.search,
+        "ExtraHosts": hosts,
+        "GroupAdd": config.group_add,
+        "IpcMode": String::from(config.namespaces.ipc.clone()),
+        "PidMode": String::from(config.namespaces.pid.clone()),
+        "UTSMode": String::from(config.namespaces.uts.clone()),
+        "UsernsMode": serde_json::to_value(config.namespaces.user).unwrap_or_default(),
+        "Privileged": false,
+        "Isolate": config.security.isolate,
+        "ReadonlyRootfs": config.read_only,
+        "Tmpfs": tmpfs,
+        "ShmSize": config.limits.shm_size.unwrap_or(0),
+        "Memory": config.limits.memory.unwrap_or(0),
+        "NanoCpus": config.limits.cpus.map_or(0, |cpus| (cpus * 1e9) as i64),
+        "PidsLimit": config.limits.pids,
+        "CpusetCpus": config.limits.cpuset_cpus.clone().unwrap_or_default(),
+        "Ulimits": ulimits,
+        "Devices": devices,
+        "Init": config.init,
+        "LogConfig": {"Type": if config.log.disabled { "none" } else { "json-file" }, "Config": {}},
+    })
+}
+
+fn port_bindings(record: &Record) -> Value {
+    let mut map = Map::new();
+    for publish in &record.config.network.publish {
+        let protocol = if publish.udp { "udp" } else { "tcp" };
+        for offset in 0..publish.count.max(1) {
+            let address =
+                publish.address.map_or_else(|| "0.0.0.0".to_owned(), |address| address.to_string());
+            let binding =
+                json!([{"HostIp": address, "HostPort": (publish.host + offset).to_string()}]);
+            map.insert(format!("{}/{protocol}", publish.inside + offset), binding);
+        }
+    }
+    map.into()
+}
+
+fn mounts(record: &Record) -> Vec<Value> {
+    let mounts = record.config.mounts.iter();
+    mounts
+        .map(|mount| {
+            let kind = match mount.kind {
+                MountKind::Bind => "bind",
+                MountKind::Volume => "volume",
+                MountKind::Tmpfs => "tmpfs",
+            };
+            let mut value = json!({
+                "Type": kind,
+                "Source": mount.source,
+                "Destination": mount.target,
+                "Mode": mount.options.join(","),
+                "RW": !mount.read_only,
+                "Propagation": "rprivate",
+            });
+            if let (Some(name), Some(map)) = (&mount.name, value.as_object_mut()) {
+                map.insert("Name".to_owned(), name.clone().into());
+            }
+            value
+        })
+        .collect()
+}
+
+fn settings(container: &ContainerDir, record: &Record) -> Value {
+    let config = &record.config;
+    json!({
+        "Hostname": config.hostname.clone().unwrap_or_else(|| container.short_id().to_owned()),
+        "Domainname": "",
+        "User": config.user,
+        "AttachStdin": config.stdin_open,
+        "AttachStdout": true,
+        "AttachStderr": true,
+        "Tty": config.tty,
+        "OpenStdin": config.stdin_open,
+        "Env": config.env,
+        "Cmd": record.cmd,
+        "Image": ps::image_name(record),
+        "WorkingDir": config.cwd,
+        "Entrypoint": if record.entrypoint.is_empty() { Value::Null } else { json!(record.entrypoint) },
+        "Labels": config.labels,
+        "StopSignal": if config.stop_signal.is_empty() { "SIGTERM" } else { &config.stop_signal },
+        "StopTimeout": config.stop_timeout,
+    })
+}
+
+fn network(record: &Record) -> Value {
+    let mode = match &record.config.network.mode {
+        NetworkMode::Default if record.config.security.isolate => "private".to_owned(),
+        NetworkMode::Default => "host".to_owned(),
+        mode => String::from(mode.clone()),
+    };
+    json!({"Ports": port_bindings(record), "Networks": {mode: {}}, "IPAddress": "", "Gateway": ""})
+}
+
+/// An image.
+pub(crate) fn image(image: &Image) -> Result<Value, Report> {
+    let config = image.config()?;
+    let manifest = image.manifest()?;
+    let references = image.references()?;
+    let digest = images::digest(image);
+    let tags: Vec<String> = references
+        .iter()
+        .filter(|reference| reference.tag().is_some())
+        .map(oci::Reference::familiar)
+        .collect();
+    let mut digests: Vec<String> = references
+        .iter()
+        .map(|reference| format!("{}@{digest}", reference.familiar_name()))
+        .collect();
+    digests.sort();
+    digests.dedup();
+    let platform = config.platform();
+    let set = |names: &[String]| -> Value {
+        names.iter().map(|name| (name.clone(), json!({}))).collect::<Map<String, Value>>().into()
+    };
+    let list = |words: &[String]| if words.is_empty() { Value::Null } else { json!(words) };
+    Ok(json!({
+        "Id": image.id()?.to_string(),
+        "RepoTags": tags,
+        "RepoDigests": digests,
+        "Digest": image.digest().to_string(),
+        "Comment": config.history().last().and_then(|step| step.comment().clone()).unwrap_or_default(),
+        "Created": config.created().unwrap_or(NEVER),
+        "Author": config.author().unwrap_or_default(),
+        "Architecture": platform.architecture,
+        "Variant": platform.variant,
+        "Os": platform.os,
+        "Size": manifest.layers_size() + manifest.config.size,
+        "RootFS": {"Type": "layers", "Layers": config.diff_ids().iter().map(ToString::to_string).collect::<Vec<_>>()},
+        "Config": {
+            "Env": config.env(),
+            "Cmd": list(config.cmd()),
+            "Entrypoint": list(config.entrypoint()),
+            "WorkingDir": config.working_dir(),
+            "User": config.user().unwrap_or_default(),
+            "Labels": config.labels(),
+            "ExposedPorts": set(config.exposed_ports()),
+            "Volumes": set(config.volumes()),
+            "StopSignal": config.stop_signal(),
+            "Shell": list(config.shell()),
+            "OnBuild": list(config.on_build()),
+        },
+        "Manifest": {"MediaType": manifest.descriptor().media_type, "Layers": manifest.layers.iter().map(|layer| json!({
+            "MediaType": layer.media_type, "Digest": layer.digest.to_string(), "Size": layer.size,
+        })).collect::<Vec<_>>()},
+    }))
+}
+
+/// A volume.
+pub(crate) fn volume(volume: &Volume) -> Result<Value, Report> {
+    let info = volume.info()?;
+    Ok(json!({
+        "Name": volume.name(),
+        "Driver": "local",
+        "Mountpoint": volume.data(),
+        "CreatedAt": info.created,
+        "Labels": info.labels,
+        "Options": info.options,
+        "Scope": "local",
+        "Anonymous": info.anonymous,
+    }))
+}

@@ -1,0 +1,40 @@
+//! What goes to standard output: tables in Docker's layout, templates, JSON, sizes and times for people.
+//!
+//! Only answers are written here; progress, questions and errors go to standard error. A reader that went
+//! away (`coracle ps | head -1`) ends the writing quietly: [`Out`] turns `EPIPE` into a quiet end.
+
+pub(crate) mod listing;
+pub(crate) mod size;
+pub(crate) mod table;
+pub(crate) mod template;
+pub(crate) mod time;
+
+use std::io::{self, Write};
+
+use crate::report::Report;
+
+/// Writes text to standard output. A closed pipe is no error: nobody wants the rest.
+pub(crate) fn print(text: &str) -> Result<(), Report> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Report::new("cannot write to standard output").cause(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes one line.
+pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Report> {
+    print(&format!("{text}\n"))
+}
+
+/// Indented JSON, four spaces as Docker's `inspect`.
+pub(crate) fn pretty(value: &serde_json::Value) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Writing a `Value` to memory cannot fail: it has text keys only.
+    let _ = serde::Serialize::serialize(value, &mut serializer);
+    String::from_utf8(bytes).unwrap_or_default()
+}

@@ -1,0 +1,250 @@
+//! The road of an image: from a registry into the store and onto disk as layers.
+//!
+//! ```text
+//! resolve ─► config ─► for each layer, several at once:
+//!                        registry ─► hash + partial blob ─┬─► commit blob
+//!                                                         └─► decode ─► apply ─► commit layer
+//!                      ─► manifest ─► name
+//! ```
+//!
+//! A layer's bytes are unpacked while they arrive; what an earlier, broken-off pull left of a blob is hashed and
+//! unpacked from disk before the registry is asked for the rest. A layer that is here is neither fetched nor
+//! unpacked. The name comes last, so that a name never leads to half an image. When one layer fails the others stop at their
+//! next buffer and keep what they have. Ctrl-C needs no handler: everything survives `kill -9`.
+
+mod layer;
+mod pipe;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference};
+use registry::{Client, Resolved};
+use store::{BeginBlob, Image, Store};
+
+use crate::config::Settings;
+use crate::output::size;
+use crate::progress::Progress;
+use crate::report::Report;
+
+pub(crate) use layer::Work;
+
+/// What all layers of one image share on their way.
+pub(crate) struct Road<'a> {
+    /// Where they go.
+    pub store: &'a Store,
+    /// What one may ask for.
+    pub limits: rootfs::Limits,
+    /// Who is told.
+    pub progress: &'a Progress,
+    /// How many at once.
+    pub parallel: usize,
+    /// One has failed: the others are to stop.
+    pub stop: AtomicBool,
+}
+
+impl<'a> Road<'a> {
+    /// With the user's settings.
+    pub(crate) fn new(store: &'a Store, settings: &Settings, progress: &'a Progress) -> Self {
+        let defaults = rootfs::Limits::default();
+        let limits = rootfs::Limits {
+            entries: settings.limit_entries.get(),
+            total_bytes: settings.limit_layer_size.0.unwrap_or(u64::MAX),
+            file_bytes: settings.limit_file_size.0.unwrap_or(u64::MAX),
+            ..defaults
+        };
+        let parallel = usize::try_from(settings.parallel_downloads.get()).unwrap_or(6);
+        Self { store, limits, progress, parallel, stop: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Does the work of all layers, several at once; the first failure is the answer.
+    pub(crate) fn all(&self, works: &[Work<'_>]) -> Result<(), Report> {
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.parallel.min(works.len()) {
+                scope.spawn(|| {
+                    while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if self.stopped() {
+                            return;
+                        }
+                        if let Err(report) = layer::bring(self, work) {
+                            // Those that stop because of the first failure have nothing new to say.
+                            let mut first =
+                                failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                            if !self.stop.swap(true, Ordering::Relaxed) || first.is_none() {
+                                first.get_or_insert(report);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+/// What came of a pull.
+pub(crate) struct Pulled {
+    /// What the tag points to in the registry.
+    pub digest: Digest,
+    /// Nothing had to be fetched.
+    pub unchanged: bool,
+}
+
+/// Pulls one image.
+pub(crate) fn pull(
+    road: &Road<'_>,
+    client: &Client,
+    reference: &Reference,
+    platform: Option<&Platform>,
+    unpack: bool,
+) -> Result<Pulled, Report> {
+    let familiar = reference.familiar();
+    let within = |report: Report| report.within(format!("cannot pull {familiar}"));
+    let resolved = client.resolve(reference, platform).map_err(|error| within(error.into()))?;
+    let digest = resolved.top_digest().clone();
+    let image_config = config(road.store, client, reference, &resolved.manifest).map_err(within)?;
+    let works =
+        works(client, reference, &resolved.manifest, &image_config, unpack).map_err(within)?;
+    let mut missing = Vec::new();
+    for work in works {
+        if !work.is_done(road.store)? {
+            missing.push(work);
+        }
+    }
+    let unchanged = missing.is_empty();
+    announce(road, reference, &resolved, &missing);
+    road.all(&missing).map_err(within)?;
+    road.progress.finish();
+    name(road.store, reference, &resolved, &image_config)?;
+    Ok(Pulled { digest, unchanged })
+}
+
+fn announce(road: &Road<'_>, reference: &Reference, resolved: &Resolved, missing: &[Work<'_>]) {
+    let bytes: u64 = missing.iter().map(|work| work.descriptor.size).sum();
+    let all = resolved.manifest.layers.len();
+    let from = if resolved.source == reference.registry() {
+        String::new()
+    } else {
+        format!(" from {}", resolved.source)
+    };
+    road.progress.say(&match missing.len() {
+        0 => format!("{}: all {all} layers are here", reference.familiar()),
+        count => format!(
+            "{}: {count} of {all} layers, {}{from}",
+            reference.familiar(),
+            size::human(bytes)
+        ),
+    });
+    road.progress.expect(bytes);
+}
+
+/// The image's configuration, from the store where it is.
+fn config(
+    store: &Store,
+    client: &Client,
+    reference: &Reference,
+    manifest: &Manifest,
+) -> Result<ImageConfig, Report> {
+    let descriptor = &manifest.config;
+    if store.blobs().contains(&descriptor.digest, Some(descriptor.size))?
+        && let Ok(bytes) = store.blobs().read(&descriptor.digest)
+    {
+        return Ok(ImageConfig::parse(bytes)?);
+    }
+    let config = client.config(reference, manifest)?;
+    put(store, descriptor, config.raw())?;
+    Ok(config)
+}
+
+/// One piece of work per distinct layer, the largest first, so that it does not come last alone.
+fn works<'a>(
+    client: &'a Client,
+    reference: &'a Reference,
+    manifest: &Manifest,
+    config: &ImageConfig,
+    unpack: bool,
+) -> Result<Vec<Work<'a>>, Report> {
+    let mut works: Vec<Work<'_>> = Vec::new();
+    for (descriptor, diff_id) in pairs(manifest, config)? {
+        if works.iter().any(|work| work.descriptor.digest == descriptor.digest) {
+            continue;
+        }
+        works.push(Work { descriptor, diff_id, source: Some((client, reference)), unpack });
+    }
+    works.sort_by_key(|work| std::cmp::Reverse(work.descriptor.size));
+    Ok(works)
+}
+
+/// Each layer with its diff ID.
+pub(crate) fn pairs(
+    manifest: &Manifest,
+    config: &ImageConfig,
+) -> Result<Vec<(Descriptor, Digest)>, Report> {
+    let diff_ids = config.diff_ids();
+    if diff_ids.len() != manifest.layers.len() {
+        return Err(Report::new("the image contradicts itself").because(format!(
+            "the manifest has {} layers and the configuration {}",
+            manifest.layers.len(),
+            diff_ids.len()
+        )));
+    }
+    Ok(manifest.layers.iter().cloned().zip(diff_ids.iter().cloned()).collect())
+}
+
+/// Stores a document whose digest is known.
+pub(crate) fn put(store: &Store, descriptor: &Descriptor, bytes: &[u8]) -> Result<(), Report> {
+    use std::io::Write;
+    match store.blobs().begin(descriptor)? {
+        BeginBlob::Have(_) => {}
+        BeginBlob::Ingest(mut ingest) => {
+            ingest.restart()?;
+            ingest.write_all(bytes).map_err(|error| {
+                Report::new(format!("cannot store {}", descriptor.digest)).cause(error)
+            })?;
+            ingest.commit()?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the manifest and gives the image its name.
+fn name(
+    store: &Store,
+    reference: &Reference,
+    resolved: &Resolved,
+    config: &ImageConfig,
+) -> Result<(), Report> {
+    put(store, &resolved.descriptor, resolved.manifest.raw())?;
+    let mut descriptor = resolved.descriptor.clone();
+    descriptor.platform = Some(config.platform());
+    if let Some(index) = &resolved.index {
+        descriptor.annotations.insert(
+            store::ANNOTATION_INDEX_DIGEST.to_owned(),
+            index.descriptor().digest.to_string(),
+        );
+    }
+    store.images().tag(reference, &descriptor)?;
+    Ok(())
+}
+
+/// Unpacks those layers of a stored image that are not on disk yet.
+pub(crate) fn unpack(road: &Road<'_>, image: &Image) -> Result<(), Report> {
+    let config = image.config()?;
+    let mut works: Vec<Work<'_>> = Vec::new();
+    for (descriptor, diff_id) in pairs(image.manifest()?, &config)? {
+        let known = works.iter().any(|work| work.diff_id == diff_id);
+        if !known && !road.store.layers().contains(&diff_id)? {
+            works.push(Work { descriptor, diff_id, source: None, unpack: true });
+        }
+    }
+    road.progress.expect(works.iter().map(|work| work.descriptor.size).sum());
+    road.all(&works).map_err(|report| report.within("cannot unpack the image"))?;
+    road.progress.finish();
+    Ok(())
+}

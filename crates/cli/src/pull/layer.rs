@@ -1,0 +1,212 @@
+//! One layer: its blob into the store, its tree onto the disk, both at once.
+//!
+//! Three threads share a layer's work: this one reads from the network, hashes and writes the blob; one decodes and hashes
+//! what comes out; one writes files (`rootfs::apply` has the latter two). Locks are taken blob first, layer second,
+//! as the store wants it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+
+use oci::{Descriptor, Digest, Reference};
+use registry::Client;
+use rustix::fs::{CWD, Mode, OFlags};
+use store::{BeginBlob, BeginTree, Ingest, Staging, Store};
+
+use super::{Road, pipe};
+use crate::progress::Part;
+use crate::report::Report;
+
+/// What is to be done for one layer.
+pub(crate) struct Work<'a> {
+    /// The blob.
+    pub descriptor: Descriptor,
+    /// The digest of what is in it.
+    pub diff_id: Digest,
+    /// Where to fetch it; none where only stored blobs are to be unpacked.
+    pub source: Option<(&'a Client, &'a Reference)>,
+    /// Whether its tree is wanted too.
+    pub unpack: bool,
+}
+
+impl Work<'_> {
+    /// Whether all of it is here.
+    pub(crate) fn is_done(&self, store: &Store) -> Result<bool, Report> {
+        let blob = || store.blobs().contains(&self.descriptor.digest, Some(self.descriptor.size));
+        Ok((!self.unpack || store.layers().contains(&self.diff_id)?) && blob()?)
+    }
+
+    /// As progress shows it.
+    fn name(&self) -> &str {
+        self.descriptor.digest.short()
+    }
+}
+
+/// Brings one layer in.
+pub(super) fn bring(road: &Road<'_>, work: &Work<'_>) -> Result<(), Report> {
+    let brought = match work.source {
+        None => stored(road, work, None),
+        Some(source) => match road.store.blobs().begin(&work.descriptor)? {
+            BeginBlob::Have(blob) => stored(road, work, Some(blob.file)),
+            BeginBlob::Ingest(ingest) => fetched(road, work, source, ingest),
+        },
+    };
+    brought.map_err(|report| report.within(format!("layer {}", work.descriptor.digest)))
+}
+
+/// The tree of a blob that is here.
+fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<(), Report> {
+    if !work.unpack {
+        return Ok(());
+    }
+    let BeginTree::Build(staging) = road.store.layers().begin(&work.diff_id)? else {
+        return Ok(());
+    };
+    let file = match blob {
+        Some(file) => file,
+        None => road.store.blobs().open(&work.descriptor)?.file,
+    };
+    let part = road.progress.part(work.name(), work.descriptor.size, 0);
+    part.phase("unpacking");
+    let counted = Watched { reader: file, part: &part, road };
+    unpack(road, work, staging, counted)?;
+    part.done();
+    Ok(())
+}
+
+/// Blob and tree of a layer that comes from the registry.
+fn fetched(
+    road: &Road<'_>,
+    work: &Work<'_>,
+    source: (&Client, &Reference),
+    mut ingest: Ingest,
+) -> Result<(), Report> {
+    let staging = match work.unpack.then(|| road.store.layers().begin(&work.diff_id)).transpose()? {
+        Some(BeginTree::Build(staging)) => Some(staging),
+        _ => None,
+    };
+    let part = road.progress.part(work.name(), work.descriptor.size, ingest.offset());
+    let Some(staging) = staging else {
+        part.phase("fetching");
+        fetch(road, work, source, &mut ingest, None, &part)?;
+        ingest.commit()?;
+        part.done();
+        return Ok(());
+    };
+    part.phase("fetching and unpacking");
+    let existing = ingest.existing()?;
+    let (input, output) = pipe::pipe();
+    let (fetched, unpacked) = std::thread::scope(|scope| {
+        let unpacking = scope.spawn(|| unpack(road, work, staging, existing.chain(output)));
+        let fetched = fetch(road, work, source, &mut ingest, Some(input), &part);
+        let unpacked =
+            unpacking.join().unwrap_or_else(|_| Err(Report::new("the unpacking thread failed")));
+        (fetched, unpacked)
+    });
+    // The network's trouble explains the unpacker's, not the other way round; and a blob with a wrong digest is the
+    // reason for whatever the unpacker found in it. A good blob stays even if it cannot be unpacked.
+    fetched?;
+    ingest.commit()?;
+    unpacked?;
+    part.done();
+    Ok(())
+}
+
+/// Reads the rest of a blob from the registry into the store, and into the pipe if somebody unpacks.
+fn fetch(
+    road: &Road<'_>,
+    work: &Work<'_>,
+    (client, reference): (&Client, &Reference),
+    ingest: &mut Ingest,
+    mut pipe: Option<pipe::Input>,
+    part: &Part<'_>,
+) -> Result<(), Report> {
+    if !ingest.is_complete() {
+        let mut reader = client.blob(reference, &work.descriptor, ingest.offset())?;
+        let mut buffer = pipe.as_ref().map_or_else(pipe::buffer, pipe::Input::buffer);
+        loop {
+            if road.stopped() {
+                return Err(Report::new("stopped, because another layer failed"));
+            }
+            let count = fill(&mut reader, &mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            ingest
+                .write_all(&buffer[..count])
+                .map_err(|error| Report::new("cannot write to the store").cause(error))?;
+            part.advance(count as u64);
+            if let Some(pipe) = &mut pipe {
+                buffer = pipe.send(buffer, count);
+            }
+        }
+    }
+    if let Some(pipe) = pipe {
+        pipe.finish();
+    }
+    Ok(())
+}
+
+/// Fills a buffer as far as the stream goes.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Report> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(registry::Error::from_io(error).map_or_else(
+                    |error| Report::new("the download broke off").cause(error),
+                    Report::from,
+                ));
+            }
+        }
+    }
+    Ok(filled)
+}
+
+/// Unpacks a blob's bytes into a staging directory and commits that.
+fn unpack(
+    road: &Road<'_>,
+    work: &Work<'_>,
+    staging: Staging,
+    blob: impl Read + Send,
+) -> Result<(), Report> {
+    let plain = rootfs::decode::open(blob, &road.limits)?;
+    // `apply` makes the tree itself, to be sure that it is empty and its own.
+    let _ = std::fs::remove_dir(staging.tree());
+    let directory = rustix::fs::openat(
+        CWD,
+        staging.dir(),
+        OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| {
+        Report::new(format!("cannot open {}", staging.dir().display())).cause(error)
+    })?;
+    let applied = rootfs::apply(plain, &directory, &road.limits, &|_| {})?;
+    if applied.diff_id != work.diff_id {
+        return Err(Report::new("the layer's content is not what the image's configuration says")
+            .because(format!("expected {}, found {}", work.diff_id, applied.diff_id)));
+    }
+    staging.commit(&applied.meta)?;
+    Ok(())
+}
+
+/// Counts what is read and ends when another layer has failed.
+struct Watched<'a, R> {
+    reader: R,
+    part: &'a Part<'a>,
+    road: &'a Road<'a>,
+}
+
+impl<R: Read> Read for Watched<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.road.stopped() {
+            return Err(std::io::Error::other("stopped, because another layer failed"));
+        }
+        let count = self.reader.read(buffer)?;
+        self.part.advance(count as u64);
+        Ok(count)
+    }
+}

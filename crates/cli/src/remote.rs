@@ -1,0 +1,82 @@
+//! A client for registries with the user's settings, flags and credentials.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use oci::Reference;
+use registry::auth::{Credential, FixedCredentials};
+use registry::{Client, Secret};
+
+use crate::args::images::RegistryFlags;
+use crate::context::Context;
+use crate::report::Report;
+
+/// A name as the user wrote it, in canonical form; names without a registry get the configured one.
+pub(crate) fn reference(context: &Context, name: &str) -> Result<Reference, Report> {
+    let default = &context.settings()?.default_registry;
+    let first = name.split('/').next().unwrap_or_default();
+    let has_registry = name.contains('/') && (first.contains(['.', ':']) || first == "localhost");
+    if default == oci::reference::DEFAULT_REGISTRY || has_registry {
+        return Ok(Reference::parse(name)?);
+    }
+    // The name alone must be one: a mistake is told in the user's own words.
+    Reference::parse(name)?;
+    Ok(Reference::parse(&format!("{default}/{name}"))?)
+}
+
+/// A client for `registry` (a host; flags about TLS and credentials are meant for it).
+pub(crate) fn client(
+    context: &Context,
+    flags: &RegistryFlags,
+    registry: &str,
+) -> Result<Client, Report> {
+    let wishes = context.settings()?;
+    let mut settings = registry::Settings::default();
+    settings.insecure.extend(wishes.insecure_registries.iter().cloned());
+    let verify = flags.tls_verify.unwrap_or(wishes.tls_verify && !context.global.insecure);
+    if !verify {
+        settings.insecure.insert(if flags.tls_verify == Some(false) {
+            registry.to_owned()
+        } else {
+            "*".to_owned()
+        });
+    }
+    settings.ca_files.clone_from(&wishes.ca_files);
+    if let Some(file) = context.variable("SSL_CERT_FILE") {
+        settings.roots.files.push(PathBuf::from(file));
+    }
+    if let Some(directories) = context.variable("SSL_CERT_DIR") {
+        settings.roots.directories.extend(std::env::split_paths(directories));
+    }
+    settings.proxy.https = wishes.https_proxy.clone().map(Secret::new);
+    settings.proxy.http = wishes.http_proxy.clone().map(Secret::new);
+    settings.proxy.no_proxy = wishes.no_proxy.join(",");
+    if let Some(proxy) = &flags.proxy {
+        settings.proxy = registry::ProxySettings {
+            all: Some(Secret::new(proxy)),
+            ..registry::ProxySettings::default()
+        };
+    }
+    settings.mirrors.clone_from(&wishes.mirrors);
+    settings.timeouts.idle = wishes.timeout.0;
+    settings.timeouts.response = wishes.timeout.0;
+    settings.retries.attempts = u32::try_from(wishes.retries.get()).unwrap_or(u32::MAX);
+    settings.credentials = credentials(context, flags, registry)?;
+    Ok(Client::new(settings)?)
+}
+
+fn credentials(
+    context: &Context,
+    flags: &RegistryFlags,
+    registry: &str,
+) -> Result<Arc<dyn registry::auth::Credentials>, Report> {
+    if let Some(creds) = &flags.creds {
+        let (username, password) = match creds.split_once(':') {
+            Some((username, password)) => (username.to_owned(), Secret::new(password)),
+            None => (creds.clone(), crate::commands::login::ask_password(context, creds)?),
+        };
+        let credential = Credential::Basic { username, password };
+        return Ok(Arc::new(FixedCredentials { registry: registry.to_owned(), credential }));
+    }
+    Ok(Arc::new(registry::auth::NoCredentials))
+}
