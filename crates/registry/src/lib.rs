@@ -21,6 +21,7 @@
 pub mod archive;
 pub mod auth;
 mod client;
+mod date;
 mod error;
 mod hosts;
 mod http;

@@ -153,7 +153,7 @@ fn certificate(dir: &Path) -> io::Result<()> {
     let output = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
         .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
-        .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:registry.test"])
         .arg("-keyout")
         .arg(dir.join("key.pem"))
         .arg("-out")

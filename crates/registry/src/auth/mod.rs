@@ -1,4 +1,19 @@
 //! Who we are to a registry: credentials, the files and helpers they are kept in.
+//!
+//! Docker, podman and skopeo keep credentials in JSON files of one format (`auths`, `credHelpers`,
+//! `credsStore`), and so do we: [`AuthFiles`] asks a list of such files in order, [`store`] and
+//! [`remove`] change one. Keys may be as specific as a repository, as podman has it. Helpers are the
+//! programs `docker-credential-NAME` ([`helper`]).
+//!
+//! The `docker_credential` crate was looked at: it finds `$HOME` by itself, knows no keys per
+//! repository and does not write.
+
+mod file;
+pub mod helper;
+
+use std::path::PathBuf;
+
+pub use file::{list, remove, store};
 
 use crate::{Error, Secret};
 
@@ -45,5 +60,25 @@ pub struct FixedCredentials {
 impl Credentials for FixedCredentials {
     fn find(&self, registry: &str, _: Option<&str>) -> Result<Option<Credential>, Error> {
         Ok((registry == self.registry).then(|| self.credential.clone()))
+    }
+}
+
+/// Credentials in files, the first file that knows the registry wins. Files that do not exist know
+/// nothing; one that cannot be read or understood is an error, because going on anonymously would
+/// end in a misleading refusal by the registry.
+#[derive(Debug, Clone, Default)]
+pub struct AuthFiles {
+    /// `auth.json` and `config.json` files, most important first.
+    pub files: Vec<PathBuf>,
+}
+
+impl Credentials for AuthFiles {
+    fn find(&self, registry: &str, repository: Option<&str>) -> Result<Option<Credential>, Error> {
+        for path in &self.files {
+            if let Some(credential) = file::find(path, registry, repository)? {
+                return Ok(Some(credential));
+            }
+        }
+        Ok(None)
     }
 }

@@ -106,18 +106,12 @@ fn parse_date(text: &str) -> Option<u64> {
     let [_, day, month, year, time, "GMT"] = *words.as_slice() else {
         return None;
     };
-    let day: u64 = day.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let day: u64 = day.parse().ok()?;
     let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let year: u64 = year.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let year: u64 = year.parse().ok()?;
     let mut clock = time.splitn(3, ':').map(|part| part.parse::<u64>().ok().filter(|n| *n < 61));
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    // Days from the civil calendar (Howard Hinnant's algorithm), years beginning in March.
-    let shifted = if month <= 2 { year - 1 } else { year };
-    let era = shifted / 400;
-    let of_era = shifted - era * 400;
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
+    let days = crate::date::days(year, month, day)?;
     Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 

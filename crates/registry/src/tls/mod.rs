@@ -5,12 +5,15 @@
 //! Docker and podman have it. The provider is `ring`, chosen here and nowhere else. Everything is
 //! read when a host is first spoken to by HTTPS, and once.
 
+mod pinned;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -30,6 +33,8 @@ const BUNDLES: [&str; 6] = [
 ];
 /// Where they keep single certificates, if there is no bundle.
 const DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
+const NO_ROOTS: &str =
+    "this host has no root certificates; install ca-certificates or set ca_files";
 const FILES_PER_DIRECTORY: usize = 4096;
 
 /// TLS configurations by host.
@@ -81,18 +86,34 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .map_err(|e| setting(e.to_string()))?;
-        let builder = if check {
-            builder.with_root_certificates(self.roots_with(&own.authorities)?)
+        let verifier: Arc<dyn ServerCertVerifier> = if check {
+            let roots = self.roots_with(&own.authorities)?;
+            let chains =
+                WebPkiServerVerifier::builder_with_provider(roots, self.provider.clone()).build();
+            let pinned = self.pinned(own.authorities)?;
+            let chains = chains.map_err(|_| setting(NO_ROOTS.to_owned()))?;
+            Arc::new(pinned::Verifier { chains, pinned })
         } else {
-            let verifier = Arc::new(Unchecked { provider: self.provider.clone() });
-            builder.dangerous().with_custom_certificate_verifier(verifier)
+            Arc::new(Unchecked { provider: self.provider.clone() })
         };
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         match own.client {
             None => Ok(builder.with_no_client_auth()),
             Some((chain, key)) => {
                 builder.with_client_auth_cert(chain, key).map_err(|e| setting(e.to_string()))
             }
         }
+    }
+
+    /// What the user trusts explicitly: the host's own authorities and the settings' files.
+    fn pinned(
+        &self,
+        mut own: Vec<CertificateDer<'static>>,
+    ) -> Result<Vec<CertificateDer<'static>>, Error> {
+        for file in self.extra.iter().chain(&self.files) {
+            own.extend(certificates(file)?);
+        }
+        Ok(own)
     }
 
     fn roots_with(&self, own: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
