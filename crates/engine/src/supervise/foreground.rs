@@ -8,7 +8,6 @@
 //! it), and continues the program when it is continued. Process 1 of a pid namespace is immune to the key; it
 //! is stopped by SIGSTOP, with all its processes.
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,12 +37,13 @@ fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result
     if launch.options.size.is_none() {
         launch.options.size = client::terminal_size();
     }
-    let (ours, theirs): (OwnedFd, OwnedFd) =
+    let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|error| Error::make("socket pair", error))?;
     let input = launch.options.stdin_open;
-    launch::start(launch, ledger, Some(theirs))?;
-    client::run(ours, input, true, console)
+    let connection = launch::Connection { ours, theirs };
+    let (_, ours) = launch::start(launch, ledger, Some(connection))?;
+    client::run(ours.ok_or(Error::SupervisorVanished)?, input, true, console)
 }
 
 /// The process that forwards and waits, beside the program.

@@ -53,25 +53,36 @@ pub fn detached(launch: Launch<'_>) -> Result<Started, Error> {
     if ledger.is_further() {
         return Err(Error::Busy);
     }
-    start(launch, ledger, None)
+    start(launch, ledger, None).map(|(started, _)| started)
 }
 
-/// Forks the supervisor; `first` is its end of the foreground command's connection.
+/// The two ends of the connection between a command in the foreground and its supervisor.
+pub(super) struct Connection {
+    /// The command's.
+    pub(super) ours: OwnedFd,
+    /// The supervisor's.
+    pub(super) theirs: OwnedFd,
+}
+
+/// Forks the supervisor. Gives back the command's end of `connection`; each side closes the
+/// other's, since the end of the connection is how the supervisor learns of the command's.
 pub(super) fn start(
     launch: Launch<'_>,
     ledger: Ledger,
-    first: Option<OwnedFd>,
-) -> Result<Started, Error> {
+    connection: Option<Connection>,
+) -> Result<(Started, Option<OwnedFd>), Error> {
     let (reader, writer) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::make("pipe", error))?;
     match fork().map_err(Error::Fork)? {
         ForkResult::Parent(child) => {
-            drop((writer, first));
+            drop(writer);
+            let ours = connection.map(|both| both.ours);
             let _ = waitpid(Some(child), WaitOptions::empty());
-            answer(File::from(reader))
+            Ok((answer(File::from(reader))?, ours))
         }
         ForkResult::Child => {
             drop(reader);
+            let first = connection.map(|both| both.theirs);
             // Nothing may unwind out of here: the caller's code would run a second time.
             let all = AssertUnwindSafe(|| second_fork(launch, ledger, first, File::from(writer)));
             let _ = catch_unwind(all);

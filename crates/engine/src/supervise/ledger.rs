@@ -21,7 +21,7 @@ pub(crate) struct Ledger {
     engine: String,
     kind: Kind,
     /// Held, by fork also in the supervisor, as long as the run lasts.
-    _lock: Option<OwnedFd>,
+    lock: Option<OwnedFd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl Ledger {
             dir: launch.dir.clone(),
             engine: launch.options.engine.clone(),
             kind: Kind::Nothing,
-            _lock: None,
+            lock: None,
         };
         if launch.options.record == Record::Nothing {
             return Ok(ledger);
         }
         let (busy, lock) = claim(&launch.dir);
-        ledger._lock = lock;
+        ledger.lock = lock;
         let supervised = match state::observe(&launch.dir)? {
             // Unsupervised runs leave `state.json` free.
             Observed::Running(running) => running.init.is_some() || running.supervisor.is_some(),
@@ -122,7 +122,8 @@ impl Ledger {
         });
     }
 
-    pub(crate) fn finished(&self, outcome: Outcome) {
+    /// The last entry. Gives the container free: the next run may start before this process ends.
+    pub(crate) fn finished(&mut self, outcome: Outcome) {
         if let Kind::Further(Some(pid)) = self.kind {
             if let Ok(records) = Records::open(&self.dir) {
                 records.remove(pid);
@@ -137,9 +138,17 @@ impl Ledger {
             state.exit_code = Some(outcome.code);
             state.finished = now();
         });
+        self.release();
     }
 
-    pub(crate) fn failed(&self, failure: &Failure) {
+    /// By word, not by closing: a child that has not executed anything yet has a copy.
+    fn release(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
+        }
+    }
+
+    pub(crate) fn failed(&mut self, failure: &Failure) {
         self.change(|state| {
             state.status = Status::Dead;
             state.error = Some(failure.message.clone());
@@ -148,6 +157,7 @@ impl Ledger {
             state.supervisor = None;
             state.finished = now();
         });
+        self.release();
     }
 
     fn change(&self, change: impl FnOnce(&mut ContainerState)) {

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
@@ -25,6 +26,7 @@ const SIG_UNBLOCK: c_int = 1;
 const SIG_SETMASK: c_int = 2;
 const SFD_NONBLOCK: c_int = 0o4000;
 const SFD_CLOEXEC: c_int = 0o2_000_000;
+const SIGCHLD: c_int = 17;
 const SIG_DFL: usize = 0;
 const SIG_IGN: usize = 1;
 
@@ -72,12 +74,44 @@ impl MaskGuard {
 
     /// Runs `work` with the mask that was in force before the guard, so that children made by it
     /// inherit that one.
+    ///
+    /// A signal that comes meanwhile neither ends this process nor is lost: it is noted, and
+    /// pending again afterwards. Children see default dispositions as soon as they execute.
     pub fn suspended<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let noted: Vec<c_int> = (1..=64)
+            .filter(|&number| number != SIGCHLD && self.blocked.contains(number))
+            .filter(|&number| {
+                // SAFETY: `note` only touches an atomic.
+                let before = unsafe { signal(number, note as *const () as usize) };
+                if before != SIG_DFL && before != usize::MAX {
+                    // SAFETY: puts back what was there.
+                    unsafe { signal(number, before) };
+                }
+                before == SIG_DFL
+            })
+            .collect();
         change_mask(SIG_SETMASK, &self.before)?;
         let out = work();
         change_mask(SIG_BLOCK, &self.blocked)?;
+        let seen = NOTED.swap(0, Ordering::Relaxed);
+        for number in noted {
+            // SAFETY: SIG_DFL installs no code of ours; `raise` has no preconditions.
+            unsafe {
+                signal(number, SIG_DFL);
+                if seen & (1 << (number - 1)) != 0 {
+                    raise(number);
+                }
+            }
+        }
         Ok(out)
     }
+}
+
+/// Signals that came while a mask was suspended, one bit each.
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn note(number: c_int) {
+    NOTED.fetch_or(1 << (number - 1), Ordering::Relaxed);
 }
 
 impl Drop for MaskGuard {
@@ -197,6 +231,17 @@ mod tests {
         let received = signals.next().unwrap().unwrap();
         assert_eq!(received.number, SIGUSR1);
         assert!(!received.from_kernel());
+    }
+
+    #[test]
+    fn a_signal_during_suspension_is_pending_afterwards() {
+        const SIGUSR2: i32 = 12;
+        let set = SignalSet::of(&[SIGUSR2]);
+        let guard = MaskGuard::block(set).unwrap();
+        let signals = SignalFd::new(set).unwrap();
+        // SAFETY: `raise` has no preconditions; the signal has a handler here.
+        guard.suspended(|| unsafe { raise(SIGUSR2) }).unwrap();
+        assert_eq!(signals.next().unwrap().map(|received| received.number), Some(SIGUSR2));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Writer {
     spec: LogSpec,
     file: File,
     length: u64,
+    /// Where in the file the count for the next rotation begins: 0, unless renaming failed.
+    base: u64,
     /// The beginning of a line whose end has not come, per stream.
     partial: [Vec<u8>; 2],
     /// Bytes of output that could not be written (disk full), to be told when it works again.
@@ -43,7 +45,7 @@ impl Writer {
         let path = file(dir, 0);
         let (file, length) = open_end(&path).map_err(|error| Error::file("open", path, error))?;
         let partial = [Vec::new(), Vec::new()];
-        Ok(Self { dir: dir.into(), spec: spec.clone(), file, length, partial, lost: 0 })
+        Ok(Self { dir: dir.into(), spec: spec.clone(), file, length, base: 0, partial, lost: 0 })
     }
 
     /// Takes a piece of output. Whole lines are written at once, in one `write(2)`.
@@ -96,27 +98,44 @@ impl Writer {
         self.write(&lines, size);
     }
 
-    fn write(&mut self, lines: &[u8], size: u64) {
-        if lines.is_empty() {
-            return;
-        }
-        if self.length > 0 && self.length + lines.len() as u64 > self.spec.max_size {
-            self.rotate();
-        }
-        if self.lost > 0 {
-            let mut notice = Vec::new();
-            let text = format!("coracle: {} bytes of output could not be logged\n", self.lost);
-            let time = crate::supervise::now();
-            object(text.as_bytes(), Stream::Stderr, &time, &mut notice);
-            if self.append(&notice).is_err() {
-                self.lost += size;
-                return;
+    /// Appends lines, each file as full as its limit allows.
+    fn write(&mut self, mut lines: &[u8], size: u64) {
+        let mut written = true;
+        while !lines.is_empty() {
+            let used = self.length - self.base;
+            let room = self.spec.max_size.saturating_sub(used);
+            let (fit, rest) = lines.split_at(fitting(lines, room));
+            if fit.is_empty() && used > 0 {
+                self.rotate();
+                continue;
             }
-            self.lost = 0;
+            // A line longer than a whole file gets one of its own.
+            let (now, later) = if fit.is_empty() {
+                lines.split_at(lines.iter().position(|&b| b == b'\n').map_or(lines.len(), |at| at + 1))
+            } else {
+                (fit, rest)
+            };
+            written &= self.say_what_was_lost() && self.append(now).is_ok();
+            lines = later;
         }
-        if self.append(lines).is_err() {
+        if !written {
             self.lost += size;
         }
+    }
+
+    /// `false` while the log still takes nothing.
+    fn say_what_was_lost(&mut self) -> bool {
+        if self.lost == 0 {
+            return true;
+        }
+        let mut notice = Vec::new();
+        let text = format!("coracle: {} bytes of output could not be logged\n", self.lost);
+        object(text.as_bytes(), Stream::Stderr, &crate::supervise::now(), &mut notice);
+        let said = self.append(&notice).is_ok();
+        if said {
+            self.lost = 0;
+        }
+        said
     }
 
     /// All of `lines` or nothing: half a line would garble the next one too.
@@ -153,6 +172,7 @@ impl Writer {
             self.file = file;
             self.length = length;
         }
+        self.base = self.length;
     }
 }
 
@@ -174,6 +194,16 @@ fn open_end(path: &Path) -> io::Result<(File, u64)> {
     }
     file.set_len(length)?;
     Ok((file, length))
+}
+
+/// How many of the first bytes are whole lines that fit into `room`.
+fn fitting(lines: &[u8], room: u64) -> usize {
+    match usize::try_from(room) {
+        Ok(room) if room < lines.len() => {
+            lines[..room].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+        }
+        _ => lines.len(),
+    }
 }
 
 /// How much of `bytes` ends with a whole UTF-8 character; all of it where it is no UTF-8 anyway.

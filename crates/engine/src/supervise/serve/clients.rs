@@ -29,7 +29,8 @@ pub(super) struct Client {
     queue: VecDeque<u8>,
     /// Started the program in the foreground: see the module.
     pub(super) first: bool,
-    /// What it asked for in its greeting, 0 before that.
+    /// What it asked for in its greeting. The first client is known to want everything before it
+    /// could say so: the program may write at once.
     wants: u8,
     /// Output bytes it missed since the last notice.
     left_out: u64,
@@ -50,7 +51,7 @@ impl Client {
             decoder: Decoder::default(),
             queue: VecDeque::new(),
             first,
-            wants: 0,
+            wants: if first { WANT_OUTPUT } else { 0 },
             left_out: 0,
             pending_input: 0,
             detached: false,

@@ -1,0 +1,10 @@
+//! The supervisor with real processes, signals and terminals.
+//!
+//! Everything runs in `examples/supervise`, a process of its own, as whoever runs the tests: they
+//! pass as root and as any user.
+
+mod detached;
+mod foreground;
+mod logs;
+mod support;
+mod terminal;
