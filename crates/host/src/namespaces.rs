@@ -215,8 +215,9 @@ impl Circumstances {
             apparmor_label: security.label.clone().filter(|_| security.has_lsm("apparmor")),
             selinux_enforcing: security.selinux_enforcing == Some(true),
             seccomp: SeccompMode::from_status(status_field(&status, "Seccomp")),
-            chroot: !root_is_mount_point(&mountinfo),
-            mapped: is_mapped(&uid_map, uid),
+            // Without /proc nothing is known, which is no reason to suspect either.
+            chroot: !mountinfo.is_empty() && !root_is_mount_point(&mountinfo),
+            mapped: uid_map.is_empty() || is_mapped(&uid_map, uid),
         }
     }
 }
