@@ -14,6 +14,7 @@
 //! This module reads the files that it is given. It does not look at the environment or for the home directory itself:
 //! [`Sources`] comes in from the context. It does not read `registries.conf` and `auth.json` either; it passes their paths.
 
+mod choice;
 mod error;
 mod expand;
 mod file;
@@ -29,12 +30,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+pub(crate) use choice::{Colour, HelperChoice, IdMapping, Progress, PullPolicy};
 pub(crate) use error::Error;
 pub(crate) use manual::{environment as manual_environment, section as manual_section};
 pub(crate) use settings::{SETTINGS, Setting, Settings};
-pub(crate) use value::{
-    Colour, Duration, HelperChoice, IdMapping, Kind, Progress, PullPolicy, SettingValue, Size,
-};
+use value::Kind;
+pub(crate) use value::{Duration, SettingValue, Size};
 
 /// The site's file.
 pub(crate) const SYSTEM_FILE: &str = "/etc/coracle/config.toml";

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::value::{
-    Bounded, Colour, Duration, HelperChoice, IdMapping, Kind, Progress, PullPolicy, SettingValue,
-    Size,
-};
+use super::choice::{Colour, HelperChoice, IdMapping, Progress, PullPolicy};
+use super::value::{Bounded, Duration, Kind, SettingValue, Size};
 
 /// One setting as data.
 #[derive(Debug)]
