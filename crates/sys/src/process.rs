@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
@@ -67,18 +68,73 @@ fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
     Ok(Pid::from_raw(pid as i32))
 }
 
-/// Closes every descriptor from `first` on.
-pub fn close_from(first: u32) {
-    // SAFETY: used by processes that own nothing above `first` any more; see `close_range(2)`.
-    let closed = unsafe {
-        raw::call(numbers::__NR_close_range, [first as usize, u32::MAX as usize, 0, 0, 0])
-    };
+/// Closes every descriptor but these (which are none of 0 to 2); 0 to 2 become `/dev/null`.
+///
+/// For a process just forked that keeps nothing else of its parent's: any other descriptor object in it is dead afterwards and must not
+/// be used or dropped.
+pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; N], Errno> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty());
+    if let Ok(null) = &null {
+        rustix::stdio::dup2_stdin(null)?;
+        rustix::stdio::dup2_stdout(null)?;
+        rustix::stdio::dup2_stderr(null)?;
+    }
+    // Kept in order of their numbers, so that what lies between can be closed by ranges.
+    let mut numbers: Vec<u32> =
+        descriptors.iter().map(|descriptor| descriptor.as_raw_fd() as u32).collect();
+    numbers.sort_unstable();
+    std::mem::forget(null);
+    let mut first = 3;
+    for number in numbers {
+        if number > first {
+            close_range(first, number - 1);
+        }
+        first = first.max(number + 1);
+    }
+    close_range(first, u32::MAX);
+    Ok(descriptors)
+}
+
+fn close_range(first: u32, last: u32) {
+    if first > last {
+        return;
+    }
+    // SAFETY: the caller of `keep_only` promises that nothing of this is used any more; see `close_range(2)`.
+    let closed =
+        unsafe { raw::call(numbers::__NR_close_range, [first as usize, last as usize, 0, 0, 0]) };
     if closed.is_err() {
-        for fd in first..4096 {
+        for fd in first..=last.min(4096) {
             // SAFETY: as above.
             let _ = unsafe { raw::call(numbers::__NR_close, [fd as usize, 0, 0, 0, 0]) };
         }
     }
+}
+
+/// Soft and hard limit of a process, `u64::MAX` for none. See [prlimit(2)](https://man7.org/linux/man-pages/man2/prlimit.2.html).
+pub fn limit(pid: u32, resource: u32) -> Result<(u64, u64), Errno> {
+    let mut old = [0_u64; 2];
+    // SAFETY: `old` has the layout of `struct rlimit64` and lives until the call returns.
+    unsafe {
+        raw::call(
+            numbers::__NR_prlimit64,
+            [pid as usize, resource as usize, 0, old.as_mut_ptr() as usize, 0],
+        )
+    }?;
+    Ok((old[0], old[1]))
+}
+
+/// Sets both limits of a process.
+pub fn set_limit(pid: u32, resource: u32, soft: u64, hard: u64) -> Result<(), Errno> {
+    let new = [soft, hard];
+    // SAFETY: `new` has the layout of `struct rlimit64` and lives until the call returns.
+    unsafe {
+        raw::call(
+            numbers::__NR_prlimit64,
+            [pid as usize, resource as usize, new.as_ptr() as usize, 0, 0],
+        )
+    }
+    .map(drop)
 }
 
 /// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` if it is gone or a zombie.

@@ -74,7 +74,14 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
     let isolate = config.security.isolate;
     list.push(match namespaces.pid {
         Source::Host => bind("/proc", false),
-        Source::New | Source::Of(_) => kernel("proc", "/proc", LOCKED_DOWN, &[]),
+        // The host's would show the wrong processes, so there is no falling back to it.
+        Source::New | Source::Of(_) => Mount::Kernel {
+            kind: "proc".into(),
+            target: "/proc".into(),
+            flags: LOCKED_DOWN,
+            options: Vec::new(),
+            or_bind: false,
+        },
     });
     let read_only = MountFlags { read_only: isolate, ..LOCKED_DOWN };
     list.push(match namespaces.net {

@@ -1,7 +1,18 @@
 //! The native engine: the kernel's namespaces, entered without privilege.
 
+mod assistant;
+pub mod cgroup;
+mod emulate;
+mod enter;
+mod network;
+mod program;
+mod report;
+mod seccomp_profile;
+mod start;
+mod tree;
+
 use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::facts::Facts;
 use crate::plan::Plan;
 
@@ -39,19 +50,19 @@ impl Engine for Native {
         }
     }
 
-    fn spawn(&self, _plan: &Plan, _streams: Streams<'_>) -> Result<Child> {
-        Err(Error::NoEngine("not built yet".into()))
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        start::spawn(plan, start::Into::Container, streams)
     }
 
-    fn enter(&self, _pid: u32, _plan: &Plan, _streams: Streams<'_>) -> Result<Child> {
-        Err(Error::NoEngine("not built yet".into()))
+    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        start::spawn(plan, start::Into::Process(pid), streams)
     }
 
-    fn become_guest(&self, _plan: &Plan) -> Result<Ended> {
-        Err(Error::NoEngine("not built yet".into()))
+    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+        start::here(plan, start::Into::Container)
     }
 
-    fn become_resident(&self, _pid: u32, _plan: &Plan) -> Result<Ended> {
-        Err(Error::NoEngine("not built yet".into()))
+    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
+        start::here(plan, start::Into::Process(pid))
     }
 }

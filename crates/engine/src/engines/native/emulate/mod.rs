@@ -1,0 +1,155 @@
+//! Root's own system calls in a namespace with one id.
+//!
+//! With one id mapped the kernel refuses what package managers do all day: `chown` to an id that is not mapped, `mknod` of a device,
+//! `setgroups`, `setuid` to another user. A filter holds these calls back, and a small process outside the program's family, the
+//! *notifier*, answers them: they succeed, ownership and device numbers are recorded where `export` and `commit` find them, and a process
+//! that dropped its ids reads back what it set (`apt` checks).
+//!
+//! ```text
+//!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: records 42:42 in an attribute of f
+//!      ▲                                                        │
+//!      └──────────────────────── 0 ◄───────────────────────────┘
+//! ```
+//!
+//! - The notifier is forked twice before the filter exists, so it is nobody's child in the container and not held back itself. It shares
+//!   the container's namespaces and root, has no descriptor of the program's, and ends when the last process under the filter has ended.
+//! - Calls that only *read* ids are held back too, which costs a few microseconds each. While nobody has dropped his ids they
+//!   are waved through to the kernel, whose answer (0) is right.
+//! - Which ids a process has set is kept in the kernel, not in a table by pid: the soft limit `RLIMIT_RTTIME` (real-time programs only,
+//!   otherwise infinite) of the process carries a number of ours. It is inherited by `fork`, survives `execve`, and dies with the process;
+//!   no race with pids that are used again is possible.
+//!
+//! What it does not do: `stat` shows the true owner (the one mapped id), files made by a process that dropped its ids belong to root in
+//! the record, a setuid program does not give root back to a process that dropped it, and 32-bit programs are not emulated. It is no
+//! security boundary: every process in the container has the caller's rights whatever ids it believes in.
+//!
+//! On kernels before 5.0, which have no listeners, the calls are answered with success by the filter alone, and nothing is recorded.
+
+mod files;
+mod filter;
+mod identity;
+mod server;
+
+use crate::error::{Error, Result};
+use crate::plan::Plan;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::WaitOptions;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use sys::seccomp::Listener;
+
+/// A notifier that waits for its listener.
+#[derive(Debug)]
+pub(super) struct Notifier {
+    socket: OwnedFd,
+}
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+impl Notifier {
+    /// Forks the notifier. `None` if the plan asks for none, or if it is another user's program.
+    ///
+    /// Called in the container's user and mount namespaces, before a pid namespace is made: as a process of that namespace it would become
+    /// a child of its first process. `proc` is the host's `/proc`.
+    pub(super) fn start(plan: &Plan, proc: Option<&OwnedFd>) -> Result<Option<Self>> {
+        let Some(proc) = proc.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
+            return Ok(None);
+        };
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(call("make a socket pair"))?;
+        match sys::process::fork_quick().map_err(call("fork the notifier"))? {
+            Some(child) => {
+                drop(theirs);
+                let _ = rustix::io::retry_on_intr(|| {
+                    rustix::process::waitpid(Some(child), WaitOptions::empty())
+                });
+                Ok(Some(Self { socket: ours }))
+            }
+            None => {
+                if let Ok(None) = sys::process::fork_quick() {
+                    drop(ours);
+                    be_notifier(theirs, proc);
+                }
+                sys::process::exit_now(0);
+            }
+        }
+    }
+
+    /// Installs the filter and hands its listener over. From here on the calls of this process are answered by the notifier.
+    pub(super) fn attach(self) -> Result<()> {
+        let doing = "install the filter for root's calls";
+        match sys::seccomp::install_with_listener(&filter::program(abi::bpf::USER_NOTIF)) {
+            Ok(listener) => send(&self.socket, listener.as_fd())
+                .map_err(call("hand the listener to the notifier")),
+            // Kernels before 5.0 know no listeners; a filter with another listener (5.x: at most one) is already there when nested.
+            Err(Errno::INVAL | Errno::BUSY) => {
+                sys::seccomp::install(&filter::program(abi::bpf::ERRNO)).map_err(call(doing))
+            }
+            Err(errno) => Err(call(doing)(errno)),
+        }
+    }
+}
+
+/// Everything the notifier does.
+fn be_notifier(socket: OwnedFd, proc: &OwnedFd) {
+    // Away from the caller's terminal and job: a Ctrl-C is not for us.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    let _ = rustix::thread::set_name(c"coracle-root");
+    // The directory of processes and the socket are needed together, so one travels through the other.
+    let Ok(socket) = keep(socket, proc) else { return };
+    if let Some(listener) = receive(&socket.0) {
+        drop(socket.0);
+        server::serve(&listener, socket.1);
+    }
+}
+
+/// Closes everything but these two.
+fn keep(socket: OwnedFd, proc: &OwnedFd) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let proc = rustix::io::fcntl_dupfd_cloexec(proc, 3)?;
+    sys::process::keep_only([socket, proc]).map(|[socket, proc]| (socket, proc))
+}
+
+fn send(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+    let descriptors = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::NOBUFS);
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(&[1])], &mut ancillary, SendFlags::NOSIGNAL)
+        .map(drop)
+}
+
+fn receive(socket: &OwnedFd) -> Option<Listener> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })
+    .ok()?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            return descriptors.next().map(Listener::from_fd);
+        }
+    }
+    None
+}

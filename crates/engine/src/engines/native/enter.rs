@@ -1,0 +1,59 @@
+//! Entering the namespaces of a running container.
+
+use crate::error::{Error, Result};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use sys::namespace::{self, Kinds};
+
+/// A pid namespace that is still to be entered, for the next child.
+#[derive(Debug)]
+pub(super) struct Later {
+    pid: u32,
+    file: OwnedFd,
+}
+
+impl Later {
+    /// That of a process.
+    pub(super) fn of(pid: u32) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(format!("/proc/{pid}/ns/pid"), flags, Mode::empty());
+        file.map(|file| Self { pid, file }).map_err(|errno| Error::Enter {
+            which: "pid".into(),
+            pid,
+            errno: errno.into(),
+        })
+    }
+
+    /// Enters it.
+    pub(super) fn enter(&self) -> Result<()> {
+        rustix::thread::move_into_link_name_space(self.file.as_fd(), None).map_err(|errno| {
+            Error::Enter { which: "pid".into(), pid: self.pid, errno: errno.into() }
+        })
+    }
+}
+
+/// Enters every namespace in which a process differs from us except the pid namespace, and its control group.
+pub(super) fn enter(pid: u32) -> Result<Option<Later>> {
+    let failed = |errno: Errno| Error::Enter { which: "unknown".into(), pid, errno: errno.into() };
+    let kinds = namespace::different(pid).map_err(failed)?;
+    super::cgroup::follow(pid);
+    let later = kinds.has(Kinds::PID).then(|| Later::of(pid)).transpose()?;
+    self::kinds(pid, kinds.without(Kinds::PID))?;
+    Ok(later)
+}
+
+/// Enters these namespaces of a process.
+pub(super) fn kinds(pid: u32, kinds: Kinds) -> Result<()> {
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let pidfd = Pid::from_raw(pid as i32)
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    namespace::enter(pid, pidfd.as_ref(), kinds).map_err(|errno| Error::Enter {
+        which: kinds.names(),
+        pid,
+        errno: errno.into(),
+    })
+}

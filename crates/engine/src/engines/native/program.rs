@@ -1,0 +1,228 @@
+//! The last steps before the program: directory, limits, groups, ids, capabilities, filters, `execve`.
+//!
+//! Order matters. Filters that need `CAP_SYS_ADMIN` (no `no_new_privs`) come before the capabilities go; the bounding set shrinks before
+//! the user changes; ambient capabilities are raised after; the filter of the root emulation comes last of all, because from then on
+//! calls of this process are answered by another.
+
+use super::emulate;
+use crate::error::{Error, Result};
+use crate::plan::{Groups, Ids, Plan, Process, Seccomp};
+use rustix::io::Errno;
+use rustix::process::{Gid, Resource, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::path::Path;
+use sys::process::Strings;
+
+/// Everything that allocates or can be refused, made before the first irreversible step.
+#[derive(Debug)]
+pub(super) struct Ready {
+    argv: Strings,
+    env: Strings,
+    candidates: Vec<CString>,
+    name: String,
+    searched: String,
+}
+
+/// Prepares the strings of a program.
+pub(super) fn ready(process: &Process) -> Result<Ready> {
+    let zero = |what: &str| Error::Invalid {
+        what: what.into(),
+        value: String::new(),
+        why: "it holds a zero byte".into(),
+    };
+    let name = process.argv.first().cloned().unwrap_or_default();
+    let path = process.env.iter().find_map(|text| text.strip_prefix("PATH=")).unwrap_or_default();
+    let mut searched = String::new();
+    let candidates: Vec<String> = if name.contains('/') {
+        vec![name.clone()]
+    } else {
+        searched = format!(" (PATH={path})");
+        path.split(':')
+            .map(|directory| match directory {
+                "" => format!("./{name}"),
+                directory => format!("{}/{name}", directory.trim_end_matches('/')),
+            })
+            .collect()
+    };
+    Ok(Ready {
+        argv: Strings::new(&process.argv).ok_or_else(|| zero("command"))?,
+        env: Strings::new(&process.env).ok_or_else(|| zero("environment"))?,
+        candidates: candidates
+            .into_iter()
+            .map(CString::new)
+            .collect::<Result<_, _>>()
+            .map_err(|_| zero("command"))?,
+        name,
+        searched,
+    })
+}
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// Turns the process into the program. The process is in the container already.
+pub(super) fn execute(
+    plan: &Plan,
+    ready: &Ready,
+    notifier: Option<emulate::Notifier>,
+) -> Result<Infallible> {
+    let process = &plan.process;
+    enter_directory(process)?;
+    limits(process)?;
+    if !process.no_new_privileges {
+        filter(process)?;
+    }
+    identity(plan)?;
+    if process.no_new_privileges {
+        rustix::thread::set_no_new_privs(true).map_err(call("set no_new_privs"))?;
+        filter(process)?;
+    }
+    // Rust's runtime ignores SIGPIPE; programs expect the default.
+    let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);
+    if let Some(notifier) = notifier {
+        notifier.attach()?;
+    }
+    Err(run(ready))
+}
+
+fn enter_directory(process: &Process) -> Result<()> {
+    let failed =
+        |errno: Errno| Error::WorkingDirectory { path: process.cwd.clone(), errno: errno.into() };
+    match rustix::process::chdir(&process.cwd) {
+        Err(Errno::NOENT) if process.create_cwd => {
+            super::tree::make_directories(&process.cwd).map_err(failed)?;
+            rustix::process::chdir(&process.cwd).map_err(failed)
+        }
+        result => result.map_err(failed),
+    }
+}
+
+fn limits(process: &Process) -> Result<()> {
+    const RESOURCES: [Resource; 16] = [
+        Resource::Cpu,
+        Resource::Fsize,
+        Resource::Data,
+        Resource::Stack,
+        Resource::Core,
+        Resource::Rss,
+        Resource::Nproc,
+        Resource::Nofile,
+        Resource::Memlock,
+        Resource::As,
+        Resource::Locks,
+        Resource::Sigpending,
+        Resource::Msgqueue,
+        Resource::Nice,
+        Resource::Rtprio,
+        Resource::Rttime,
+    ];
+    let finite = |value: u64| (value != u64::MAX).then_some(value);
+    for limit in &process.rlimits {
+        let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
+        let (current, maximum) = (finite(limit.soft), finite(limit.hard));
+        rustix::process::setrlimit(resource, rustix::process::Rlimit { current, maximum })
+            .map_err(|errno| Error::Call {
+                doing: format!("set the limit {resource:?} (the hard limit can only be lowered)"),
+                errno: errno.into(),
+            })?;
+    }
+    if !process.affinity.is_empty() {
+        let mut set = rustix::thread::CpuSet::new();
+        process.affinity.iter().for_each(|&processor| set.set(processor));
+        rustix::thread::sched_setaffinity(None, &set)
+            .map_err(call("restrict the program to the processors of --cpuset-cpus"))?;
+    }
+    Ok(())
+}
+
+fn identity(plan: &Plan) -> Result<()> {
+    let process = &plan.process;
+    if let Some(capabilities) = process.capabilities {
+        for bit in 0..64 {
+            let capability = CapabilitySet::from_bits_retain(1 << bit);
+            if capabilities.bounding >> bit & 1 == 1 {
+                continue;
+            }
+            match rustix::thread::remove_capability_from_bounding_set(capability) {
+                Ok(()) => {}
+                // The first number that the kernel does not know.
+                Err(Errno::INVAL) => break,
+                Err(errno) => return Err(call("shrink the capability bounding set")(errno)),
+            }
+        }
+    }
+    if let Ids::Range { .. } = plan.ids {
+        if let Groups::Set(groups) = &process.groups {
+            let groups: Vec<Gid> = groups.iter().map(|&gid| Gid::from_raw(gid)).collect();
+            rustix::thread::set_thread_groups(&groups).map_err(call("set the groups"))?;
+        }
+        let ambient = process.capabilities.map_or(0, |sets| sets.ambient);
+        if ambient != 0 {
+            rustix::thread::set_keep_capabilities(true).map_err(call("keep capabilities"))?;
+        }
+        let gid = Gid::from_raw(process.gid);
+        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(call("become the group"))?;
+        let uid = Uid::from_raw(process.uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(call("become the user"))?;
+    }
+    if process.uid != 0 {
+        drop_to(process.capabilities.map_or(0, |sets| sets.ambient))?;
+    }
+    Ok(())
+}
+
+/// Leaves a user other than root exactly these capabilities, across `execve`.
+fn drop_to(ambient: u64) -> Result<()> {
+    if ambient == 0 {
+        // `execve` by a user other than root drops everything that is not ambient.
+        return Ok(());
+    }
+    let set = CapabilitySet::from_bits_retain(ambient);
+    let sets = CapabilitySets { effective: set, permitted: set, inheritable: set };
+    rustix::thread::set_capabilities(None, sets).map_err(call("set the capabilities"))?;
+    for bit in (0..64).filter(|bit| ambient >> bit & 1 == 1) {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        rustix::thread::configure_capability_in_ambient_set(one, true)
+            .map_err(call("raise an ambient capability"))?;
+    }
+    Ok(())
+}
+
+fn filter(process: &Process) -> Result<()> {
+    let program = match &process.seccomp {
+        Seccomp::None => return Ok(()),
+        Seccomp::Docker => super::seccomp_profile::docker(process.capabilities),
+        Seccomp::Profile(text) => super::seccomp_profile::custom(text, process.capabilities)?,
+    };
+    sys::seccomp::install(&program).map_err(call("install the system call filter"))
+}
+
+fn run(ready: &Ready) -> Error {
+    let mut denied = None;
+    for path in &ready.candidates {
+        let errno = sys::process::exec(path, &ready.argv, &ready.env);
+        match errno {
+            Errno::NOENT | Errno::NOTDIR => {
+                let exists = path.to_str().is_ok_and(|path| Path::new(path).exists());
+                if exists {
+                    // The interpreter of a script or the loader of a program is missing.
+                    return Error::NotExecutable {
+                        program: ready.name.clone(),
+                        errno: errno.into(),
+                    };
+                }
+            }
+            Errno::ACCESS => denied = Some(errno),
+            errno => {
+                return Error::NotExecutable { program: ready.name.clone(), errno: errno.into() };
+            }
+        }
+    }
+    match denied {
+        Some(errno) => Error::NotExecutable { program: ready.name.clone(), errno: errno.into() },
+        None => Error::NotFound { program: ready.name.clone(), searched: ready.searched.clone() },
+    }
+}

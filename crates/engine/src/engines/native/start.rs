@@ -1,0 +1,512 @@
+//! From a plan to a program, by way of new namespaces or of those that are there.
+//!
+//! Order of things in one start, with who does them:
+//!
+//! | step | process |
+//! |---|---|
+//! | take the container's turn, look for residents, write `/etc` files, enter the cgroup | caller |
+//! | fork the assistant (only for ranges of ids and private networks) | caller |
+//! | leave: `unshare`, id maps | caller |
+//! | fork (only for a private pid namespace or an init) | caller |
+//! | mounts, root, network up, notifier, limits, ids, filters, `execve` | the program's process |
+//!
+//! Without a fork all of that is one process, and it is the one that the user, a shell or `mpiexec` started.
+//!
+//! Several starts at once: the turn (a lock in `run/`) is held from the look for residents to the `execve`. An overlay must not be
+//! mounted twice, so whoever comes second finds the first one's process and enters its namespaces.
+
+use super::assistant::{Assistant, map_error, maps};
+use super::{cgroup, emulate, enter, program, report, tree};
+use crate::choose::{Child, Ended, Session, Streams};
+use crate::error::{Error, Result};
+use crate::plan::{EtcFile, Plan, Source};
+use crate::records::{Records, Turn};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::convert::Infallible;
+use std::io::Read;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use sys::event::ForkResult;
+use sys::namespace::{self, Kinds};
+
+/// Which process a start happens in, and where its child goes.
+pub(super) enum Place {
+    /// The caller itself becomes the program, or stays as the parent of the program.
+    Here,
+    /// A child that was forked for this; a program that must be forked again becomes its sibling, so that the caller can wait for it.
+    Spawned(report::Teller),
+}
+
+/// Where the program goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Into {
+    /// New namespaces, or those of a resident if there is one.
+    Container,
+    /// The namespaces of this process.
+    Process(u32),
+}
+
+/// Runs the whole start in the calling process.
+pub(super) fn here(plan: &Plan, into: Into) -> Result<Ended> {
+    start(plan, into, Place::Here)
+}
+
+/// Starts as a child of the caller.
+pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Child> {
+    let (mut teller, mut hearer) = report::pipe()?;
+    let child = match fork()? {
+        ForkResult::Parent(pid) => pid,
+        ForkResult::Child => {
+            drop(hearer);
+            if let Err(error) = apply(streams) {
+                teller.failed(error);
+                sys::process::exit_now(125);
+            }
+            let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                start_spawned(plan, into, teller)
+            }));
+            sys::process::exit_now(told.unwrap_or(125));
+        }
+    };
+    drop(teller);
+    let outcome = hearer.outcome();
+    let wait = || {
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))
+    };
+    let pid = match outcome {
+        Ok(None) => child,
+        Ok(Some(pid)) => {
+            // The child was only a step on the way to its sibling.
+            let _ = wait();
+            Pid::from_raw(pid as i32).ok_or_else(|| Error::Vanished("no process".into()))?
+        }
+        Err(error) => {
+            let _ = wait();
+            return Err(error);
+        }
+    };
+    // On kernels before 5.3 there are none.
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
+    Ok(Child { pid: pid.as_raw_nonzero().get() as u32, pidfd })
+}
+
+fn start_spawned(plan: &Plan, into: Into, teller: report::Teller) -> i32 {
+    // Kept to tell a failure that happens after `start` has given its own end away.
+    match start(plan, into, Place::Spawned(teller)) {
+        Ok(ended) => ended.code(),
+        Err(error) => i32::from(error.exit_code()),
+    }
+}
+
+fn fork() -> Result<ForkResult> {
+    sys::event::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
+}
+
+/// Gives the calling process the streams and the session that were asked for.
+fn apply(streams: Streams<'_>) -> Result<()> {
+    let call = |doing: &'static str| {
+        move |errno: Errno| Error::Call { doing: doing.into(), errno: errno.into() }
+    };
+    match streams.session {
+        Session::Inherit => {}
+        Session::New | Session::Terminal => {
+            rustix::process::setsid().map(drop).map_err(call("make a session"))?;
+        }
+    }
+    // A stream may be one of the descriptors 0 to 2 itself, so all are moved away first.
+    let lift = |stream: Option<BorrowedFd<'_>>| {
+        stream.map(|stream| rustix::io::fcntl_dupfd_cloexec(stream, 3)).transpose()
+    };
+    let moved = call("duplicate a descriptor");
+    let stdin = lift(streams.stdin).map_err(&moved)?;
+    let stdout = lift(streams.stdout).map_err(&moved)?;
+    let stderr = lift(streams.stderr).map_err(&moved)?;
+    if let Some(stdin) = stdin {
+        rustix::stdio::dup2_stdin(&stdin).map_err(&moved)?;
+    }
+    if let Some(stdout) = stdout {
+        rustix::stdio::dup2_stdout(&stdout).map_err(&moved)?;
+    }
+    if let Some(stderr) = stderr {
+        rustix::stdio::dup2_stderr(&stderr).map_err(&moved)?;
+    }
+    if streams.session == Session::Terminal {
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
+            .map_err(call("make the terminal the controlling one"))?;
+    }
+    Ok(())
+}
+
+/// The program's way into its world, carried over the fork.
+pub(super) struct Way<'a> {
+    pub(super) plan: &'a Plan,
+    /// Whether its root has to be made, or is that of the namespaces entered.
+    pub(super) fresh: bool,
+    pub(super) ready: program::Ready,
+    /// The host's `/proc`, for the notifier.
+    proc: Option<OwnedFd>,
+    pid_namespace: PidNamespace,
+}
+
+/// Where the program gets its pid.
+enum PidNamespace {
+    /// Where we are.
+    Ours,
+    /// A new one.
+    New,
+    /// One that is there.
+    Enter(enter::Later),
+}
+
+fn host_processes() -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open("/proc", flags, Mode::empty()).map_err(|errno| Error::File {
+        doing: "open".into(),
+        path: "/proc".into(),
+        errno: errno.into(),
+    })
+}
+
+fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
+    match place {
+        Place::Here => prepare_and_go(plan, into, None),
+        Place::Spawned(teller) => {
+            let mut teller = Some(teller);
+            let result = prepare_and_go(plan, into, Some(&mut teller));
+            if let (Err(error), Some(mut teller)) = (&result, teller) {
+                teller.failed(error.clone());
+            }
+            result
+        }
+    }
+}
+
+fn prepare_and_go(
+    plan: &Plan,
+    into: Into,
+    mut teller: Option<&mut Option<report::Teller>>,
+) -> Result<Ended> {
+    let ready = program::ready(&plan.process)?;
+    let proc = plan.emulate_root.then(host_processes).transpose()?;
+    let records = Records::open(&plan.place)?;
+    let turn = records.turn()?;
+    let resident = match into {
+        Into::Process(pid) => Some(pid),
+        Into::Container => records.living().first().map(|process| process.pid),
+    };
+    if let Some(pid) = resident {
+        if plan.alone {
+            return Err(Error::Invalid {
+                what: "--volume".into(),
+                value: plan.container.get(..12).unwrap_or_default().into(),
+                why: "the container is running, and its mounts cannot be changed".into(),
+            });
+        }
+        let later = enter::enter(pid)?;
+        let pid_namespace = match later {
+            Some(later) => PidNamespace::Enter(later),
+            None => PidNamespace::Ours,
+        };
+        let way = Way { plan, fresh: false, ready, proc, pid_namespace };
+        return go(way, &records, turn, None, &mut teller);
+    }
+    plan.files.iter().try_for_each(write_file)?;
+    if let Some(group) = &plan.cgroup {
+        cgroup::enter(group)?;
+    }
+    let assistant = Assistant::needed(plan).then(|| Assistant::start(plan)).transpose()?;
+    let forks = plan.namespaces.pid != Source::Host || plan.init;
+    let pid_namespace = match plan.namespaces.pid {
+        Source::Host => PidNamespace::Ours,
+        Source::New => PidNamespace::New,
+        Source::Of(pid) => PidNamespace::Enter(enter::Later::of(pid)?),
+    };
+    if !forks {
+        // The pid will mean another process after this, in another namespace, and `/proc` too.
+        records.add(std::process::id())?;
+    }
+    let left = leave(plan, assistant.as_ref());
+    if left.is_err() && !forks {
+        records.remove(std::process::id());
+    }
+    left?;
+    let way = Way { plan, fresh: true, ready, proc, pid_namespace };
+    go(way, &records, turn, assistant, &mut teller)
+}
+
+/// Leaves the host's namespaces.
+fn leave(plan: &Plan, assistant: Option<&Assistant>) -> Result<()> {
+    let wanted = &plan.namespaces;
+    let mut new = Kinds::MOUNT;
+    let mut joined: Vec<(u32, Kinds)> = Vec::new();
+    for (source, kind) in [
+        (wanted.ipc, Kinds::IPC),
+        (wanted.uts, Kinds::UTS),
+        (wanted.net, Kinds::NET),
+        (wanted.cgroup, Kinds::CGROUP),
+    ] {
+        match source {
+            Source::Host => {}
+            Source::New => new = new.with(kind),
+            Source::Of(pid) => joined.push((pid, kind)),
+        }
+    }
+    if let Some(pid) = wanted.user_of {
+        enter::kinds(pid, Kinds::USER)?;
+        for (pid, kind) in joined {
+            enter::kinds(pid, kind)?;
+        }
+        return unshare(new);
+    }
+    unshare(new.with(Kinds::USER))?;
+    match assistant {
+        Some(assistant) if matches!(plan.ids, crate::plan::Ids::Range { .. }) => {
+            // Whoever we are in it, we have all its capabilities until the program is executed.
+            assistant.write_maps(std::process::id())
+        }
+        _ => maps(&plan.ids).write_own().map_err(|error| map_error(&plan.ids, error)),
+    }
+}
+
+fn unshare(kinds: Kinds) -> Result<()> {
+    namespace::unshare(kinds)
+        .map_err(|errno| Error::Unshare { which: kinds.names(), errno: errno.into() })
+}
+
+/// The rest, after the namespaces: fork if needed, and the program's own part.
+fn go(
+    way: Way<'_>,
+    records: &Records,
+    turn: Turn,
+    assistant: Option<Assistant>,
+    teller: &mut Option<&mut Option<report::Teller>>,
+) -> Result<Ended> {
+    let network = |pid: u32, assistant: Option<&Assistant>| match assistant {
+        Some(assistant) if matches!(way.plan.network, crate::plan::Network::Helper { .. }) => {
+            assistant.connect(pid)
+        }
+        _ => Ok(()),
+    };
+    let forks = way.plan.init && way.fresh || !matches!(way.pid_namespace, PidNamespace::Ours);
+    if !forks {
+        let pid = std::process::id();
+        if !way.fresh {
+            records.add(pid)?;
+        }
+        let result = network(pid, assistant.as_ref()).and_then(|()| {
+            drop(assistant);
+            inside(&way, None)
+        });
+        // Only a failure comes back.
+        records.remove(pid);
+        drop(turn);
+        return match result {
+            Ok(never) => match never {},
+            Err(error) => Err(error),
+        };
+    }
+    let notifier = match way.pid_namespace {
+        // Among its own pids the notifier needs nothing special, and is forked last.
+        PidNamespace::Ours => None,
+        PidNamespace::New | PidNamespace::Enter(_) => {
+            emulate::Notifier::start(way.plan, way.proc.as_ref())?
+        }
+    };
+    match &way.pid_namespace {
+        PidNamespace::Ours => {}
+        PidNamespace::New => unshare(Kinds::PID)?,
+        PidNamespace::Enter(later) => later.enter()?,
+    }
+    let (gate, opener) = report::raw_pipe()?;
+    match teller.take().and_then(Option::take) {
+        None => {
+            let (told, mut hearer) = report::pipe()?;
+            let child = match fork()? {
+                ForkResult::Child => {
+                    drop((hearer, opener));
+                    if let Some(assistant) = assistant {
+                        assistant.forget();
+                    }
+                    first_process(&way, First { gate, told, tied: true, turn, notifier })
+                }
+                ForkResult::Parent(pid) => pid,
+            };
+            drop((told, gate, notifier));
+            let number = child.as_raw_nonzero().get() as u32;
+            let added = records.add(number).and_then(|()| network(number, assistant.as_ref()));
+            if added.is_ok() {
+                let _ = rustix::io::write(&opener, &[1]);
+            }
+            drop(opener);
+            drop(assistant);
+            let outcome = hearer.outcome();
+            drop((turn, hearer));
+            let code = wait(child, &outcome);
+            records.remove(number);
+            added?;
+            outcome?;
+            Ok(Ended::Code(code))
+        }
+        Some(mut told) => {
+            let sibling = sys::process::fork_sibling()
+                .map_err(|errno| Error::Call { doing: "fork".into(), errno: errno.into() });
+            let child = match sibling {
+                Ok(Some(pid)) => pid,
+                Ok(None) => {
+                    drop(opener);
+                    if let Some(assistant) = assistant {
+                        assistant.forget();
+                    }
+                    first_process(&way, First { gate, told, tied: false, turn, notifier })
+                }
+                Err(error) => {
+                    told.failed(error.clone());
+                    return Err(error);
+                }
+            };
+            let number = child.as_raw_nonzero().get() as u32;
+            told.process(number);
+            match records.add(number).and_then(|()| network(number, assistant.as_ref())) {
+                Ok(()) => {
+                    let _ = rustix::io::write(&opener, &[1]);
+                }
+                Err(error) => told.failed(error),
+            }
+            // The turn is the sibling's now, until it executes the program.
+            Ok(Ended::Code(0))
+        }
+    }
+}
+
+/// Waits for the program in a pid namespace of its own, passing signals on to it meanwhile.
+fn wait(child: Pid, outcome: &Result<Option<u32>>) -> i32 {
+    if outcome.is_ok() {
+        return crate::supervise::run_init(child);
+    }
+    let _ =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()));
+    125
+}
+
+/// What the forked process is given.
+struct First {
+    /// Readable when it may go on.
+    gate: OwnedFd,
+    told: report::Teller,
+    /// It dies with the process that forked it.
+    tied: bool,
+    /// Held until the program is executed.
+    turn: Turn,
+    notifier: Option<emulate::Notifier>,
+}
+
+/// What the forked process does: waits until it may go on, sets its world up, and becomes the program or the init above it.
+fn first_process(way: &Way<'_>, first: First) -> ! {
+    let First { gate, mut told, tied, turn, notifier } = first;
+    let mut byte = [0];
+    if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
+        sys::process::exit_now(125);
+    }
+    if tied {
+        // Whoever kills the waiting parent means the program.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    }
+    if way.plan.init && way.fresh {
+        with_init(way, told, turn, notifier);
+    }
+    let Err(error) = inside(way, notifier);
+    told.failed(error.clone());
+    sys::process::exit_now(i32::from(error.exit_code()));
+}
+
+/// Stays as the container's init; the program is a child.
+fn with_init(
+    way: &Way<'_>,
+    mut told: report::Teller,
+    turn: Turn,
+    notifier: Option<emulate::Notifier>,
+) -> ! {
+    if matches!(way.pid_namespace, PidNamespace::Ours) {
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    }
+    match world(way.plan).and_then(|()| fork()) {
+        Ok(ForkResult::Child) => {
+            let Err(error) = finish(way, notifier);
+            told.failed(error.clone());
+            sys::process::exit_now(i32::from(error.exit_code()));
+        }
+        Ok(ForkResult::Parent(main)) => {
+            drop((told, turn, notifier));
+            sys::process::exit_now(crate::supervise::run_init(main));
+        }
+        Err(error) => {
+            told.failed(error.clone());
+            sys::process::exit_now(i32::from(error.exit_code()));
+        }
+    }
+}
+
+/// The program's own part.
+fn inside(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
+    if way.fresh {
+        world(way.plan)?;
+    }
+    finish(way, notifier)
+}
+
+/// Makes the world: tree, host name, loopback.
+fn world(plan: &Plan) -> Result<()> {
+    let sources = tree::open_sources(plan)?;
+    tree::enter_root(plan)?;
+    tree::mount_all(plan, &sources)?;
+    tree::leave_host()?;
+    drop(sources);
+    if let Some(name) = &plan.hostname {
+        rustix::system::sethostname(name.as_bytes()).map_err(|errno| Error::Call {
+            doing: format!("set the host name to {name}"),
+            errno: errno.into(),
+        })?;
+    }
+    if plan.namespaces.net == Source::New {
+        sys::link::loopback_up()
+            .map_err(|errno| Error::Call { doing: "set lo up".into(), errno: errno.into() })?;
+    }
+    Ok(())
+}
+
+fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
+    let notifier = match way.pid_namespace {
+        PidNamespace::Ours => emulate::Notifier::start(way.plan, way.proc.as_ref())?,
+        PidNamespace::New | PidNamespace::Enter(_) => notifier,
+    };
+    program::execute(way.plan, &way.ready, notifier)
+}
+
+/// Writes one of the container's `/etc` files.
+fn write_file(file: &EtcFile) -> Result<()> {
+    let failed = |doing: &'static str, path: &std::path::Path| {
+        let path = path.to_path_buf();
+        move |error: std::io::Error| Error::File {
+            doing: doing.into(),
+            path: path.clone(),
+            errno: error.into(),
+        }
+    };
+    let mut text = String::new();
+    if let Some(base) = &file.base {
+        let lines = std::fs::read_to_string(base).unwrap_or_default();
+        for line in lines.lines() {
+            let word = line.split_whitespace().next().unwrap_or_default();
+            if !file.without.iter().any(|left_out| left_out == word) {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text.push_str(&file.text);
+    if let Some(directory) = file.path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed("make", directory))?;
+    }
+    std::fs::write(&file.path, text).map_err(failed("write", &file.path))
+}
