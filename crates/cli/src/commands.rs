@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod attach;
+pub(crate) mod clone;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod create;
@@ -8,6 +9,7 @@ pub(crate) mod df;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod images;
 pub(crate) mod inspect;
@@ -37,10 +39,7 @@ pub(crate) mod wait;
 use crate::report::{Exit, Report};
 
 /// Does something for each of several names. All are tried; every failure is told, and the command fails if there was one.
-pub(crate) fn each(
-    names: &[String],
-    mut act: impl FnMut(&str) -> Result<(), Report>,
-) -> Result<Exit, Report> {
+pub(crate) fn each(names: &[String], mut act: impl FnMut(&str) -> Result<(), Report>) -> Result<Exit, Report> {
     let mut last: Option<Report> = None;
     for name in names {
         if let Err(report) = act(name) {
@@ -52,39 +51,19 @@ pub(crate) fn each(
     last.map_or(Ok(Exit::OK), |report| Err(report.exit(Exit(1))))
 }
 
-pub(crate) mod clone {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: containers::CloneArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
-}
 pub(crate) mod cp {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
-}
-pub(crate) mod export {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::ExportArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
+    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
 }
 pub(crate) mod import {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
+    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
 }
 pub(crate) mod load {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
+    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
 }
 pub(crate) mod save {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
+    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
 }

@@ -30,12 +30,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub(crate) use choice::{Colour, HelperChoice, IdMapping, Progress, PullPolicy};
+pub(crate) use choice::{Colour, IdMapping, Progress, PullPolicy};
 pub(crate) use error::Error;
 pub(crate) use manual::{environment as manual_environment, section as manual_section};
 pub(crate) use settings::{SETTINGS, Setting, Settings};
 use value::Kind;
-pub(crate) use value::{Duration, SettingValue, Size};
 
 /// The site's file.
 pub(crate) const SYSTEM_FILE: &str = "/etc/coracle/config.toml";

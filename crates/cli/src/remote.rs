@@ -1,10 +1,11 @@
 //! A client for registries with the user's settings, flags and credentials.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oci::Reference;
-use registry::auth::{Credential, FixedCredentials};
+use registry::auth::{AuthFiles, Credential, FixedCredentials};
+use registry::registries_conf::RegistriesConf;
 use registry::{Client, Secret};
 
 use crate::args::images::RegistryFlags;
@@ -61,6 +62,7 @@ pub(crate) fn client(
     settings.timeouts.idle = wishes.timeout.0;
     settings.timeouts.response = wishes.timeout.0;
     settings.retries.attempts = u32::try_from(wishes.retries.get()).unwrap_or(u32::MAX);
+    settings.registries = registries_conf(context)?;
     settings.credentials = credentials(context, flags, registry)?;
     Ok(Client::new(settings)?)
 }
@@ -73,10 +75,53 @@ fn credentials(
     if let Some(creds) = &flags.creds {
         let (username, password) = match creds.split_once(':') {
             Some((username, password)) => (username.to_owned(), Secret::new(password)),
-            None => (creds.clone(), crate::commands::login::ask_password(context, creds)?),
+            None => (creds.clone(), crate::commands::login::ask_password(creds)?),
         };
         let credential = Credential::Basic { username, password };
         return Ok(Arc::new(FixedCredentials { registry: registry.to_owned(), credential }));
     }
-    Ok(Arc::new(registry::auth::NoCredentials))
+    Ok(Arc::new(AuthFiles { files: auth_files(context, flags.authfile.as_deref())? }))
+}
+
+/// The file that `login` writes: the flag's, else the configured one.
+pub(crate) fn auth_file(context: &Context, flag: Option<&Path>) -> Result<PathBuf, Report> {
+    if let Some(file) = flag {
+        return context.absolute(file);
+    }
+    context.settings()?.auth_file.clone().ok_or_else(|| {
+        Report::new("there is no home directory, so there is no place for credentials").hint("use --authfile FILE")
+    })
+}
+
+/// All files that may know credentials: ours, Podman's, Docker's, in this order. A file that was named stands alone.
+fn auth_files(context: &Context, flag: Option<&Path>) -> Result<Vec<PathBuf>, Report> {
+    if let Some(file) = flag {
+        return Ok(vec![context.absolute(file)?]);
+    }
+    let mut files: Vec<PathBuf> = context.settings()?.auth_file.clone().into_iter().collect();
+    let runtime = context.variable("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("containers/auth.json"));
+    files.extend(runtime);
+    let home = context.home();
+    let configuration = context.variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".config")));
+    files.extend(configuration.map(|directory| directory.join("containers/auth.json")));
+    let docker = context.variable("DOCKER_CONFIG").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".docker")));
+    files.extend(docker.map(|directory| directory.join("config.json")));
+    Ok(files)
+}
+
+/// Podman's `registries.conf`: the user's, else the system's with its drop-ins; or the one that was configured.
+fn registries_conf(context: &Context) -> Result<RegistriesConf, Report> {
+    if let Some(file) = &context.settings()?.registries_conf {
+        return Ok(RegistriesConf::load(file, &[])?);
+    }
+    let configuration = context
+        .variable("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(context.home()?.join(".config")))
+        .map(|directory| directory.join("containers"));
+    let own = configuration.as_ref().map(|directory| directory.join("registries.conf")).filter(|file| file.exists());
+    let mut drop_ins = vec![PathBuf::from("/etc/containers/registries.conf.d")];
+    drop_ins.extend(configuration.map(|directory| directory.join("registries.conf.d")));
+    let file = own.unwrap_or_else(|| PathBuf::from("/etc/containers/registries.conf"));
+    Ok(RegistriesConf::load(&file, &drop_ins)?)
 }

@@ -1,7 +1,7 @@
 //! `diff`.
 
 use crate::args::containers::DiffArgs;
-use crate::container::{record, root};
+use crate::container::{ids, record, root};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -19,14 +19,13 @@ pub(crate) fn run(context: &Context, args: DiffArgs) -> Result<Exit, Report> {
     }
     let trees = root::trees(context, store, &record)?;
     let root = root::prepare(context, store, &record, &container.path())?;
-    let mut text = String::new();
-    for change in rootfs::diff::diff(&trees, &root)? {
-        text.push_str(&format!(
-            "{} /{}\n",
-            change.kind.letter(),
-            String::from_utf8_lossy(&change.path)
-        ));
-    }
-    output::print(&text)?;
+    ids::within(context, &record.config, |ids| {
+        let mut text = String::new();
+        for change in rootfs::diff::diff(&trees, &root, ids)? {
+            let path = String::from_utf8_lossy(&change.path).into_owned();
+            text.push_str(&format!("{} /{path}\n", change.kind.letter()));
+        }
+        output::print(&text)
+    })?;
     Ok(Exit::OK)
 }

@@ -3,6 +3,8 @@
 //! The probes are the host crate's, the engines' fits are the engines' own; here they are only put side by side. Every
 //! mode of the design has its line, those that this build does not have included.
 
+use std::fmt::Write;
+
 use engine::choose::{ENGINES, Fit, MODES};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
@@ -20,7 +22,8 @@ const NO_ENGINE: Exit = Exit(1);
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: DoctorArgs) -> Result<Exit, Report> {
-    let json = match args.format.as_deref() {
+    let DoctorArgs { format } = args;
+    let json = match format.as_deref() {
         None | Some("text") => false,
         Some("json") => true,
         Some(other) => {
@@ -170,14 +173,15 @@ impl Page {
     fn line(&mut self, level: Level, name: &str, width: usize, value: &str) {
         let (sign, code) = mark(level);
         self.paint(code, sign);
-        self.text.push_str(&format!(" {name:width$}  {value}\n"));
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, " {name:width$}  {value}");
     }
 
     fn advice(&mut self, width: usize, advice: Option<&str>) {
         if let Some(advice) = advice {
             self.text.push_str(&" ".repeat(width + 4));
             self.paint("\x1b[36m", "hint:");
-            self.text.push_str(&format!(" {advice}\n"));
+            let _ = writeln!(self.text, " {advice}");
         }
     }
 }

@@ -25,6 +25,37 @@ pub(crate) fn run(_: &Context, args: FormatArgs) -> Result<Exit, Report> {
 }
 
 /// `info`.
-pub(crate) fn info(_: &Context, _: FormatArgs) -> Result<Exit, Report> {
-    Err(Report::new("this is not built yet"))
+pub(crate) fn info(context: &Context, args: FormatArgs) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let host = context.host();
+    let containers = store.containers().map(super::ps::is_running)?;
+    let running = containers.iter().filter(|running| **running).count();
+    let abilities = store.abilities();
+    let facts = json!({
+        "ServerVersion": env!("CARGO_PKG_VERSION"),
+        "Containers": containers.len(),
+        "ContainersRunning": running,
+        "ContainersStopped": containers.len() - running,
+        "Images": store.images().list()?.len(),
+        "DockerRootDir": store.path(),
+        "Driver": crate::container::root::driver(context, store).name(),
+        "FileSystem": abilities.file_system,
+        "ReadOnly": store.read_only(),
+        "KernelVersion": host.kernel.release,
+        "OSType": "linux",
+        "Architecture": oci::Platform::host().architecture,
+        "Rootless": host.caller.uid != 0,
+        "SubordinateIds": host.subordinate.any(),
+        "NCPU": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    });
+    match args.format.as_deref() {
+        Some("json") => output::line(facts),
+        Some(format) => output::line(Template::parse(format)?.render(&facts)?),
+        None => {
+            let map = facts.as_object().cloned().unwrap_or_default();
+            let shown = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            output::print(&map.iter().map(|(key, value)| format!("{key}: {}\n", shown(value))).collect::<String>())
+        }
+    }?;
+    Ok(Exit::OK)
 }

@@ -1,3 +1,4 @@
+use super::value::{Duration, SettingValue, Size};
 use super::*;
 
 fn sources(files: Vec<PathBuf>, environment: &[(&str, &str)]) -> Sources {

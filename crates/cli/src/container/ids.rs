@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use engine::facts::Facts;
-use engine::spec::ContainerConfig;
+use engine::spec::{ContainerConfig, UserNamespace};
+use rootfs::view::IdMap;
 use sys::userns::Maps;
 
 use crate::context::Context;
+use crate::report::Report;
 
 /// The ids that containers of this user have, where they have a range; root needs no namespace for that.
 pub(crate) fn maps(facts: &Facts) -> Option<Maps> {
@@ -49,4 +51,25 @@ pub(crate) fn delete(
     } else {
         Err(String::from_utf8_lossy(&answer).into_owned().into())
     }
+}
+
+/// Does work on a container's files with the right to read and write them all, and the map by which their owners on disk
+/// are to be understood. Where subordinate ids are mapped this happens in a process of its own, in a user namespace:
+/// what it writes to descriptors that are open arrives, what it changes in memory does not.
+pub(crate) fn within(
+    context: &Context,
+    config: &ContainerConfig,
+    work: impl FnOnce(&IdMap) -> Result<(), Report>,
+) -> Result<(), Report> {
+    let facts = Facts::of(context.host(), &context.probing(), config);
+    let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
+    if facts.uid == 0 {
+        return work(&IdMap::identity());
+    }
+    let Some(maps) = maps(&facts).filter(|_| ranged) else { return work(&IdMap::default()) };
+    let answer = sys::userns::run(&maps, false, || {
+        work(&IdMap::identity()).map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
+    })
+    .map_err(|error| Report::of(&error, None))?;
+    if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
 }

@@ -45,7 +45,7 @@ pub(crate) fn stand(
 }
 
 /// The way of making roots that host and store allow.
-fn driver(context: &Context, store: &Store) -> Driver {
+pub(crate) fn driver(context: &Context, store: &Store) -> Driver {
     let (host, abilities) = (context.host(), store.abilities());
     let kernel =
         (host.kernel.major, host.kernel.minor) >= OVERLAY_IN_USER_NAMESPACE || host.caller.uid == 0;

@@ -1,0 +1,53 @@
+//! `clone`.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::args::containers::CloneArgs;
+use crate::container::{ids, record};
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// What a container has of its own on disk.
+const OWN: [&str; 4] = ["upper", "ROOT", "owners", "upper.owners"];
+
+/// Makes a copy of a container: the same image beneath, a copy of all that was changed above.
+pub(crate) fn run(context: &Context, args: CloneArgs) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let source = record::find(context, &args.container)?;
+    let mut record = record::read(&source)?;
+    super::rm::not_running(&source)?;
+    let _lock = source.lock_exclusive()?;
+    let _lease = store.lease()?;
+    record.config.created = engine::supervise::now();
+    let copy = store.containers().create(args.name.as_deref(), |id, _| {
+        id.clone_into(&mut record.config.id);
+        record.clone()
+    })?;
+    let (from, to) = (source.path(), copy.path());
+    let copied = ids::within(context, &record.config, |_| {
+        OWN.iter()
+            .filter(|name| from.join(name).symlink_metadata().is_ok())
+            .try_for_each(|name| copy_tree(&from.join(name), &to.join(name)))
+    });
+    if let Err(report) = copied {
+        let _ = copy.remove_with(&|path| ids::delete(context, path));
+        return Err(report.within(format!("cannot copy {}", args.container)));
+    }
+    output::line(copy.id())?;
+    Ok(Exit::OK)
+}
+
+/// Copies a tree with all its attributes, whiteouts and links by the host's `cp`, which shares blocks where it can.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), Report> {
+    let answer = Command::new("cp")
+        .args(["-a", "--"])
+        .args([from, to])
+        .output()
+        .map_err(|error| Report::new("cannot run the host's cp").cause(error))?;
+    if answer.status.success() {
+        return Ok(());
+    }
+    Err(Report::new(format!("cannot copy {}", from.display())).because(String::from_utf8_lossy(&answer.stderr)))
+}
