@@ -347,7 +347,11 @@ impl ContainerDir {
             return Err(Error::NoContainer { name: self.id.clone() });
         }
         let bytes = encode(value, || self.join(name))?;
-        self.store.inner.root.replace(&self.rel(name), &bytes, durable)
+        self.store
+            .inner
+            .root
+            .replace(&self.rel(name), &bytes, durable)
+            .map_err(|error| self.gone(error))
     }
 
     /// Gives it a further name.
@@ -437,7 +441,7 @@ impl ContainerDir {
     /// As [`ContainerDir::lock_exclusive`], but `None` when somebody else holds it now.
     pub fn try_lock_exclusive(&self) -> Result<Option<ContainerLock>> {
         self.store.writable()?;
-        let lock = self.lockable().try_take(Mode::Exclusive)?;
+        let lock = self.lockable().try_take(Mode::Exclusive).map_err(|error| self.gone(error))?;
         self.still_there()?;
         Ok(lock.map(ContainerLock))
     }
@@ -448,9 +452,20 @@ impl ContainerDir {
             return Err(Error::NoContainer { name: self.id.clone() });
         }
         let limit = Some(self.store.inner.wait.limit);
-        let lock = self.lockable().take(mode, &self.store.inner.wait, limit)?;
+        let lock = self.lockable().take(mode, &self.store.inner.wait, limit);
+        let lock = lock.map_err(|error| self.gone(error))?;
         self.still_there()?;
         Ok(ContainerLock(lock))
+    }
+
+    /// What a missing directory means here: another process has removed the container meanwhile.
+    fn gone(&self, error: Error) -> Error {
+        match error {
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Error::NoContainer { name: self.id.clone() }
+            }
+            other => other,
+        }
     }
 
     /// After a lock was taken: it may have been that of a container which its last holder removed.

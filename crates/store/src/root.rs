@@ -124,11 +124,16 @@ impl Root {
         }
     }
 
+    /// Makes the directory that a new entry is to be in, if it is one of the store's own. A container's, volume's or
+    /// layer's directory that is missing was removed by somebody, and must not come back half empty.
     fn make_parent(&self, rel: &str) -> Result<()> {
-        match rel.rsplit_once('/') {
-            Some((parent, _)) => self.make_dir(parent).map(|_| ()),
-            None => Err(self.fail(Step::Open, "", Errno::NOENT)),
+        let gone = || Err(self.fail(Step::Create, rel, Errno::NOENT));
+        let Some((parent, _)) = rel.rsplit_once('/') else { return gone() };
+        let top = parent.split_once('/').map(|(top, _)| top);
+        if top.is_some_and(|top| !["locks", "oci", "tmp", "trash"].contains(&top)) {
+            return gone();
         }
+        self.make_dir(parent).map(|_| ())
     }
 
     /// Renames within the store.
@@ -155,7 +160,14 @@ impl Root {
 
     /// Makes a symbolic link; `false` when the name is taken.
     pub(crate) fn symlink(&self, target: &str, rel: &str) -> Result<bool> {
-        match fs::symlinkat(target, &self.fd, rel) {
+        let made = match fs::symlinkat(target, &self.fd, rel) {
+            Err(Errno::NOENT) => {
+                self.make_parent(rel)?;
+                fs::symlinkat(target, &self.fd, rel)
+            }
+            other => other,
+        };
+        match made {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
             Err(errno) => Err(self.fail(Step::Link, rel, errno)),

@@ -52,11 +52,11 @@ fn main() -> Result<(), Failure> {
         for round in 0..share {
             if let Err(failure) = driver.round(round) {
                 let kept = dir.keep();
-                eprintln!(
-                    "crash: {method:?}, round {round}: {failure}\nthe store is in {}",
-                    kept.display()
-                );
-                std::process::exit(1);
+                let kept = kept.display();
+                return Err(format!(
+                    "{method:?}, round {round}: {failure} (the store is in {kept})"
+                )
+                .into());
             }
         }
         kills += driver.kills;
@@ -74,6 +74,18 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % limit
+    }
+}
+
+/// Killed at the latest when they are dropped.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -123,8 +135,11 @@ impl Driver {
     /// Starts one to three processes, kills them one after the other, then looks at what is left.
     fn round(&mut self, round: u64) -> Result<(), Failure> {
         let count = 1 + self.random.below(3);
-        let mut children = (0..count).map(|_| self.start()).collect::<Result<Vec<_>, _>>()?;
-        for child in &mut children {
+        let mut children = Children(Vec::new());
+        for _ in 0..count {
+            children.0.push(self.start()?);
+        }
+        for child in &mut children.0 {
             // The first milliseconds are the program's start.
             std::thread::sleep(Duration::from_micros(2_000 + self.random.below(40_000)));
             if let Some(status) = child.try_wait()? {
@@ -134,6 +149,7 @@ impl Driver {
             child.wait()?;
             self.kills += 1;
         }
+        drop(children);
         let store = self.open()?;
         self.check(&store)?;
         if round.is_multiple_of(5) {
@@ -258,6 +274,8 @@ fn append(path: &Path) -> std::io::Result<std::fs::File> {
 
 /// Works on the store at random until it is killed.
 fn child(task: &str) -> Result<(), Failure> {
+    // Does not outlive a driver that was killed itself.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut parts = task.split('\n');
     let mut part = || parts.next().unwrap_or_default();
     let (path, log) = (PathBuf::from(part()), PathBuf::from(part()));

@@ -104,11 +104,8 @@ pub(super) fn try_take(root: &Arc<Root>, rel: &str, mode: Mode) -> Result<Option
     }
 }
 
-/// Makes a link, also when its directory is missing; `false` when the name is taken by somebody else.
+/// Makes a link; `false` when the name is taken by somebody else.
 fn make(root: &Root, text: &str, name: &str) -> Result<bool> {
-    if let Some((parent, _)) = name.rsplit_once('/') {
-        root.make_dir(parent)?;
-    }
     // An NFS server may have made the link and its answer been lost: then the link is ours all the same.
     Ok(root.symlink(text, name)? || root.read_link(name)?.as_deref() == Some(text))
 }

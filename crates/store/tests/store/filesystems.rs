@@ -53,9 +53,9 @@ fn a_store_whose_making_was_cut_short_is_completed() {
         {
             let target = path.join(name);
             if target.is_dir() {
-                std::fs::remove_dir(target).unwrap()
+                std::fs::remove_dir(target).unwrap();
             } else {
-                std::fs::remove_file(target).unwrap()
+                std::fs::remove_file(target).unwrap();
             }
         }
         let store = fixture.again();

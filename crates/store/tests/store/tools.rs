@@ -9,8 +9,8 @@ use crate::fixture::{fixture, image, layer_tar, reference};
 fn tool(test: &str, name: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(name).args(arguments).output() {
         Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{name} {arguments:?}: {text}");
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{name} {arguments:?}: {complaint}");
             Some(output)
         }
         Err(error) => {
