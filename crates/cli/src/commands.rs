@@ -39,7 +39,10 @@ pub(crate) mod wait;
 use crate::report::{Exit, Report};
 
 /// Does something for each of several names. All are tried; every failure is told, and the command fails if there was one.
-pub(crate) fn each(names: &[String], mut act: impl FnMut(&str) -> Result<(), Report>) -> Result<Exit, Report> {
+pub(crate) fn each(
+    names: &[String],
+    mut act: impl FnMut(&str) -> Result<(), Report>,
+) -> Result<Exit, Report> {
     let mut last: Option<Report> = None;
     for name in names {
         if let Err(report) = act(name) {
@@ -53,17 +56,25 @@ pub(crate) fn each(names: &[String], mut act: impl FnMut(&str) -> Result<(), Rep
 
 pub(crate) mod cp {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
+    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
 }
 pub(crate) mod import {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
+    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
 }
 pub(crate) mod load {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
+    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
 }
 pub(crate) mod save {
     use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> { Err(Report::new("this command is not built yet")) }
+    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> {
+        Err(Report::new("this command is not built yet"))
+    }
 }

@@ -159,7 +159,14 @@ impl Context {
 
     /// What is known about this machine without trying things out.
     pub(crate) fn host(&self) -> &host::Host {
-        self.host.get_or_init(|| host::Host::quick(&self.probing()))
+        self.host.get_or_init(|| {
+            let mut host = host::Host::quick(&self.probing());
+            // A configuration that cannot be read is reported by whoever needs its values first.
+            if let Ok(settings) = self.settings() {
+                settings.network_helper.restrict(&mut host.programs);
+            }
+            host
+        })
     }
 
     /// Whether standard input is a terminal.

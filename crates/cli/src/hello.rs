@@ -7,8 +7,8 @@ use oci::{ConfigEditor, Descriptor, Manifest, Platform, Reference, media};
 use store::{Image, Store};
 
 use crate::context::Context;
-use crate::pull::{self, Road};
 use crate::progress::{Progress, Style};
+use crate::pull::{self, Road};
 use crate::report::Report;
 
 /// The name that it gets in the store.
@@ -43,7 +43,10 @@ pub(crate) fn image(context: &Context) -> Result<Image, Report> {
     if known.is_none_or(|image| image.digest() != &manifest.digest) {
         store.images().tag(&reference, &manifest)?;
     }
-    let image = store.images().get(&reference)?.ok_or_else(|| Report::new("the embedded image vanished"))?;
+    let image = store
+        .images()
+        .get(&reference)?
+        .ok_or_else(|| Report::new("the embedded image vanished"))?;
     let progress = Progress::new(Style::Silent);
     pull::unpack(&Road::new(store, context.settings()?, &progress), &image)?;
     Ok(image)
@@ -55,18 +58,25 @@ fn put(store: &Store) -> Result<Descriptor, Report> {
     let layer = archive(&program());
     let layer_descriptor = Descriptor::of(media::OCI_LAYER, &layer);
     let mut editor = ConfigEditor::new(&Platform::new("linux", "amd64", None));
-    editor
-        .created(CREATED)
-        .cmd(&["/hello".to_owned()])
-        .layer(&layer_descriptor.digest)
-        .history(CREATED, "coracle", "embedded in the program", false);
+    editor.created(CREATED).cmd(&["/hello".to_owned()]).layer(&layer_descriptor.digest).history(
+        CREATED,
+        "coracle",
+        "embedded in the program",
+        false,
+    );
     let config = editor.finish()?;
     let config_descriptor = Descriptor::of(media::OCI_CONFIG, config.raw());
-    let manifest = Manifest::build(media::OCI_MANIFEST, config_descriptor.clone(), vec![layer_descriptor.clone()]);
+    let manifest = Manifest::build(
+        media::OCI_MANIFEST,
+        config_descriptor.clone(),
+        vec![layer_descriptor.clone()],
+    );
     let descriptor = manifest.descriptor();
-    for (descriptor, bytes) in
-        [(&layer_descriptor, &layer[..]), (&config_descriptor, config.raw()), (&descriptor, manifest.raw())]
-    {
+    for (descriptor, bytes) in [
+        (&layer_descriptor, &layer[..]),
+        (&config_descriptor, config.raw()),
+        (&descriptor, manifest.raw()),
+    ] {
         if !store.blobs().contains(&descriptor.digest, Some(descriptor.size))? {
             pull::put(store, descriptor, bytes)?;
         }
@@ -78,7 +88,8 @@ fn put(store: &Store) -> Result<Descriptor, Report> {
 fn archive(program: &[u8]) -> Vec<u8> {
     const BLOCK: usize = 512;
     let mut header = [0_u8; BLOCK];
-    let mut field = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    let mut field =
+        |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
     field(0, "hello");
     field(100, "0000755\0");
     field(108, "0000000\0");
@@ -104,7 +115,8 @@ fn program() -> Vec<u8> {
     let mut code = vec![
         0xb8, 1, 0, 0, 0, // mov eax, 1 (write)
         0xbf, 1, 0, 0, 0, // mov edi, 1
-        0x48, 0x8d, 0x35, 16, 0, 0, 0, // lea rsi, [rip + 16]: the text begins 16 bytes after the next instruction
+        0x48, 0x8d, 0x35, 16, 0, 0,
+        0, // lea rsi, [rip + 16]: the text begins 16 bytes after the next instruction
         0xba, length[0], length[1], length[2], length[3], // mov edx, length
         0x0f, 0x05, // syscall
         0x31, 0xff, // xor edi, edi
@@ -158,6 +170,9 @@ mod tests {
         std::fs::write(&path, archive(&program())).unwrap();
         let output = std::process::Command::new("tar").arg("tvf").arg(&path).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && text.contains("-rwxr-xr-x 0/0") && text.contains(" hello"), "{text}");
+        assert!(
+            output.status.success() && text.contains("-rwxr-xr-x 0/0") && text.contains(" hello"),
+            "{text}"
+        );
     }
 }

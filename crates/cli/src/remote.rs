@@ -89,7 +89,8 @@ pub(crate) fn auth_file(context: &Context, flag: Option<&Path>) -> Result<PathBu
         return context.absolute(file);
     }
     context.settings()?.auth_file.clone().ok_or_else(|| {
-        Report::new("there is no home directory, so there is no place for credentials").hint("use --authfile FILE")
+        Report::new("there is no home directory, so there is no place for credentials")
+            .hint("use --authfile FILE")
     })
 }
 
@@ -99,12 +100,20 @@ fn auth_files(context: &Context, flag: Option<&Path>) -> Result<Vec<PathBuf>, Re
         return Ok(vec![context.absolute(file)?]);
     }
     let mut files: Vec<PathBuf> = context.settings()?.auth_file.clone().into_iter().collect();
-    let runtime = context.variable("XDG_RUNTIME_DIR").map(|directory| PathBuf::from(directory).join("containers/auth.json"));
+    let runtime = context
+        .variable("XDG_RUNTIME_DIR")
+        .map(|directory| PathBuf::from(directory).join("containers/auth.json"));
     files.extend(runtime);
     let home = context.home();
-    let configuration = context.variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".config")));
+    let configuration = context
+        .variable("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(home.as_ref()?.join(".config")));
     files.extend(configuration.map(|directory| directory.join("containers/auth.json")));
-    let docker = context.variable("DOCKER_CONFIG").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(".docker")));
+    let docker = context
+        .variable("DOCKER_CONFIG")
+        .map(PathBuf::from)
+        .or_else(|| Some(home.as_ref()?.join(".docker")));
     files.extend(docker.map(|directory| directory.join("config.json")));
     Ok(files)
 }
@@ -119,7 +128,10 @@ fn registries_conf(context: &Context) -> Result<RegistriesConf, Report> {
         .map(PathBuf::from)
         .or_else(|| Some(context.home()?.join(".config")))
         .map(|directory| directory.join("containers"));
-    let own = configuration.as_ref().map(|directory| directory.join("registries.conf")).filter(|file| file.exists());
+    let own = configuration
+        .as_ref()
+        .map(|directory| directory.join("registries.conf"))
+        .filter(|file| file.exists());
     let mut drop_ins = vec![PathBuf::from("/etc/containers/registries.conf.d")];
     drop_ins.extend(configuration.map(|directory| directory.join("registries.conf.d")));
     let file = own.unwrap_or_else(|| PathBuf::from("/etc/containers/registries.conf"));

@@ -49,5 +49,6 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Report> {
     if answer.status.success() {
         return Ok(());
     }
-    Err(Report::new(format!("cannot copy {}", from.display())).because(String::from_utf8_lossy(&answer.stderr)))
+    Err(Report::new(format!("cannot copy {}", from.display()))
+        .because(String::from_utf8_lossy(&answer.stderr)))
 }

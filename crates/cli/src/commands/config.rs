@@ -64,12 +64,11 @@ mod tests {
         let environment = [("CORACLE_DIR".into(), "/scratch/ada".into())].into();
         let sources = Sources { environment, ..Sources::default() };
         let config = Config::load(&sources).unwrap();
-        let text: Vec<String> = table(&config).lines().take(4).map(str::to_owned).collect();
+        let text: Vec<String> = table(&config).lines().take(3).map(str::to_owned).collect();
         insta::assert_snapshot!(text.join("\n"), @r"
         KEY                           VALUE           FROM
         store.dir                     /scratch/ada    environment CORACLE_DIR
         store.read-only               -               default
-        store.tmp-dir                 -               default
         ");
         let entry = machine(&config.entry("store.dir").unwrap());
         insta::assert_snapshot!(entry, @r#"{"key":"store.dir","value":"/scratch/ada","origin":{"from":"environment","name":"CORACLE_DIR"},"description":"Where images and containers are kept. The default is `$XDG_DATA_HOME/coracle`, else `~/.local/share/coracle`."}"#);

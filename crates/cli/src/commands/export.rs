@@ -28,7 +28,8 @@ pub(crate) fn run(context: &Context, args: ExportArgs) -> Result<Exit, Report> {
     let target = Target::open(context, args.output.as_deref())?;
     ids::within(context, &record.config, |ids| {
         let mut writer = BufWriter::with_capacity(BUFFER, target.writer()?);
-        let packed = pack::export(trees.as_ref(), Some(&root), ids, pack::Options::default(), &mut writer)?;
+        let packed =
+            pack::export(trees.as_ref(), Some(&root), ids, pack::Options::default(), &mut writer)?;
         writer.flush().map_err(|error| Report::new("cannot write the archive").cause(error))?;
         for path in &packed.skipped {
             progress::note(&format!("left out: socket /{}", String::from_utf8_lossy(path)));
@@ -49,7 +50,8 @@ impl Target {
     pub(crate) fn open(context: &Context, path: Option<&Path>) -> Result<Self, Report> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if context.output_is_terminal() {
-                return Err(Report::usage("an archive is not written to a terminal").hint("use --output FILE, or redirect"));
+                return Err(Report::usage("an archive is not written to a terminal")
+                    .hint("use --output FILE, or redirect"));
             }
             return Ok(Self { file: None });
         };
@@ -57,13 +59,15 @@ impl Target {
             let mut temporary = path.as_os_str().to_owned();
             temporary.push(format!(".{}", std::process::id()));
             let temporary = std::path::PathBuf::from(temporary);
-            let file = File::create_new(&temporary)
-                .map_err(|error| Report::new(format!("cannot write {}", path.display())).cause(error))?;
+            let file = File::create_new(&temporary).map_err(|error| {
+                Report::new(format!("cannot write {}", path.display())).cause(error)
+            })?;
             return Ok(Self { file: Some((file, temporary, path.to_owned())) });
         }
         // A pipe or a device is written as it is.
-        let file = File::options().write(true).open(path)
-            .map_err(|error| Report::new(format!("cannot write {}", path.display())).cause(error))?;
+        let file = File::options().write(true).open(path).map_err(|error| {
+            Report::new(format!("cannot write {}", path.display())).cause(error)
+        })?;
         Ok(Self { file: Some((file, path.to_owned(), path.to_owned())) })
     }
 
@@ -73,7 +77,9 @@ impl Target {
             None => Ok(Box::new(io::stdout())),
             Some((file, _, path)) => match file.try_clone() {
                 Ok(file) => Ok(Box::new(file)),
-                Err(error) => Err(Report::new(format!("cannot write {}", path.display())).cause(error)),
+                Err(error) => {
+                    Err(Report::new(format!("cannot write {}", path.display())).cause(error))
+                }
             },
         }
     }
@@ -82,7 +88,9 @@ impl Target {
     pub(crate) fn finish(mut self) -> Result<(), Report> {
         match self.file.take() {
             Some((_, temporary, path)) if temporary != path => std::fs::rename(&temporary, &path)
-                .map_err(|error| Report::new(format!("cannot write {}", path.display())).cause(error)),
+                .map_err(|error| {
+                    Report::new(format!("cannot write {}", path.display())).cause(error)
+                }),
             _ => Ok(()),
         }
     }

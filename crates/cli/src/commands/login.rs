@@ -28,8 +28,12 @@ fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
     let bare = name.trim_start_matches("https://").trim_start_matches("http://");
     let host = bare.split('/').next().unwrap_or(bare);
     match host {
-        "" => Err(Report::usage(format!("'{name}' is no registry")).hint("write HOST or HOST:PORT")),
-        "docker.io" | "index.docker.io" | "registry-1.docker.io" | "hub.docker.com" => Ok("docker.io".to_owned()),
+        "" => {
+            Err(Report::usage(format!("'{name}' is no registry")).hint("write HOST or HOST:PORT"))
+        }
+        "docker.io" | "index.docker.io" | "registry-1.docker.io" | "hub.docker.com" => {
+            Ok("docker.io".to_owned())
+        }
         // Credentials may be kept for a part of a registry, as in Podman.
         _ => Ok(bare.trim_end_matches('/').to_owned()),
     }
@@ -71,13 +75,17 @@ fn credential(args: &LoginArgs, registry: &str) -> Result<Credential, Report> {
     if args.password.is_some() && args.password_stdin {
         return Err(Report::usage("--password and --password-stdin exclude each other"));
     }
-    let from_flag = |creds: &str| creds.split_once(':').map(|(user, password)| (user.to_owned(), Secret::new(password)));
+    let from_flag = |creds: &str| {
+        creds.split_once(':').map(|(user, password)| (user.to_owned(), Secret::new(password)))
+    };
     if let Some((username, password)) = args.registry.creds.as_deref().and_then(from_flag) {
         return Ok(Credential::Basic { username, password });
     }
     let username = match args.username.clone().or_else(|| args.registry.creds.clone()) {
         Some(username) => username,
-        None if args.password_stdin => return Err(Report::usage("--password-stdin needs --username")),
+        None if args.password_stdin => {
+            return Err(Report::usage("--password-stdin needs --username"));
+        }
         None => prompt::line(&format!("Username for {registry}: "))?,
     };
     if username.is_empty() {
@@ -85,7 +93,9 @@ fn credential(args: &LoginArgs, registry: &str) -> Result<Credential, Report> {
     }
     let password = match &args.password {
         Some(password) => {
-            progress::note("warning: a password on the command line can be seen by every user of this machine; use --password-stdin");
+            progress::note(
+                "warning: a password on the command line can be seen by every user of this machine; use --password-stdin",
+            );
             Secret::new(password)
         }
         None if args.password_stdin => from_stdin()?,
@@ -99,18 +109,17 @@ fn credential(args: &LoginArgs, registry: &str) -> Result<Credential, Report> {
 
 fn from_stdin() -> Result<Secret, Report> {
     let mut text = String::new();
-    std::io::stdin()
-        .lock()
-        .take(LONGEST)
-        .read_to_string(&mut text)
-        .map_err(|error| Report::new("cannot read the password from standard input").cause(error))?;
+    std::io::stdin().lock().take(LONGEST).read_to_string(&mut text).map_err(|error| {
+        Report::new("cannot read the password from standard input").cause(error)
+    })?;
     Ok(Secret::new(text.trim_end_matches(['\n', '\r'])))
 }
 
 /// `logout`.
 pub(crate) fn logout(context: &Context, args: LogoutArgs) -> Result<Exit, Report> {
     let file = remote::auth_file(context, args.authfile.as_deref())?;
-    let keys = if args.all { auth::list(&file)? } else { vec![server(context, args.server.as_deref())?] };
+    let keys =
+        if args.all { auth::list(&file)? } else { vec![server(context, args.server.as_deref())?] };
     for key in &keys {
         if !auth::remove(&file, key)? {
             return Err(Report::new(format!("not logged in to {key}"))

@@ -53,8 +53,14 @@ pub(crate) fn info(context: &Context, args: FormatArgs) -> Result<Exit, Report> 
         Some(format) => output::line(Template::parse(format)?.render(&facts)?),
         None => {
             let map = facts.as_object().cloned().unwrap_or_default();
-            let shown = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            output::print(&map.iter().map(|(key, value)| format!("{key}: {}\n", shown(value))).collect::<String>())
+            let shown = |value: &serde_json::Value| {
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            };
+            output::print(
+                &map.iter()
+                    .map(|(key, value)| format!("{key}: {}\n", shown(value)))
+                    .collect::<String>(),
+            )
         }
     }?;
     Ok(Exit::OK)

@@ -74,6 +74,17 @@ choice! {
     }
 }
 
+impl HelperChoice {
+    /// Hides the helpers that were not chosen.
+    pub(crate) fn restrict(self, programs: &mut host::Programs) {
+        match self {
+            HelperChoice::Auto => {}
+            HelperChoice::Pasta => programs.hide("slirp4netns"),
+            HelperChoice::Slirp4netns => programs.hide("pasta"),
+        }
+    }
+}
+
 choice! {
     /// How progress is shown.
     Progress {

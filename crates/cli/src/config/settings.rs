@@ -82,10 +82,6 @@ settings! {
     /// Read-only stores that are stacked beneath the user's own: an administrator's shared images.
     store_read_only: Vec<PathBuf> = Vec::new(), "store.read-only", ["CORACLE_STORE_RO"];
 
-    /// Where temporary files are made.
-    /// The default is a directory in the store; another one should be on the same file system, or renames become copies.
-    tmp_dir: Option<PathBuf> = None, "store.tmp-dir", ["CORACLE_TMPDIR"];
-
     /// The execution mode of containers that name none (see `coracle doctor`).
     /// Without it the best that the host allows is chosen.
     execmode: Option<String> = None, "run.execmode", ["CORACLE_EXECMODE"];

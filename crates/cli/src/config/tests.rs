@@ -196,13 +196,16 @@ fn sizes_and_durations() {
 fn paths_are_each_users_own_in_files_and_relative_in_variables() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config.toml");
-    std::fs::write(&file, "[store]\ndir = \"/scratch/$USER/coracle\"\ntmp-dir = \"~/tmp\"\n")
-        .unwrap();
+    std::fs::write(
+        &file,
+        "[store]\ndir = \"/scratch/$USER/coracle\"\n[registry]\nauth-file = \"~/auth.json\"\n",
+    )
+    .unwrap();
     let environment = [("USER", "ada"), ("CORACLE_STORE_RO", "shared:/sw/images")];
     let config = Config::load(&sources(vec![file], &environment)).unwrap();
     insta::assert_snapshot!(changed(&config, directory.path()), @r#"
     store.dir = /scratch/ada/coracle (DIR/config.toml:2)
     store.read-only = /work/shared:/sw/images (environment CORACLE_STORE_RO)
-    store.tmp-dir = /home/ada/tmp (DIR/config.toml:3)
+    registry.auth-file = /home/ada/auth.json (DIR/config.toml:4)
     "#);
 }

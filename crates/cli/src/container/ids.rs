@@ -68,7 +68,8 @@ pub(crate) fn within(
     }
     let Some(maps) = maps(&facts).filter(|_| ranged) else { return work(&IdMap::default()) };
     let answer = sys::userns::run(&maps, false, || {
-        work(&IdMap::identity()).map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
+        work(&IdMap::identity())
+            .map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
     })
     .map_err(|error| Report::of(&error, None))?;
     if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
