@@ -122,8 +122,7 @@ fn run(arguments: &[String], exec: bool) -> Result<u8, Error> {
         return Ok(0);
     }
     let mut notice = notice;
-    let console =
-        Console { detach_keys: console.0, sig_proxy: console.1, notice: &mut notice };
+    let console = Console { detach_keys: console.0, sig_proxy: console.1, notice: &mut notice };
     engine::supervise::foreground(launch, console).map(ended)
 }
 
@@ -170,9 +169,8 @@ fn spawn(command: &[String], request: Request) -> Result<Spawned, Failure> {
 
 fn child(arguments: &[String]) -> ExitCode {
     if arguments[0] == "die" {
-        let _ = rustix::process::set_parent_process_death_signal(Some(
-            rustix::process::Signal::KILL,
-        ));
+        let _ =
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
     match arguments[1].as_str() {
         "session" => drop(rustix::process::setsid()),
@@ -191,8 +189,7 @@ fn attach(arguments: &[String]) -> Result<u8, Error> {
     let input = !arguments.iter().any(|word| word == "--no-stdin");
     let mut notice = notice;
     let console = Console { detach_keys, sig_proxy, notice: &mut notice };
-    engine::supervise::attach(Path::new(&arguments[0]), AttachOptions { input }, console)
-        .map(ended)
+    engine::supervise::attach(Path::new(&arguments[0]), AttachOptions { input }, console).map(ended)
 }
 
 fn stop(arguments: &[String]) -> Result<u8, Error> {

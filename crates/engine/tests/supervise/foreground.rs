@@ -78,11 +78,8 @@ fn a_hundred_megabytes_pass_through_pipes_unharmed() {
     let place = Place::new();
     let script = "head -c 100000000 /dev/zero | tr '\\0' 'x'";
     let flags = ["--max-size", "1000000"];
-    let mut child = place
-        .command("run", &flags, &["sh", "-c", script])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        place.command("run", &flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut bytes = vec![0; 65536];
     let mut total = 0_usize;
     let mut out = child.stdout.take().unwrap();
@@ -115,7 +112,8 @@ fn signals_are_forwarded() {
     for shape in SHAPES {
         for (signal, wanted) in [("TERM", 21), ("USR1", 22), ("HUP", 23), ("INT", 24)] {
             let place = Place::new();
-            let script = format!("trap 'exit {wanted}' {signal}; echo ready; while :; do sleep 0.05; done");
+            let script =
+                format!("trap 'exit {wanted}' {signal}; echo ready; while :; do sleep 0.05; done");
             let mut child = place
                 .command("run", shape, &["bash", "-c", &script])
                 .stdout(Stdio::piped())

@@ -22,7 +22,8 @@ fn lines_are_dockers_and_bytes_are_kept() {
 #[test]
 fn long_lines_come_back_whole() {
     let place = Place::new();
-    let script = "head -c 50000 /dev/zero | tr '\\0' 'x'; printf 'end\\n'; head -c 20001 /dev/urandom";
+    let script =
+        "head -c 50000 /dev/zero | tr '\\0' 'x'; printf 'end\\n'; head -c 20001 /dev/urandom";
     let output = place.output("run", &["--log"], &["sh", "-c", script]);
     assert_eq!(output.stdout.len(), 70_005);
     assert_eq!(place.output("logs", &[], &[]).stdout, output.stdout);
@@ -45,10 +46,10 @@ fn tail_counts_across_files() {
 fn old_files_are_rotated_away_and_followers_miss_nothing() {
     let place = Place::new();
     // One line now and then, so that the follower keeps up with files of some 60 lines.
-    let script = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.005; done; exit 2";
+    let script =
+        "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.005; done; exit 2";
     place.detach(&["--max-size", "5000"], &["sh", "-c", script]);
-    let mut follower =
-        place.command("logs", &[], &["-f"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut follower = place.command("logs", &[], &["-f"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     follower.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(follower.wait().unwrap().success());

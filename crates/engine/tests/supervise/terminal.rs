@@ -66,7 +66,8 @@ fn end_of_file_and_interrupt_are_keys() {
 #[test]
 fn input_from_a_pipe_ends_a_terminals_input_too() {
     let place = Place::new();
-    let line = format!("printf 'a\\n' | {} run -i -t {} cat", driver().display(), place.path().display());
+    let line =
+        format!("printf 'a\\n' | {} run -i -t {} cat", driver().display(), place.path().display());
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a\r\na\r\n");
     assert_eq!(output.status.code(), Some(0));
@@ -101,7 +102,8 @@ fn detach_keys_leave_it_running_and_attach_comes_back() {
 #[test]
 fn a_closed_terminal_ends_the_program() {
     let place = Place::new();
-    let mut terminal = start(&place, &["-i", "-t"], &["sh", "-c", "echo pid $$ end; exec sleep 1000"]);
+    let mut terminal =
+        start(&place, &["-i", "-t"], &["sh", "-c", "echo pid $$ end; exec sleep 1000"]);
     terminal.expect("pid ");
     terminal.expect(" end");
     eventually("raw", || terminal.is_raw());
@@ -115,7 +117,11 @@ fn a_closed_terminal_ends_the_program() {
 fn a_hundred_megabytes_pass_through_a_terminal_unharmed() {
     let place = Place::new();
     let script = "stty -opost; head -c 100000000 /dev/zero | tr '\\0' 'x'; printf END";
-    let line = format!("{} run -t {} sh -c \"{script}\" | wc -c", driver().display(), place.path().display());
+    let line = format!(
+        "{} run -t {} sh -c \"{script}\" | wc -c",
+        driver().display(),
+        place.path().display()
+    );
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "100000003");
 }

@@ -7,10 +7,12 @@
 //!
 //! Nothing here decides which signals matter: see `engine::supervise`.
 
+mod memory;
 mod process;
 mod signals;
 
+pub use memory::{release_code, trim_heap};
 pub use process::{
-    ForkResult, close_foreign, exit_now, fork, send_signal, send_signal_fd, set_title, trim_heap,
+    ForkResult, close_foreign, exit_now, fork, send_signal, send_signal_fd, set_title,
 };
 pub use signals::{MaskGuard, Received, SignalFd, SignalSet, raise_default, set_ignored};

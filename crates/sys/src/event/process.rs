@@ -1,4 +1,4 @@
-//! `fork`, the process title, and giving heap pages back.
+//! `fork`, the process title, descriptors of the caller, signals of any number.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -9,7 +9,6 @@ use rustix::process::Pid;
 unsafe extern "C" {
     #[link_name = "fork"]
     fn c_fork() -> c_int;
-    fn malloc_trim(pad: usize) -> c_int;
     #[link_name = "_exit"]
     fn c_exit(code: c_int) -> !;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
@@ -85,14 +84,6 @@ pub fn set_title(name: &str, line: &str) {
     unsafe {
         std::ptr::write_bytes(target, 0, space);
         std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
-    }
-}
-
-/// Gives free heap pages back to the kernel.
-pub fn trim_heap() {
-    // SAFETY: `malloc_trim` has no preconditions.
-    unsafe {
-        malloc_trim(0);
     }
 }
 

@@ -111,7 +111,9 @@ impl Writer {
             }
             // A line longer than a whole file gets one of its own.
             let (now, later) = if fit.is_empty() {
-                lines.split_at(lines.iter().position(|&b| b == b'\n').map_or(lines.len(), |at| at + 1))
+                lines.split_at(
+                    lines.iter().position(|&b| b == b'\n').map_or(lines.len(), |at| at + 1),
+                )
             } else {
                 (fit, rest)
             };

@@ -1,0 +1,76 @@
+//! Making a process that waits for months small: giving back heap and code.
+
+use std::ffi::c_int;
+
+use rustix::mm::{Advice, madvise};
+
+unsafe extern "C" {
+    fn malloc_trim(pad: usize) -> c_int;
+}
+
+/// Gives free heap pages back to the kernel.
+pub fn trim_heap() {
+    // SAFETY: `malloc_trim` has no preconditions.
+    unsafe {
+        malloc_trim(0);
+    }
+}
+
+/// Takes the pages of the program file out of this process's page table: code and constants
+/// that were used once (argument parsing, starting) then do not count as its memory. What is
+/// needed again is mapped again from the page cache. Best effort: needs `/proc/self/smaps`.
+pub fn release_code() {
+    let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return };
+    let mut mapping = None;
+    for line in text.lines() {
+        if let Some(found) = read_only_file(line) {
+            mapping = Some(found);
+        } else if line.starts_with("Anonymous:") {
+            // With no private copy of any page the file still has everything: relocated
+            // constants (RELRO) are private copies and must stay.
+            let untouched = line.split_ascii_whitespace().nth(1) == Some("0");
+            if let Some((start, end)) = mapping.take().filter(|_| untouched) {
+                let address = std::ptr::with_exposed_provenance_mut(start);
+                // SAFETY: a private, read-only mapping of a file without changed pages; its
+                // content is the same when it is next read.
+                let _ = unsafe { madvise(address, end - start, Advice::LinuxDontNeed) };
+            }
+        }
+    }
+}
+
+/// Start and end of a mapping, if the line heads one of a file that is not writable.
+fn read_only_file(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let start = usize::from_str_radix(start, 16).ok()?;
+    let end = usize::from_str_radix(end, 16).ok()?;
+    let mode = words.next()?;
+    let inode: u64 = words.nth(2)?.parse().ok()?;
+    (matches!(mode, "r--p" | "r-xp") && inode != 0).then_some((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unwritable_file_mappings_are_taken() {
+        let at = |mode: &str, inode: u64| {
+            read_only_file(&format!("1000-3000 {mode} 00000000 fe:00 {inode}  /bin/x"))
+        };
+        assert_eq!(at("r-xp", 7), Some((0x1000, 0x3000)));
+        assert_eq!(at("r--p", 7), Some((0x1000, 0x3000)));
+        assert_eq!(at("rw-p", 7), None);
+        assert_eq!(at("r--p", 0), None);
+        assert_eq!(read_only_file("Anonymous:   0 kB"), None);
+    }
+
+    #[test]
+    fn the_process_goes_on_after_giving_back() {
+        let text = format!("{:?}", vec![1, 2, 3]);
+        trim_heap();
+        release_code();
+        assert_eq!(text, format!("{:?}", vec![1, 2, 3]));
+    }
+}
