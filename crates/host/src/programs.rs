@@ -51,12 +51,15 @@ pub struct Programs {
     /// Directories to look in when asked; empty when everything in [`PROGRAMS`] was looked for already.
     #[serde(skip)]
     search: Vec<PathBuf>,
+    /// Names that the user's settings rule out.
+    #[serde(skip)]
+    hidden: Vec<&'static str>,
 }
 
 impl Programs {
     /// Looks only when asked.
     pub(crate) fn lazy(context: &Context) -> Programs {
-        Programs { found: BTreeMap::new(), search: context.search.clone() }
+        Programs { search: context.search.clone(), ..Programs::default() }
     }
 
     /// Looks for everything now.
@@ -67,7 +70,7 @@ impl Programs {
                 Some((program.name.to_owned(), look(&context.search, program.name)?))
             })
             .collect();
-        Programs { found, search: Vec::new() }
+        Programs { found, ..Programs::default() }
     }
 
     /// Programs at known places, for tests and fixtures.
@@ -75,11 +78,19 @@ impl Programs {
         found: impl IntoIterator<Item = (N, P)>,
     ) -> Self {
         let found = found.into_iter().map(|(name, path)| (name.into(), path.into())).collect();
-        Programs { found, search: Vec::new() }
+        Programs { found, ..Programs::default() }
+    }
+
+    /// Treats a program as if it were not installed: the user has settled on another.
+    pub fn hide(&mut self, name: &'static str) {
+        self.hidden.push(name);
     }
 
     /// Where a program is, if the host has it.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
+        if self.hidden.contains(&name) {
+            return None;
+        }
         self.found.get(name).cloned().or_else(|| look(&self.search, name))
     }
 }
