@@ -67,6 +67,8 @@ pub struct Streams<'a> {
     pub stderr: Option<BorrowedFd<'a>>,
     /// Session and terminal.
     pub session: Session,
+    /// The program is killed when the caller ends, however that happens.
+    pub tied: bool,
 }
 
 /// A program that was started: a child of the caller, whatever namespaces it is in.

@@ -20,21 +20,24 @@ pub struct Planned<'a> {
 
 impl Spawn for Planned<'_> {
     fn spawn(&mut self, request: Request) -> Result<Spawned, Failure> {
-        let streams = match &request.stdio {
+        let mut streams = match &request.stdio {
             Stdio::Inherit => Streams::default(),
             Stdio::Pipes { stdin, stdout, stderr } => Streams {
                 stdin: Some(stdin.as_fd()),
                 stdout: Some(stdout.as_fd()),
                 stderr: Some(stderr.as_fd()),
                 session: Session::New,
+                tied: false,
             },
             Stdio::Terminal { slave, .. } => Streams {
                 stdin: Some(slave.as_fd()),
                 stdout: Some(slave.as_fd()),
                 stderr: Some(slave.as_fd()),
                 session: Session::Terminal,
+                tied: false,
             },
         };
+        streams.tied = request.die_with_parent;
         let child = match self.enter {
             None => self.engine.spawn(self.plan, streams),
             Some(pid) => self.engine.enter(pid, self.plan, streams),

@@ -67,6 +67,7 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 pub(super) fn execute(
     plan: &Plan,
     ready: &Ready,
+    tied: bool,
     notifier: Option<emulate::Notifier>,
 ) -> Result<Infallible> {
     let process = &plan.process;
@@ -79,6 +80,11 @@ pub(super) fn execute(
     if process.no_new_privileges {
         rustix::thread::set_no_new_privs(true).map_err(call("set no_new_privs"))?;
         filter(process)?;
+    }
+    if tied {
+        // The change of ids has cleared what was set before.
+        let _ =
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
     // Rust's runtime ignores SIGPIPE; programs expect the default.
     let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);

@@ -35,7 +35,11 @@ pub(super) enum Place {
     /// The caller itself becomes the program, or stays as the parent of the program.
     Here,
     /// A child that was forked for this; a program that must be forked again becomes its sibling, so that the caller can wait for it.
-    Spawned(report::Teller),
+    Spawned {
+        teller: report::Teller,
+        /// The program dies with the caller.
+        tied: bool,
+    },
 }
 
 /// Where the program goes.
@@ -64,7 +68,7 @@ pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Chi
                 sys::process::exit_now(125);
             }
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                start_spawned(plan, into, teller)
+                start_spawned(plan, into, teller, streams.tied)
             }));
             sys::process::exit_now(told.unwrap_or(125));
         }
@@ -91,9 +95,9 @@ pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Chi
     Ok(Child { pid: pid.as_raw_nonzero().get() as u32, pidfd })
 }
 
-fn start_spawned(plan: &Plan, into: Into, teller: report::Teller) -> i32 {
+fn start_spawned(plan: &Plan, into: Into, teller: report::Teller, tied: bool) -> i32 {
     // Kept to tell a failure that happens after `start` has given its own end away.
-    match start(plan, into, Place::Spawned(teller)) {
+    match start(plan, into, Place::Spawned { teller, tied }) {
         Ok(ended) => ended.code(),
         Err(error) => i32::from(error.exit_code()),
     }
@@ -147,6 +151,8 @@ pub(super) struct Way<'a> {
     /// The host's `/proc`, for the notifier.
     proc: Option<OwnedFd>,
     pid_namespace: PidNamespace,
+    /// The program dies with its parent.
+    tied: bool,
 }
 
 /// Where the program gets its pid.
@@ -170,10 +176,10 @@ fn host_processes() -> Result<OwnedFd> {
 
 fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
     match place {
-        Place::Here => prepare_and_go(plan, into, None),
-        Place::Spawned(teller) => {
+        Place::Here => prepare_and_go(plan, into, false, None),
+        Place::Spawned { teller, tied } => {
             let mut teller = Some(teller);
-            let result = prepare_and_go(plan, into, Some(&mut teller));
+            let result = prepare_and_go(plan, into, tied, Some(&mut teller));
             if let (Err(error), Some(mut teller)) = (&result, teller) {
                 teller.failed(error.clone());
             }
@@ -185,6 +191,7 @@ fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
 fn prepare_and_go(
     plan: &Plan,
     into: Into,
+    tied: bool,
     mut teller: Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
@@ -208,7 +215,7 @@ fn prepare_and_go(
             Some(later) => PidNamespace::Enter(later),
             None => PidNamespace::Ours,
         };
-        let way = Way { plan, fresh: false, ready, proc, pid_namespace };
+        let way = Way { plan, fresh: false, ready, proc, pid_namespace, tied };
         return go(way, &records, turn, None, &mut teller);
     }
     plan.files.iter().try_for_each(write_file)?;
@@ -231,7 +238,7 @@ fn prepare_and_go(
         records.remove(std::process::id());
     }
     left?;
-    let way = Way { plan, fresh: true, ready, proc, pid_namespace };
+    let way = Way { plan, fresh: true, ready, proc, pid_namespace, tied };
     go(way, &records, turn, assistant, &mut teller)
 }
 
@@ -276,7 +283,7 @@ fn unshare(kinds: Kinds) -> Result<()> {
 
 /// The rest, after the namespaces: fork if needed, and the program's own part.
 fn go(
-    way: Way<'_>,
+    mut way: Way<'_>,
     records: &Records,
     turn: Turn,
     assistant: Option<Assistant>,
@@ -321,6 +328,8 @@ fn go(
     let (gate, opener) = report::raw_pipe()?;
     match teller.take().and_then(Option::take) {
         None => {
+            // Whoever kills the waiting parent means the program.
+            way.tied = true;
             let (told, mut hearer) = report::pipe()?;
             let child = match fork()? {
                 ForkResult::Child => {
@@ -328,7 +337,7 @@ fn go(
                     if let Some(assistant) = assistant {
                         assistant.forget();
                     }
-                    first_process(&way, First { gate, told, tied: true, turn, notifier })
+                    first_process(&way, First { gate, told, turn, notifier })
                 }
                 ForkResult::Parent(pid) => pid,
             };
@@ -358,7 +367,7 @@ fn go(
                     if let Some(assistant) = assistant {
                         assistant.forget();
                     }
-                    first_process(&way, First { gate, told, tied: false, turn, notifier })
+                    first_process(&way, First { gate, told, turn, notifier })
                 }
                 Err(error) => {
                     told.failed(error.clone());
@@ -394,8 +403,6 @@ struct First {
     /// Readable when it may go on.
     gate: OwnedFd,
     told: report::Teller,
-    /// It dies with the process that forked it.
-    tied: bool,
     /// Held until the program is executed.
     turn: Turn,
     notifier: Option<emulate::Notifier>,
@@ -403,13 +410,12 @@ struct First {
 
 /// What the forked process does: waits until it may go on, sets its world up, and becomes the program or the init above it.
 fn first_process(way: &Way<'_>, first: First) -> ! {
-    let First { gate, mut told, tied, turn, notifier } = first;
+    let First { gate, mut told, turn, notifier } = first;
     let mut byte = [0];
     if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
         sys::process::exit_now(125);
     }
-    if tied {
-        // Whoever kills the waiting parent means the program.
+    if way.tied {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     }
     if way.plan.init && way.fresh {
@@ -438,6 +444,8 @@ fn with_init(
         }
         Ok(ForkResult::Parent(main)) => {
             drop((told, turn, notifier));
+            // Pipes shall end, and a dead supervisor's socket be dead, though this process was forked with copies.
+            let _ = sys::process::keep_only([]);
             sys::process::exit_now(crate::supervise::run_init(main));
         }
         Err(error) => {
@@ -480,7 +488,7 @@ fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallib
         PidNamespace::Ours => emulate::Notifier::start(way.plan, way.proc.as_ref())?,
         PidNamespace::New | PidNamespace::Enter(_) => notifier,
     };
-    program::execute(way.plan, &way.ready, notifier)
+    program::execute(way.plan, &way.ready, way.tied, notifier)
 }
 
 /// Writes one of the container's `/etc` files.
