@@ -2,7 +2,7 @@
 //!
 //! - [`layer`], [`image`], [`push`]: images made by code, right and hostile ones;
 //! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
-//! - [`users`]: the unprivileged users that everything runs as; [`command`]: running a program with
+//! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
 //!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
@@ -20,6 +20,7 @@ pub mod harness;
 pub mod image;
 pub mod layer;
 pub mod nss;
+pub mod person;
 pub mod push;
 pub mod registry;
 pub mod running;

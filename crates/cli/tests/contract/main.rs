@@ -7,6 +7,8 @@
 //!
 //! Programs run as the unprivileged users of `testkit::users`; root only prepares and looks.
 
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
 mod concurrency;
 mod devices;
 mod environment;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +11,7 @@ use serde_json::Value;
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::docker_registry::DockerRegistry;
 use testkit::guest;
+use testkit::person::public_copy;
 use testkit::running::Running;
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
@@ -57,7 +57,8 @@ impl Stage {
     /// Starts a registry, pulls the test image as each user and asks which engines are ready.
     pub(crate) fn set() -> Result<Self, String> {
         let scratch = Scratch::new("contract").map_err(|error| error.to_string())?;
-        let coracle = public_copy(&scratch)?;
+        let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
+            .map_err(|error| error.to_string())?;
         let people = users::all();
         if people.is_empty() {
             return Err("the test users are missing: run `cargo xtask ci` as root once".to_owned());
@@ -93,14 +94,6 @@ impl Stage {
         }
         Ok(Self { worlds, missing, _registry: registry, _scratch: scratch })
     }
-}
-
-/// Copies the binary to where other users can reach it.
-fn public_copy(scratch: &Scratch) -> Result<PathBuf, String> {
-    let coracle = scratch.path().join("coracle");
-    fs::copy(env!("CARGO_BIN_EXE_coracle"), &coracle).map_err(|error| error.to_string())?;
-    fs::set_permissions(&coracle, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
-    Ok(coracle)
 }
 
 /// Puts the test image into the registry, or beside it as a layout where there is none.
@@ -155,8 +148,9 @@ impl World {
             let state = text(&engine["state"]);
             if matches!(state.as_str(), "ready" | "degraded") {
                 ready.push(mode);
-            } else {
-                let why = text(&engine["reason"]);
+            } else if state != "absent" {
+                // What is not in this build is no skip.
+                let why = text(&engine["why"]);
                 missing.push((format!("{mode}::{}", self.user.kind()), format!("{state}: {why}")));
             }
         }

@@ -1,0 +1,59 @@
+//! Commands killed at random moments, two at once, a full disk, damaged files: the next command
+//! works, and nothing half done is taken for whole.
+//!
+//! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
+//! is the long one; `CORACLE_CRASH_SEED` repeats a run (the moments of killing still vary with the
+//! machine).
+
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
+mod damage;
+mod kills;
+mod pairs;
+mod place;
+mod space;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use testkit::docker_registry::DockerRegistry;
+use testkit::harness::Suite;
+use testkit::person::everybody;
+use testkit::scratch::Scratch;
+
+use place::{Case, Place, images};
+
+const GROUPS: &[(&str, &[(&str, Case)])] = &[
+    ("kill", kills::CASES),
+    ("pairs", pairs::CASES),
+    ("space", space::CASES),
+    ("damage", damage::CASES),
+];
+
+fn main() -> ExitCode {
+    let scratch = Scratch::new("crash").expect("a scratch directory");
+    let program = Path::new(env!("CARGO_BIN_EXE_coracle"));
+    let set = everybody(&scratch, program)
+        .and_then(|people| Ok((people, DockerRegistry::start()?)))
+        .map_err(|error| error.to_string());
+    let made = set.as_ref().ok().map(|(_, registry)| images(registry));
+    let places: Vec<Place> = match (&set, &made) {
+        (Ok((people, _)), Some(made)) => {
+            people.iter().map(|person| Place { person, images: made }).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut suite = Suite::new();
+    if let Err(reason) = &set {
+        suite.skipped("crash", reason);
+    }
+    for place in &places {
+        for (group, cases) in GROUPS {
+            for (name, body) in *cases {
+                let kind = place.person.user.kind();
+                suite.case(format!("{kind}::{group}::{name}"), move || body(place));
+            }
+        }
+    }
+    suite.run()
+}

@@ -1,0 +1,108 @@
+//! One user with the program under test and a home of their own: what most suites start from.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::command::{Finished, Input, run_with};
+use crate::scratch::Scratch;
+use crate::users::{self, User};
+
+/// How long one command may take on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// A user, a home, and the program.
+#[derive(Clone, Debug)]
+pub struct Person {
+    /// The program, where every user can run it.
+    pub program: PathBuf,
+    /// Who runs it.
+    pub user: User,
+    /// Their home.
+    pub home: PathBuf,
+}
+
+/// Copies a program to where other users can reach it (a checkout may lie below `/root`).
+pub fn public_copy(scratch: &Scratch, program: &Path) -> io::Result<PathBuf> {
+    let name = program.file_name().unwrap_or(OsStr::new("program"));
+    let copy = scratch.path().join(name);
+    fs::copy(program, &copy)?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+    Ok(copy)
+}
+
+/// One person per test user, each with an empty home below `scratch`.
+pub fn everybody(scratch: &Scratch, program: &Path) -> io::Result<Vec<Person>> {
+    let program = public_copy(scratch, program)?;
+    let people = users::all();
+    if people.is_empty() {
+        let hint = "the test users are missing: run `cargo xtask setup` as root once";
+        return Err(io::Error::other(hint));
+    }
+    people
+        .into_iter()
+        .map(|user| {
+            let home =
+                scratch.dir(&format!("{}-home", user.name), Some((user.uid, user.gid)), 0o755)?;
+            Ok(Person { program: program.clone(), user, home })
+        })
+        .collect()
+}
+
+impl Person {
+    /// The same user and program in another home.
+    #[must_use]
+    pub fn at(&self, home: &Path) -> Self {
+        Self { home: home.to_owned(), ..self.clone() }
+    }
+
+    /// An empty directory below the home.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    pub fn dir(&self, name: &str) -> PathBuf {
+        let path = self.home.join(name);
+        fs::create_dir_all(&path).expect("a directory");
+        self.give(&path);
+        path
+    }
+
+    /// Gives a file to the user.
+    ///
+    /// # Panics
+    /// When that is not possible.
+    pub fn give(&self, path: &Path) {
+        if self.user.uid != rustix::process::getuid().as_raw() {
+            std::os::unix::fs::chown(path, Some(self.user.uid), Some(self.user.gid))
+                .expect("giving a file to the user");
+        }
+    }
+
+    /// The program with arguments, as the user.
+    pub fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
+        let mut command = self.user.command(&self.program, &self.home);
+        command.args(words);
+        command
+    }
+
+    /// Runs the program to its end with nothing to read.
+    pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Finished {
+        run_with(&mut self.command(words), Input::Null, LIMIT)
+    }
+
+    /// Runs any other program to its end as the user.
+    pub fn other<S: AsRef<OsStr>>(&self, program: &str, words: &[S]) -> Finished {
+        let mut command = self.user.command(program, &self.home);
+        command.args(words).env("XDG_RUNTIME_DIR", &self.home);
+        run_with(&mut command, Input::Null, LIMIT)
+    }
+
+    /// The user's store.
+    pub fn store(&self) -> PathBuf {
+        self.home.join(".local/share/coracle")
+    }
+}
