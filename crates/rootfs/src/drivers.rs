@@ -10,7 +10,7 @@
 //! [`prepare`] makes the directories or the copy; mounting is the engine's. It is repeatable: a container that has its
 //! root already keeps it.
 
-use crate::error::{Error, path_buf};
+use crate::error::Error;
 use crate::flatten::{self, Method};
 use crate::image::ImageTrees;
 use rustix::fs::{AtFlags, CWD, Mode};
@@ -140,14 +140,12 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
         return Ok(Root::Directory(root));
     }
     let method = if driver == Driver::Reflink { Method::Reflink } else { Method::Copy };
-    // Made under another name and renamed: a half-made root is never taken for a whole one.
+    // Made under another name and renamed: a half-made root is never taken for a whole one. The new name is in the same
+    // directory, since a directory that its owner may not write to can be renamed but not moved.
     sys::fs::remove_tree(&directory, b"ROOT.new")?;
-    make_directory(&directory, "ROOT.new")?;
-    let staging = open(&container.join("ROOT.new"))?;
-    flatten::flatten(&image.layers, &staging, method)?;
-    rename(&staging, crate::layer::TREE, &directory, ROOT)?;
-    rename(&staging, crate::layer::OWNERS, &directory, ROOT_OWNERS)?;
-    sys::fs::remove_tree(&directory, b"ROOT.new")?;
+    flatten::flatten_as(&image.layers, &directory, "ROOT.new", "owners.new", method)?;
+    rename(&directory, "owners.new", ROOT_OWNERS)?;
+    rename(&directory, "ROOT.new", ROOT)?;
     Ok(Root::Directory(root))
 }
 
@@ -177,7 +175,7 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
         rustix::fs::futimens(&upper, &crate::apply::times(mtime))
             .map_err(|errno| fail("set the time of", errno))?;
     }
-    rename(container, "upper.new", container, "upper")
+    rename(container, "upper.new", "upper")
 }
 
 /// Deletes what an earlier `volatile` mount left, which makes the next mount fail.
@@ -210,17 +208,9 @@ fn make_directory(directory: &impl rustix::fd::AsFd, name: &str) -> Result<(), E
     }
 }
 
-fn rename(
-    from: &impl rustix::fd::AsFd,
-    old: &str,
-    to: &impl rustix::fd::AsFd,
-    new: &str,
-) -> Result<(), Error> {
-    rustix::fs::renameat(from, old, to, new).map_err(|errno| Error::Disk {
-        step: "rename",
-        path: path_buf(old.as_bytes()),
-        errno,
-    })
+fn rename(directory: &impl rustix::fd::AsFd, old: &str, new: &str) -> Result<(), Error> {
+    rustix::fs::renameat(directory, old, directory, new)
+        .map_err(|errno| Error::disk("rename", old.as_bytes(), errno))
 }
 
 #[cfg(test)]

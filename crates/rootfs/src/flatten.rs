@@ -29,11 +29,22 @@ pub enum Method {
 
 /// Merges layers (topmost first) into `staging/tree` and writes `staging/owners`.
 pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<LayerMeta, Error> {
+    flatten_as(layers, staging, TREE, OWNERS, method)
+}
+
+/// The same with other names for the tree and the table.
+pub(crate) fn flatten_as(
+    layers: &[Layer],
+    staging: impl AsFd,
+    tree: &str,
+    owners: &str,
+    method: Method,
+) -> Result<LayerMeta, Error> {
     let staging = staging.as_fd();
-    rustix::fs::mkdirat(staging, TREE, Mode::from_raw_mode(0o755))
-        .map_err(|errno| Error::disk("make directory", TREE.as_bytes(), errno))?;
-    let root = rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty())
-        .map_err(|errno| Error::disk("open directory", TREE.as_bytes(), errno))?;
+    rustix::fs::mkdirat(staging, tree, Mode::from_raw_mode(0o755))
+        .map_err(|errno| Error::disk("make directory", tree.as_bytes(), errno))?;
+    let root = rustix::fs::openat(staging, tree, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", tree.as_bytes(), errno))?;
     let limits = Limits::default();
     let mut applier = Applier::new(root, &limits)?;
     for layer in layers.iter().rev() {
@@ -46,7 +57,7 @@ pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<L
     meta.root_opaque = false;
     meta.marks_in_table = false;
     meta.records = applier.owners.len() as u64;
-    applier.owners.save(staging, OWNERS)?;
+    applier.owners.save(staging, owners)?;
     Ok(meta)
 }
 

@@ -20,8 +20,6 @@ mod links;
 mod onto;
 mod parents;
 mod pipeline;
-#[cfg(test)]
-mod tests;
 mod whiteouts;
 
 use crate::error::Error;

@@ -11,8 +11,6 @@
 mod number;
 mod pax;
 mod sparse;
-#[cfg(test)]
-mod tests;
 
 use crate::error::Error;
 use crate::limits::Limits;

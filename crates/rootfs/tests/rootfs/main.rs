@@ -1,0 +1,10 @@
+//! Layers to trees and back, on real file systems, as root and as an unprivileged user.
+
+mod changes;
+mod common;
+mod differential;
+mod formats;
+mod hostile;
+mod layers;
+mod race;
+mod unprivileged;
