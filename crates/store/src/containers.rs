@@ -500,7 +500,6 @@ impl ContainerDir {
         let Some(trashed) = trashed else {
             return Err(Error::NoContainer { name: self.id.clone() });
         };
-        let path = store.inner.root.join(&trashed);
-        delete(&path).map_err(|source| Error::Removal { path, source })
+        store.delete_trashed(&trashed, delete)
     }
 }

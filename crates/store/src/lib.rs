@@ -318,6 +318,25 @@ impl Store {
         Ok(())
     }
 
+    /// Deletes what was renamed into `trash/`. Somebody who sweeps may be deleting the same: entries that vanish under our
+    /// hands are fine, as long as all is gone in the end.
+    pub(crate) fn delete_trashed(&self, trashed: &str, delete: &Delete<'_>) -> Result<()> {
+        let path = self.inner.root.join(trashed);
+        for attempt in 1.. {
+            let Err(source) = delete(&path) else { return Ok(()) };
+            if !self.inner.root.exists(trashed)? {
+                return Ok(());
+            }
+            let vanished = source
+                .downcast_ref::<sys::fs::Error>()
+                .is_some_and(|error| error.errno == rustix::io::Errno::NOENT);
+            if !vanished || attempt == 10 {
+                return Err(Error::Removal { path, source });
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
     /// Renames into `trash/`; the new name, or `None` when there was nothing.
     pub(crate) fn to_trash(&self, rel: &str) -> Result<Option<String>> {
         let root = &self.inner.root;

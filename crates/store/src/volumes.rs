@@ -121,7 +121,6 @@ impl Volume {
         self.store.writable()?;
         let trashed = self.store.to_trash(&self.rel())?;
         let Some(trashed) = trashed else { return Err(Error::NoVolume { name: self.name }) };
-        let path = self.store.inner.root.join(&trashed);
-        delete(&path).map_err(|source| Error::Removal { path, source })
+        self.store.delete_trashed(&trashed, delete)
     }
 }
