@@ -223,6 +223,21 @@ impl Manifest {
         Descriptor::of(&self.media_type, &self.raw)
     }
 
+    /// The same image in OCI's words: a new manifest with another digest where this one is Docker's.
+    /// skopeo and umoci look for OCI manifests only in a layout.
+    #[must_use]
+    pub fn to_oci(&self) -> Self {
+        if self.media_type == media::OCI_MANIFEST {
+            return self.clone();
+        }
+        let translated = |blob: &Descriptor| {
+            let media_type = media::to_oci(&blob.media_type);
+            Descriptor { media_type: media_type.to_owned(), ..blob.clone() }
+        };
+        let layers = self.layers.iter().map(translated).collect();
+        Self::build(media::OCI_MANIFEST, translated(&self.config), layers)
+    }
+
     /// The sum of the layers' sizes as stored.
     pub fn layers_size(&self) -> u64 {
         self.layers.iter().fold(0, |sum, layer| sum.saturating_add(layer.size))

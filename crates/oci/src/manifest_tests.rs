@@ -128,3 +128,16 @@ fn builds_what_it_reads() {
     let index = Index::build(vec![built.descriptor()]);
     assert_eq!(Index::parse(index.raw(), "").unwrap().manifests, index.manifests);
 }
+
+#[test]
+fn translates_docker() {
+    let config = Descriptor::of(media::DOCKER_CONFIG, b"{}");
+    let layers = [media::DOCKER_LAYER, media::DOCKER_LAYER_GZIP].map(|t| Descriptor::of(t, b"x"));
+    let docker = Manifest::build(media::DOCKER_MANIFEST, config.clone(), layers.to_vec());
+    let oci = Manifest::parse(docker.to_oci().raw(), media::OCI_MANIFEST).unwrap();
+    assert_eq!(oci.config.media_type, media::OCI_CONFIG);
+    assert_eq!(oci.config.digest, config.digest);
+    assert_eq!(oci.layers[0].media_type, media::OCI_LAYER);
+    assert_eq!(oci.layers[1].media_type, media::OCI_LAYER_GZIP);
+    assert_eq!(oci.to_oci().raw(), oci.raw());
+}

@@ -64,6 +64,20 @@ pub fn is_foreign_layer(media_type: &str) -> bool {
     name == DOCKER_FOREIGN_LAYER || name.contains(".nondistributable.")
 }
 
+/// OCI's type for one of Docker's; others stay as they are.
+pub fn to_oci(media_type: &str) -> &str {
+    match essence(media_type) {
+        DOCKER_INDEX => OCI_INDEX,
+        DOCKER_MANIFEST => OCI_MANIFEST,
+        DOCKER_CONFIG => OCI_CONFIG,
+        DOCKER_LAYER => OCI_LAYER,
+        DOCKER_LAYER_GZIP => OCI_LAYER_GZIP,
+        "application/vnd.docker.image.rootfs.diff.tar.zstd" => OCI_LAYER_ZSTD,
+        DOCKER_FOREIGN_LAYER => "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip",
+        _ => media_type,
+    }
+}
+
 /// The media type without parameters (`; charset=utf-8`) and spaces.
 pub fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()

@@ -1,1 +1,229 @@
-//! OCI layouts in directories.
+//! OCI image layouts in directories (image-layout.md): what `skopeo copy oci:DIR`, `umoci` and
+//! `podman save --format oci-dir` use.
+//!
+//! [`read`] copies the images of a layout into a [`BlobSink`], [`write`] makes a layout out of a
+//! [`BlobSource`], in OCI's words where a manifest is in Docker's. A layout is not a store: nothing here locks, and writing adds to what is there.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use oci::{Descriptor, Digest, Index, Platform, media};
+
+use crate::archive::{self, Documents, Export, Image, invalid};
+use crate::{BlobSink, BlobSource, Error, limits};
+
+/// An OCI layout in a directory, as a source of blobs.
+#[derive(Debug, Clone)]
+pub struct LayoutDir {
+    path: PathBuf,
+}
+
+impl LayoutDir {
+    /// The layout at `path`, which must have an `oci-layout` file of a known version.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let layout = LayoutDir { path: path.to_owned() };
+        let bytes = layout.small("oci-layout", limits::CONFIG)?;
+        let version: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let version = version.get("imageLayoutVersion").and_then(|v| v.as_str()).unwrap_or("none");
+        if version.starts_with("1.") {
+            return Ok(layout);
+        }
+        Err(invalid(format!("the version of the layout is {version:?}, not 1.x")))
+    }
+
+    /// The layout's `index.json`.
+    pub fn index(&self) -> Result<Index, Error> {
+        let bytes = self.small("index.json", limits::MANIFEST)?;
+        let what = self.path.join("index.json").display().to_string();
+        Index::parse(bytes, media::OCI_INDEX).map_err(|source| Error::Document { what, source })
+    }
+
+    fn blob(&self, digest: &Digest) -> PathBuf {
+        self.path.join("blobs").join(digest.algorithm().as_str()).join(digest.hex())
+    }
+
+    fn small(&self, name: &str, limit: u64) -> Result<Vec<u8>, Error> {
+        let path = self.path.join(name);
+        let what = || path.display().to_string();
+        let file = File::open(&path).map_err(|source| Error::File {
+            action: "read",
+            path: path.clone(),
+            source,
+        })?;
+        crate::client::text::read_limited(file, limit, what)
+    }
+}
+
+impl BlobSource for LayoutDir {
+    fn size(&self, digest: &Digest) -> io::Result<u64> {
+        Ok(fs::metadata(self.blob(digest))?.len())
+    }
+
+    fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.blob(digest))?))
+    }
+}
+
+impl Documents for LayoutDir {
+    fn document(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.blob(digest);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|source| Error::File {
+                action: "read",
+                path: path.clone(),
+                source,
+            })?,
+        };
+        let what = || path.display().to_string();
+        let bytes = crate::client::text::read_limited(file, limits::CONFIG, what)?;
+        if digest.matches(&bytes) {
+            return Ok(Some(bytes));
+        }
+        let found = Digest::of(&bytes);
+        Err(Error::WrongDigest { what: what(), expected: digest.clone(), found })
+    }
+
+    fn has(&self, digest: &Digest) -> bool {
+        self.blob(digest).is_file()
+    }
+}
+
+/// Copies a layout's images (all, or the one with this name) into a sink. Where a name means several
+/// platforms, the one for `platform` (the host's where `None`) is taken.
+pub fn read(
+    path: &Path,
+    name: Option<&str>,
+    sink: &mut dyn BlobSink,
+    platform: Option<&Platform>,
+) -> Result<Vec<Image>, Error> {
+    let mut layout = LayoutDir::open(path)?;
+    let mut index = layout.index()?;
+    if let Some(name) = name {
+        let named = |entry: &Descriptor| entry.annotations.values().any(|value| value == name);
+        let entries: Vec<Descriptor> =
+            index.manifests.iter().filter(|entry| named(entry)).cloned().collect();
+        if entries.is_empty() {
+            return Err(invalid(format!("no image in it is named {name}")));
+        }
+        index = Index::build(entries);
+    }
+    let wanted = platform.map_or_else(Platform::host, Platform::normalised);
+    let images = archive::images(&index, &mut layout, &wanted)?;
+    for image in &images {
+        for blob in image.manifest.layers.iter().chain([&image.manifest.config, &image.descriptor])
+        {
+            copy(&layout, &blob.digest, sink)?;
+        }
+        if let Some(index) = &image.index {
+            copy(&layout, &index.descriptor().digest, sink)?;
+        }
+    }
+    Ok(images)
+}
+
+fn copy(layout: &LayoutDir, digest: &Digest, sink: &mut dyn BlobSink) -> Result<(), Error> {
+    if sink.has(digest) {
+        return Ok(());
+    }
+    let fail = |action| move |source| Error::Blob { action, what: digest.to_string(), source };
+    let mut reader = BlobSource::open(layout, digest).map_err(fail("read"))?;
+    let (found, _) = sink.put(Some(digest), &mut reader).map_err(fail("store"))?;
+    if found == *digest {
+        return Ok(());
+    }
+    Err(Error::WrongDigest { what: digest.to_string(), expected: digest.clone(), found })
+}
+
+/// Writes images into a layout at `path`, which is made where it is not there; what it holds stays,
+/// except entries of the same names.
+pub fn write(path: &Path, images: &[Export], source: &dyn BlobSource) -> Result<(), Error> {
+    let layout = LayoutDir { path: path.to_owned() };
+    let mut entries = Vec::new();
+    if path.join("oci-layout").exists() {
+        entries = LayoutDir::open(path)?.index()?.manifests;
+    }
+    let mut done = HashSet::new();
+    for image in images {
+        let manifest = image.manifest.to_oci();
+        put(&layout, &manifest.descriptor().digest, &mut manifest.raw())?;
+        for blob in image.manifest.layers.iter().chain([&image.manifest.config]) {
+            if done.insert(&blob.digest) && !layout.has(&blob.digest) {
+                let fail =
+                    |source| Error::Blob { action: "read", what: blob.digest.to_string(), source };
+                let mut reader = source.open(&blob.digest).map_err(fail)?;
+                put(&layout, &blob.digest, &mut reader)?;
+            }
+        }
+    }
+    let new = archive::layout_index(images).manifests;
+    entries.retain(|old| {
+        let same_name = |entry: &Descriptor| entry.ref_name() == old.ref_name();
+        let unnamed_other = |entry: &Descriptor| {
+            old.ref_name().is_none() && entry.ref_name().is_none() && entry.digest != old.digest
+        };
+        !new.iter().any(|entry| same_name(entry) && !unnamed_other(entry))
+    });
+    entries.extend(new);
+    replace(&path.join("index.json"), Index::build(entries).raw())?;
+    replace(&path.join("oci-layout"), archive::LAYOUT_VERSION.as_bytes())
+}
+
+/// Writes a blob beside its place, checks it and moves it there.
+fn put(layout: &LayoutDir, digest: &Digest, reader: &mut dyn Read) -> Result<(), Error> {
+    let path = layout.blob(digest);
+    let fail = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| Error::File { action, path, source }
+    };
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(fail("create", directory))?;
+    }
+    let temporary = beside(&path);
+    let file = File::create(&temporary).map_err(fail("create", &temporary))?;
+    let mut writer = Both { file, digester: digest.digester() };
+    let copied = io::copy(reader, &mut writer).map_err(fail("write", &temporary));
+    let found = writer.digester.finish();
+    let result = copied.and_then(|_| {
+        if found != *digest {
+            let what = digest.to_string();
+            return Err(Error::WrongDigest { what, expected: digest.clone(), found });
+        }
+        fs::rename(&temporary, &path).map_err(fail("write", &path))
+    });
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+struct Both {
+    file: File,
+    digester: oci::Digester,
+}
+
+impl Write for Both {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.file.write(bytes)?;
+        self.digester.update(&bytes[..n]);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let fail = |source| Error::File { action: "write", path: path.to_owned(), source };
+    let temporary = beside(path);
+    fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(fail)
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
+}

@@ -181,7 +181,9 @@ fn trusts_a_chain() {
     openssl(&format!("req -x509 {key} -days 2 -subj /CN=authority -keyout ca.key -out ca.pem"));
     openssl(&format!("req {key} -subj /CN=registry.test -keyout leaf.key -out leaf.csr"));
     std::fs::write(dir.path().join("ext"), "subjectAltName=DNS:registry.test\n").unwrap();
-    openssl("x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out leaf.pem");
+    openssl(
+        "x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out leaf.pem",
+    );
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let mut server = std::process::Command::new("openssl")
         .current_dir(dir.path())
