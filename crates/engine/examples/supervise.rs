@@ -72,7 +72,6 @@ fn ended(ended: Ended) -> u8 {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one match over the flags")]
 fn run(arguments: &[String], exec: bool) -> Result<u8, Error> {
     let mut options = Options::exec("test", false, false);
     if !exec {

@@ -482,4 +482,6 @@ pub struct ContainerState {
     pub error: Option<String>,
     /// Engine that ran it.
     pub engine: Option<String>,
+    /// Name of the machine it was started on; a store may be shared by several.
+    pub host: String,
 }

@@ -72,6 +72,9 @@ pub fn attach(dir: &Path, options: AttachOptions, console: Console<'_>) -> Resul
 /// A connection to the supervisor, or why there is none.
 pub(super) fn dial_running(dir: &Path) -> Result<OwnedFd, Error> {
     socket::dial(dir).map_err(|error| match state::observe(dir) {
+        Ok(Observed::Running(running)) if running.elsewhere.is_some() => {
+            Error::Elsewhere(running.elsewhere.unwrap_or_default())
+        }
         Ok(Observed::Running(running)) if running.supervisor.is_none() => Error::NoSupervisor,
         Ok(Observed::Running(_) | Observed::Restarting { .. }) => match error {
             // The run in the foreground that inherited everything has no socket.
@@ -164,6 +167,7 @@ impl Sink {
     }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one session")]
 struct Session<'a> {
     socket: OwnedFd,
     signals: SignalFd,

@@ -65,7 +65,10 @@ pub fn stop(dir: &Path, options: StopOptions) -> Result<(), Error> {
 
 fn running(dir: &Path) -> Result<Option<Running>, Error> {
     Ok(match state::observe(dir)? {
-        Observed::Running(running) => Some(*running),
+        Observed::Running(running) => match running.elsewhere {
+            Some(host) => return Err(Error::Elsewhere(host)),
+            None => Some(*running),
+        },
         Observed::Restarting { supervisor } => {
             Some(Running { supervisor: Some(supervisor), ..Running::default() })
         }
@@ -164,6 +167,9 @@ pub fn wait(dir: &Path) -> Result<Waited, Error> {
     loop {
         match state::observe(dir)? {
             Observed::Running(running) => {
+                if let Some(host) = running.elsewhere {
+                    return Err(Error::Elsewhere(host));
+                }
                 let processes = running.supervisor.iter().chain(&running.init).chain(&running.runs);
                 // Looking again now and then: a further run may begin meanwhile.
                 let until = Some(Instant::now() + Duration::from_secs(2));
@@ -324,10 +330,9 @@ fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
 fn signal_one(process: &ProcessId, signal: Signal) -> Result<(), Error> {
     let Some(pid) = processes::pid(process.pid) else { return Ok(()) };
     let sent = match open(process) {
-        Ok(None) => return Ok(()),
         Ok(Some(fd)) => send_signal_fd(fd, signal.number()),
         Err(_) if processes::alive(process) => send_signal(pid, signal.number()),
-        Err(_) => return Ok(()),
+        Ok(None) | Err(_) => return Ok(()),
     };
     sent.or_else(|source| {
         let gone = source.raw_os_error() == Some(Errno::SRCH.raw_os_error());

@@ -106,6 +106,7 @@ impl Ledger {
                     started: now(),
                     restart_count: restarts,
                     engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
+                    host: state::host(),
                     ..ContainerState::default()
                 };
                 let _ = state::write(&self.dir, &new);
@@ -124,10 +125,10 @@ impl Ledger {
 
     /// The last entry. Gives the container free: the next run may start before this process ends.
     pub(crate) fn finished(&mut self, outcome: Outcome) {
-        if let Kind::Further(Some(pid)) = self.kind {
-            if let Ok(records) = Records::open(&self.dir) {
-                records.remove(pid);
-            }
+        if let Kind::Further(Some(pid)) = self.kind
+            && let Ok(records) = Records::open(&self.dir)
+        {
+            records.remove(pid);
         }
         self.change(|state| {
             if state.status != Status::Dead {

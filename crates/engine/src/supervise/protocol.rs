@@ -217,7 +217,9 @@ mod tests {
     fn every_message_survives_the_wire_however_it_is_cut() {
         for step in [1, 3, 4096] {
             let mut wire = VecDeque::new();
-            samples().iter().for_each(|message| message.encode(&mut wire));
+            for message in samples() {
+                message.encode(&mut wire);
+            }
             let wire: Vec<u8> = wire.into();
             let mut decoder = Decoder::default();
             let mut seen = Vec::new();

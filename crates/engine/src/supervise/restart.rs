@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::spec::RestartPolicy;
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 const GOOD_RUN: Duration = Duration::from_secs(10);
 
 /// Counts the restarts of one container.

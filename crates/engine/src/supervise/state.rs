@@ -58,6 +58,9 @@ pub struct Running {
     pub runs: Vec<ProcessId>,
     /// Stopped by `pause`.
     pub paused: bool,
+    /// The other machine it was started on, which shares this store. Whether it still runs there
+    /// cannot be seen from here, and nothing can be done to it.
+    pub elsewhere: Option<String>,
 }
 
 impl Running {
@@ -121,17 +124,25 @@ fn write_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Erro
 /// What the container does now.
 pub fn observe(dir: &Path) -> Result<Observed, Error> {
     let state = read(dir)?;
-    let runs = records::living(dir);
+    let mut runs = records::living(dir);
+    runs.retain(|run| Some(run) != state.init.as_ref());
     let supervisor = state.supervisor.clone().filter(alive);
     let init = state.init.clone().filter(alive);
     let active = matches!(state.status, Status::Running | Status::Restarting);
+    if let Some(host) = elsewhere(&state).filter(|_| active) {
+        let ContainerState { init, supervisor, .. } = state;
+        let elsewhere = Some(host);
+        let running = Running { init, supervisor, runs, elsewhere, ..Running::default() };
+        return Ok(Observed::Running(Box::new(running)));
+    }
     if active && supervisor.is_some() && init.is_none() && state.status == Status::Restarting {
         return Ok(Observed::Restarting { supervisor: supervisor.unwrap_or_default() });
     }
     if active && (supervisor.is_some() || init.is_some()) || !runs.is_empty() {
         let (init, supervisor) = if active { (init, supervisor) } else { (None, None) };
         let paused = is_paused(dir);
-        return Ok(Observed::Running(Box::new(Running { init, supervisor, runs, paused })));
+        let running = Running { init, supervisor, runs, paused, elsewhere: None };
+        return Ok(Observed::Running(Box::new(running)));
     }
     Ok(match state.status {
         Status::Created => Observed::Created,
@@ -146,11 +157,24 @@ pub fn observe(dir: &Path) -> Result<Observed, Error> {
     })
 }
 
+/// The machine that wrote the state, if that is another one: same name and another boot is a
+/// restart of this machine.
+fn elsewhere(state: &ContainerState) -> Option<String> {
+    let process = state.supervisor.as_ref().or(state.init.as_ref())?;
+    let other = process.boot_id != boot_id() && !state.host.is_empty() && state.host != host();
+    other.then(|| state.host.clone())
+}
+
+/// The name of this machine.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Why a state that says "running" is not true.
 fn vanished(state: &ContainerState) -> String {
     let recorded = state.supervisor.as_ref().or(state.init.as_ref());
     if recorded.is_some_and(|process| process.boot_id != boot_id()) {
-        "it was started in another boot of this machine, or on another one".into()
+        "the machine was started anew since".into()
     } else {
         "its supervisor was killed, so how it ended is not known".into()
     }
@@ -220,6 +244,27 @@ mod tests {
         state.exit_code = Some(130);
         write(dir, &state).unwrap();
         assert_eq!(observe(dir).unwrap(), Observed::Exited { code: 130 });
+    }
+
+    #[test]
+    fn another_machine_is_not_another_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let there = ProcessId { boot_id: "other".into(), ..own() };
+        let mut state = ContainerState {
+            status: Status::Running,
+            init: Some(there.clone()),
+            supervisor: Some(there),
+            host: "node17".into(),
+            ..ContainerState::default()
+        };
+        write(dir, &state).unwrap();
+        let Observed::Running(running) = observe(dir).unwrap() else { panic!() };
+        assert_eq!(running.elsewhere.as_deref(), Some("node17"));
+        state.host = host();
+        write(dir, &state).unwrap();
+        let Observed::Dead { reason } = observe(dir).unwrap() else { panic!() };
+        assert!(reason.contains("anew"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::terminal::{Pty, Size};
 
 /// Long enough for a loaded machine; only failures wait for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The example program, built beside this test.
 pub(crate) fn driver() -> PathBuf {
@@ -154,7 +154,7 @@ impl Terminal {
         if poll(&mut fds, Some(&wait)).unwrap() == 0 {
             return 0;
         }
-        let mut bytes = [0; 65536];
+        let mut bytes = vec![0; 65536];
         let count = rustix::io::read(&self.pty.master, &mut bytes).unwrap_or(0);
         self.seen.extend_from_slice(&bytes[..count]);
         count

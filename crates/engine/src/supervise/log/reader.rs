@@ -73,8 +73,7 @@ pub fn read(dir: &Path, query: &Query, each: &mut dyn FnMut(Entry) -> bool) -> R
     loop {
         // Asked before reading to the end: what is written after the answer is not missed.
         let over = !query.follow || ended(dir) || past(query.until);
-        loop {
-            let Some(whole) = place.next_line(&mut line)? else { break };
+        while let Some(whole) = place.next_line(&mut line)? {
             if !whole && !over {
                 break;
             }

@@ -121,15 +121,14 @@ impl Supervisor<'_> {
 
     fn take_signals(&mut self) {
         while let Ok(Some(received)) = self.signals.next() {
-            match Signal::from_number(received.number) {
+            // SIGCHLD is answered by `reap`; the rest is not meant for the program.
+            if let Some(Signal::TERM | Signal::INT | Signal::QUIT) =
+                Signal::from_number(received.number)
+            {
                 // Somebody wants the supervisor gone: the program goes first, in good order.
-                Some(Signal::TERM | Signal::INT | Signal::QUIT) => {
-                    let options = &self.launch.options;
-                    let (signal, timeout) = (options.stop_signal, options.stop_timeout);
-                    self.begin_stop(signal, Some(timeout));
-                }
-                // SIGCHLD is answered by `reap`; the rest is not meant for the program.
-                _ => {}
+                let options = &self.launch.options;
+                let (signal, timeout) = (options.stop_signal, options.stop_timeout);
+                self.begin_stop(signal, Some(timeout));
             }
         }
         self.reap();
