@@ -150,13 +150,6 @@ pub(crate) struct Size(pub Option<u64>);
 
 const UNITS: [(&str, u64); 4] = [("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)];
 
-impl Size {
-    /// The number of bytes, the largest number where there is no limit.
-    pub(crate) fn bytes(self) -> u64 {
-        self.0.unwrap_or(u64::MAX)
-    }
-}
-
 impl SettingValue for Size {
     const KIND: Kind = Kind::Size;
 
