@@ -226,9 +226,8 @@ fn split_registry(input: &str) -> (&str, &str) {
     let Some((first, rest)) = input.split_once('/') else {
         return (DEFAULT_REGISTRY, input);
     };
-    let is_registry = first.contains(['.', ':'])
-        || first == "localhost"
-        || first.chars().any(|c| c.is_uppercase());
+    let is_registry =
+        first.contains(['.', ':']) || first == "localhost" || first.chars().any(char::is_uppercase);
     match first {
         LEGACY_REGISTRY => (DEFAULT_REGISTRY, rest),
         _ if is_registry => (first, rest),

@@ -118,7 +118,7 @@ pub enum Error {
         digest: Digest,
     },
     /// Too many requests (429), and waiting did not help or would take too long.
-    #[error("{registry} allows no more requests now{}{}", wait(.retry_after), words(.message))]
+    #[error("{registry} allows no more requests now{}{}", wait(*.retry_after), words(.message))]
     RateLimited {
         /// The registry.
         registry: String,
@@ -277,7 +277,7 @@ fn words(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-fn wait(after: &Option<Duration>) -> String {
+fn wait(after: Option<Duration>) -> String {
     match after {
         Some(after) => format!(" (it asks to wait {} s)", after.as_secs()),
         None => String::new(),

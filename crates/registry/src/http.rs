@@ -205,7 +205,7 @@ impl UreqResolver for Names {
         let host = uri.host().ok_or_else(|| ureq::Error::BadUri("no host".to_owned()))?;
         let port = uri.port_u16().unwrap_or_else(|| default_port(uri.scheme_str()));
         let timeout =
-            if timeout.after.is_not_happening() { Duration::from_secs(60) } else { *timeout.after };
+            if timeout.after.is_not_happening() { Duration::from_mins(1) } else { *timeout.after };
         let found = self
             .resolver
             .resolve(host, timeout)

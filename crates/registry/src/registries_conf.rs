@@ -35,6 +35,7 @@ struct Registry {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::struct_field_names, reason = "the names of the file")]
 struct Mirror {
     location: String,
     #[serde(default)]

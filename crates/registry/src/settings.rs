@@ -105,8 +105,8 @@ impl Default for Timeouts {
         Timeouts {
             resolve: Duration::from_secs(20),
             connect: Duration::from_secs(20),
-            response: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
+            response: Duration::from_mins(1),
+            idle: Duration::from_mins(1),
         }
     }
 }

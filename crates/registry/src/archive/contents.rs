@@ -84,7 +84,7 @@ impl Contents {
         if expected.is_none() && depth != 0 && !layer {
             return Ok(());
         }
-        let stored = self.store(&entry, expected, entries, sink)?;
+        let stored = self.store(&entry, expected.as_ref(), entries, sink)?;
         self.digests.insert(stored.digest.clone());
         self.stored.insert(entry.path, stored);
         Ok(())
@@ -93,7 +93,7 @@ impl Contents {
     fn store<R: Read>(
         &mut self,
         entry: &Entry,
-        expected: Option<Digest>,
+        expected: Option<&Digest>,
         entries: &mut Entries<R>,
         sink: &mut dyn BlobSink,
     ) -> Result<Stored, Error> {
@@ -106,8 +106,8 @@ impl Contents {
             .map_err(|source| Error::ArchiveIo { action: "read", source })?;
         let compression = Compression::from_magic(&head);
         let put = |sink: &mut dyn BlobSink, bytes: &mut dyn Read| {
-            let (digest, size) = sink.put(expected.as_ref(), bytes).map_err(fail)?;
-            if expected.as_ref().is_some_and(|expected| *expected != digest) || size != entry.size {
+            let (digest, size) = sink.put(expected, bytes).map_err(fail)?;
+            if expected.is_some_and(|expected| *expected != digest) || size != entry.size {
                 return Err(invalid(format!("{} is not what its name says", entry.path)));
             }
             Ok(Stored { digest, size, compression })
@@ -119,7 +119,7 @@ impl Contents {
             self.documents.insert(stored.digest.clone(), head);
             return Ok(stored);
         }
-        match &expected {
+        match expected {
             Some(digest) if sink.has(digest) => {
                 Ok(Stored { digest: digest.clone(), size: entry.size, compression })
             }

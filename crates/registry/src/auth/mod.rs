@@ -27,7 +27,7 @@ pub enum Credential {
         /// The password.
         password: Secret,
     },
-    /// An OAuth2 refresh token.
+    /// An `OAuth2` refresh token.
     IdentityToken(Secret),
 }
 

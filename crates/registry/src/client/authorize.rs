@@ -21,17 +21,19 @@ use crate::url::{Scheme, Url, encode};
 use crate::{Error, Secret, limits};
 
 /// The specification's default lifetime of a token.
-const LIFETIME: Duration = Duration::from_secs(60);
+const LIFETIME: Duration = Duration::from_mins(1);
 /// Tokens are given up this long before they expire, so that none expires on its way.
 const MARGIN: Duration = Duration::from_secs(10);
 /// No lifetime longer than this is believed.
 const LIFETIME_MAX: u64 = 86_400;
 
-/// Headers by host and scope.
+/// Headers by host and scope, with the time they are good until.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
-    known: Mutex<HashMap<(String, String), (Secret, Option<Instant>)>>,
+    known: Mutex<HashMap<(String, String), Header>>,
 }
+
+type Header = (Secret, Option<Instant>);
 
 impl Headers {
     pub(super) fn get(&self, authority: &str, scope: &str) -> Option<Secret> {
@@ -53,6 +55,7 @@ impl Headers {
 
 /// A token server's answer.
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 struct Token {
     token: Option<String>,
     access_token: Option<String>,

@@ -167,7 +167,7 @@ impl Inner {
     fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, Error> {
         let mut places = Vec::new();
         for mirror in self.settings.mirrors.get(reference.registry()).into_iter().flatten() {
-            places.push(self.mirror(mirror, reference)?);
+            places.push(Self::mirror(mirror, reference)?);
         }
         places.extend(self.settings.registries.places(reference)?);
         let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +184,7 @@ impl Inner {
         Ok(endpoints)
     }
 
-    fn mirror(&self, text: &str, reference: &Reference) -> Result<Place, Error> {
+    fn mirror(text: &str, reference: &Reference) -> Result<Place, Error> {
         let refuse = || Error::Setting {
             name: format!("mirror of {}", reference.registry()),
             reason: format!("{text} is not [http[s]://]host[:port][/path]"),

@@ -113,9 +113,10 @@ impl Inner {
             Error::RateLimited { retry_after: Some(after), .. } => {
                 (*after <= retries.retry_after).then_some((*after).max(backoff))
             }
-            Error::RateLimited { .. } => Some(backoff),
-            Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. } => Some(backoff),
-            Error::Broken { .. } | Error::Timeout { .. } => Some(backoff),
+            Error::RateLimited { .. }
+            | Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. }
+            | Error::Broken { .. }
+            | Error::Timeout { .. } => Some(backoff),
             Error::Connect { .. } | Error::Tls { untrusted: false, .. } if reached => Some(backoff),
             _ => None,
         }?;
@@ -150,13 +151,12 @@ impl Inner {
         }
         self.headers.forget(&request.url.authority(), &ask.scope);
         let found;
-        let credential = match ask.credential {
-            Some(given) => Some(given),
-            None => {
-                let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
-                found = self.settings.credentials.find(&endpoint.registry, repository)?;
-                found.as_ref()
-            }
+        let credential = if let Some(given) = ask.credential {
+            Some(given)
+        } else {
+            let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
+            found = self.settings.credentials.find(&endpoint.registry, repository)?;
+            found.as_ref()
         };
         let authorized = self.authorize(&response, &ask.scope, credential, ask.purpose)?;
         let Some(authorized) = authorized else {

@@ -25,6 +25,7 @@ pub(crate) fn clean(text: &str, most: usize) -> String {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the protocols")]
 struct Errors {
     #[serde(default)]
     errors: Vec<One>,

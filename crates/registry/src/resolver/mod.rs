@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::{ResolverSettings, limits};
 
 /// How long an answer is used again.
-const KEEP: Duration = Duration::from_secs(60);
+const KEEP: Duration = Duration::from_mins(1);
 /// Addresses kept per name.
 const ADDRESSES: usize = 16;
 

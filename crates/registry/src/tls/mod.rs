@@ -117,12 +117,11 @@ impl Tls {
     }
 
     fn roots_with(&self, own: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
-        let base = match self.roots.get() {
-            Some(roots) => roots.clone(),
-            None => {
-                let read = Arc::new(self.read_roots()?);
-                self.roots.get_or_init(|| read).clone()
-            }
+        let base = if let Some(roots) = self.roots.get() {
+            roots.clone()
+        } else {
+            let read = Arc::new(self.read_roots()?);
+            self.roots.get_or_init(|| read).clone()
         };
         if own.is_empty() {
             return Ok(base);

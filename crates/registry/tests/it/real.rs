@@ -193,7 +193,10 @@ fn trusts_a_chain() {
         .spawn()
         .unwrap();
     let listening = testkit::command::until(std::time::Duration::from_secs(20), || {
-        std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_secs(1))
+            .ok()
+            .map(drop)
     });
     assert!(listening.is_some());
     let hosts = dir.path().join("hosts");

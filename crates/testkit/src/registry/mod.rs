@@ -13,9 +13,10 @@ mod serve;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub use fault::Fault;
 pub use request::Asked;
@@ -172,7 +173,7 @@ impl Drop for Registry {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::Relaxed);
         // Wakes the accepting thread.
-        let _ = std::net::TcpStream::connect(self.address);
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
     }
 }
 
