@@ -147,7 +147,7 @@ impl Marked {
 /// Marks everything that is in use.
 pub(crate) fn mark(store: &Store) -> Result<Marked> {
     let mut marked = Marked::default();
-    for entry in index::read(store)?.entries() {
+    for entry in index::read_entries(store, None)? {
         marked.follow(store, &entry.digest, &entry.media_type);
         // Annotations may hold digests (the index a manifest was chosen from).
         for digest in entry.annotations.values().filter_map(|text| Digest::from_str(text).ok()) {

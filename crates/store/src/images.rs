@@ -193,55 +193,57 @@ impl Image {
 }
 
 /// A name, an id or the beginning of one, as a person wrote it.
-enum Wanted<'text> {
+enum Wanted {
     Reference(Reference),
-    /// `sha256:…`, whole or its beginning.
-    Id(&'text str),
+    /// `sha256:…` or digits, whole or its beginning.
+    Id,
 }
 
 impl Images<'_> {
     /// All entries: this store's in the order of its index, then those beneath whose names are not taken above.
     pub fn list(self) -> Result<Vec<Image>> {
+        self.list_containing(None)
+    }
+
+    fn list_containing(self, text: Option<&str>) -> Result<Vec<Image>> {
         let mut images: Vec<Image> = Vec::new();
         let mut taken = HashSet::new();
         for (depth, store) in self.0.chain().enumerate() {
             let first = images.len();
-            for descriptor in index::read(store)?.entries() {
+            for descriptor in index::read_entries(store, text)? {
                 let store = self.0.clone();
                 let image = Image { store, descriptor, own: depth == 0, manifest: OnceLock::new() };
-                if !taken.contains(&image.key()) {
+                if depth == 0 || !taken.contains(&image.key()) {
                     images.push(image);
                 }
             }
-            taken.extend(images[first..].iter().map(Image::key));
+            if !self.0.inner.below.is_empty() {
+                taken.extend(images[first..].iter().map(Image::key));
+            }
         }
         Ok(images)
     }
 
     /// The image with exactly this name, or (`name@digest`) this name and digest.
     pub fn get(self, reference: &Reference) -> Result<Option<Image>> {
-        Ok(self.list()?.into_iter().find(|image| answers(image, reference)))
+        // Whatever form its name has in the index, the last part of it is there as it is.
+        let last = reference.repository().rsplit('/').next();
+        Ok(self.list_containing(last)?.into_iter().find(|image| answers(image, reference)))
     }
 
     /// The image that a person means: a name, `name:tag`, `name@digest`, `sha256:id`, or the beginning of an id.
     pub fn find(self, name: &str) -> Result<Image> {
-        let images = self.list()?;
-        let (mut found, what) = match wanted(name) {
-            Some(Wanted::Reference(reference)) => {
-                let exact = images.iter().find(|image| answers(image, &reference));
-                if let Some(image) = exact {
-                    return Ok(image.clone());
-                }
-                (by_id(&images, name), name)
-            }
-            Some(Wanted::Id(prefix)) => (by_id(&images, prefix), name),
-            None => (Vec::new(), name),
-        };
+        if let Some(Wanted::Reference(reference)) = wanted(name)
+            && let Some(image) = self.get(&reference)?
+        {
+            return Ok(image);
+        }
+        let mut found = by_id(self, name)?;
         match found.len() {
-            0 => Err(Error::NoImage { name: what.into() }),
+            0 => Err(Error::NoImage { name: name.into() }),
             1 => Ok(found.remove(0).1),
             _ => Err(Error::AmbiguousImage {
-                name: what.into(),
+                name: name.into(),
                 candidates: found.iter().map(|(id, image)| candidate(id, image)).collect(),
             }),
         }
@@ -316,18 +318,18 @@ impl Images<'_> {
     }
 }
 
-fn wanted(name: &str) -> Option<Wanted<'_>> {
+fn wanted(name: &str) -> Option<Wanted> {
     let hex = name.strip_prefix("sha256:").or_else(|| name.strip_prefix("sha512:"));
     if let Some(hex) = hex
         && !hex.is_empty()
         && names::is_hex(hex)
     {
-        return Some(Wanted::Id(name));
+        return Some(Wanted::Id);
     }
     if let Ok(reference) = Reference::parse(name) {
         return Some(Wanted::Reference(reference));
     }
-    names::is_hex(name).then_some(Wanted::Id(name))
+    names::is_hex(name).then_some(Wanted::Id)
 }
 
 /// Whether the image is the one that a reference names.
@@ -346,10 +348,10 @@ fn answers(image: &Image, wanted: &Reference) -> bool {
 }
 
 /// The images whose id or digest begins so, one for each id.
-fn by_id(images: &[Image], prefix: &str) -> Vec<(Digest, Image)> {
+fn by_id(images: Images<'_>, prefix: &str) -> Result<Vec<(Digest, Image)>> {
     let hex = prefix.split_once(':').map_or(prefix, |(_, hex)| hex);
     if hex.is_empty() || !names::is_hex(hex) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let matches = |digest: &Digest| {
         let algorithm = prefix.split_once(':').map(|(algorithm, _)| algorithm);
@@ -357,7 +359,7 @@ fn by_id(images: &[Image], prefix: &str) -> Vec<(Digest, Image)> {
             && algorithm.is_none_or(|algorithm| algorithm == digest.algorithm().as_str())
     };
     let mut found: Vec<(Digest, Image)> = Vec::new();
-    for image in images {
+    for image in &images.list()? {
         // An image whose manifest cannot be read can still be named by its digest, to be removed.
         let id = image.id().unwrap_or_else(|_| image.digest().clone());
         if (matches(&id) || matches(image.digest())) && !found.iter().any(|(other, _)| *other == id)
@@ -365,7 +367,7 @@ fn by_id(images: &[Image], prefix: &str) -> Vec<(Digest, Image)> {
             found.push((id, image.clone()));
         }
     }
-    found
+    Ok(found)
 }
 
 fn candidate(id: &Digest, image: &Image) -> String {

@@ -7,6 +7,7 @@
 use oci::descriptor::{ANNOTATION_CONTAINERD_NAME, ANNOTATION_REF_NAME};
 use oci::{Descriptor, Reference};
 use rustix::fs::OFlags;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::Store;
@@ -41,13 +42,6 @@ impl IndexFile {
         // A writer without atomic replacement (or a power failure) can leave it empty.
         let text = if bytes.trim_ascii().is_empty() { EMPTY.as_bytes() } else { bytes };
         Ok(Self { value: serde_json::from_slice(text)? })
-    }
-
-    /// The entries that are descriptors.
-    pub(crate) fn entries(&self) -> Vec<Descriptor> {
-        let entries = self.value.get("manifests").and_then(Value::as_array);
-        let entries = entries.map(Vec::as_slice).unwrap_or_default();
-        entries.iter().filter_map(|entry| serde::Deserialize::deserialize(entry).ok()).collect()
     }
 
     fn entries_mut(&mut self) -> &mut Vec<Value> {
@@ -142,9 +136,30 @@ fn strip_name(entry: &mut Value) {
     }
 }
 
-/// Reads a store's own index.
-pub(crate) fn read(store: &Store) -> Result<IndexFile> {
-    read_stamped(store).map(|(index, _)| index)
+/// Reads the entries of a store's own index that are descriptors. Where `containing` is given, entries without this text
+/// may be left out: taking a thousand entries apart costs more than everything else that a start of a container needs.
+pub(crate) fn read_entries(store: &Store, containing: Option<&str>) -> Result<Vec<Descriptor>> {
+    #[derive(serde::Deserialize)]
+    struct Entries<'file> {
+        #[serde(borrow, default)]
+        manifests: Option<Vec<&'file RawValue>>,
+    }
+    let root = &store.inner.root;
+    let bytes = root.read(FILE, DOCUMENT_LIMIT)?.unwrap_or_default();
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    let entries: Entries<'_> = serde_json::from_slice(&bytes)
+        .map_err(|source| Error::BadJson { path: root.join(FILE), source })?;
+    let wanted = |entry: &&&RawValue| {
+        containing.is_none_or(|text| entry.get().contains(text) || entry.get().contains("\\u"))
+    };
+    let entries = entries.manifests.unwrap_or_default();
+    Ok(entries
+        .iter()
+        .filter(wanted)
+        .filter_map(|entry| serde_json::from_str(entry.get()).ok())
+        .collect())
 }
 
 fn read_stamped(store: &Store) -> Result<(IndexFile, Option<Stamp>)> {

@@ -246,17 +246,25 @@ impl Root {
 }
 
 /// Reads an open file whole, up to `limit`.
-pub(crate) fn read_all(file: File, path: impl Fn() -> PathBuf, limit: u64) -> Result<Vec<u8>> {
+///
+/// As many bytes as it has when it is opened: what is read whole here is replaced by renaming, and never grows.
+pub(crate) fn read_all(mut file: File, path: impl Fn() -> PathBuf, limit: u64) -> Result<Vec<u8>> {
     let size =
         fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?.st_size as u64;
     if size > limit {
         return Err(Error::TooLarge { path: path(), size, limit });
     }
-    // One byte more than its size: the read that fills the buffer is also the one that sees the end.
-    let mut bytes = Vec::with_capacity(size as usize + 1);
-    file.take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::io(Step::Read, path(), source))?;
+    let mut bytes = vec![0; size as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::io(Step::Read, path(), source)),
+        }
+    }
+    bytes.truncate(filled);
     Ok(bytes)
 }
 

@@ -221,15 +221,16 @@ impl Driver {
     /// What a process said to be done is done: containers that were made and not removed are there.
     fn check_log(&self, store: &Store) -> Result<(), Failure> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let mut there = BTreeSet::new();
+        let (mut made, mut removed) = (BTreeSet::new(), BTreeSet::new());
         for line in text.lines() {
+            // Somebody may remove a container before its maker has told of it.
             match line.split_once(' ') {
-                Some(("made", id)) => drop(there.insert(id)),
-                Some(("removing", id)) => drop(there.remove(id)),
+                Some(("made", id)) => made.insert(id),
+                Some(("removing", id)) => removed.insert(id),
                 _ => return Err(format!("the log has {line:?}").into()),
-            }
+            };
         }
-        for id in there {
+        for id in made.difference(&removed) {
             store.containers().find(id)?;
         }
         Ok(())
