@@ -11,6 +11,8 @@ mod seccomp_profile;
 mod start;
 mod tree;
 
+pub use tree::mounted;
+
 use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
 use crate::error::Result;
 use crate::facts::Facts;

@@ -144,6 +144,25 @@ pub(super) fn enter_root(plan: &Plan) -> Result<()> {
     rustix::process::pivot_root(".", ".").map_err(failed("pivot_root"))
 }
 
+/// Mounts a root and opens its top, for copying into a container that does not run.
+///
+/// The caller is root of a user namespace with a mount namespace of its own, which takes the mount along when it ends.
+pub fn mounted(root: &Root, place: &Path) -> Result<std::os::fd::OwnedFd> {
+    let top = match root {
+        Root::Overlay { lowers, upper, work, volatile } => {
+            mount_overlay(place, lowers, upper, work, *volatile)?;
+            place
+        }
+        Root::Directory { path } => path,
+    };
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open(top, flags, Mode::empty()).map_err(|errno| Error::File {
+        doing: "open".into(),
+        path: top.into(),
+        errno: errno.into(),
+    })
+}
+
 /// Mounts an overlay on `place`.
 ///
 /// A volatile overlay leaves a mark in its work directory that forbids the next mount: it means "what was written may not have
@@ -156,7 +175,9 @@ fn mount_overlay(
     volatile: bool,
 ) -> Result<()> {
     if volatile {
-        let _ = rustix::fs::rmdir(work.join("work/incompat/volatile"));
+        let mark = work.join("work/incompat/volatile");
+        let _ = rustix::fs::unlink(mark.join("dirty"));
+        let _ = rustix::fs::rmdir(mark);
     }
     let failed = |errno: Errno| Error::Mount {
         what: format!("overlay of {} layers", lowers.len()),
