@@ -1,5 +1,6 @@
 //! The program's side: its descriptors, its input queue, its processes.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -158,6 +159,8 @@ pub(super) struct Program {
     helpers: Vec<Pid>,
     cgroup: Option<PathBuf>,
     namespace: Option<String>,
+    /// Keeps the namespace's number from being given to another container's before the sweep.
+    pin: Cell<Option<fs::File>>,
     /// Children that this process had before: not the container's.
     spared: Vec<u32>,
     /// Process 1 of a pid namespace: the kernel ends the others with it.
@@ -176,6 +179,7 @@ impl Program {
             started: Instant::now(),
             helpers: spawned.helpers,
             cgroup: spawned.cgroup,
+            pin: Cell::new(fs::File::open(format!("/proc/{number}/ns/mnt")).ok()),
             namespace: processes::mount_namespace(number),
             spared,
             own_pids,
@@ -234,6 +238,8 @@ impl Program {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
         };
+        // From here on the number may be used again, and the mounts may go.
+        self.pin.take();
         for &helper in &self.helpers {
             let _ = send_signal(helper, Signal::TERM.number());
         }
