@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod clone;
 pub(crate) mod completion;
 pub(crate) mod config;
+pub(crate) mod cp;
 pub(crate) mod create;
 pub(crate) mod df;
 pub(crate) mod diff;
@@ -12,8 +13,10 @@ pub(crate) mod exec;
 pub(crate) mod export;
 pub(crate) mod history;
 pub(crate) mod images;
+pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod kill;
+pub(crate) mod load;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod manifest;
@@ -25,6 +28,7 @@ pub(crate) mod pull;
 pub(crate) mod rm;
 pub(crate) mod rmi;
 pub(crate) mod run;
+pub(crate) mod save;
 pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod start;
@@ -52,29 +56,4 @@ pub(crate) fn each(
         }
     }
     last.map_or(Ok(Exit::OK), |report| Err(report.exit(Exit(1))))
-}
-
-pub(crate) mod cp {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::CpArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
-}
-pub(crate) mod import {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::ImportArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
-}
-pub(crate) mod load {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::LoadArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
-}
-pub(crate) mod save {
-    use crate::{args::*, context::Context, report::*};
-    pub(crate) fn run(_: &Context, _: archives::SaveArgs) -> Result<Exit, Report> {
-        Err(Report::new("this command is not built yet"))
-    }
 }

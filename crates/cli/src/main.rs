@@ -4,6 +4,7 @@
 //! user, `context` alone reads the environment. Libraries below never print and never exit.
 
 mod args;
+mod change;
 mod commands;
 mod config;
 mod container;

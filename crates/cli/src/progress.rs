@@ -91,8 +91,8 @@ impl Progress {
         }
     }
 
-    /// Begins a part, called `name`, of `bytes` bytes of which `there` are here already.
-    pub(crate) fn part(&self, name: &str, bytes: u64, there: u64) -> Part<'_> {
+    /// Begins a part, called `name`, in which `verb` is done with `bytes` bytes, of which `there` are here already.
+    pub(crate) fn part(&self, name: &str, verb: &str, bytes: u64, there: u64) -> Part<'_> {
         let bar = match self.style {
             Style::Bars => {
                 let bar = ProgressBar::new(bytes).with_position(there);
@@ -114,9 +114,12 @@ impl Progress {
             } else {
                 String::new()
             };
-            note(&format!("{name}: fetching {}{rest}", size::human(bytes)));
+            note(&format!("{name}: {verb} {}{rest}", size::human(bytes)));
         }
         self.advance(there, false);
+        if let Some(bar) = &bar {
+            bar.set_message(verb.to_owned());
+        }
         Part { progress: self, bar, name: name.to_owned(), bytes, started: Instant::now() }
     }
 
@@ -170,13 +173,6 @@ impl Part<'_> {
             bar.inc(bytes);
         }
         self.progress.advance(bytes, true);
-    }
-
-    /// What is being done now.
-    pub(crate) fn phase(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(text.to_owned());
-        }
     }
 
     /// It is done.

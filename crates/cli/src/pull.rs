@@ -235,9 +235,17 @@ fn name(
 
 /// Unpacks those layers of a stored image that are not on disk yet.
 pub(crate) fn unpack(road: &Road<'_>, image: &Image) -> Result<(), Report> {
-    let config = image.config()?;
+    unpack_all(road, image.manifest()?, &image.config()?)
+}
+
+/// The same for an image that has no name yet.
+pub(crate) fn unpack_all(
+    road: &Road<'_>,
+    manifest: &Manifest,
+    config: &ImageConfig,
+) -> Result<(), Report> {
     let mut works: Vec<Work<'_>> = Vec::new();
-    for (descriptor, diff_id) in pairs(image.manifest()?, &config)? {
+    for (descriptor, diff_id) in pairs(manifest, config)? {
         let known = works.iter().any(|work| work.diff_id == diff_id);
         if !known && !road.store.layers().contains(&diff_id)? {
             works.push(Work { descriptor, diff_id, source: None, unpack: true });

@@ -74,3 +74,25 @@ pub(crate) fn within(
     .map_err(|error| Report::of(&error, None))?;
     if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
 }
+
+/// Does work in a user and mount namespace of its own, where a container's root can be mounted.
+pub(crate) fn within_mounts(
+    context: &Context,
+    config: &ContainerConfig,
+    work: impl FnOnce() -> Result<(), Report>,
+) -> Result<(), Report> {
+    let facts = Facts::of(context.host(), &context.probing(), config);
+    let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
+    let whole =
+        || Maps { uids: vec![(0, 0, u32::MAX)], gids: vec![(0, 0, u32::MAX)], helpers: None };
+    let maps = match maps(&facts).filter(|_| ranged) {
+        Some(maps) => maps,
+        None if facts.uid == 0 => whole(),
+        None => Maps::single((0, 0)),
+    };
+    let answer = sys::userns::run(&maps, true, || {
+        work().map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
+    })
+    .map_err(|error| Report::of(&error, None))?;
+    if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
+}

@@ -228,3 +228,24 @@ pub(crate) fn for_engine(root: rootfs::Root) -> plan::Root {
         rootfs::Root::Directory(path) => plan::Root::Directory { path },
     }
 }
+
+/// Ownership that a container's own files cannot carry themselves.
+pub(crate) fn side_table(place: &Path) -> Result<rootfs::Owners, Report> {
+    Ok(rootfs::Owners::read(&place.join(rootfs::view::UPPER_OWNERS))?)
+}
+
+/// Adds what was copied in.
+pub(crate) fn add_to_side_table(place: &Path, more: rootfs::Owners) -> Result<(), Report> {
+    if more.is_empty() {
+        return Ok(());
+    }
+    let mut owners = side_table(place)?;
+    for (path, record) in more.iter() {
+        owners.insert(path, record.clone());
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(CWD, place, flags, Mode::empty())
+        .map_err(|error| Report::new(format!("cannot open {}", place.display())).cause(error))?;
+    owners.save(&directory, rootfs::view::UPPER_OWNERS)?;
+    Ok(())
+}

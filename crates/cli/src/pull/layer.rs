@@ -65,8 +65,7 @@ fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<(), Re
         Some(file) => file,
         None => road.store.blobs().open(&work.descriptor)?.file,
     };
-    let part = road.progress.part(work.name(), work.descriptor.size, 0);
-    part.phase("unpacking");
+    let part = road.progress.part(work.name(), "unpacking", work.descriptor.size, 0);
     let counted = Watched { reader: file, part: &part, road };
     unpack(road, work, staging, counted)?;
     part.done();
@@ -84,15 +83,13 @@ fn fetched(
         Some(BeginTree::Build(staging)) => Some(staging),
         _ => None,
     };
-    let part = road.progress.part(work.name(), work.descriptor.size, ingest.offset());
+    let part = road.progress.part(work.name(), "fetching", work.descriptor.size, ingest.offset());
     let Some(staging) = staging else {
-        part.phase("fetching");
         fetch(road, work, source, &mut ingest, None, &part)?;
         ingest.commit()?;
         part.done();
         return Ok(());
     };
-    part.phase("fetching and unpacking");
     let existing = ingest.existing()?;
     let (input, output) = pipe::pipe();
     let (fetched, unpacked) = std::thread::scope(|scope| {

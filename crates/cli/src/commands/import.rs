@@ -1,0 +1,150 @@
+//! `import`: a root tree becomes an image of one layer.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use oci::{
+    Compression, ConfigEditor, Descriptor, Digest, Digester, Manifest, Platform, Reference, media,
+};
+use store::Store;
+
+use crate::args::archives::ImportArgs;
+use crate::change;
+use crate::context::Context;
+use crate::output;
+use crate::progress::{Progress, Style};
+use crate::pull::{self, Road};
+use crate::remote;
+use crate::report::{Exit, Report};
+
+/// Makes the image and prints its id.
+pub(crate) fn run(context: &Context, args: ImportArgs) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let settings = context.settings()?;
+    let progress =
+        Progress::new(Style::choose(args.quiet || context.global.quiet, settings.progress));
+    let road = Road::new(store, settings, &progress);
+    let platform = match args.platform.as_deref() {
+        Some(text) => super::pull::platform(text)?,
+        None => Platform::host(),
+    };
+    let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
+    let _lease = store.lease()?;
+    let (layer, diff_id) = layer(context, &road, &args.source)?;
+    let now = engine::supervise::now();
+    let mut editor = ConfigEditor::new(&platform);
+    editor.created(&now).layer(&diff_id).history(
+        &now,
+        "coracle import",
+        args.message.as_deref().unwrap_or_default(),
+        false,
+    );
+    for instruction in &args.change {
+        change::apply(&mut editor, instruction)?;
+    }
+    let config = editor.finish()?;
+    let config_descriptor = Descriptor::of(media::OCI_CONFIG, config.raw());
+    pull::put(store, &config_descriptor, config.raw())?;
+    let id = config_descriptor.digest.clone();
+    let manifest = Manifest::build(media::OCI_MANIFEST, config_descriptor, vec![layer]);
+    let mut descriptor = manifest.descriptor().clone();
+    pull::put(store, &descriptor, manifest.raw())?;
+    descriptor.platform = Some(config.platform());
+    // Without a name nothing would lead to the image, and the next cleaning would take it away.
+    let reference = match named {
+        Some(reference) => reference,
+        None => Reference::parse(&format!("imported/{}", crate::image::short(&id)))?,
+    };
+    store.images().tag(&reference, &descriptor)?;
+    if let Some(image) = store.images().get(&reference)? {
+        // Unpacked at once: a broken archive is told now, not when the image is first run.
+        if let Err(report) = pull::unpack(&road, &image) {
+            store.images().remove(&reference.to_string(), true)?;
+            return Err(report.within(format!("cannot import {}", args.source.display())));
+        }
+    }
+    output::line(id)?;
+    Ok(Exit::OK)
+}
+
+/// Stores the layer: a directory is packed, an archive kept as it is.
+fn layer(
+    context: &Context,
+    road: &Road<'_>,
+    source: &Path,
+) -> Result<(Descriptor, Digest), Report> {
+    let store = road.store;
+    let (digest, size) = if source == Path::new("-") {
+        if context.input_is_terminal() {
+            return Err(Report::usage("standard input is a terminal, not an archive")
+                .hint("redirect it: coracle import - NAME < root.tar"));
+        }
+        store.blobs().put_reader(&mut io::stdin().lock())?
+    } else if source.is_dir() {
+        pack(store, source)?
+    } else {
+        let mut file = File::open(source).map_err(|error| {
+            Report::new(format!("cannot read {}", source.display())).cause(error)
+        })?;
+        store.blobs().put_reader(&mut file)?
+    };
+    let mut head = [0; Compression::MAGIC_LEN];
+    let read = store.blobs().open_digest(&digest)?.read(&mut head).unwrap_or(0);
+    let compression = Compression::from_magic(&head[..read]);
+    let media_type = compression.oci_layer_type().ok_or_else(|| {
+        Report::new(format!(
+            "{} is compressed by a method that no layer may have",
+            source.display()
+        ))
+        .hint("decompress it first: xz -dc root.tar.xz | coracle import - NAME")
+    })?;
+    let diff_id = diff_id(road, &digest)?;
+    Ok((Descriptor::new(media_type, digest, size), diff_id))
+}
+
+/// Packs a directory; the archive goes through a pipe, so that nothing is held twice on disk.
+fn pack(store: &Store, source: &Path) -> Result<(Digest, u64), Report> {
+    let keep_owners = rustix::process::geteuid().is_root();
+    let (mut reader, writer) =
+        io::pipe().map_err(|error| Report::new("cannot make a pipe").cause(error))?;
+    std::thread::scope(|scope| {
+        let packing = scope.spawn(move || {
+            let writer = io::BufWriter::with_capacity(1 << 20, writer);
+            rootfs::import::directory(source, keep_owners, writer)
+        });
+        let put = store.blobs().put_reader(&mut reader);
+        drop(reader);
+        match packing.join() {
+            Ok(Ok(packed)) => {
+                for path in &packed.skipped {
+                    crate::progress::note(&format!(
+                        "left out: socket /{}",
+                        String::from_utf8_lossy(path)
+                    ));
+                }
+            }
+            Ok(Err(error)) => {
+                return Err(Report::from(error).within(format!("cannot pack {}", source.display())));
+            }
+            Err(_) => return Err(Report::new("the packing thread failed")),
+        }
+        Ok(put?)
+    })
+}
+
+/// The digest of what is in a stored layer.
+fn diff_id(road: &Road<'_>, digest: &Digest) -> Result<Digest, Report> {
+    let blob = road.store.blobs().open_digest(digest)?;
+    let mut plain = rootfs::decode::open(blob.file, &road.limits)?;
+    let mut digester = Digester::sha256();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match plain.read(&mut buffer) {
+            Ok(0) => return Ok(digester.finish()),
+            Ok(count) => digester.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Report::new("the archive is damaged").cause(error)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `load`: images from an archive or a layout, from a file or a pipe.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use oci::{Digest, Reference};
+use registry::archive::{self, Image};
+use registry::{BlobSink, layout};
+use store::Store;
+
+use crate::args::archives::LoadArgs;
+use crate::context::Context;
+use crate::output;
+use crate::progress::{Progress, Style};
+use crate::pull::{self, Road};
+use crate::remote;
+use crate::report::{Exit, Report};
+
+/// The store as a place for an archive's blobs.
+struct Sink<'a>(&'a Store);
+
+impl BlobSink for Sink<'_> {
+    fn has(&self, digest: &Digest) -> bool {
+        self.0.blobs().contains(digest, None).unwrap_or(false)
+    }
+
+    fn put(
+        &mut self,
+        expected: Option<&Digest>,
+        reader: &mut dyn Read,
+    ) -> io::Result<(Digest, u64)> {
+        let (digest, size) = self.0.blobs().put_reader(reader).map_err(io::Error::other)?;
+        match expected {
+            // The blob is whole and has a name of its own; nothing refers to it, so it goes with the next cleaning.
+            Some(expected) if expected.algorithm() == digest.algorithm() && *expected != digest => {
+                let text = format!("expected {expected}, found {digest}");
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+            }
+            _ => Ok((digest, size)),
+        }
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(context: &Context, args: LoadArgs) -> Result<Exit, Report> {
+    let store = context.store()?;
+    let platform = args.platform.as_deref().map(super::pull::platform).transpose()?;
+    let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
+    // From the first blob to the last name nothing may be cleaned away.
+    let _lease = store.lease()?;
+    let mut sink = Sink(store);
+    let (images, source) = match args.input.as_deref().filter(|path| *path != Path::new("-")) {
+        None if context.input_is_terminal() => {
+            return Err(Report::usage("standard input is a terminal, not an archive")
+                .hint("name a file: coracle load --input FILE"));
+        }
+        None => (
+            archive::read(&mut io::stdin().lock(), &mut sink, platform.as_ref()),
+            "standard input".to_owned(),
+        ),
+        Some(path) if path.is_dir() => {
+            (layout::read(path, None, &mut sink, platform.as_ref()), path.display().to_string())
+        }
+        Some(path) => {
+            let mut file = File::open(path).map_err(|error| {
+                Report::new(format!("cannot read {}", path.display())).cause(error)
+            })?;
+            (archive::read(&mut file, &mut sink, platform.as_ref()), path.display().to_string())
+        }
+    };
+    let images =
+        images.map_err(|error| Report::from(error).within(format!("cannot load {source}")))?;
+    if images.is_empty() {
+        return Err(Report::new(format!("{source} holds no image")));
+    }
+    if named.is_some() && images.len() > 1 {
+        return Err(Report::usage(format!(
+            "{source} holds {} images, so one name is not enough",
+            images.len()
+        )));
+    }
+    let settings = context.settings()?;
+    let progress =
+        Progress::new(Style::choose(args.quiet || context.global.quiet, settings.progress));
+    let road = Road::new(store, settings, &progress);
+    for image in &images {
+        for name in keep(&road, image, named.as_ref())? {
+            output::line(format!("Loaded image: {name}"))?;
+        }
+    }
+    Ok(Exit::OK)
+}
+
+/// Unpacks an image and gives it its names.
+fn keep(road: &Road<'_>, image: &Image, named: Option<&Reference>) -> Result<Vec<String>, Report> {
+    let mut descriptor = image.descriptor.clone();
+    descriptor.platform = Some(image.config.platform());
+    if let Some(index) = &image.index {
+        let digest = index.descriptor().digest.to_string();
+        descriptor.annotations.insert(store::ANNOTATION_INDEX_DIGEST.to_owned(), digest);
+    }
+    pull::put(road.store, &descriptor, image.manifest.raw())?;
+    pull::put(road.store, &image.manifest.config, image.config.raw())?;
+    pull::unpack_all(road, &image.manifest, &image.config)?;
+    let mut references = image.references.clone();
+    if let Some(named) = named {
+        references = vec![named.clone()];
+    }
+    if references.is_empty() {
+        // Archives may hold a bare tag, or no name at all.
+        let tag = image
+            .names
+            .iter()
+            .find(|name| oci::reference::is_tag(name))
+            .map_or("latest", String::as_str);
+        let short = crate::image::short(&image.manifest.config.digest);
+        references.push(Reference::parse(&format!("imported/{short}:{tag}"))?);
+    }
+    for reference in &references {
+        road.store.images().tag(reference, &descriptor)?;
+    }
+    Ok(references.iter().map(Reference::familiar).collect())
+}
