@@ -12,6 +12,7 @@ unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
     -> c_int;
     fn _exit(code: c_int) -> !;
+    fn fork() -> c_int;
 }
 
 /// Arguments or variables in the form that `execve` takes, made before anything irreversible.
@@ -53,6 +54,17 @@ pub fn exit_now(code: i32) -> ! {
 /// See [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
 pub fn fork_sibling() -> Result<Option<Pid>, Errno> {
     clone(numbers::CLONE_PARENT)
+}
+
+/// As [`crate::event::fork`], for a process that is known to have one thread: nothing is asked of `/proc`.
+pub fn fork_single() -> Result<crate::event::ForkResult, Errno> {
+    // SAFETY: no preconditions of its own; the C library makes its locks right in the child. With several threads the child could
+    // wait forever for a lock of ours that another thread held, but nothing unsound follows.
+    match unsafe { fork() } {
+        -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        pid => Ok(Pid::from_raw(pid)
+            .map_or(crate::event::ForkResult::Child, crate::event::ForkResult::Parent)),
+    }
 }
 
 /// As `fork`, for processes with one thread, without asking whether it is so. `None` in the child.
@@ -139,7 +151,13 @@ pub fn set_limit(pid: u32, resource: u32, soft: u64, hard: u64) -> Result<(), Er
 
 /// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` if it is gone or a zombie.
 pub fn start_time(pid: u32) -> Option<u64> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut buffer = [0_u8; 1024];
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(format!("/proc/{pid}/stat"), flags, rustix::fs::Mode::empty()).ok()?;
+    // The kernel gives the line whole; a second read would only tell its end.
+    let length = rustix::io::read(&file, &mut buffer[..]).ok()?;
+    let text = &buffer[..length];
     let after = text.iter().rposition(|&byte| byte == b')')? + 2;
     let mut fields = text.get(after..)?.split(|&byte| byte == b' ');
     let state = fields.next()?;

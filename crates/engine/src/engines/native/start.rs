@@ -7,8 +7,9 @@
 //! | take the container's turn, look for residents, write `/etc` files, enter the cgroup | caller |
 //! | fork the assistant (only for ranges of ids and private networks) | caller |
 //! | leave: `unshare`, id maps | caller |
+//! | fork the notifier (only for emulated root) | caller |
 //! | fork (only for a private pid namespace or an init) | caller |
-//! | mounts, root, network up, notifier, limits, ids, filters, `execve` | the program's process |
+//! | mounts, root, network up, limits, ids, filters, `execve` | the program's process |
 //!
 //! Without a fork all of that is one process, and it is the one that the user, a shell or `mpiexec` started.
 //!
@@ -101,6 +102,13 @@ fn start_spawned(plan: &Plan, into: Into, teller: report::Teller, tied: bool) ->
         Ok(ended) => ended.code(),
         Err(error) => i32::from(error.exit_code()),
     }
+}
+
+/// Forks where `/proc` may not show us any more, so that the number of threads cannot be asked for: it was one when the namespaces were
+/// left, which the kernel refuses to a process with several.
+fn fork_inside() -> Result<ForkResult> {
+    sys::process::fork_single()
+        .map_err(|errno| Error::Call { doing: "fork".into(), errno: errno.into() })
 }
 
 fn fork() -> Result<ForkResult> {
@@ -289,6 +297,7 @@ fn go(
     assistant: Option<Assistant>,
     teller: &mut Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
+    let mut notifier = emulate::Notifier::start(way.plan, way.proc.as_ref())?;
     let network = |pid: u32, assistant: Option<&Assistant>| match assistant {
         Some(assistant) if matches!(way.plan.network, crate::plan::Network::Helper { .. }) => {
             assistant.connect(pid)
@@ -303,7 +312,7 @@ fn go(
         }
         let result = network(pid, assistant.as_ref()).and_then(|()| {
             drop(assistant);
-            inside(&way, None)
+            inside(&way, notifier)
         });
         // Only a failure comes back.
         records.remove(pid);
@@ -313,13 +322,10 @@ fn go(
             Err(error) => Err(error),
         };
     }
-    let notifier = match way.pid_namespace {
-        // Among its own pids the notifier needs nothing special, and is forked last.
-        PidNamespace::Ours => None,
-        PidNamespace::New | PidNamespace::Enter(_) => {
-            emulate::Notifier::start(way.plan, way.proc.as_ref())?
-        }
-    };
+    if let Some(notifier) = &mut notifier {
+        // The program will not be our process, so nobody else can.
+        notifier.settle();
+    }
     match &way.pid_namespace {
         PidNamespace::Ours => {}
         PidNamespace::New => unshare(Kinds::PID)?,
@@ -331,7 +337,7 @@ fn go(
             // Whoever kills the waiting parent means the program.
             way.tied = true;
             let (told, mut hearer) = report::pipe()?;
-            let child = match fork()? {
+            let child = match fork_inside()? {
                 ForkResult::Child => {
                     drop((hearer, opener));
                     if let Some(assistant) = assistant {
@@ -436,7 +442,7 @@ fn with_init(
     if matches!(way.pid_namespace, PidNamespace::Ours) {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
-    match world(way.plan).and_then(|()| fork()) {
+    match world(way.plan).and_then(|()| fork_inside()) {
         Ok(ForkResult::Child) => {
             let Err(error) = finish(way, notifier);
             told.failed(error.clone());
@@ -484,10 +490,6 @@ fn world(plan: &Plan) -> Result<()> {
 }
 
 fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
-    let notifier = match way.pid_namespace {
-        PidNamespace::Ours => emulate::Notifier::start(way.plan, way.proc.as_ref())?,
-        PidNamespace::New | PidNamespace::Enter(_) => notifier,
-    };
     program::execute(way.plan, &way.ready, way.tied, notifier)
 }
 

@@ -37,7 +37,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
-use rustix::process::WaitOptions;
+use rustix::process::{Pid, WaitOptions};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,6 +47,8 @@ use sys::seccomp::Listener;
 #[derive(Debug)]
 pub(super) struct Notifier {
     socket: OwnedFd,
+    /// The process between us and the notifier, until it was waited for.
+    step: Option<Pid>,
 }
 
 fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
@@ -56,8 +58,9 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 impl Notifier {
     /// Forks the notifier. `None` if the plan asks for none, or if it is another user's program.
     ///
-    /// Called in the container's user and mount namespaces, before a pid namespace is made: as a process of that namespace it would become
-    /// a child of its first process. `proc` is the host's `/proc`.
+    /// Called as soon as we are in the container's user and mount namespaces, so that the notifier gets ready while the rest is set up;
+    /// `pivot_root` moves its root along with ours. It must be before a pid namespace is made: as a process of that namespace it would
+    /// become a child of its first process. `proc` is the host's `/proc`.
     pub(super) fn start(plan: &Plan, proc: Option<&OwnedFd>) -> Result<Option<Self>> {
         let Some(proc) = proc.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
             return Ok(None);
@@ -70,13 +73,7 @@ impl Notifier {
         )
         .map_err(call("make a socket pair"))?;
         match sys::process::fork_quick().map_err(call("fork the notifier"))? {
-            Some(child) => {
-                drop(theirs);
-                let _ = rustix::io::retry_on_intr(|| {
-                    rustix::process::waitpid(Some(child), WaitOptions::empty())
-                });
-                Ok(Some(Self { socket: ours }))
-            }
+            Some(child) => Ok(Some(Self { socket: ours, step: Some(child) })),
             None => {
                 if let Ok(None) = sys::process::fork_quick() {
                     drop(ours);
@@ -87,8 +84,18 @@ impl Notifier {
         }
     }
 
+    /// Waits for the process in between; only its parent can.
+    pub(super) fn settle(&mut self) {
+        if let Some(step) = self.step.take() {
+            let _ = rustix::io::retry_on_intr(|| {
+                rustix::process::waitpid(Some(step), WaitOptions::empty())
+            });
+        }
+    }
+
     /// Installs the filter and hands its listener over. From here on the calls of this process are answered by the notifier.
-    pub(super) fn attach(self) -> Result<()> {
+    pub(super) fn attach(mut self) -> Result<()> {
+        self.settle();
         let doing = "install the filter for root's calls";
         match sys::seccomp::install_with_listener(&filter::program(abi::bpf::USER_NOTIF)) {
             Ok(listener) => send(&self.socket, listener.as_fd())
