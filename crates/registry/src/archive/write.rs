@@ -7,11 +7,15 @@
 //! the data, so a compressed layer of unknown length is decompressed twice.
 //!
 //! **oci-archive**: the OCI layout as a tar stream, blobs as they are; a manifest in Docker's words is
-//! put into OCI's, because skopeo and umoci see no other in a layout. Entry names and times are fixed, so
-//! the same images give the same bytes.
+//! put into OCI's, because skopeo and umoci see no other in a layout. Its entries, directories
+//! among them, belong to the caller: skopeo 1.9 unpacks the archive with `chown`, and directories that it has
+//! to make itself are root's, which fails where that is not allowed.
+//!
+//! Names, modes and times are fixed, so the same images give one user the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 
 use oci::chain_ids;
 use oci::descriptor::{ANNOTATION_CONTAINERD_NAME, ANNOTATION_REF_NAME};
@@ -39,6 +43,20 @@ pub fn write_oci(
     writer: &mut dyn Write,
 ) -> Result<(), Error> {
     let mut tar = Tar::new(writer);
+    // The owner of this entry is the effective user; without /proc it stays root.
+    if let Ok(this) = std::fs::metadata("/proc/self") {
+        tar.owner = (this.uid(), this.gid());
+    }
+    let algorithms: BTreeSet<&str> = images
+        .iter()
+        .flat_map(|image| blobs(&image.manifest))
+        .map(|blob| blob.digest.algorithm().as_str())
+        .chain(["sha256"])
+        .collect();
+    tar.directory("blobs/")?;
+    for algorithm in algorithms {
+        tar.directory(&format!("blobs/{algorithm}/"))?;
+    }
     let mut written = BTreeSet::new();
     for image in images {
         let manifest = image.manifest.to_oci();
@@ -277,12 +295,14 @@ impl<R: Read> Read for Hashing<R> {
 
 /// A tar stream with fixed owners, modes and times.
 struct Tar<'a> {
+    owner: (u32, u32),
     builder: tar::Builder<io::BufWriter<&'a mut dyn Write>>,
 }
 
 impl<'a> Tar<'a> {
     fn new(writer: &'a mut dyn Write) -> Self {
-        Tar { builder: tar::Builder::new(io::BufWriter::with_capacity(BUFFER, writer)) }
+        let builder = tar::Builder::new(io::BufWriter::with_capacity(BUFFER, writer));
+        Tar { owner: (0, 0), builder }
     }
 
     fn file(&mut self, path: &str, bytes: &[u8]) -> Result<(), Error> {
@@ -291,7 +311,7 @@ impl<'a> Tar<'a> {
 
     /// Writes exactly `size` bytes of `reader`; fewer are an error.
     fn stream(&mut self, path: &str, size: u64, reader: &mut dyn Read) -> Result<(), Error> {
-        let mut header = header(tar::EntryType::Regular, 0o644);
+        let mut header = self.header(tar::EntryType::Regular, 0o644);
         header.set_size(size);
         let mut counted = Counted { inner: reader.take(size), count: 0 };
         self.builder.append_data(&mut header, path, &mut counted).map_err(writing)?;
@@ -303,13 +323,24 @@ impl<'a> Tar<'a> {
     }
 
     fn directory(&mut self, path: &str) -> Result<(), Error> {
-        let mut header = header(tar::EntryType::Directory, 0o755);
+        let mut header = self.header(tar::EntryType::Directory, 0o755);
         self.builder.append_data(&mut header, path, io::empty()).map_err(writing)
     }
 
     fn symlink(&mut self, path: &str, target: &str) -> Result<(), Error> {
-        let mut header = header(tar::EntryType::Symlink, 0o777);
+        let mut header = self.header(tar::EntryType::Symlink, 0o777);
         self.builder.append_link(&mut header, path, target).map_err(writing)
+    }
+
+    fn header(&self, kind: tar::EntryType, mode: u32) -> tar::Header {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(self.owner.0.into());
+        header.set_gid(self.owner.1.into());
+        header.set_mtime(0);
+        header.set_size(0);
+        header
     }
 
     fn finish(mut self) -> Result<(), Error> {
@@ -317,17 +348,6 @@ impl<'a> Tar<'a> {
         let mut buffer = self.builder.into_inner().map_err(writing)?;
         buffer.flush().map_err(writing)
     }
-}
-
-fn header(kind: tar::EntryType, mode: u32) -> tar::Header {
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_size(0);
-    header
 }
 
 fn writing(source: io::Error) -> Error {
