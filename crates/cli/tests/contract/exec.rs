@@ -26,9 +26,11 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 fn same_files_same_namespaces(w: &World) -> Outcome {
-    for flags in
-        [[].as_slice(), &["--pid=private", "--ipc=private", "--hostname=boxed"], &["--isolate"]]
-    {
+    for flags in [
+        [].as_slice(),
+        &["--pid=private", "--ipc=private", "--hostname=boxed"],
+        &["--isolate", "--network=none"],
+    ] {
         let c = w.detached(flags, &["facts", ";", "ready", ";", "sleep", "300"]);
         c.said("ready");
         let first = w.coracle(&["logs", &c.name]).ok().out();

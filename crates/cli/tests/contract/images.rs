@@ -148,15 +148,7 @@ fn a_layer_is_fetched_once(w: &World) -> Outcome {
     let name = push(w, &w.name("once"), &image)?;
     let done = w.coracle(&["pull", "--tls-verify=false", &name]);
     done.ok();
-    let first = image.build().layers[0].digest.clone();
-    let short = &first.trim_start_matches("sha256:")[..12];
-    let line = done.err().lines().find(|line| line.contains(short)).map(str::to_ascii_lowercase);
-    assert!(
-        line.as_deref().is_some_and(|line| line.contains("already")
-            || line.contains("exists")
-            || line.contains("present")),
-        "the shared layer is reported as here: {done:?}"
-    );
+    assert!(done.err().contains("1 of 2 layers"), "only the new layer is fetched: {done:?}");
     Ok(())
 }
 

@@ -36,7 +36,7 @@ fn default_shares_with_the_host(w: &World) -> Outcome {
 }
 
 fn isolate_keeps_apart(w: &World) -> Outcome {
-    let facts = w.json(&["--isolate"], &["facts"]);
+    let facts = w.json(&["--isolate", "--network=none"], &["facts"]);
     for name in ["pid", "ipc", "uts", "mnt", "user", "cgroup"] {
         assert_ne!(facts["namespaces"][name], json!(own(name)), "{name}");
     }
@@ -54,20 +54,23 @@ fn effective(w: &World, flags: &[&str]) -> u64 {
 }
 
 fn capabilities(w: &World) -> Outcome {
-    assert_eq!(effective(w, &["--isolate"]), DOCKER);
-    assert_eq!(effective(w, &["--isolate", "--cap-drop=ALL"]), 0);
+    assert_eq!(effective(w, &["--isolate", "--network=none"]), DOCKER);
+    assert_eq!(effective(w, &["--isolate", "--network=none", "--cap-drop=ALL"]), 0);
     assert_eq!(
-        effective(w, &["--isolate", "--cap-drop", "CHOWN", "--cap-drop=net_raw"]),
+        effective(w, &["--isolate", "--network=none", "--cap-drop", "CHOWN", "--cap-drop=net_raw"]),
         DOCKER & !1 & !(1 << 13)
     );
-    assert_eq!(effective(w, &["--isolate", "--cap-add=SYS_PTRACE"]), DOCKER | 1 << 19);
+    assert_eq!(
+        effective(w, &["--isolate", "--network=none", "--cap-add=SYS_PTRACE"]),
+        DOCKER | 1 << 19
+    );
     w.guest(&["--cap-add=NO_SUCH_CAP"], &["exit", "0"]).expect(125);
     Ok(())
 }
 
 fn filtered_calls(w: &World) -> Outcome {
     for guest in [["mount", "/tmp"].as_slice(), &["unshare"], &["sethostname", "x"]] {
-        let done = w.guest(&["--isolate"], guest);
+        let done = w.guest(&["--isolate", "--network=none"], guest);
         assert!(done.expect(9).out().starts_with("error: EPERM"), "{guest:?}: {done:?}");
     }
     Ok(())
@@ -75,11 +78,11 @@ fn filtered_calls(w: &World) -> Outcome {
 
 fn masked_paths(w: &World) -> Outcome {
     for path in ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"] {
-        let done = w.guest(&["--isolate"], &["read", path]);
+        let done = w.guest(&["--isolate", "--network=none"], &["read", path]);
         assert!(done.stdout.is_empty() || done.code() == 9, "{path}: {done:?}");
     }
     for path in ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/irq/x"] {
-        w.guest(&["--isolate"], &["write", path, "x"]).expect(9);
+        w.guest(&["--isolate", "--network=none"], &["write", path, "x"]).expect(9);
     }
     Ok(())
 }
@@ -87,7 +90,8 @@ fn masked_paths(w: &World) -> Outcome {
 fn no_new_privileges(w: &World) -> Outcome {
     let facts = w.json(&["--security-opt", "no-new-privileges"], &["facts"]);
     assert_eq!(facts["no_new_privs"], json!("1"));
-    let facts = w.json(&["--isolate", "--security-opt", "seccomp=unconfined"], &["facts"]);
+    let facts = w
+        .json(&["--isolate", "--network=none", "--security-opt", "seccomp=unconfined"], &["facts"]);
     assert_eq!(facts["namespaces"]["net"] == json!(own("net")), false);
     Ok(())
 }
