@@ -324,6 +324,12 @@ impl Store {
                 }
             }
             self.drop_partials(options, now, &mut freed)?;
+            for container in self.containers().list()? {
+                if container.was_lost()? {
+                    self.to_trash(&format!("containers/{}", container.id()))?;
+                    freed.items.push(format!("container {}", container.id()));
+                }
+            }
             bury(self, &mut freed)?;
         }
         freed.bytes += empty_trash(self, delete)?;

@@ -147,3 +147,23 @@ fn volumes_outlive_them() {
     assert!(fixture.store.volumes().get("data").unwrap().is_none());
     assert!(matches!(same.remove(), Err(Error::NoVolume { .. })));
 }
+
+/// A power failure can leave a container's files there and empty.
+#[test]
+fn one_that_never_reached_the_disk_is_none() {
+    let fixture = fixture();
+    let web = make(&fixture.store, Some("web")).unwrap();
+    web.sync().unwrap();
+    web.write_file("state.json", &7).unwrap();
+    std::fs::write(web.join("state.json"), "").unwrap();
+    assert_eq!(web.read_file::<u32>("state.json").unwrap(), None);
+    std::fs::write(web.join("state.json"), "{").unwrap();
+    assert!(matches!(web.read_file::<u32>("state.json"), Err(Error::BadJson { .. })));
+    std::fs::write(web.join("container.json"), "").unwrap();
+    assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
+    let freed =
+        fixture.store.collect(&store::CollectOptions::default(), &store::remove_owned).unwrap();
+    assert_eq!(freed.items, [format!("container {}", web.id())]);
+    assert!(fixture.store.containers().list().unwrap().is_empty());
+    make(&fixture.store, Some("web")).unwrap();
+}
