@@ -1,9 +1,9 @@
 //! The image configuration: what a container of the image starts with, and its layers' diff IDs.
 //!
 //! `oci_spec` parses it; what that drops and Docker's images carry (health check, shell, on-build
-//! steps) is read beside it, and the bytes are kept because the image's id is their digest. New and
-//! changed configurations go through [`ConfigEditor`], which works on the JSON itself so that fields
-//! nobody here knows survive, in a fixed order so that equal edits give equal bytes.
+//! steps) is read beside it, and the bytes are kept because the image's id is their digest. New
+//! and changed configurations go through [`ConfigEditor`], which works on the JSON itself so that
+//! fields nobody here knows survive, in a fixed order so that equal edits give equal bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 //! | module | what | source |
 //! |---|---|---|
 //! | [`digest`] | content addresses and streaming hashers | OCI image spec, descriptor.md |
-//! | [`reference`] | `registry/repository:tag@digest` | `distribution/reference` |
-//! | [`platform`] | `os/architecture/variant` and which image runs where | image-index.md, containerd `platforms` |
+//! | [`mod@reference`] | `registry/repository:tag@digest` | `distribution/reference` |
+//! | [`platform`] | `os/architecture/variant`, which image runs where | containerd `platforms` |
 //! | [`media`] | media types and layer compressions | media-types.md |
 //! | [`descriptor`] | a typed pointer to a blob | descriptor.md |
 //! | [`manifest`] | manifests and indexes, OCI and Docker schema 2 | manifest.md, image-index.md |

@@ -223,8 +223,8 @@ impl Manifest {
         Descriptor::of(&self.media_type, &self.raw)
     }
 
-    /// The same image in OCI's words: a new manifest with another digest where this one is Docker's.
-    /// skopeo and umoci look for OCI manifests only in a layout.
+    /// The same image in OCI's words: a new manifest with another digest where this one is
+    /// Docker's. skopeo and umoci look for OCI manifests only in a layout.
     #[must_use]
     pub fn to_oci(&self) -> Self {
         if self.media_type == media::OCI_MANIFEST {

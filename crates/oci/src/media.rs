@@ -103,8 +103,8 @@ impl Compression {
     /// How many bytes [`Compression::from_magic`] wants to see.
     pub const MAGIC_LEN: usize = 6;
 
-    /// What a media type promises; `None` where it is not a layer type. Registries hold layers whose
-    /// type lies, so the stream's own magic has the last word.
+    /// What a media type promises; `None` where it is not a layer type. Registries hold layers
+    /// whose type lies, so the stream's own magic has the last word.
     pub fn from_media_type(media_type: &str) -> Option<Self> {
         let name = essence(media_type);
         if !name.contains("layer") && !name.contains("rootfs") {

@@ -52,7 +52,8 @@ impl Reference {
         Ok(reference)
     }
 
-    /// As [`Reference::parse`], but a name without tag and digest stays so: it means the repository.
+    /// As [`Reference::parse`], but a name without tag and digest stays so: it means the
+    /// repository.
     pub fn parse_name(input: &str) -> Result<Self, Error> {
         let refuse = |reason: &str| Error::Reference { input: clip(input), reason: reason.into() };
         if input.is_empty() {

@@ -336,7 +336,7 @@ impl Error {
                     format!("log in again: coracle login {registry}")
                 } else {
                     format!(
-                        "the image may be private or may not exist; log in: coracle login {registry}"
+                        "the image may be private or not exist; log in: coracle login {registry}"
                     )
                 }
             }

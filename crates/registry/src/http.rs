@@ -1,5 +1,5 @@
-//! HTTP/1.1 over `ureq`: the only file that touches its `unversioned` interfaces, which do not follow
-//! semantic versions (the version is pinned exactly).
+//! HTTP/1.1 over `ureq`: the only file that touches its `unversioned` interfaces, which do not
+//! follow semantic versions (the version is pinned exactly).
 //!
 //! `ureq` gives framing, pooling, proxies (CONNECT, SOCKS) and timeouts. Ours are the resolver, the
 //! TLS step (a configuration per host, errors that say what is wrong) and everything that is

@@ -1,8 +1,9 @@
 //! OCI image layouts in directories (image-layout.md): what `skopeo copy oci:DIR`, `umoci` and
 //! `podman save --format oci-dir` use.
 //!
-//! [`read`] copies the images of a layout into a [`BlobSink`], [`write`] makes a layout out of a
-//! [`BlobSource`], in OCI's words where a manifest is in Docker's. A layout is not a store: nothing here locks, and writing adds to what is there.
+//! [`read`] copies the images of a layout into a [`BlobSink`], [`write()`] makes a layout out of a
+//! [`BlobSource`], in OCI's words where a manifest is in Docker's. A layout is not a store:
+//! nothing here locks, and writing adds to what is there.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -91,8 +92,8 @@ impl Documents for LayoutDir {
     }
 }
 
-/// Copies a layout's images (all, or the one with this name) into a sink. Where a name means several
-/// platforms, the one for `platform` (the host's where `None`) is taken.
+/// Copies a layout's images (all, or the one with this name) into a sink. Where a name means
+/// several platforms, the one for `platform` (the host's where `None`) is taken.
 pub fn read(
     path: &Path,
     name: Option<&str>,

@@ -9,11 +9,11 @@
 //! layout ───────────► a directory                             ◄── BlobSource
 //! ```
 //!
-//! Everything is blocking; parallel layers are threads of the caller. A [`Client`] is cheap to clone
-//! and shares tokens, connections and resolved names. The crate knows no store: blobs go into a
-//! [`BlobSink`] and come out of a [`BlobSource`]. It reads no environment and no home directory;
-//! [`Settings`] say everything. It never calls the C library's name service (see [`Settings`] and
-//! `resolver`): a static glibc program would load the host's libraries for that.
+//! Everything is blocking; parallel layers are threads of the caller. A [`Client`] is cheap to
+//! clone and shares tokens, connections and resolved names. The crate knows no store: blobs go
+//! into a [`BlobSink`] and come out of a [`BlobSource`]. It reads no environment and no home
+//! directory; [`Settings`] say everything. It never calls the C library's name service (see
+//! [`Settings`] and `resolver`): a static glibc program would load the host's libraries for that.
 //!
 //! Digests of blobs are checked by whoever stores them (it hashes anyway); manifests and
 //! configurations are checked here.

@@ -1,8 +1,8 @@
 //! Bounds on everything that comes from outside.
 //!
-//! A registry, a token server, a DNS server or an archive may be broken or hostile; nothing they send
-//! is read into memory without one of these limits. Blobs are streamed and bounded by the size
-//! in their descriptor.
+//! A registry, a token server, a DNS server or an archive may be broken or hostile; nothing they
+//! send is read into memory without one of these limits. Blobs are streamed and bounded by the
+//! size in their descriptor.
 
 /// A manifest or index (`oci` has the same limit).
 pub const MANIFEST: u64 = oci::manifest::DOCUMENT_MAX;

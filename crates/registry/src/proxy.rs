@@ -1,8 +1,9 @@
 //! Which proxy, if any, a URL goes through.
 //!
-//! As Go's `httpproxy` has it (and so Docker and podman): `HTTPS_PROXY` for https, `HTTP_PROXY` for http,
-//! `ALL_PROXY` for both, and never for loopback. `NO_PROXY` is a list of names (with their
-//! subdomains), `.suffix` (subdomains only), addresses, networks, each with an optional port.
+//! As Go's `httpproxy` has it (and so Docker and podman): `HTTPS_PROXY` for https, `HTTP_PROXY`
+//! for http, `ALL_PROXY` for both, and never for loopback. `NO_PROXY` is a list of names (with
+//! their subdomains), `.suffix` (subdomains only), addresses, networks, each with an optional
+//! port.
 
 use std::net::IpAddr;
 

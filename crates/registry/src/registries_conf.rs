@@ -1,10 +1,10 @@
 //! podman's `registries.conf`, version 2 (containers-registries.conf(5)): mirrors, rewrites,
 //! insecure and blocked registries.
 //!
-//! A `[[registry]]` applies to the references that its `prefix` (else `location`) begins, the longest
-//! one wins; its mirrors are tried in order before its own location. Drop-in files replace the
-//! registries of the same prefix. `unqualified-search-registries` and `short-name-mode` are not
-//! obeyed: a short name means Docker Hub here, as in Docker, everywhere. Version 1's lists of
+//! A `[[registry]]` applies to the references that its `prefix` (else `location`) begins, the
+//! longest one wins; its mirrors are tried in order before its own location. Drop-in files replace
+//! the registries of the same prefix. `unqualified-search-registries` and `short-name-mode` are
+//! not obeyed: a short name means Docker Hub here, as in Docker, everywhere. Version 1's lists of
 //! insecure and blocked registries are read too.
 
 use std::collections::BTreeMap;

@@ -22,7 +22,8 @@ pub struct Settings {
     pub roots: Roots,
     /// Further root certificates (PEM).
     pub ca_files: Vec<PathBuf>,
-    /// Directories with per-host `*.crt`, `*.cert` and `*.key`, as `/etc/docker/certs.d`, first wins.
+    /// Directories with per-host `*.crt`, `*.cert` and `*.key`, as `/etc/docker/certs.d`, first
+    /// wins.
     pub certs_dirs: Vec<PathBuf>,
     /// Proxies.
     pub proxy: ProxySettings,

@@ -4,10 +4,10 @@
 //! [`BlobSink`] as it comes by, because in the archives that tools write the list of images comes
 //! last. Small JSON documents are kept; at the end they say which images there are:
 //!
-//! - `index.json`: an OCI layout. Docker from version 25 on writes one, with a `manifest.json` beside
-//!   it whose layers repeat the layout's blobs; only its tags are taken from there.
-//! - `manifest.json` alone: Docker's older form. It has no manifests in the registry's sense, so one
-//!   is made, with the layers as they are in the archive.
+//! - `index.json`: an OCI layout. Docker from version 25 on writes one, with a `manifest.json`
+//!   beside it whose layers repeat the layout's blobs; only its tags are taken from there.
+//! - `manifest.json` alone: Docker's older form. It has no manifests in the registry's sense, so
+//!   one is made, with the layers as they are in the archive.
 //!
 //! Nothing is unpacked to a path from the archive; its names are only looked up. Blobs that no
 //! image uses end up in the sink and are garbage there.

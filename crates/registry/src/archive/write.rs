@@ -1,15 +1,16 @@
 //! Archives that other tools read.
 //!
-//! **docker-archive**, as `docker save` before version 25 wrote it, which Docker, podman, skopeo and
-//! udocker all read: a directory per layer with `VERSION`, `json` and an uncompressed `layer.tar`, the
-//! configurations, `manifest.json`, `repositories`. A layer that several images share is there once;
-//! where its place in the stack differs, as a symbolic link. A tar header needs the length before
-//! the data, so a compressed layer of unknown length is decompressed twice.
+//! **docker-archive**, as `docker save` before version 25 wrote it, which Docker, podman, skopeo
+//! and udocker all read: a directory per layer with `VERSION`, `json` and an uncompressed
+//! `layer.tar`, the configurations, `manifest.json`, `repositories`. A layer that several images
+//! share is there once; where its place in the stack differs, as a symbolic link. A tar header
+//! needs the length before the data, so a compressed layer of unknown length is decompressed
+//! twice.
 //!
-//! **oci-archive**: the OCI layout as a tar stream, blobs as they are; a manifest in Docker's words is
-//! put into OCI's, because skopeo and umoci see no other in a layout. Its entries, directories
-//! among them, belong to the caller: skopeo 1.9 unpacks the archive with `chown`, and directories that it has
-//! to make itself are root's, which fails where that is not allowed.
+//! **oci-archive**: the OCI layout as a tar stream, blobs as they are; a manifest in Docker's
+//! words is put into OCI's, because skopeo and umoci see no other in a layout. Its entries,
+//! directories among them, belong to the caller: skopeo 1.9 unpacks the archive with `chown`, and
+//! directories that it has to make itself are root's, which fails where that is not allowed.
 //!
 //! Names, modes and times are fixed, so the same images give one user the same bytes.
 

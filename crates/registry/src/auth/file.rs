@@ -4,10 +4,10 @@
 //! { "auths": { "quay.io/team": { "auth": "dXNlcjpwYXNz" }, "https://index.docker.io/v1/": {} },
 //!   "credHelpers": { "x.dkr.ecr.eu-west-1.amazonaws.com": "ecr-login" }, "credsStore": "pass" }
 //! ```
-//! Keys: podman writes `registry[/path]`, the longest that begins the repository wins; Docker writes the
-//! host, or for the Hub a URL. Writing keeps every field that is not ours, goes through a
-//! temporary file of mode 0600 in the same directory and a rename, under a lock on that directory
-//! (best effort: some network file systems have none).
+//! Keys: podman writes `registry[/path]`, the longest that begins the repository wins; Docker
+//! writes the host, or for the Hub a URL. Writing keeps every field that is not ours, goes through
+//! a temporary file of mode 0600 in the same directory and a rename, under a lock on that
+//! directory (best effort: some network file systems have none).
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

@@ -1,7 +1,8 @@
 //! Docker's credential helpers: `docker-credential-NAME get|store|erase`.
 //!
-//! The protocol is that of `docker-credential-helpers`: the server's URL (or a JSON object to store)
-//! on standard input, JSON or an error in words on standard output. Secrets go through pipes only.
+//! The protocol is that of `docker-credential-helpers`: the server's URL (or a JSON object to
+//! store) on standard input, JSON or an error in words on standard output. Secrets go through
+//! pipes only.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};

@@ -2,8 +2,8 @@
 //!
 //! Docker, podman and skopeo keep credentials in JSON files of one format (`auths`, `credHelpers`,
 //! `credsStore`), and so do we: [`AuthFiles`] asks a list of such files in order, [`store`] and
-//! [`remove`] change one. Keys may be as specific as a repository, as podman has it. Helpers are the
-//! programs `docker-credential-NAME` ([`helper`]).
+//! [`remove`] change one. Keys may be as specific as a repository, as podman has it. Helpers are
+//! the programs `docker-credential-NAME` ([`helper`]).
 //!
 //! The `docker_credential` crate was looked at: it finds `$HOME` by itself, knows no keys per
 //! repository and does not write.

@@ -1,10 +1,10 @@
 //! A blob's bytes, taken up again by `Range` wherever a connection breaks.
 //!
 //! The reader keeps its position. When the connection ends early it opens a new one from there, at
-//! the same place and, when that fails for good, at the next (mirror, registry). A server that ignores
-//! `Range` and sends everything is read from the start and the known part skipped. The number of
-//! repetitions without a new byte is bounded, and so is their number in all. The end is exactly at
-//! the descriptor's size: a server that sends more is an error.
+//! the same place and, when that fails for good, at the next (mirror, registry). A server that
+//! ignores `Range` and sends everything is read from the start and the known part skipped. The
+//! number of repetitions without a new byte is bounded, and so is their number in all. The end is
+//! exactly at the descriptor's size: a server that sends more is an error.
 
 use std::fmt;
 use std::io::{self, Read};

@@ -9,8 +9,8 @@
 //! | [`lists`] | tags, catalog, search, login |
 //!
 //! A reference may be found in several places (mirrors, then the registry itself). They are asked
-//! in order; a mirror that fails in any way is passed over, and one that cannot be reached is not asked
-//! again by this client. What the last place says is the error.
+//! in order; a mirror that fails in any way is passed over, and one that cannot be reached is not
+//! asked again by this client. What the last place says is the error.
 
 mod authorize;
 mod blob;

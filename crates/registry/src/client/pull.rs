@@ -47,8 +47,8 @@ impl Client {
         self.inner.first(reference, |endpoint| self.inner.manifest_at(endpoint, reference))
     }
 
-    /// The descriptor that a reference points to, by `HEAD`, which Docker Hub does not count as a pull.
-    /// Falls back to fetching the document where the registry's answer lacks the digest.
+    /// The descriptor that a reference points to, by `HEAD`, which Docker Hub does not count as a
+    /// pull. Falls back to fetching the document where the registry's answer lacks the digest.
     pub fn head(&self, reference: &Reference) -> Result<Descriptor, Error> {
         let found =
             self.inner.first(reference, |endpoint| self.inner.head_at(endpoint, reference))?;

@@ -5,9 +5,9 @@
 //!          ─► authorized: known header, else none; a 401 is answered once
 //!               ─► follow: redirects by hand; `Authorization` stays with its origin
 //! ```
-//! Repetition is bounded by [`crate::Retries`]. A refused connection or a handshake that fails is only
-//! repeated when the host was reached before: then it may be restarting, else it is simply not
-//! there, and waiting would tell the user so a minute later.
+//! Repetition is bounded by [`crate::Retries`]. A refused connection or a handshake that fails is
+//! only repeated when the host was reached before: then it may be restarting, else it is simply
+//! not there, and waiting would tell the user so a minute later.
 
 use std::time::{Duration, SystemTime};
 
@@ -54,8 +54,8 @@ pub(super) struct Answer {
 }
 
 impl Inner {
-    /// Asks a registry; any answer but a success is an error. `what` is the reference or digest that
-    /// a 404 is about.
+    /// Asks a registry; any answer but a success is an error. `what` is the reference or digest
+    /// that a 404 is about.
     pub(super) fn ask(
         &self,
         endpoint: &Endpoint,
@@ -115,8 +115,9 @@ impl Inner {
             }
             Error::RateLimited { .. }
             | Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. }
-            | Error::Broken { .. }
-            | Error::Timeout { .. } => Some(backoff),
+            | Error::Broken { .. } => Some(backoff),
+            // A host that drops our packets costs the whole timeout each time.
+            Error::Timeout { .. } if reached || attempt == 0 => Some(backoff),
             Error::Connect { .. } | Error::Tls { untrusted: false, .. } if reached => Some(backoff),
             _ => None,
         }?;

@@ -1,9 +1,10 @@
 //! Host names to addresses, without the C library.
 //!
-//! `getaddrinfo` in a static glibc program loads the host's NSS modules, and with them a second libc,
-//! which may crash. So: literal addresses, `/etc/hosts`, `localhost` (RFC 6761), then DNS as
-//! `/etc/resolv.conf` says ([`stub`]), and where all that fails (mDNS, LDAP, NIS, `sssd`) the host's own
-//! `getent ahosts NAME`, whose NSS runs in a process of its own. Answers are kept for a minute.
+//! `getaddrinfo` in a static glibc program loads the host's NSS modules, and with them a second
+//! libc, which may crash. So: literal addresses, `/etc/hosts`, `localhost` (RFC 6761), then DNS as
+//! `/etc/resolv.conf` says ([`stub`]), and where all that fails (mDNS, LDAP, NIS, `sssd`) the
+//! host's own `getent ahosts NAME`, whose NSS runs in a process of its own. Answers are kept for a
+//! minute.
 //!
 //! Lock order: one lock, held only to look into or add to the cache.
 

@@ -1,10 +1,10 @@
 //! Self-signed certificates that are trusted as they are.
 //!
-//! The usual private registry has one certificate from `openssl req -x509`, which says that it is an
-//! authority (`CA:TRUE`) and is put as it is among the trusted ones. Go, and so Docker and podman,
-//! take it; `webpki` refuses an authority as a server's certificate (`CaUsedAsEndEntity`). Here a
-//! certificate that is, byte for byte, among the explicitly trusted ones is accepted if it is for
-//! the name and within its dates; everything else is `webpki`'s to judge.
+//! The usual private registry has one certificate from `openssl req -x509`, which says that it is
+//! an authority (`CA:TRUE`) and is put as it is among the trusted ones. Go, and so Docker and
+//! podman, take it; `webpki` refuses an authority as a server's certificate (`CaUsedAsEndEntity`).
+//! Here a certificate that is, byte for byte, among the explicitly trusted ones is accepted if it
+//! is for the name and within its dates; everything else is `webpki`'s to judge.
 
 use std::sync::Arc;
 

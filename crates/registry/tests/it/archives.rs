@@ -360,7 +360,8 @@ fn umoci_unpacks_our_layout() {
     let layout = dir.path().join("layout");
     layout::write(&layout, &[export(&image, &["x:1"])], &source(&[&image])).unwrap();
     let bundle = dir.path().join("bundle");
-    // umoci knows no slashes in tags, so it is given the name under which umoci itself would list it.
+    // umoci knows no slashes in tags, so it is given the name under which umoci itself would list
+    // it.
     let tag = run("umoci", &["list", "--layout", text(&layout)]);
     assert_eq!(tag.trim(), "docker.io/library/x:1");
     let image_at = format!("{}:{}", text(&layout), tag.trim());
