@@ -200,7 +200,7 @@ pub struct Process {
     pub command: Vec<String>,
 }
 
-/// The processes of a running container, by number.
+/// The processes of a running container, by number; not those of ours that serve it.
 ///
 /// # Errors
 /// [`Error::NotRunning`].
@@ -215,7 +215,13 @@ pub fn top(dir: &Path) -> Result<Vec<Process>, Error> {
         .collect();
     pids.sort_unstable();
     pids.dedup();
-    Ok(pids.into_iter().filter_map(process).collect())
+    Ok(pids.into_iter().filter(|&pid| !is_ours(pid)).filter_map(process).collect())
+}
+
+/// Whether a process executes this very program: an init or a helper that an engine forked.
+fn is_ours(pid: u32) -> bool {
+    let program = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
+    program("self").is_some_and(|own| program(&pid.to_string()) == Some(own))
 }
 
 fn process(pid: u32) -> Option<Process> {

@@ -8,7 +8,7 @@
 //! It runs after `fork` in the process that will never `exec`, and allocates nothing.
 
 use rustix::process::{Pid, WaitOptions, wait};
-use sys::event::{MaskGuard, SignalFd, SignalSet, send_signal};
+use sys::event::{MaskGuard, SignalFd, SignalSet, group_of, send_signal};
 
 use super::{Outcome, Signal};
 
@@ -21,7 +21,6 @@ pub fn run_init(main: Pid) -> i32 {
     let set = watched();
     let Ok(_mask) = MaskGuard::block(set) else { return 125 };
     let Ok(signals) = SignalFd::new(set) else { return 125 };
-    let group = rustix::process::getpgrp();
     loop {
         if let Some(code) = reap(main) {
             return code;
@@ -30,8 +29,7 @@ pub fn run_init(main: Pid) -> i32 {
         let _ = rustix::event::poll(&mut fds, None);
         while let Ok(Some(received)) = signals.next() {
             // What the terminal sent has reached the main process too, if it shares our group.
-            let shared = received.from_kernel()
-                && rustix::process::getpgid(Some(main)).is_ok_and(|other| other == group);
+            let shared = received.from_kernel() && group_of(Some(main)) == group_of(None);
             if received.number != Signal::CHLD.number() && !shared {
                 let _ = send_signal(main, received.number);
             }

@@ -13,6 +13,6 @@ mod signals;
 
 pub use memory::{release_code, trim_heap};
 pub use process::{
-    ForkResult, close_foreign, exit_now, fork, send_signal, send_signal_fd, set_title,
+    ForkResult, close_foreign, exit_now, fork, group_of, send_signal, send_signal_fd, set_title,
 };
 pub use signals::{MaskGuard, Received, SignalFd, SignalSet, raise_default, set_ignored};

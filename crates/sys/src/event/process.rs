@@ -14,6 +14,7 @@ unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn getpgid(pid: c_int) -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
 }
 
@@ -132,4 +133,11 @@ pub fn send_signal_fd(process: impl AsFd, number: i32) -> io::Result<()> {
     // SAFETY: the descriptor is live; no siginfo, no flags.
     let done = unsafe { syscall(SYS_PIDFD_SEND_SIGNAL, fd, c_long::from(number), none, 0_u64) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The process group of a process (`None`: the caller). 0 where the group is that of a process
+/// outside this pid namespace, which `rustix` takes for impossible; -1 for no such process.
+pub fn group_of(pid: Option<Pid>) -> i32 {
+    // SAFETY: `getpgid` has no preconditions.
+    unsafe { getpgid(pid.map_or(0, |pid| pid.as_raw_nonzero().get())) }
 }
