@@ -7,6 +7,9 @@ use std::sync::{PoisonError, RwLock};
 use crate::Settings;
 use crate::url::{Scheme, split_authority};
 
+/// Docker Hub's name in references, and the host that serves its registry.
+pub(crate) const HUB: (&str, &str) = (oci::reference::DEFAULT_REGISTRY, "registry-1.docker.io");
+
 /// Shared by the TLS step and the sessions. Locks are held for single look-ups only.
 #[derive(Debug)]
 pub(crate) struct Hosts {
@@ -19,8 +22,8 @@ pub(crate) struct Hosts {
 impl Hosts {
     pub(crate) fn new(settings: &Settings) -> Self {
         Hosts {
-            plain_http: settings.plain_http.clone(),
-            insecure: RwLock::new(settings.insecure.clone()),
+            plain_http: with_hub(settings.plain_http.clone()),
+            insecure: RwLock::new(with_hub(settings.insecure.clone())),
             schemes: RwLock::default(),
             reached: RwLock::default(),
         }
@@ -46,7 +49,8 @@ impl Hosts {
     /// Marks a host as insecure, because `registries.conf` says so.
     pub(crate) fn set_insecure(&self, authority: &str) {
         let mut set = self.insecure.write().unwrap_or_else(PoisonError::into_inner);
-        set.insert(authority.to_owned());
+        let host = if authority == HUB.0 { HUB.1 } else { authority };
+        set.insert(host.to_owned());
     }
 
     /// The schemes to try, in order.
@@ -78,6 +82,14 @@ impl Hosts {
     pub(crate) fn was_reached(&self, authority: &str) -> bool {
         self.reached.read().unwrap_or_else(PoisonError::into_inner).contains(authority)
     }
+}
+
+/// What is said of Docker Hub is meant for the host that serves it.
+fn with_hub(mut hosts: BTreeSet<String>) -> BTreeSet<String> {
+    if hosts.contains(HUB.0) {
+        hosts.insert(HUB.1.to_owned());
+    }
+    hosts
 }
 
 #[cfg(test)]

@@ -65,7 +65,9 @@ impl Credentials for FixedCredentials {
 
 /// Credentials in files, the first file that knows the registry wins. Files that do not exist know
 /// nothing; one that cannot be read or understood is an error, because going on anonymously would
-/// end in a misleading refusal by the registry.
+/// end in a misleading refusal by the registry. A helper that fails is an error only when no later
+/// file knows the registry; the client then still tries anonymously, because a `config.json` copied
+/// from another machine often names a helper that is not here.
 #[derive(Debug, Clone, Default)]
 pub struct AuthFiles {
     /// `auth.json` and `config.json` files, most important first.
@@ -74,11 +76,14 @@ pub struct AuthFiles {
 
 impl Credentials for AuthFiles {
     fn find(&self, registry: &str, repository: Option<&str>) -> Result<Option<Credential>, Error> {
+        let mut failed = None;
         for path in &self.files {
-            if let Some(credential) = file::find(path, registry, repository)? {
-                return Ok(Some(credential));
+            match file::find(path, registry, repository) {
+                Ok(None) => {}
+                Err(error @ Error::Helper { .. }) => failed = failed.or(Some(error)),
+                found => return found,
             }
         }
-        Ok(None)
+        failed.map_or(Ok(None), Err)
     }
 }

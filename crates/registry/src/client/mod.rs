@@ -25,16 +25,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use oci::{Descriptor, Digest, Document, Index, Manifest, Reference};
 
-use crate::hosts::Hosts;
+use crate::hosts::{HUB, Hosts};
 use crate::http::Http;
 use crate::registries_conf::{Place, place};
 use crate::url::Url;
 use crate::{Error, Secret, Settings};
 
 pub use blob::BlobReader;
-
-/// Docker Hub's name in references, and the host that serves its registry.
-const HUB: (&str, &str) = (oci::reference::DEFAULT_REGISTRY, "registry-1.docker.io");
 
 /// Talks to registries. Clones share connections, tokens and resolved names.
 #[derive(Debug, Clone)]
@@ -133,6 +130,11 @@ impl Endpoint {
             repository: place.repository,
             mirror: place.mirror,
         }
+    }
+
+    /// What a refusal is about.
+    fn described(&self) -> String {
+        if self.repository.is_empty() { "the registry".to_owned() } else { self.repository.clone() }
     }
 
     /// The scope of a token to read the repository.

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use super::authorize::Purpose;
 use super::{Endpoint, Inner, text};
+use crate::auth::Credential;
 use crate::http::{Method, Request, Response};
 use crate::url::{Scheme, Url};
 use crate::{Error, Secret, limits};
@@ -29,7 +30,7 @@ pub(super) struct Ask<'a> {
     /// Whether credentials may be sent.
     pub(super) purpose: Purpose,
     /// In place of what the settings would find.
-    pub(super) credential: Option<&'a crate::auth::Credential>,
+    pub(super) credential: Option<&'a Credential>,
 }
 
 impl Ask<'_> {
@@ -151,41 +152,47 @@ impl Inner {
             return Ok(Answer { response, challenged, refresh_token: None });
         }
         self.headers.forget(&request.url.authority(), &ask.scope);
-        let found;
-        let credential = if let Some(given) = ask.credential {
-            Some(given)
-        } else {
-            let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
-            found = self.settings.credentials.find(&endpoint.registry, repository)?;
-            found.as_ref()
+        let (credential, helper_failed) = self.credential(endpoint, ask)?;
+        let refuse = |with_credentials, message| {
+            // A helper that could not say who we are is the better news than "it wants credentials".
+            helper_failed.unwrap_or_else(|| unauthorized(endpoint, with_credentials, message))
         };
-        let authorized = self.authorize(&response, &ask.scope, credential, ask.purpose)?;
-        let Some(authorized) = authorized else {
-            let what = if endpoint.repository.is_empty() {
-                "the registry".to_owned()
-            } else {
-                endpoint.repository.clone()
+        let authorized =
+            match self.authorize(&response, &ask.scope, credential.as_ref(), ask.purpose) {
+                Ok(Some(authorized)) => authorized,
+                Ok(None) => return Err(refuse(false, text::words_of(response))),
+                Err(Error::Unauthorized { with_credentials, message, .. }) => {
+                    return Err(refuse(with_credentials, message));
+                }
+                Err(error) => return Err(error),
             };
-            return Err(Error::Unauthorized {
-                registry: endpoint.registry.clone(),
-                what,
-                with_credentials: false,
-                message: text::words_of(response),
-            });
-        };
         request.authorization = Some(authorized.header);
         let response = self.follow(&request)?;
         if response.status == 401 && response.url.same_origin(&request.url) {
             self.headers.forget(&request.url.authority(), &ask.scope);
-            return Err(Error::Unauthorized {
-                registry: endpoint.registry.clone(),
-                what: endpoint.repository.clone(),
-                with_credentials: authorized.with_credentials,
-                message: text::words_of(response),
-            });
+            return Err(refuse(authorized.with_credentials, text::words_of(response)));
         }
         let refresh_token = authorized.refresh_token;
         Ok(Answer { response, challenged: true, refresh_token })
+    }
+
+    /// Who we are to this registry, or why the helper that should know did not say.
+    fn credential(
+        &self,
+        endpoint: &Endpoint,
+        ask: &Ask<'_>,
+    ) -> Result<(Option<Credential>, Option<Error>), Error> {
+        if let Some(given) = ask.credential {
+            return Ok((Some(given.clone()), None));
+        }
+        let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
+        match self.settings.credentials.find(&endpoint.registry, repository) {
+            Err(error @ Error::Helper { .. }) => {
+                tracing::warn!(%error, "going on anonymously");
+                Ok((None, Some(error)))
+            }
+            found => Ok((found?, None)),
+        }
     }
 
     /// Sends and follows redirects. `Authorization` goes to the first origin only, and from HTTPS
@@ -272,23 +279,23 @@ fn status_error(registry: &str, response: Response) -> Error {
     Error::Status { url, status, message: text::words_of(response) }
 }
 
+fn unauthorized(endpoint: &Endpoint, with_credentials: bool, message: String) -> Error {
+    Error::Unauthorized {
+        registry: endpoint.registry.clone(),
+        what: endpoint.described(),
+        with_credentials,
+        message,
+    }
+}
+
 fn refusal(endpoint: &Endpoint, response: Response, what: &str, with_credentials: bool) -> Error {
     let registry = endpoint.registry.clone();
     let same_host = response.url.authority() == endpoint.authority;
     match response.status {
-        401 if same_host => Error::Unauthorized {
-            registry,
-            what: endpoint.repository.clone(),
-            with_credentials,
-            message: text::words_of(response),
-        },
+        401 if same_host => unauthorized(endpoint, with_credentials, text::words_of(response)),
         403 if same_host => Error::Denied {
             registry,
-            what: if endpoint.repository.is_empty() {
-                "the registry".to_owned()
-            } else {
-                endpoint.repository.clone()
-            },
+            what: endpoint.described(),
             message: text::words_of(response),
         },
         404 => Error::NotFound {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use registry::auth::{self, AuthFiles, Credential, Credentials};
+use registry::{Client, Error, Settings};
 use testkit::docker_registry::{DockerRegistry, Options, PASSWORD, USER};
+use testkit::registry::{Auth, Registry};
 
 use crate::help::{amd64, basic, have, image, reference, settings};
 
@@ -39,8 +41,8 @@ fn what_podman_and_skopeo_write() {
     let files = AuthFiles { files: vec![dir.path().join("none"), file.clone()] };
     assert_eq!(files.find(&host, Some("a")).unwrap(), Some(basic(USER, PASSWORD)));
     registry.target().image("a", "1", &image(100)).unwrap();
-    let settings = registry::Settings { credentials: std::sync::Arc::new(files), ..settings() };
-    let client = registry::Client::new(settings).unwrap();
+    let settings = Settings { credentials: std::sync::Arc::new(files), ..settings() };
+    let client = Client::new(settings).unwrap();
     assert!(client.resolve(&reference(&host, "a:1"), Some(&amd64())).is_ok());
     // And skopeo reads what we write.
     assert!(auth::remove(&file, &host).unwrap());
@@ -94,4 +96,21 @@ fn inside_helpers() {
     auth::store(&file, "b.io", &token).unwrap();
     assert_eq!(files.find("b.io", Some("x")).unwrap(), Some(token));
     assert_eq!(files.find("c.io", Some("x")).unwrap(), None);
+    // A helper that is not on this machine: an error of its own only where credentials are needed.
+    std::fs::write(&file, r#"{"credsStore":"desktop"}"#).unwrap();
+    let later = Path::new(&dir).join("auth.json");
+    auth::store(&later, "b.io", &basic("u", "p")).unwrap();
+    let files = AuthFiles { files: vec![file, later] };
+    assert_eq!(files.find("b.io", None).unwrap(), Some(basic("u", "p")));
+    assert!(matches!(files.find("d.io", None), Err(Error::Helper { .. })));
+    let client = |registry: &Registry| {
+        registry.image("a", "1", &image(10));
+        let credentials = std::sync::Arc::new(files.clone());
+        let client = Client::new(Settings { credentials, ..settings() }).unwrap();
+        client.resolve(&reference(&registry.host(), "a:1"), Some(&amd64()))
+    };
+    assert!(client(&Registry::start_with(Auth::Anonymous).unwrap()).is_ok());
+    let known = Auth::Bearer("u".into(), "p".into());
+    let error = client(&Registry::start_with(known).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Helper { .. }), "{error}");
 }
