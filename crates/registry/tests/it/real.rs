@@ -164,6 +164,35 @@ fn trusts_a_private_authority_and_nobody_else() {
 }
 
 #[test]
+fn speaks_ipv6() {
+    use std::io::{Read as _, Write as _};
+    let Ok(listener) = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)) else {
+        testkit::skip::note("speaks_ipv6", "there is no IPv6 on this host");
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        }
+    });
+    let mut plain = settings();
+    plain.plain_http.insert(format!("[::1]:{port}"));
+    assert!(Client::new(plain).unwrap().login(&format!("[::1]:{port}"), None).is_ok());
+    // Without being told: what answers HTTPS with plain HTTP on loopback is spoken to so.
+    assert!(client().login(&format!("[::1]:{port}"), None).is_ok());
+    // Elsewhere it is an error that says so.
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(hosts.path(), "::1 six.test\n").unwrap();
+    let mut named = settings();
+    named.resolver.hosts = hosts.path().to_owned();
+    let error = Client::new(named).unwrap().login(&format!("six.test:{port}"), None).unwrap_err();
+    assert!(matches!(error, Error::PlainHttp { .. }), "{error}");
+    assert!(error.hint().unwrap().contains("--tls-verify=false"));
+}
+
+#[test]
 fn trusts_a_chain() {
     if !have("openssl", "trusts_a_chain") {
         return;
