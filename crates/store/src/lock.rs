@@ -316,6 +316,20 @@ mod tests {
         }
     }
 
+    /// Between opening and locking, the holder before may have removed the file, and somebody else made it anew.
+    #[test]
+    fn a_removed_file_is_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        let lock = lockable(&root, LockMethod::Flock, true);
+        let early = root.create_file(&lock.rel, OFlags::empty()).unwrap();
+        assert!(lock.is_current(&early).unwrap());
+        root.unlink(&lock.rel).unwrap();
+        assert!(!lock.is_current(&early).unwrap());
+        let _other = lock.try_take(Mode::Exclusive).unwrap().unwrap();
+        assert!(!lock.is_current(&early).unwrap());
+    }
+
     #[test]
     fn a_bounded_wait_ends_and_tells() {
         let directory = tempfile::tempdir().unwrap();
