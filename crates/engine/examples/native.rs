@@ -1,7 +1,7 @@
 //! Runs one container from a JSON file, without store and command line: for measuring the native engine, and for its tests.
 //!
 //! `native run|spawn|explain FILE [COMMAND...]`, `native exec PID FILE COMMAND...`; FILE holds `{"place": DIR, "root": ..., "config": ...}`
-//! with [`engine::plan::Root`] and [`engine::spec::ContainerConfig`].
+//! with [`engine::plan::Root`] and [`engine::spec::ContainerConfig`]. `native plan FILE` runs what `explain` printed.
 
 use engine::choose::{Engine, Streams};
 use engine::engines::native::Native;
@@ -45,6 +45,11 @@ fn run() -> engine::Result<i32> {
     };
     let text =
         std::fs::read_to_string(&file).map_err(|error| invalid("file", error.to_string()))?;
+    if verb == "plan" {
+        let plan: Plan =
+            serde_json::from_str(&text).map_err(|error| invalid("plan", error.to_string()))?;
+        return Native.become_guest(&plan).map(engine::choose::Ended::code);
+    }
     let setup: Setup =
         serde_json::from_str(&text).map_err(|error| invalid("file", error.to_string()))?;
     let plan = planned(&setup, command, target.is_some())?;

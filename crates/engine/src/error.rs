@@ -262,6 +262,9 @@ impl Error {
                  /etc/subuid and /etc/subgid"
                     .into(),
             ),
+            Self::Helper { output, .. } if output.contains("tun") => {
+                Some("the network helpers need /dev/net/tun to be readable and writable".into())
+            }
             Self::Unshare { errno, .. } => unshare_hint(*errno),
             Self::IdMap { errno, .. } if errno.0 == rustix::io::Errno::PERM.raw_os_error() => {
                 unshare_hint(*errno)

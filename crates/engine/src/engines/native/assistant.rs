@@ -146,7 +146,7 @@ fn serve(plan: &Plan, socket: &OwnedFd) {
             Task::Maps(pid) => {
                 maps(&plan.ids).write_for(pid).map_err(|error| map_error(&plan.ids, error))
             }
-            Task::Network(pid) => network::connect(&plan.network, pid),
+            Task::Network(pid) => network::connect(plan, pid),
         };
         let answer = serde_json::to_vec(&answer).unwrap_or_default();
         if rustix::net::send(socket, &answer, SendFlags::NOSIGNAL).is_err() {

@@ -1,26 +1,73 @@
 //! A network of one's own, connected through a program of the host.
 //!
 //! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the traffic over ordinary sockets; it goes into
-//! the background when it is ready and ends when the namespace does. `slirp4netns` is the older way: a network 10.0.2.0/24 with address
-//! translation; it stays in the foreground, so a small process of ours waits for the container and ends it.
+//! the background when it is ready. `slirp4netns` is the older way: a network 10.0.2.0/24 with address translation; it stays in the
+//! foreground. Neither ends by itself (pasta does for namespaces that are files, not for those of processes), so a small process of ours
+//! waits until nobody lives in the container and ends them.
 //!
 //! Ports are listened on by the helper, as the user, so ports below 1024 need `net.ipv4.ip_unprivileged_port_start`.
 
 use crate::error::{Error, Result};
-use crate::plan::{DNS_FORWARD, Network};
+use crate::plan::{DNS_FORWARD, Network, Plan};
 use crate::spec::Publish;
-use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use sys::event::ForkResult;
 
 /// Connects the network namespace of a process. Called in the host's namespaces.
-pub(super) fn connect(network: &Network, pid: u32) -> Result<()> {
-    match network {
+pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
+    match &plan.network {
         Network::Inherit | Network::Loopback => Ok(()),
-        Network::Helper { program, slirp: false, publish } => pasta(program, publish, pid),
-        Network::Helper { program, slirp: true, publish } => slirp(program, publish, pid),
+        Network::Helper { program, slirp: false, publish } => {
+            pasta(program, publish, &plan.place, pid)
+        }
+        Network::Helper { program, slirp: true, publish } => {
+            slirp(program, publish, &plan.place, pid)
+        }
+    }
+}
+
+/// Forks a process that belongs to nobody, and runs `work` in it.
+fn detached(work: impl FnOnce()) -> Result<()> {
+    let call = |errno: crate::Errno| Error::Call { doing: "fork a watcher".into(), errno };
+    match sys::event::fork().map_err(|error| call(error.into()))? {
+        ForkResult::Child => {
+            // Away from the caller's session and from its wait: reparented when this child ends.
+            let _ = rustix::process::setsid();
+            if matches!(sys::event::fork(), Ok(ForkResult::Child)) {
+                work();
+            }
+            sys::process::exit_now(0);
+        }
+        ForkResult::Parent(child) => {
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+            Ok(())
+        }
+    }
+}
+
+/// Waits until nobody lives in the container: first for this process, then for those that entered its namespaces meanwhile.
+fn outlive(place: &Path, first: u32) {
+    let mut next = Some(first);
+    while let Some(pid) = next.and_then(|pid| Pid::from_raw(pid as i32)) {
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => {
+                let mut fds = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
+                let _ = rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None));
+            }
+            Err(rustix::io::Errno::NOSYS) => {
+                while rustix::process::test_kill_process(pid).is_ok() {
+                    std::thread::sleep(std::time::Duration::from_secs(1));
+                }
+            }
+            Err(_) => {}
+        }
+        let living = crate::records::living(place);
+        next = living.into_iter().map(|process| process.pid).find(|&other| Some(other) != next);
     }
 }
 
@@ -50,9 +97,11 @@ fn pasta_port(publish: &Publish) -> String {
     }
 }
 
-fn pasta_arguments(publish: &[Publish], pid: u32) -> Vec<String> {
+fn pasta_arguments(publish: &[Publish], note: &str, pid: u32) -> Vec<String> {
     let mut words: Vec<String> =
-        ["--config-net", "--quiet", "--dns-forward", DNS_FORWARD].map(String::from).to_vec();
+        ["--config-net", "--quiet", "--dns-forward", DNS_FORWARD, "--pid", note]
+            .map(String::from)
+            .to_vec();
     for (flag, udp) in [("-t", false), ("-u", true)] {
         let ports: Vec<_> = publish.iter().filter(|one| one.udp == udp).map(pasta_port).collect();
         if ports.is_empty() {
@@ -68,87 +117,84 @@ fn pasta_arguments(publish: &[Publish], pid: u32) -> Vec<String> {
     words
 }
 
-fn pasta(program: &Path, publish: &[Publish], pid: u32) -> Result<()> {
-    // Its standard error must be a file: the background process keeps it, and a pipe would not end.
-    let output = Command::new(program)
-        .args(pasta_arguments(publish, pid))
+fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
+    let not_started = |error: std::io::Error| failed(program, "not started", &error.to_string());
+    // The background process keeps its standard error, so that must be a file: a pipe would not end.
+    let said: std::fs::File = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|errno| not_started(errno.into()))?
+        .into();
+    // By then it is in another user namespace, so its note must have a plain path.
+    let note = place.join("run").join(format!("{pid}.pasta"));
+    let status = Command::new(program)
+        .args(pasta_arguments(publish, &note.to_string_lossy(), pid))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said().map_err(|error| failed(program, "not started", &error.to_string()))?)
-        .status();
-    match output {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failed(program, status, &heard())),
-        Err(error) => Err(failed(program, "not started", &error.to_string())),
+        .stderr(said.try_clone().map_err(not_started)?)
+        .status()
+        .map_err(not_started)?;
+    if !status.success() {
+        return Err(failed(program, status, &text_of(said)));
     }
+    let number = std::fs::read_to_string(&note).unwrap_or_default();
+    let _ = std::fs::remove_file(&note);
+    let helper = number.trim().parse().ok().and_then(Pid::from_raw);
+    let Some(helper) = helper else { return Ok(()) };
+    let pidfd = rustix::process::pidfd_open(helper, PidfdFlags::empty()).ok();
+    detached(|| {
+        let pidfd = match pidfd.map(|pidfd| sys::process::keep_only([pidfd])) {
+            Some(Ok([pidfd])) => Some(pidfd),
+            Some(Err(_)) | None => None,
+        };
+        outlive(place, pid);
+        let _ = match pidfd {
+            Some(pidfd) => rustix::process::pidfd_send_signal(&pidfd, Signal::TERM),
+            None => rustix::process::kill_process(helper, Signal::TERM),
+        };
+    })
 }
 
-thread_local! {
-    /// What the helper printed last: an unnamed file in memory.
-    static SAID: std::cell::RefCell<Option<std::fs::File>> = const { std::cell::RefCell::new(None) };
-}
-
-fn said() -> std::io::Result<Stdio> {
-    let file: std::fs::File =
-        rustix::fs::memfd_create("helper", rustix::fs::MemfdFlags::CLOEXEC)?.into();
-    let copy = file.try_clone()?;
-    SAID.set(Some(file));
-    Ok(copy.into())
-}
-
-fn heard() -> String {
-    use std::io::Seek;
-    let Some(mut file) = SAID.take() else { return String::new() };
+/// What was written into a file in memory.
+fn text_of(mut file: std::fs::File) -> String {
     let mut text = String::new();
     let _ = file.rewind().and_then(|()| file.take(2000).read_to_string(&mut text));
     text
 }
 
-/// Starts slirp4netns under a watcher that lives as long as the container's process.
-fn slirp(program: &Path, publish: &[Publish], pid: u32) -> Result<()> {
-    let call = |doing: &str, errno: crate::Errno| Error::Call { doing: doing.into(), errno };
+/// Starts slirp4netns under a watcher that lives as long as the container.
+fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
     let (ready, tell) = super::report::raw_pipe()?;
-    let directory = std::env::temp_dir().join(format!("coracle-slirp-{pid}"));
-    let socket = directory.join("api");
-    match sys::event::fork().map_err(|error| call("fork a watcher", error.into()))? {
-        sys::event::ForkResult::Child => {
-            drop(ready);
-            // Away from the caller's session and from its wait: reparented when this child ends.
-            let _ = rustix::process::setsid();
-            if matches!(sys::event::fork(), Ok(sys::event::ForkResult::Child)) {
-                let code = watch(program, &directory, pid, tell);
-                sys::process::exit_now(code);
-            }
-            sys::process::exit_now(0);
-        }
-        sys::event::ForkResult::Parent(child) => {
-            drop(tell);
-            let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
-        }
-    }
+    let directory = place.join("run");
+    let socket = PathBuf::from(format!("{pid}.slirp"));
+    // A socket's path must be short, so it is used by a relative name.
+    rustix::process::chdir(&directory).map_err(|errno| Error::File {
+        doing: "enter".into(),
+        path: directory.clone(),
+        errno: errno.into(),
+    })?;
+    detached(|| watch(program, &socket, place, pid, tell))?;
     let mut message = String::new();
     let _ = std::fs::File::from(ready).read_to_string(&mut message);
     if message != "1" {
         return Err(failed(program, "not ready", &message));
     }
     let result = publish.iter().try_for_each(|one| slirp_forward(program, &socket, one));
-    let _ = std::fs::remove_dir_all(&directory);
+    let _ = std::fs::remove_file(&socket);
     result
 }
 
-/// Runs slirp4netns until the process ends.
-fn watch(program: &Path, directory: &Path, pid: u32, tell: std::os::fd::OwnedFd) -> i32 {
-    let _ = std::fs::create_dir(directory);
+/// Runs slirp4netns as long as somebody lives in the container.
+fn watch(program: &Path, socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
+    let Ok([tell]) = sys::process::keep_only([tell]) else { return };
     let mut tell = std::fs::File::from(tell);
-    let Ok((ready, ready_end)) = super::report::raw_pipe() else { return 1 };
+    let Ok((ready, ready_end)) = super::report::raw_pipe() else { return };
     // The helper inherits the writing end under its own number.
     if rustix::io::fcntl_setfd(&ready_end, rustix::io::FdFlags::empty()).is_err() {
-        return 1;
+        return;
     }
     let child = Command::new(program)
         .args(["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-ipv6"])
         .arg(format!("--ready-fd={}", ready_end.as_raw_fd()))
-        .arg(format!("--api-socket={}", directory.join("api").display()))
+        .arg(format!("--api-socket={}", socket.display()))
         .arg(format!("--userns-path=/proc/{pid}/ns/user"))
         .arg(pid.to_string())
         .arg("tap0")
@@ -161,26 +207,18 @@ fn watch(program: &Path, directory: &Path, pid: u32, tell: std::os::fd::OwnedFd)
         Ok(child) => child,
         Err(error) => {
             let _ = tell.write_all(error.to_string().as_bytes());
-            return 1;
+            return;
         }
     };
     let mut byte = [0];
     let is_ready = matches!(std::fs::File::from(ready).read(&mut byte), Ok(1));
     let _ = tell.write_all(if is_ready { b"1" } else { b"it ended before it was ready" });
     drop(tell);
-    if let (true, Some(pid)) = (is_ready, rustix::process::Pid::from_raw(pid as i32)) {
-        if let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
-            let mut fds = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
-            let _ = rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None));
-        } else {
-            while rustix::process::test_kill_process(pid).is_ok() {
-                std::thread::sleep(std::time::Duration::from_secs(1));
-            }
-        }
+    if is_ready {
+        outlive(place, pid);
     }
     let _ = child.kill();
     let _ = child.wait();
-    0
 }
 
 /// Publishes ports through slirp4netns' socket: one JSON request per connection.
@@ -228,7 +266,7 @@ mod tests {
             udp: true,
         };
         assert_eq!(pasta_port(&range), "127.0.0.1/9000-9002");
-        let words = pasta_arguments(&[one, range], 7).join(" ");
+        let words = pasta_arguments(&[one, range], "/note", 7).join(" ");
         assert!(words.contains("-t 8080:80 -u 127.0.0.1/9000-9002 -T none"), "{words}");
         assert!(words.ends_with(" 7"));
     }
