@@ -6,11 +6,11 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let Some((staging, layers)) = arguments.split_first() else {
         eprintln!("usage: apply_bench STAGING LAYER...");
-        std::process::exit(2);
+        return std::process::ExitCode::from(2);
     };
     let limits = rootfs::Limits::default();
     let start = Instant::now();
@@ -32,13 +32,11 @@ fn main() {
                         applied.meta.records,
                         applied.diff_id
                     ),
-                    Err(error) => {
-                        eprintln!("{}: {error}", layer.display());
-                        std::process::exit(1);
-                    }
+                    Err(error) => panic!("{}: {error}", layer.display()),
                 }
             });
         }
     });
     println!("{:.3}", start.elapsed().as_secs_f64());
+    std::process::ExitCode::SUCCESS
 }

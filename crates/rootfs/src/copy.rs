@@ -62,7 +62,7 @@ fn out(stack: &Stack, source: Source<'_>, writer: impl Write) -> Result<Packed, 
     packer.rebase(&path, source.name);
     let Some(tree) = trees.first().copied() else { return packer.finish() };
     if path.is_empty() {
-        packer.entry(b"", &stack.root_facts(tree)?, Vec::new(), None)?;
+        packer.entry(b"", &stack.root_facts(tree)?, b"", None)?;
     } else if !packer.add(tree, &path)? {
         return packer.finish();
     }

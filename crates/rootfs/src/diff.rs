@@ -143,7 +143,6 @@ impl Work<'_> {
             return Ok(true);
         }
         Ok(match mine.record.kind {
-            FileKind::Directory => false,
             FileKind::Symlink => {
                 let read = |dir| {
                     rustix::fs::readlinkat(dir, name, Vec::new())

@@ -12,7 +12,6 @@ use crate::limits::Limits;
 use crate::owners::FileKind;
 use crate::view::{Facts, Stack, walk};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::Mode;
 use std::collections::{HashMap, HashSet};
 use sys::fs::resolve;
 
@@ -41,10 +40,7 @@ pub(crate) fn flatten_as(
     method: Method,
 ) -> Result<LayerMeta, Error> {
     let staging = staging.as_fd();
-    rustix::fs::mkdirat(staging, tree, Mode::from_raw_mode(0o755))
-        .map_err(|errno| Error::disk("make directory", tree.as_bytes(), errno))?;
-    let root = rustix::fs::openat(staging, tree, sys::fs::DIRECTORY, Mode::empty())
-        .map_err(|errno| Error::disk("open directory", tree.as_bytes(), errno))?;
+    let root = crate::apply::new_tree(staging, tree)?;
     let limits = Limits::default();
     let mut applier = Applier::new(root, &limits)?;
     for layer in layers.iter().rev() {
@@ -77,7 +73,7 @@ fn add(applier: &mut Applier<'_>, layer: &Layer, method: Method) -> Result<(), E
     })?;
     if layer.meta.has_root {
         let facts = stack.root_facts(0)?;
-        applier.root_entry(&entry(b"", &facts, Vec::new()))?;
+        applier.root_entry(&entry(b"", &facts, b""))?;
     }
     let implicit: HashSet<Vec<u8>> = layer.meta.implicit_paths().into_iter().collect();
     let mut seen: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
@@ -141,8 +137,8 @@ fn one(
             .map_err(|errno| Error::disk("read the link", path, errno))?
             .into_bytes();
     }
-    let entry = entry(path, facts, link);
-    applier.count_file(&entry)?;
+    let entry = entry(path, facts, &link);
+    applier.count_file(&entry);
     match (kind, source.fd) {
         (FileKind::File, Some(fd)) => {
             if method != Method::HardLink || !applier.link_from(&entry, source.dir, source.name)? {
@@ -154,7 +150,7 @@ fn one(
     Ok(kind == FileKind::Directory)
 }
 
-fn entry(path: &[u8], facts: &Facts, link: Vec<u8>) -> Entry {
+fn entry(path: &[u8], facts: &Facts, link: &[u8]) -> Entry {
     let record = &facts.record;
     Entry {
         kind: EntryKind::File(record.kind),
@@ -165,6 +161,6 @@ fn entry(path: &[u8], facts: &Facts, link: Vec<u8>) -> Entry {
         mtime: facts.mtime,
         device: record.device,
         xattrs: record.xattrs.clone(),
-        ..Entry::link(path, &link)
+        ..Entry::link(path, link)
     }
 }

@@ -68,10 +68,15 @@ pub fn encode_path(path: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            text.push_str(&format!("%{byte:02x}"));
+            text.push('%');
+            text.push_str(&hex(*byte));
         }
     }
     text
+}
+
+fn hex(byte: u8) -> String {
+    format!("{byte:02x}")
 }
 
 /// The reverse of [`encode_path`]. A lone `%` stands for itself.
@@ -133,8 +138,7 @@ impl Layer {
         let described: Described =
             serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
         let meta = match described {
-            Described::ByStore { meta } => meta,
-            Described::Plain(meta) => meta,
+            Described::ByStore { meta } | Described::Plain(meta) => meta,
         };
         Ok(Self { directory: directory.to_path_buf(), meta })
     }

@@ -40,10 +40,7 @@ pub fn is_needed(layers: &[Layer]) -> bool {
 /// containers will run (its id 0 is the caller).
 pub fn build(layers: &[Layer], staging: impl AsFd) -> Result<Built, Error> {
     let staging = staging.as_fd();
-    rustix::fs::mkdirat(staging, TREE, Mode::from_raw_mode(0o755))
-        .map_err(|errno| Error::disk("make directory", TREE.as_bytes(), errno))?;
-    let root = rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty())
-        .map_err(|errno| Error::disk("open directory", TREE.as_bytes(), errno))?;
+    let root = crate::apply::new_tree(staging, TREE)?;
     let stack = Stack::layers(layers)?;
     let mut builder = Builder {
         stack: &stack,

@@ -210,7 +210,7 @@ impl Stack {
                 .map_err(|errno| Error::disk("read directory", path, errno))?;
             for entry in entries {
                 let kind = FileKind::from_mode(entry.kind.as_raw_mode());
-                if kind == FileKind::Char && self.is_whiteout(&dir, &entry.name, path)? {
+                if kind == FileKind::Char && is_whiteout(&dir, &entry.name, path)? {
                     hide(&mut names, entry.name, tree);
                     continue;
                 }
@@ -245,12 +245,6 @@ impl Stack {
         names.filter(|(parent, _)| *parent == path).map(|(_, name)| name.to_vec()).collect()
     }
 
-    fn is_whiteout(&self, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<bool, Error> {
-        let stat = sys::fs::stat(dir, name)
-            .map_err(|errno| Error::disk("look at", &join(path, name), errno))?;
-        Ok(sys::fs::whiteout::is(&stat))
-    }
-
     fn is_opaque(
         &self,
         tree: usize,
@@ -275,7 +269,7 @@ impl Stack {
             sys::fs::read_dir(&dir).map_err(|errno| Error::disk("read directory", path, errno))?;
         for entry in entries {
             if FileKind::from_mode(entry.kind.as_raw_mode()) == FileKind::Char
-                && self.is_whiteout(&dir, &entry.name, path)?
+                && is_whiteout(&dir, &entry.name, path)?
             {
                 names.push(entry.name);
             }
@@ -371,6 +365,12 @@ impl Stack {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::disk("look at", b".", errno))?;
         self.facts(tree, b"", &stat, Some(&fd))
     }
+}
+
+fn is_whiteout(dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<bool, Error> {
+    let stat = sys::fs::stat(dir, name)
+        .map_err(|errno| Error::disk("look at", &join(path, name), errno))?;
+    Ok(sys::fs::whiteout::is(&stat))
 }
 
 fn hide(names: &mut BTreeMap<Vec<u8>, Merged>, name: Vec<u8>, tree: usize) {

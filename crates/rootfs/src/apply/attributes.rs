@@ -30,7 +30,7 @@ pub(crate) fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
 
 impl Applier<'_> {
     /// Puts on disk what may be there; returns the attributes for the table. The file must be writable by mode.
-    pub(super) fn set_xattrs(&self, fd: impl AsFd, entry: &Entry) -> Result<Xattrs, Error> {
+    pub(super) fn set_xattrs(fd: impl AsFd, entry: &Entry) -> Result<Xattrs, Error> {
         let fd = fd.as_fd();
         let mut left = Xattrs::new();
         for (name, value) in &entry.xattrs {
@@ -87,7 +87,7 @@ impl Applier<'_> {
     }
 
     /// Sets the mode of an open file; says whether the kernel kept another one (no member of the group: no setgid).
-    pub(super) fn chmod(&self, fd: impl AsFd, entry: &Entry) -> Result<bool, Error> {
+    pub(super) fn chmod(fd: impl AsFd, entry: &Entry) -> Result<bool, Error> {
         chmod_checked(fd, entry.mode)
             .map_err(|errno| Error::disk("set the mode of", &entry.path, errno))
     }
@@ -103,7 +103,7 @@ impl Applier<'_> {
         if entry.kind != EntryKind::File(FileKind::Symlink) && self.needs_chmod(entry.mode) {
             let fd = rustix::fs::openat(&place.dir, name, sys::fs::NAME_ONLY, Mode::empty())
                 .map_err(|errno| Error::disk("open", &entry.path, errno))?;
-            other = self.chmod(&fd, entry)?;
+            other = Self::chmod(&fd, entry)?;
         }
         rustix::fs::utimensat(&place.dir, name, &times(entry.mtime), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;

@@ -29,10 +29,10 @@ impl Applier<'_> {
         let extra = if entry.xattrs.is_empty() { 0 } else { 0o600 };
         let fd = self.create(place, name, full, entry.mode & 0o777 | extra)?;
         write_data(&fd, entry, reader)?;
-        let left = self.set_xattrs(&fd, entry)?;
+        let left = Self::set_xattrs(&fd, entry)?;
         let mut other = false;
         if extra & !entry.mode != 0 || self.needs_chmod(entry.mode) {
-            other = self.chmod(&fd, entry)?;
+            other = Self::chmod(&fd, entry)?;
         }
         rustix::fs::futimens(&fd, &times(entry.mtime))
             .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;
@@ -69,9 +69,9 @@ impl Applier<'_> {
             match make(&place.dir, name) {
                 Err(Errno::EXIST) => self.clear(place, name, full)?,
                 Err(errno) => return Err(Error::disk(step, full, errno)),
-                Ok(made) => {
+                Ok(value) => {
                     self.owners.remove_whiteout(full);
-                    return Ok(made);
+                    return Ok(value);
                 }
             }
         }
@@ -146,7 +146,7 @@ impl Applier<'_> {
         } else {
             let fd = rustix::fs::openat(&place.dir, name, sys::fs::DIRECTORY, Mode::empty())
                 .map_err(|errno| Error::disk("open directory", full, errno))?;
-            self.set_xattrs(&fd, entry)?
+            Self::set_xattrs(&fd, entry)?
         };
         self.directories.insert(
             full.to_vec(),
@@ -182,13 +182,13 @@ impl Applier<'_> {
         full: &[u8],
     ) -> Result<(), Error> {
         let mode = Mode::from_raw_mode(entry.mode & 0o777);
-        let made = self.make(place, name, full, "make the fifo", |dir, name| {
+        let is_fifo = self.make(place, name, full, "make the fifo", |dir, name| {
             match rustix::fs::mknodat(dir, name, FileType::Fifo, mode, 0) {
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
                 other => other.map(|()| true),
             }
         })?;
-        if !made {
+        if !is_fifo {
             return self.placeholder(entry, place, name, full);
         }
         let other = self.finish_special(entry, place, name)?;

@@ -90,20 +90,14 @@ impl Applier<'_> {
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
         let place = match resolve::strict(&self.root, parent, flags, Method::Best) {
             Ok(dir) => Place { dir, path: parent.to_vec() },
-            Err(_) => {
-                let found =
-                    resolve::in_root(&self.root, parent, |obstacle| Err::<(), _>(obstacle.errno));
-                match found {
-                    Ok(place) => place,
-                    Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-                    Err(Errno::LOOP) => {
-                        return Err(Error::refused(&entry.path, "its target is a circle of links"));
-                    }
-                    Err(errno) => {
-                        return Err(Error::disk("find the target of", &entry.path, errno));
-                    }
+            Err(_) => match self.existing(parent) {
+                Ok(Some(place)) => place,
+                Ok(None) => return Ok(None),
+                Err(Errno::LOOP) => {
+                    return Err(Error::refused(&entry.path, "its target is a circle of links"));
                 }
-            }
+                Err(errno) => return Err(Error::disk("find the target of", &entry.path, errno)),
+            },
         };
         match sys::fs::stat(&place.dir, name) {
             Ok(_) => {

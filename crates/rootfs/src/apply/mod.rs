@@ -31,6 +31,7 @@ pub(crate) use attributes::{is_plain_xattr, times};
 use parents::Parents;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, mkdirat};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::Read;
 use sys::fs::resolve::Place;
@@ -46,7 +47,7 @@ pub struct Applied {
     pub owners: Owners,
 }
 
-/// Unpacks an uncompressed tar stream into `staging/tree` and writes `staging/owners`; both must not be there yet.
+/// Unpacks an uncompressed tar stream into `staging/tree` and writes `staging/owners`. The tree may be there if it is empty.
 ///
 /// `progress` is told the number of uncompressed bytes that were dealt with since the last call. On an error the staging
 /// directory holds garbage, which the caller deletes. The stream is read to its end, so that the digest is that of all of it.
@@ -57,10 +58,7 @@ pub fn apply(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Applied, Error> {
     let staging = staging.as_fd();
-    mkdirat(staging, TREE, Mode::from_raw_mode(0o755))
-        .map_err(|errno| Error::disk("make directory", TREE.as_bytes(), errno))?;
-    let root = rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty())
-        .map_err(|errno| Error::disk("open directory", TREE.as_bytes(), errno))?;
+    let root = new_tree(staging, TREE)?;
     let (diff_id, mut applier) = pipeline::run(tar, progress, |blocks| {
         let mut applier = Applier::new(root, limits)?;
         applier.all(Reader::new(blocks, limits))?;
@@ -70,6 +68,23 @@ pub fn apply(
     applier.meta.records = applier.owners.len() as u64;
     applier.owners.save(staging, crate::layer::OWNERS)?;
     Ok(Applied { diff_id, meta: applier.meta, owners: applier.owners })
+}
+
+/// Makes and opens the directory of a new tree; an empty one that is there already is taken.
+pub(crate) fn new_tree(staging: impl AsFd, name: &str) -> Result<OwnedFd, Error> {
+    let staging = staging.as_fd();
+    let fail = |step, errno| Error::disk(step, name.as_bytes(), errno);
+    match mkdirat(staging, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(fail("make directory", errno)),
+    }
+    let root = rustix::fs::openat(staging, name, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| fail("open directory", errno))?;
+    match sys::fs::read_dir(&root) {
+        Ok(entries) if entries.is_empty() => Ok(root),
+        Ok(_) => Err(fail("use (it is not empty)", Errno::NOTEMPTY)),
+        Err(errno) => Err(fail("read directory", errno)),
+    }
 }
 
 /// A directory's attributes, to be set at the end.
@@ -206,10 +221,10 @@ impl<'a> Applier<'a> {
         }
         self.meta.has_root = true;
         let fd = self.root.try_clone().map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             Error::disk("open directory", b".", errno)
         })?;
-        let left = self.set_xattrs(&fd, entry)?;
+        let left = Self::set_xattrs(&fd, entry)?;
         self.directories.insert(
             Vec::new(),
             Directory { mode: entry.mode, mtime: entry.mtime, implicit: false },

@@ -13,14 +13,14 @@ impl Applier<'_> {
     /// Deletes a name of the tree, if it is there.
     pub(crate) fn hide(&mut self, path: &[u8]) -> Result<(), Error> {
         let (parent, name) = resolve::split(path);
-        let Some(place) = self.existing(parent)? else { return Ok(()) };
+        let Some(place) = self.lookup(parent)? else { return Ok(()) };
         let full = resolve::join(&place.path, name);
         self.clear(&place, name, &full)
     }
 
     /// Deletes everything in a directory of the tree, if it is there.
     pub(crate) fn hide_all_in(&mut self, path: &[u8]) -> Result<(), Error> {
-        let Some(place) = self.existing(path)? else { return Ok(()) };
+        let Some(place) = self.lookup(path)? else { return Ok(()) };
         let flags = sys::fs::DIRECTORY;
         let dir = resolve::strict(&self.root, &place.path, flags, resolve::Method::Best)
             .map_err(|errno| Error::disk("open directory", &place.path, errno))?;
@@ -33,11 +33,20 @@ impl Applier<'_> {
         Ok(())
     }
 
-    fn existing(&self, path: &[u8]) -> Result<Option<Place>, Error> {
+    fn lookup(&self, path: &[u8]) -> Result<Option<Place>, Error> {
+        match self.existing(path) {
+            // A path through a circle of links names nothing that could be deleted.
+            Err(Errno::LOOP) => Ok(None),
+            other => other.map_err(|errno| Error::disk("look at", path, errno)),
+        }
+    }
+
+    /// A directory of the tree, links resolved inside it; `None` where it is not there.
+    pub(super) fn existing(&self, path: &[u8]) -> Result<Option<Place>, Errno> {
         match resolve::in_root(&self.root, path, |obstacle| Err::<(), _>(obstacle.errno)) {
             Ok(place) => Ok(Some(place)),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(errno) => Err(Error::disk("look at", path, errno)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(errno),
         }
     }
 
@@ -56,10 +65,9 @@ impl Applier<'_> {
         Ok(true)
     }
 
-    pub(crate) fn count_file(&mut self, entry: &Entry) -> Result<(), Error> {
+    pub(crate) fn count_file(&mut self, entry: &Entry) {
         self.meta.entries += 1;
         self.meta.bytes = self.meta.bytes.saturating_add(entry.size);
-        Ok(())
     }
 
     /// A file that is another name of `source/name`; `false` where that cannot be.
@@ -97,10 +105,10 @@ impl Applier<'_> {
         let fd = self.create(&place, name, &full, entry.mode & 0o777 | 0o600)?;
         sys::fs::copy::contents(source, &fd)
             .map_err(|errno| Error::disk("copy", &entry.path, errno))?;
-        let left = self.set_xattrs(&fd, entry)?;
+        let left = Self::set_xattrs(&fd, entry)?;
         let mut other = false;
         if entry.mode & 0o600 != 0o600 || self.needs_chmod(entry.mode) {
-            other = self.chmod(&fd, entry)?;
+            other = Self::chmod(&fd, entry)?;
         }
         rustix::fs::futimens(fd.as_fd(), &times(entry.mtime))
             .map_err(|errno| Error::disk("set the time of", &entry.path, errno))?;

@@ -8,6 +8,7 @@
 //! An end without zero blocks is accepted, as by GNU tar, but only between entries. After the end only zeros may follow.
 //! Volume continuations are refused; unknown entry types too. Access and change times, and owners' names, are not read.
 
+mod entry;
 mod number;
 mod pax;
 mod sparse;
@@ -201,12 +202,10 @@ impl<'a, B: Blocks> Reader<'a, B> {
                 return Ok(None);
             };
             let header = tar::Header::from_byte_slice(&block);
-            self.check_sum(&block, offset)?;
+            check_sum(&block, offset)?;
             let flag = header.as_old().linkflag[0];
-            let raw_size = self.field(&header.as_old().size, offset, "size")?;
-            let Ok(size) = u64::try_from(raw_size) else {
-                return Err(damaged(offset, b"", "negative size"));
-            };
+            let size = number(&header.as_old().size).and_then(|size| u64::try_from(size).ok());
+            let size = size.ok_or_else(|| damaged(offset, b"", "size is no number"))?;
             match flag {
                 b'L' => pending.path = Some(self.long_name(size, offset)?),
                 b'K' => pending.link = Some(self.long_name(size, offset)?),
@@ -318,7 +317,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
     /// Data of an extension header, under the limit for those.
     fn small_data(&mut self, size: u64, offset: u64) -> Result<Vec<u8>, Error> {
         if size > self.limits.header_bytes {
-            return Err(self.limit(b"", "extension header size", size, self.limits.header_bytes));
+            return Err(limit(b"", "extension header size", size, self.limits.header_bytes));
         }
         let mut text = Vec::with_capacity(size as usize);
         self.expect_data(size);
@@ -340,158 +339,12 @@ impl<'a, B: Blocks> Reader<'a, B> {
         Ok(name)
     }
 
-    fn check_sum(&self, block: &[u8; BLOCK], offset: u64) -> Result<(), Error> {
-        let stored = number(&block[148..156]);
-        // Old programs on some machines summed signed characters.
-        let (mut unsigned, mut signed) = (8 * i64::from(b' '), 8 * i64::from(b' '));
-        for byte in block[..148].iter().chain(&block[156..]) {
-            unsigned += i64::from(*byte);
-            signed += i64::from(byte.cast_signed());
-        }
-        if stored == Some(unsigned) || stored == Some(signed) {
-            return Ok(());
-        }
-        Err(damaged(offset, b"", "a header's check sum is wrong, or this is no tar archive"))
-    }
-
-    fn field(&self, bytes: &[u8], offset: u64, what: &str) -> Result<i64, Error> {
-        number(bytes).ok_or_else(|| damaged(offset, b"", &format!("{what} is no number")))
-    }
-
-    fn limit(&self, entry: &[u8], what: &'static str, found: u64, limit: u64) -> Error {
-        Error::Limit { entry: entry.to_vec(), what, found, limit }
-    }
-
-    /// Puts an entry together from its header and the extensions before it.
-    fn entry(
-        &mut self,
-        block: &[u8; BLOCK],
-        flag: u8,
-        mut size: u64,
-        offset: u64,
-        pending: Pending,
-    ) -> Result<Entry, Error> {
-        self.entries += 1;
-        if self.entries > self.limits.entries {
-            return Err(self.limit(b"", "number of entries", self.entries, self.limits.entries));
-        }
-        let header = tar::Header::from_byte_slice(block);
-        let old = header.as_old();
-        let has_pax = pending.pax.is_some();
-        let mut records = self.global.clone();
-        if let Some(own) = pending.pax {
-            records.merge(own);
-        }
-        let mut path = pending.path.unwrap_or_else(|| header_path(block));
-        if let Some(name) = records.path() {
-            path = name.to_vec();
-        }
-        let bad = |problem: &str| damaged(offset, &path, problem);
-        let mut link = pending.link.unwrap_or_else(|| text(&old.linkname).to_vec());
-        if let Some(name) = records.get(b"linkpath") {
-            link = name.to_vec();
-        }
-        for (what, name) in [("path length", &path), ("link target length", &link)] {
-            if name.len() as u64 > self.limits.path_bytes {
-                return Err(self.limit(&path, what, name.len() as u64, self.limits.path_bytes));
-            }
-            if name.contains(&0) {
-                return Err(bad("a name holds a NUL byte"));
-            }
-        }
-        if let Some(pax_size) = records.number(b"size").map_err(|problem| bad(&problem))? {
-            size = u64::try_from(pax_size).map_err(|_| bad("negative size"))?;
-        }
-        let kind = kind_of(flag, &path).map_err(|problem| bad(&problem))?;
-        let has_body = match kind {
-            EntryKind::File(FileKind::File) => true,
-            // GNU's incremental dumps list a directory's files here.
-            EntryKind::File(FileKind::Directory) => flag == b'D',
-            EntryKind::Link => size > 0 && (has_pax || !self.next_is_header()?),
-            EntryKind::File(_) => false,
-        };
-        let id = |key: &[u8], field: &[u8], what: &str| -> Result<u32, Error> {
-            let value = match records.number(key).map_err(|problem| bad(&problem))? {
-                Some(value) => value,
-                None => number(field).ok_or_else(|| bad(&format!("{what} is no number")))?,
-            };
-            match u32::try_from(value) {
-                Ok(id) if id != u32::MAX => Ok(id),
-                _ => Err(bad(&format!("{what} {value} is out of range"))),
-            }
-        };
-        let uid = id(b"uid", &old.uid, "owner")?;
-        let gid = id(b"gid", &old.gid, "group")?;
-        let mode = number(&old.mode).ok_or_else(|| bad("mode is no number"))? as u32 & 0o7777;
-        let mtime = match records.time(b"mtime").map_err(|problem| bad(&problem))? {
-            Some(time) => time,
-            None => (number(&old.mtime).ok_or_else(|| bad("time is no number"))?, 0),
-        };
-        let device = match kind {
-            EntryKind::File(FileKind::Char | FileKind::Block) => {
-                let part = |key: &[u8], field: &[u8]| -> Result<u32, Error> {
-                    let value = match records.number(key).map_err(|problem| bad(&problem))? {
-                        Some(value) => Some(value),
-                        None => number(field),
-                    };
-                    value
-                        .and_then(|v| u32::try_from(v).ok())
-                        .ok_or_else(|| bad("bad device number"))
-                };
-                (
-                    part(b"SCHILY.devmajor", &block[329..337])?,
-                    part(b"SCHILY.devminor", &block[337..345])?,
-                )
-            }
-            _ => (0, 0),
-        };
-        let xattrs = records.xattrs().map_err(|problem| bad(&problem))?;
-        for value in xattrs.values() {
-            if value.len() as u64 > self.limits.xattr_bytes {
-                let found = value.len() as u64;
-                return Err(self.limit(
-                    &path,
-                    "extended attribute size",
-                    found,
-                    self.limits.xattr_bytes,
-                ));
-            }
-        }
-        let mut entry = Entry {
-            path,
-            link,
-            kind,
-            mode,
-            uid,
-            gid,
-            size: if has_body { size } else { 0 },
-            mtime,
-            device,
-            xattrs,
-            sparse: None,
-            has_data: has_body,
-            offset,
-        };
-        self.expect_data(entry.size);
-        if kind == EntryKind::File(FileKind::File) {
-            self.read_sparse(block, flag, &records, &mut entry)?;
-        }
-        if flag == b'D' {
-            entry.size = 0;
-            entry.has_data = false;
-        }
-        if entry.size > self.limits.file_bytes {
-            return Err(self.limit(&entry.path, "file size", entry.size, self.limits.file_bytes));
-        }
-        Ok(entry)
-    }
-
     /// Whether the next block looks like a header: old programs give hard links a size and no data.
     fn next_is_header(&mut self) -> Result<bool, Error> {
         let offset = self.offset;
         let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
         let Some(block) = bytes.first_chunk::<BLOCK>().copied() else { return Ok(true) };
-        Ok(block.iter().all(|byte| *byte == 0) || self.check_sum(&block, offset).is_ok())
+        Ok(block.iter().all(|byte| *byte == 0) || check_sum(&block, offset).is_ok())
     }
 }
 
@@ -499,36 +352,20 @@ fn damaged(offset: u64, entry: &[u8], problem: &str) -> Error {
     Error::Archive { offset, entry: entry.to_vec(), problem: problem.to_owned() }
 }
 
-fn kind_of(flag: u8, path: &[u8]) -> Result<EntryKind, String> {
-    Ok(EntryKind::File(match flag {
-        // v7 had no type for directories: the slash tells.
-        0 | b'0' | b'7' if path.ends_with(b"/") => FileKind::Directory,
-        0 | b'0' | b'7' | b'S' => FileKind::File,
-        b'1' => return Ok(EntryKind::Link),
-        b'2' => FileKind::Symlink,
-        b'3' => FileKind::Char,
-        b'4' => FileKind::Block,
-        b'5' | b'D' => FileKind::Directory,
-        b'6' => FileKind::Fifo,
-        b'M' => return Err("it continues a file of another volume, which is not supported".into()),
-        b'N' => return Err("GNU's old long names (type N) are not supported".into()),
-        other => return Err(format!("entries of type {:?} are not known", char::from(other))),
-    }))
+fn limit(entry: &[u8], what: &'static str, found: u64, limit: u64) -> Error {
+    Error::Limit { entry: entry.to_vec(), what, found, limit }
 }
 
-/// The bytes before the first NUL.
-fn text(field: &[u8]) -> &[u8] {
-    &field[..field.iter().position(|byte| *byte == 0).unwrap_or(field.len())]
-}
-
-/// The name in a header, with the prefix where the format has one.
-fn header_path(block: &[u8; BLOCK]) -> Vec<u8> {
-    let name = text(&block[..100]);
-    if &block[257..263] != b"ustar\0" {
-        return name.to_vec();
+fn check_sum(block: &[u8; BLOCK], offset: u64) -> Result<(), Error> {
+    let stored = number(&block[148..156]);
+    // Old programs on some machines summed signed characters.
+    let (mut unsigned, mut signed) = (8 * i64::from(b' '), 8 * i64::from(b' '));
+    for byte in block[..148].iter().chain(&block[156..]) {
+        unsigned += i64::from(*byte);
+        signed += i64::from(byte.cast_signed());
     }
-    // star keeps times in the last bytes of the prefix and signs with "tar" at the block's end.
-    let end = if &block[508..512] == b"tar\0" { 345 + 131 } else { 345 + 155 };
-    let prefix = text(&block[345..end]);
-    if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
+    if stored == Some(unsigned) || stored == Some(signed) {
+        return Ok(());
+    }
+    Err(damaged(offset, b"", "a header's check sum is wrong, or this is no tar archive"))
 }

@@ -2,7 +2,7 @@
 
 use super::number::number;
 use super::pax::{Records, decimal};
-use super::{BLOCK, Blocks, Entry, Reader, damaged};
+use super::{BLOCK, Blocks, Entry, Reader, damaged, limit};
 use crate::error::Error;
 
 impl<B: Blocks> Reader<'_, B> {
@@ -44,8 +44,8 @@ impl<B: Blocks> Reader<'_, B> {
         };
         let found = ranges.len() as u64;
         if found > self.limits.sparse_ranges {
-            let limit = self.limits.sparse_ranges;
-            return Err(self.limit(&entry.path, "number of sparse ranges", found, limit));
+            let most = self.limits.sparse_ranges;
+            return Err(limit(&entry.path, "number of sparse ranges", found, most));
         }
         let (mut end, mut total) = (0, 0_u64);
         for (start, length) in &ranges {
@@ -90,8 +90,8 @@ impl<B: Blocks> Reader<'_, B> {
         while more {
             blocks += 1;
             if blocks * 21 > self.limits.sparse_ranges {
-                let limit = self.limits.sparse_ranges;
-                return Err(self.limit(b"", "number of sparse ranges", blocks * 21, limit));
+                let most = self.limits.sparse_ranges;
+                return Err(limit(b"", "number of sparse ranges", blocks * 21, most));
             }
             // These blocks stand before the data and are not counted in the size.
             let next = self.block()?.ok_or_else(bad)?;
@@ -106,7 +106,7 @@ impl<B: Blocks> Reader<'_, B> {
     fn map_in_data(&mut self) -> Result<Vec<(u64, u64)>, Error> {
         let offset = self.offset();
         let bad = || damaged(offset, b"", "bad sparse map");
-        let limit = self.limits.sparse_ranges;
+        let most = self.limits.sparse_ranges;
         let mut numbers: Vec<u64> = Vec::new();
         let mut line = Vec::new();
         let mut wanted = None;
@@ -128,8 +128,8 @@ impl<B: Blocks> Reader<'_, B> {
                 let value = decimal(&line).ok_or_else(bad)?;
                 line.clear();
                 match wanted {
-                    None if value > limit => {
-                        return Err(self.limit(b"", "number of sparse ranges", value, limit));
+                    None if value > most => {
+                        return Err(limit(b"", "number of sparse ranges", value, most));
                     }
                     None => wanted = Some(value * 2),
                     Some(_) => numbers.push(value),

@@ -51,7 +51,7 @@ pub fn export(
     let stack = Stack::container(image, root, ids)?;
     let mut packer = Packer::new(&stack, options, writer);
     if let Some(tree) = stack.root_tree() {
-        packer.entry(b"./", &stack.root_facts(tree)?, Vec::new(), None)?;
+        packer.entry(b"./", &stack.root_facts(tree)?, b"", None)?;
     }
     walk(&stack, |path, merged| packer.add(merged.tree, path))?;
     packer.finish()
@@ -81,7 +81,7 @@ pub fn layer(
 /// Writes the files below a host directory as they are; see [`crate::import::directory`].
 pub(crate) fn plain(stack: &Stack, options: Options, writer: impl Write) -> Result<Packed, Error> {
     let mut packer = Packer::new(stack, options, writer);
-    packer.entry(b"./", &stack.root_facts(0)?, Vec::new(), None)?;
+    packer.entry(b"./", &stack.root_facts(0)?, b"", None)?;
     walk(stack, |path, merged| packer.add(merged.tree, path))?;
     packer.finish()
 }
@@ -128,7 +128,7 @@ impl<'a, W: Write> Packer<'a, W> {
                 .map_err(|errno| Error::disk("read the link", path, errno))?
                 .into_bytes();
         }
-        self.entry(path, &facts, link, fd.as_ref())?;
+        self.entry(path, &facts, &link, fd.as_ref())?;
         Ok(facts.record.kind == FileKind::Directory)
     }
 
@@ -136,7 +136,7 @@ impl<'a, W: Write> Packer<'a, W> {
         &mut self,
         path: &[u8],
         facts: &Facts,
-        link: Vec<u8>,
+        link: &[u8],
         fd: Option<&OwnedFd>,
     ) -> Result<(), Error> {
         let record = &facts.record;
@@ -158,7 +158,7 @@ impl<'a, W: Write> Packer<'a, W> {
             mtime: facts.mtime,
             device: record.device,
             xattrs: record.xattrs.clone(),
-            ..Entry::link(&name, &link)
+            ..Entry::link(&name, link)
         };
         self.packed.entries += 1;
         if let Some(inode) = facts.inode {

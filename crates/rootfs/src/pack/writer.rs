@@ -60,11 +60,10 @@ impl<W: Write> Writer<W> {
             self.data(entry, fd, 0, entry.size)?;
             return self.pad(entry.size);
         };
-        let mut map = format!("{}\n", ranges.len());
+        let mut map = format!("{}\n", ranges.len()).into_bytes();
         for (start, length) in &ranges {
-            map.push_str(&format!("{start}\n{length}\n"));
+            map.extend_from_slice(format!("{start}\n{length}\n").as_bytes());
         }
-        let mut map = map.into_bytes();
         map.resize(map.len().next_multiple_of(BLOCK), 0);
         let stored = map.len() as u64 + ranges.iter().map(|(_, length)| length).sum::<u64>();
         let mut extra = Vec::new();
@@ -306,7 +305,7 @@ mod tests {
     fn long_names_are_split_at_a_slash() {
         let long = [vec![b'a'; 90], vec![b'/'], vec![b'b'; 60]].concat();
         assert_eq!(split_name(&long).unwrap().1.len(), 60);
-        assert!(split_name(&vec![b'a'; 101]).is_none());
+        assert!(split_name(&[b'a'; 101]).is_none());
         assert!(split_name(&[vec![b'a'; 160], vec![b'/'], vec![b'b'; 60]].concat()).is_none());
     }
 }

@@ -78,7 +78,10 @@ pub(crate) fn marks_on_disk(place: &Place) -> bool {
     let tar = testkit::layer::Layer::new().dir("d").opaque("d").whiteout("x").finish();
     let (_, applied) = place.apply(&tar);
     if applied.meta.marks_in_table {
-        eprintln!("SKIP marks on disk: no whiteouts or user attributes in {:?}", place.path());
+        eprintln!(
+            "SKIP marks on disk: no whiteouts or user attributes in {}",
+            place.path().display()
+        );
     }
     !applied.meta.marks_in_table
 }

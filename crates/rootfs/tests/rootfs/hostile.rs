@@ -327,3 +327,22 @@ fn a_bomb_stops_while_it_is_unpacked() {
     assert_eq!(meta.len(), 32 << 20);
     assert!(meta.blocks() < 1024, "{}", meta.blocks());
 }
+
+/// Everything above once more, for a process that was set up in another way.
+pub(crate) fn all() {
+    names_with_dots_do_not_leave_the_tree();
+    absolute_names_are_relative_to_the_tree();
+    links_as_parents_stay_inside();
+    files_replace_links_and_do_not_write_through_them();
+    hard_links_do_not_leave_the_tree();
+    links_in_circles_end();
+    devices_are_noted_and_never_made();
+    steering_attributes_do_not_reach_the_disk();
+    whiteouts_of_other_kinds_are_refused();
+    the_root_can_only_be_a_directory();
+    absurd_sizes_are_limits();
+    absurd_names_are_limits();
+    a_path_of_4000_bytes_works();
+    damaged_archives_are_errors();
+    a_bomb_stops_while_it_is_unpacked();
+}

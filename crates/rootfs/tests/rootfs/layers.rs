@@ -62,6 +62,20 @@ fn attributes_are_as_in_the_archive() {
 }
 
 #[test]
+fn an_empty_tree_is_taken_and_a_full_one_is_not() {
+    let place = Place::new();
+    let directory = place.fresh();
+    std::fs::create_dir(directory.join("tree")).unwrap();
+    let tar = Layer::new().file("f", 0o644, "x").finish();
+    let apply = || {
+        let staging = File::open(&directory).unwrap();
+        rootfs::apply(&tar[..], &staging, &rootfs::Limits::default(), &|_| {})
+    };
+    apply().unwrap();
+    assert!(apply().is_err());
+}
+
+#[test]
 fn whiteouts_in_any_order() {
     let place = Place::new();
     if !marks_on_disk(&place) {
@@ -292,8 +306,11 @@ fn containers_of_every_driver() {
                     assert!(upper.is_dir() && work.is_dir());
                     assert_eq!(mode(&upper), 0o555);
                     std::fs::create_dir_all(work.join("work/incompat/volatile")).unwrap();
-                    std::fs::set_permissions(work.join("work"), std::fs::Permissions::from_mode(0))
-                        .unwrap();
+                    std::fs::set_permissions(
+                        work.join("work"),
+                        std::fs::Permissions::from_mode(0o000),
+                    )
+                    .unwrap();
                 }
                 rootfs::Root::Directory(root) => {
                     assert_eq!(mode(&root), 0o555);
@@ -321,4 +338,18 @@ fn a_tree_can_be_removed_whatever_its_modes() {
     let (layer, _) = place.apply(&tar);
     sys::fs::remove_tree(File::open(&layer.directory).unwrap(), b"tree").unwrap();
     assert!(!layer.tree().exists());
+}
+
+/// Everything above once more, for a process that was set up in another way.
+pub(crate) fn all() {
+    attributes_are_as_in_the_archive();
+    an_empty_tree_is_taken_and_a_full_one_is_not();
+    whiteouts_in_any_order();
+    later_entries_replace_earlier_ones();
+    parents_through_links_land_in_their_target();
+    hard_links_share_content_and_records();
+    flattening_means_what_the_layers_mean();
+    most_images_need_no_flattening();
+    containers_of_every_driver();
+    a_tree_can_be_removed_whatever_its_modes();
 }

@@ -5,6 +5,8 @@ mod common;
 mod differential;
 mod formats;
 mod hostile;
+mod kernel;
 mod layers;
+mod mutations;
 mod race;
 mod unprivileged;

@@ -65,8 +65,7 @@ fn range(source: BorrowedFd<'_>, target: BorrowedFd<'_>, start: u64, end: u64) -
         let length = usize::try_from(end - from).unwrap_or(usize::MAX).min(1 << 30);
         match fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length) {
             Ok(0) => break,
-            Ok(_) => {}
-            Err(Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(errno) if is_unsupported(errno) => return by_hand(source, target, from, end),
             Err(errno) => return Err(errno),
         }

@@ -24,7 +24,7 @@ pub struct Entry {
 pub fn read_dir(dir: impl AsFd) -> io::Result<Vec<Entry>> {
     let dir = dir.as_fd();
     fs::seek(dir, fs::SeekFrom::Start(0))?;
-    let mut buffer = [MaybeUninit::uninit(); 32 * 1024];
+    let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
     let mut iterator = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
     while let Some(entry) = iterator.next() {
@@ -144,6 +144,9 @@ impl DirStack {
     }
 
     /// Goes back to the parent and returns the name that was left; `None` at the start.
+    ///
+    /// # Panics
+    /// Never: the start cannot be left.
     pub fn leave(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if self.levels.len() == 1 {
             return Ok(None);

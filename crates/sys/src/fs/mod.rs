@@ -88,8 +88,8 @@ pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
     }
     let path = fs::openat(dir, name, NAME_ONLY, Mode::empty())?;
     let mode = fs::fstat(&path)?.st_mode & 0o7777;
-    let more = if flags.contains(OFlags::DIRECTORY) { 0o500 } else { 0o400 };
-    if mode & more == more || chmod_fd(&path, mode | more).is_err() {
+    let needed = if flags.contains(OFlags::DIRECTORY) { 0o500 } else { 0o400 };
+    if mode & needed == needed || chmod_fd(&path, mode | needed).is_err() {
         return Err(Errno::ACCESS);
     }
     let opened = fs::openat(dir, name, flags, Mode::empty());

@@ -15,6 +15,11 @@ pub const LINKS_MAX: usize = 40;
 
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
+/// Makes this process behave as on a kernel without `openat2`, from now on: for tests of the other way.
+pub fn avoid_openat2() {
+    NO_OPENAT2.store(true, Ordering::Relaxed);
+}
+
 /// Which calls [`strict`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
@@ -130,7 +135,7 @@ pub fn in_root<E: From<Errno>>(
     let mut pending: Vec<Vec<u8>> = components(path);
     let mut place = Place { dir: open_root(root)?, path: Vec::new() };
     let mut links = 0;
-    let mut made = false;
+    let mut fresh = false;
     while let Some(part) = pending.pop() {
         if part == b".." {
             let parent = parent_of(&place.path).to_vec();
@@ -140,14 +145,14 @@ pub fn in_root<E: From<Errno>>(
         }
         match fs::openat(&place.dir, &part[..], NAME_ONLY | OFlags::DIRECTORY, Mode::empty()) {
             Ok(dir) => {
-                made = false;
+                fresh = false;
                 place = Place { dir, path: join(&place.path, &part) };
                 continue;
             }
             Err(Errno::NOTDIR) => {}
-            Err(Errno::NOENT) if !made => {
+            Err(Errno::NOENT) if !fresh => {
                 make(&obstacle(&place, &part, Errno::NOENT))?;
-                made = true;
+                fresh = true;
                 pending.push(part);
                 continue;
             }
@@ -165,9 +170,9 @@ pub fn in_root<E: From<Errno>>(
                 }
                 pending.extend(components(&target));
             }
-            Err(Errno::INVAL) if !made => {
+            Err(Errno::INVAL) if !fresh => {
                 make(&obstacle(&place, &part, Errno::NOTDIR))?;
-                made = true;
+                fresh = true;
                 pending.push(part);
             }
             Err(Errno::INVAL) => return Err(Errno::NOTDIR.into()),

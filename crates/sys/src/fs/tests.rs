@@ -88,9 +88,9 @@ fn removal_does_not_follow_links() {
 #[test]
 fn copies_keep_holes() {
     let dir = tempfile::tempdir().unwrap();
-    let from = std::fs::File::create_new(dir.path().join("a")).unwrap();
-    from.set_len(64 << 20).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&from, b"data", 32 << 20).unwrap();
+    let first = std::fs::File::create_new(dir.path().join("a")).unwrap();
+    first.set_len(64 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&first, b"data", 32 << 20).unwrap();
     let from = std::fs::File::open(dir.path().join("a")).unwrap();
     let to = std::fs::File::create_new(dir.path().join("b")).unwrap();
     copy::contents(&from, &to).unwrap();
@@ -108,7 +108,7 @@ fn unreadable_files_open_and_keep_their_mode() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("secret");
     std::fs::write(&path, "s").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     open_read(open(dir.path()), b"secret", OFlags::empty()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0);
 }
