@@ -27,10 +27,11 @@ use crate::context::Context;
 use crate::report::{Exit, Report};
 
 pub(crate) use help::tree;
-pub(crate) use table::{COMMANDS, Command, Section};
+pub(crate) use table::Command;
 
 /// Options before the command.
 #[derive(Args, Debug, Default, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Global {
     /// Directory of the store (default: ~/.local/share/coracle)
     #[arg(long, visible_alias = "root", alias = "repo", value_name = "DIR")]
@@ -73,7 +74,7 @@ impl Parsed {
             Self::Text(text) => crate::output::print(&text).map(|()| Exit::OK),
             Self::Command(global, command, matches) => {
                 crate::logging::start(&global)?;
-                let context = Context::new(global)?;
+                let context = Context::new(global);
                 (command.run)(&context, &matches)
             }
         }

@@ -49,10 +49,10 @@ pub(crate) fn each(
 ) -> Result<Exit, Report> {
     let mut last: Option<Report> = None;
     for name in names {
-        if let Err(report) = act(name) {
-            if let Some(earlier) = last.replace(report) {
-                earlier.show();
-            }
+        if let Err(report) = act(name)
+            && let Some(earlier) = last.replace(report)
+        {
+            earlier.show();
         }
     }
     last.map_or(Ok(Exit::OK), |report| Err(report.exit(Exit(1))))

@@ -16,4 +16,5 @@ pub(crate) mod ports;
 pub(crate) mod record;
 pub(crate) mod root;
 pub(crate) mod spec;
+pub(crate) mod spool;
 pub(crate) mod volumes;

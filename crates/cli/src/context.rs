@@ -17,6 +17,10 @@ pub(crate) struct Context {
     /// Options before the command.
     pub global: Global,
     environment: BTreeMap<OsString, OsString>,
+    program: OsString,
+    directory: Option<PathBuf>,
+    input_is_terminal: bool,
+    output_is_terminal: bool,
     config: OnceCell<Config>,
     store: OnceCell<store::Store>,
     host: OnceCell<host::Host>,
@@ -24,10 +28,19 @@ pub(crate) struct Context {
 
 impl Context {
     /// Looks at the environment, and at nothing else yet.
-    pub(crate) fn new(global: Global) -> Result<Self, Report> {
+    pub(crate) fn new(global: Global) -> Self {
         let environment = std::env::vars_os().collect();
-        let (config, store, host) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Ok(Self { global, environment, config, store, host })
+        Self {
+            global,
+            environment,
+            program: std::env::args_os().next().unwrap_or_default(),
+            directory: std::env::current_dir().ok(),
+            input_is_terminal: std::io::stdin().is_terminal(),
+            output_is_terminal: std::io::stdout().is_terminal(),
+            config: OnceCell::new(),
+            store: OnceCell::new(),
+            host: OnceCell::new(),
+        }
     }
 
     /// The whole environment.
@@ -45,8 +58,8 @@ impl Context {
 
     /// Whether the program was called by udocker's name, whose habits then hold.
     pub(crate) fn is_udocker(&self) -> bool {
-        let name = std::env::args_os().next().unwrap_or_default();
-        Path::new(&name).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")
+        let name = Path::new(&self.program).file_name();
+        name.is_some_and(|name| name == "udocker" || name == "udocker.py")
     }
 
     /// `$HOME`, else what the user database says.
@@ -56,10 +69,9 @@ impl Context {
     }
 
     /// The working directory.
-    pub(crate) fn working_directory(&self) -> Result<PathBuf, Report> {
-        std::env::current_dir().map_err(|error| {
+    pub(crate) fn working_directory(&self) -> Result<&Path, Report> {
+        self.directory.as_deref().ok_or_else(|| {
             Report::new("the working directory is gone or cannot be read")
-                .cause(error)
                 .hint("change to another one")
         })
     }
@@ -171,12 +183,12 @@ impl Context {
 
     /// Whether standard input is a terminal.
     pub(crate) fn input_is_terminal(&self) -> bool {
-        std::io::stdin().is_terminal()
+        self.input_is_terminal
     }
 
     /// Whether standard output is a terminal.
     pub(crate) fn output_is_terminal(&self) -> bool {
-        std::io::stdout().is_terminal()
+        self.output_is_terminal
     }
 }
 

@@ -65,8 +65,7 @@ pub(crate) fn get(context: &Context, wish: &Wish<'_>) -> Result<Image, Report> {
         }
     };
     match (wish.policy, found) {
-        (PullPolicy::Missing, Some(image)) if fits(&image)? => Ok(image),
-        (PullPolicy::Never, Some(image)) if fits(&image)? => Ok(image),
+        (PullPolicy::Missing | PullPolicy::Never, Some(image)) if fits(&image)? => Ok(image),
         (PullPolicy::Never, found) => {
             let report = Report::new(format!("there is no image '{}'", wish.name));
             Err(match found {

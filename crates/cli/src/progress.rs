@@ -34,12 +34,10 @@ impl Style {
     /// What fits the user's wish and the terminal.
     pub(crate) fn choose(quiet: bool, wish: config::Progress) -> Self {
         match wish {
-            _ if quiet => Self::Silent,
-            config::Progress::None => Self::Silent,
-            config::Progress::Plain => Self::Plain,
+            _ if quiet || wish == config::Progress::None => Self::Silent,
             config::Progress::Bar => Self::Bars,
             config::Progress::Auto if std::io::stderr().is_terminal() => Self::Bars,
-            config::Progress::Auto => Self::Plain,
+            _ => Self::Plain,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! 128+n it died by signal n. Library errors become reports here, by walking `source()`; causes whose text is
 //! already part of the line above are left out, since crates differ in how much they repeat.
 
-use std::fmt;
-use std::io::{self, Write};
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
 
 /// The status that a command ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,10 +110,10 @@ impl Report {
             if colour { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{red}error:{off} {}\n", indent(&self.fact));
         for cause in &self.causes {
-            text.push_str(&format!("  {dim}cause:{off} {}\n", indent(cause)));
+            let _ = writeln!(text, "  {dim}cause:{off} {}", indent(cause));
         }
         if let Some(hint) = &self.hint {
-            text.push_str(&format!("  {dim}hint:{off} {}\n", indent(hint)));
+            let _ = writeln!(text, "  {dim}hint:{off} {}", indent(hint));
         }
         // Nothing is left to be told if standard error is closed.
         let _ = io::stderr().write_all(text.as_bytes());

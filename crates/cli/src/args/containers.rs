@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// `ps`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct PsArgs {
     /// Show those that do not run, too
     #[arg(short, long)]

@@ -28,16 +28,17 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
         ErrorKind::UnknownArgument if !argument.starts_with('-') => {
             Report::usage(format!("{name}: unexpected argument '{argument}'")).hint(help)
         }
-        ErrorKind::UnknownArgument => match leftout::advice(option) {
-            Some(advice) => Report::usage(format!("{name} has no option '{option}'")).hint(advice),
-            None => {
+        ErrorKind::UnknownArgument => {
+            if let Some(advice) = leftout::advice(option) {
+                Report::usage(format!("{name} has no option '{option}'")).hint(advice)
+            } else {
                 let report = Report::usage(format!("{name}: unknown option '{option}'"));
                 match context(error, ContextKind::SuggestedArg) {
                     Some(similar) => report.hint(format!("did you mean '{similar}'? {help}")),
                     None => report.hint(help),
                 }
             }
-        },
+        }
         ErrorKind::MissingRequiredArgument => {
             let missing = argument.replace(['<', '>'], "").replace("...", "");
             Report::usage(format!("{name}: missing {missing}")).hint(help)

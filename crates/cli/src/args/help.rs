@@ -1,6 +1,7 @@
 //! Help: the overview, groups, one command, and the whole tree for completions and man pages.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 
 use clap::{Arg, ArgAction, Args};
 
@@ -54,25 +55,32 @@ pub(super) fn finished(command: &'static Command, path: &str) -> clap::Command {
     if command.examples.is_empty() {
         return built;
     }
-    let lines: String = command.examples.lines().map(|line| format!("  {line}\n")).collect();
-    built.after_help(format!("Examples:\n{}", lines.trim_end()))
+    let lines: Vec<&str> = command.examples.lines().collect();
+    built.after_help(format!(
+        "Examples:
+  {}",
+        lines.join(
+            "
+  "
+        )
+    ))
 }
 
 /// `coracle --help`.
 pub(super) fn overview() -> String {
     let mut out = format!("{ABOUT}\n\nUsage: coracle [OPTIONS] COMMAND [ARG...]\n");
     for (section, heading) in Section::SHOWN {
-        out.push_str(&format!("\n{heading}:\n"));
+        let _ = write!(out, "\n{heading}:\n");
         for command in COMMANDS.iter().filter(|command| command.section == section) {
-            out.push_str(&format!("  {:<17} {}\n", command.path, command.about));
+            let _ = writeln!(out, "  {:<17} {}", command.path, command.about);
         }
     }
     out.push_str("\nGroups:\n");
     for (name, about) in GROUPS {
-        out.push_str(&format!("  {name:<17} {about}\n"));
+        let _ = writeln!(out, "  {name:<17} {about}");
     }
     let mut root = root().help_template("{options}");
-    out.push_str(&format!("\nOptions:\n{}\n", root.render_help().to_string().trim_end()));
+    let _ = write!(out, "\nOptions:\n{}\n", root.render_help().to_string().trim_end());
     out.push_str("\n'coracle COMMAND --help' says more about a command; 'coracle help formats' about --format.\n");
     out
 }
@@ -82,7 +90,7 @@ pub(super) fn group(name: &str) -> String {
     let about = GROUPS.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| *about);
     let mut out = format!("{about}\n\nUsage: coracle {name} COMMAND [ARG...]\n\nCommands:\n");
     for (word, command) in table::group_commands(name) {
-        out.push_str(&format!("  {word:<10} {}\n", command.about));
+        let _ = writeln!(out, "  {word:<10} {}", command.about);
     }
     out
 }

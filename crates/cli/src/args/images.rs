@@ -51,6 +51,7 @@ pub(crate) struct PullArgs {
 
 /// `images`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ImagesArgs {
     /// Show images without a name too
     #[arg(short, long)]

@@ -135,8 +135,7 @@ fn cluster(
         let name = arg.get_long().unwrap_or_default();
         match kind(arg) {
             Kind::Value => {
-                let value =
-                    rest.as_bytes().strip_prefix(b"=").map(OsStr::from_bytes).unwrap_or(rest);
+                let value = rest.as_bytes().strip_prefix(b"=").map_or(rest, OsStr::from_bytes);
                 match (rest.is_empty(), rest.is_empty().then(|| words.next()).flatten()) {
                     (true, Some(next)) => out.push(long(name, &next)),
                     (true, None) => out.push(format!("--{name}").into()),

@@ -10,6 +10,7 @@ use super::images::RegistryFlags;
 /// How the process is started.
 #[derive(clap::Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Process")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ProcessFlags {
     /// Keep standard input open
     #[arg(short, long)]
@@ -52,6 +53,7 @@ pub(crate) struct ProcessFlags {
 /// What the process sees of the file system.
 #[derive(clap::Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Files")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct FileFlags {
     /// Mount a host path or a named volume: HOST:CONTAINER[:OPTIONS] (ro, rw, z, Z, rslave, ...)
     #[arg(short, long, value_name = "SOURCE:TARGET[:OPTIONS]")]
@@ -259,6 +261,7 @@ pub(crate) struct CreateArgs {
 
 /// `run`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub flags: ContainerFlags,

@@ -102,7 +102,7 @@ macro_rules! command {
             run: |context, matches| {
                 let args = <$args as FromArgMatches>::from_arg_matches(matches)
                     .map_err(|error| Report::usage(error.to_string()))?;
-                $run(context, args)
+                $run(context, &args)
             },
         }
     };

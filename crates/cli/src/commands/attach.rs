@@ -9,7 +9,7 @@ use crate::progress;
 use crate::report::{Exit, Report};
 
 /// Connects to a running container until it ends or the user leaves.
-pub(crate) fn run(context: &Context, args: AttachArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &AttachArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let config = record::read(&container)?.config;
     let mut notice = |text: &str| progress::note(&format!("{text}\r"));

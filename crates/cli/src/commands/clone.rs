@@ -13,7 +13,7 @@ use crate::report::{Exit, Report};
 const OWN: [&str; 4] = ["upper", "ROOT", "owners", "upper.owners"];
 
 /// Makes a copy of a container: the same image beneath, a copy of all that was changed above.
-pub(crate) fn run(context: &Context, args: CloneArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let source = record::find(context, &args.container)?;
     let mut record = record::read(&source)?;

@@ -12,7 +12,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// `completion`.
-pub(crate) fn run(_: &Context, args: CompletionArgs) -> Result<Exit, Report> {
+pub(crate) fn run(_: &Context, args: &CompletionArgs) -> Result<Exit, Report> {
     let shell: Shell = args.shell.parse().map_err(Report::new)?;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut tree(), "coracle", &mut script);
@@ -21,7 +21,7 @@ pub(crate) fn run(_: &Context, args: CompletionArgs) -> Result<Exit, Report> {
 }
 
 /// `__man`: one page for coracle and one for each command.
-pub(crate) fn man(_: &Context, args: ManArgs) -> Result<Exit, Report> {
+pub(crate) fn man(_: &Context, args: &ManArgs) -> Result<Exit, Report> {
     fs::create_dir_all(&args.directory).map_err(|error| {
         Report::new(format!("cannot make {}", args.directory.display())).cause(error)
     })?;

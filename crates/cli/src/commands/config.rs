@@ -10,7 +10,7 @@ use crate::output::table::{cell, columns, shorten};
 use crate::report::{Exit, Report};
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: ConfigArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit, Report> {
     let config = context.config()?;
     let json = match args.format.as_deref() {
         None | Some("table") => false,
@@ -19,9 +19,9 @@ pub(crate) fn run(context: &Context, args: ConfigArgs) -> Result<Exit, Report> {
             return Err(Report::usage(format!("unknown format {other:?}")).hint("table or json"));
         }
     };
-    match (args.key, json) {
-        (Some(key), false) => output::line(config.entry(&key)?.text),
-        (Some(key), true) => output::line(output::pretty(&machine(&config.entry(&key)?))),
+    match (args.key.as_deref(), json) {
+        (Some(key), false) => output::line(config.entry(key)?.text),
+        (Some(key), true) => output::line(output::pretty(&machine(&config.entry(key)?))),
         (None, false) => output::print(&table(config)),
         (None, true) => {
             let entries: Vec<serde_json::Value> =

@@ -2,17 +2,16 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rootfs::view::IdMap;
 use rootfs::{Root, copy};
-use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::args::archives::CpArgs;
-use crate::container::{ids, launch, record, root};
+use crate::container::{ids, launch, record, root, spool};
 use crate::context::Context;
 use crate::progress;
 use crate::report::{Exit, Report};
@@ -38,7 +37,7 @@ fn end(text: &str) -> End {
 }
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: CpArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &CpArgs) -> Result<Exit, Report> {
     match (end(&args.source), end(&args.target)) {
         (End::Container { name, path }, End::Host(target)) => {
             Out { context, name: &name, path: &path, follow: args.follow_link }.to_host(&target)?;
@@ -52,10 +51,10 @@ pub(crate) fn run(context: &Context, args: CpArgs) -> Result<Exit, Report> {
                 .write(io::stdout(), None)?;
         }
         (End::Host(source), End::Container { name, path }) => {
-            from_host(context, &args, &source, &name, &path)?
+            from_host(context, args, &source, &name, &path)?;
         }
         (End::Stream, End::Container { name, path }) => {
-            into(context, &args, &name, &path, io::stdin())?
+            into(context, args, &name, &path, io::stdin())?;
         }
         (End::Container { .. }, End::Container { .. }) => {
             return Err(Report::usage("one of the two must be on the host")
@@ -146,10 +145,10 @@ impl Out<'_> {
         };
         // Reading may happen in a process of its own (see `ids::within`), which must be forked while there is one thread:
         // so the archive is written whole before it is unpacked.
-        let spool = spool(self.context)?;
+        let spool = spool::file(self.context)?;
         self.write(&spool, Some(&name))?;
-        rewind(&spool)?;
-        let top = open(&directory)?;
+        spool::rewind(&spool)?;
+        let top = spool::open_directory(&directory)?;
         // Owners of the container mean nothing on the host: what is copied belongs to the caller.
         let into = copy::Into { owner: Some((0, 0)), ..copy::Into::default() };
         copy::copy_in(&top, b".", io::BufReader::with_capacity(1 << 18, spool), &into).map_err(
@@ -159,32 +158,6 @@ impl Out<'_> {
     }
 }
 
-/// A file without a name in the store.
-fn spool(context: &Context) -> Result<File, Report> {
-    let directory = context.store()?.path().join("tmp");
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR).map(File::from);
-    made.map_err(|error| {
-        Report::new(format!("cannot make a temporary file in {}", directory.display())).cause(error)
-    })
-}
-
-fn rewind(mut file: &File) -> Result<(), Report> {
-    file.seek(io::SeekFrom::Start(0))
-        .map(drop)
-        .map_err(|error| Report::new("cannot read the temporary file").cause(error))
-}
-
-fn open(directory: &Path) -> Result<OwnedFd, Report> {
-    rustix::fs::openat(
-        CWD,
-        directory,
-        OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|error| Report::new(format!("cannot open {}", directory.display())).cause(error))
-}
-
 /// The root of a running container, with everything that is mounted in it.
 fn live_root(
     context: &Context,
@@ -192,7 +165,7 @@ fn live_root(
 ) -> Result<Option<OwnedFd>, Report> {
     match launch::main_process(context, container.id()) {
         None => Ok(None),
-        Some(pid) => open(&PathBuf::from(format!("/proc/{pid}/root"))).map(Some),
+        Some(pid) => spool::open_directory(&PathBuf::from(format!("/proc/{pid}/root"))).map(Some),
     }
 }
 
@@ -238,9 +211,9 @@ fn from_host(
             (if parent.is_empty() { "/".to_owned() } else { parent.to_owned() }, last.into())
         }
     };
-    let spool = spool(context)?;
+    let spool = spool::file(context)?;
     pack(&source, &entry, args.archive, &spool)?;
-    rewind(&spool)?;
+    spool::rewind(&spool)?;
     target.unpack(&directory, spool, args.archive)
 }
 
@@ -263,7 +236,7 @@ fn pack(source: &Path, entry: &Path, keep_owners: bool, writer: &File) -> Result
     };
     let source = copy::Source { path, name: entry.as_os_str().as_bytes(), follow: false };
     let ids = if keep_owners { IdMap::identity() } else { IdMap::default() };
-    let top = open(&directory)?;
+    let top = spool::open_directory(&directory)?;
     let writer = io::BufWriter::with_capacity(1 << 18, writer);
     let packed = copy::copy_out(&top, rootfs::Owners::default(), &ids, source, writer)?;
     for path in &packed.skipped {
@@ -293,7 +266,7 @@ impl<'a> Target<'a> {
 
     /// What is at `path`; links are followed inside the container.
     fn kind(&self, path: &str) -> Result<Found, Report> {
-        let spool = spool(self.context)?;
+        let spool = spool::file(self.context)?;
         let out = Out { context: self.context, name: self.name, path, follow: true };
         // The first entry of an archive of it tells; an error means that nothing is there.
         match out.write(Limited(&spool, 1 << 16), Some("x")) {
@@ -302,12 +275,7 @@ impl<'a> Target<'a> {
             }
             _ => {}
         }
-        rewind(&spool)?;
-        let mut header = [0_u8; 512];
-        (&spool)
-            .read_exact(&mut header)
-            .map_err(|error| Report::new("cannot read the temporary file").cause(error))?;
-        Ok(if header[156] == b'5' { Found::Directory } else { Found::File })
+        Ok(if spool::rewound(&spool)?.is_directory { Found::Directory } else { Found::File })
     }
 
     fn unpack(&self, directory: &str, archive: impl Read, keep_owners: bool) -> Result<(), Report> {
@@ -318,12 +286,12 @@ impl<'a> Target<'a> {
         let work = |top: &OwnedFd| {
             let archive = io::BufReader::with_capacity(1 << 18, archive);
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
-            root::add_to_side_table(&self.container.path(), copied.owners)
+            root::add_to_side_table(&self.container.path(), &copied.owners)
         };
         let done = match (&self.live, &self.root) {
             (Some(live), _) => ids::within(self.context, &self.record.config, |_| work(live)),
             (None, Root::Directory(path)) => {
-                let top = open(path)?;
+                let top = spool::open_directory(path)?;
                 ids::within(self.context, &self.record.config, |_| work(&top))
             }
             (None, Root::Overlay { .. }) => {
@@ -370,9 +338,9 @@ fn into(
         return Err(Report::new(format!("{name}:{path} is no directory"))
             .hint("an archive is unpacked into a directory that is there"));
     }
-    let mut spool = spool(context)?;
+    let mut spool = spool::file(context)?;
     io::copy(&mut archive, &mut spool)
         .map_err(|error| Report::new("cannot read the archive").cause(error))?;
-    rewind(&spool)?;
+    spool::rewind(&spool)?;
     target.unpack(path, spool, args.archive)
 }

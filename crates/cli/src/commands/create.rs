@@ -7,7 +7,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Makes a container and prints its id.
-pub(crate) fn run(context: &Context, args: CreateArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> {
     if args.force
         && let Some(name) = &args.flags.record.name
         && let Some(old) = record::find_some(context, name)?

@@ -19,11 +19,11 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Adds up what the parts of the store take.
-pub(crate) fn run(context: &Context, args: DfArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &DfArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let usage = store.usage()?;
     let mut containers = usage.containers;
-    let running = store.containers().map(|container| super::ps::is_running(container))?;
+    let running = store.containers().map(super::ps::is_running)?;
     let running = running.iter().filter(|running| **running).count() as u64;
     containers.unused_count = containers.count.saturating_sub(running);
     let used = super::prune::used_volumes(context)?;

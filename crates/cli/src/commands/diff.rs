@@ -1,5 +1,7 @@
 //! `diff`.
 
+use std::fmt::Write;
+
 use crate::args::containers::DiffArgs;
 use crate::container::{ids, record, root};
 use crate::context::Context;
@@ -7,7 +9,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Lists what a container has other than its image.
-pub(crate) fn run(context: &Context, args: DiffArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &DiffArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let container = record::find(context, &args.container)?;
     let record = record::read(&container)?;
@@ -23,7 +25,7 @@ pub(crate) fn run(context: &Context, args: DiffArgs) -> Result<Exit, Report> {
         let mut text = String::new();
         for change in rootfs::diff::diff(&trees, &root, ids)? {
             let path = String::from_utf8_lossy(&change.path).into_owned();
-            text.push_str(&format!("{} /{path}\n", change.kind.letter()));
+            let _ = writeln!(text, "{} /{path}", change.kind.letter());
         }
         output::print(&text)
     })?;

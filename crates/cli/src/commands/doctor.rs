@@ -21,7 +21,7 @@ use crate::report::{Exit, Report};
 const NO_ENGINE: Exit = Exit(1);
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: DoctorArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> {
     let DoctorArgs { format } = args;
     let json = match format.as_deref() {
         None | Some("text") => false,

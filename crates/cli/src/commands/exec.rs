@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::report::{Exit, Report};
 
 /// Runs a further command in a running container.
-pub(crate) fn run(context: &Context, args: ExecArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let Some(pid) = launch::main_process(context, container.id()) else {
         return Err(Report::new(format!("container {} is not running", args.container)).hint(
@@ -22,7 +22,7 @@ pub(crate) fn run(context: &Context, args: ExecArgs) -> Result<Exit, Report> {
     let record = record::read(&container)?;
     let overrides = Overrides {
         command: Some(args.command.clone()),
-        env: variables(context, &args)?,
+        env: variables(context, args)?,
         cwd: args.workdir.clone(),
         user: args.user.clone(),
         tty: Some(args.tty),

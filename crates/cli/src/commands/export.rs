@@ -16,7 +16,7 @@ use crate::report::{Exit, Report};
 const BUFFER: usize = 1 << 20;
 
 /// Writes a container's whole tree as tar, with its true owners.
-pub(crate) fn run(context: &Context, args: ExportArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let container = record::find(context, &args.container)?;
     let record = record::read(&container)?;

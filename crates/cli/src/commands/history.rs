@@ -25,7 +25,7 @@ const PRECISE: &[Column] = &[
 ];
 
 /// Lists the steps in which an image was made, the last one first.
-pub(crate) fn run(context: &Context, args: HistoryArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &HistoryArgs) -> Result<Exit, Report> {
     let image = image::stored(context, &args.image)?;
     let config = image.config()?;
     let id = image.id()?;

@@ -36,7 +36,7 @@ const MORE: &[Column] = &[
 ];
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: ImagesArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> {
     let filters = Filters::parse(
         &args.filter,
         &["dangling", "reference", "before", "since", "label", "until"],
@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context, args: ImagesArgs) -> Result<Exit, Report> {
                 continue;
             }
         };
-        if !shown(image, &summary, &args, &filters, &bounds) {
+        if !shown(image, &summary, args, &filters, &bounds) {
             continue;
         }
         rows.push((summary.created.clone(), row(image, &summary, args.no_trunc)));
@@ -141,7 +141,7 @@ fn row(image: &Image, summary: &Summary, whole: bool) -> Value {
         "ID": if whole { summary.id.to_string() } else { image::short(&summary.id) },
         "Repository": reference.as_ref().map_or_else(none, oci::Reference::familiar_name),
         "Tag": reference.as_ref().and_then(|reference| reference.tag()).map_or_else(none, str::to_owned),
-        "Digest": digest(image).to_string(),
+        "Digest": digest(image),
         "CreatedAt": created.map(time::full).unwrap_or_default(),
         "CreatedSince": image::age(created),
         "Size": size::human(summary.size),

@@ -19,7 +19,7 @@ use crate::remote;
 use crate::report::{Exit, Report};
 
 /// Makes the image and prints its id.
-pub(crate) fn run(context: &Context, args: ImportArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let settings = context.settings()?;
     let progress =
@@ -75,7 +75,7 @@ fn layer(
     source: &Path,
 ) -> Result<(Descriptor, Digest), Report> {
     let store = road.store;
-    let (digest, size) = if source == Path::new("-") {
+    let (blob, size) = if source == Path::new("-") {
         if context.input_is_terminal() {
             return Err(Report::usage("standard input is a terminal, not an archive")
                 .hint("redirect it: coracle import - NAME < root.tar"));
@@ -90,7 +90,7 @@ fn layer(
         store.blobs().put_reader(&mut file)?
     };
     let mut head = [0; Compression::MAGIC_LEN];
-    let read = store.blobs().open_digest(&digest)?.read(&mut head).unwrap_or(0);
+    let read = store.blobs().open_digest(&blob)?.read(&mut head).unwrap_or(0);
     let compression = Compression::from_magic(&head[..read]);
     let media_type = compression.oci_layer_type().ok_or_else(|| {
         Report::new(format!(
@@ -99,8 +99,8 @@ fn layer(
         ))
         .hint("decompress it first: xz -dc root.tar.xz | coracle import - NAME")
     })?;
-    let diff_id = diff_id(road, &digest)?;
-    Ok((Descriptor::new(media_type, digest, size), diff_id))
+    let diff_id = diff_id(road, &blob)?;
+    Ok((Descriptor::new(media_type, blob, size), diff_id))
 }
 
 /// Packs a directory; the archive goes through a pipe, so that nothing is held twice on disk.
@@ -110,11 +110,11 @@ fn pack(store: &Store, source: &Path) -> Result<(Digest, u64), Report> {
         io::pipe().map_err(|error| Report::new("cannot make a pipe").cause(error))?;
     std::thread::scope(|scope| {
         let packing = scope.spawn(move || {
-            let writer = io::BufWriter::with_capacity(1 << 20, writer);
-            rootfs::import::directory(source, keep_owners, writer)
+            let input = io::BufWriter::with_capacity(1 << 20, input);
+            rootfs::import::directory(source, keep_owners, input)
         });
-        let put = store.blobs().put_reader(&mut reader);
-        drop(reader);
+        let put = store.blobs().put_reader(&mut output);
+        drop(output);
         match packing.join() {
             Ok(Ok(packed)) => {
                 for path in &packed.skipped {

@@ -20,7 +20,7 @@ enum Kind {
 }
 
 /// `inspect`.
-pub(crate) fn run(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &InspectArgs) -> Result<Exit, Report> {
     let kind = match args.r#type.as_deref() {
         None | Some("") => Kind::Any,
         Some("container") => Kind::Container,
@@ -31,17 +31,17 @@ pub(crate) fn run(context: &Context, args: InspectArgs) -> Result<Exit, Report> 
                 .hint("there are container, image and volume"));
         }
     };
-    show(context, &args, kind)
+    show(context, args, kind)
 }
 
 /// `container inspect`.
-pub(crate) fn container(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
-    show(context, &args, Kind::Container)
+pub(crate) fn container(context: &Context, args: &InspectArgs) -> Result<Exit, Report> {
+    show(context, args, Kind::Container)
 }
 
 /// `image inspect`.
-pub(crate) fn image(context: &Context, args: InspectArgs) -> Result<Exit, Report> {
-    show(context, &args, Kind::Image)
+pub(crate) fn image(context: &Context, args: &InspectArgs) -> Result<Exit, Report> {
+    show(context, args, Kind::Image)
 }
 
 fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Report> {
@@ -55,12 +55,11 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
     let mut found = Vec::new();
     let ended = super::each(&args.names, |name| {
         let value = describe(context, name, kind, args.size)?;
-        match &template {
-            Some(template) => output::line(template.render(&value)?),
-            None => {
-                found.push(value);
-                Ok(())
-            }
+        if let Some(template) = &template {
+            output::line(template.render(&value)?)
+        } else {
+            found.push(value);
+            Ok(())
         }
     });
     if template.is_none() {

@@ -7,7 +7,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Sends a signal to each container's main process.
-pub(crate) fn run(context: &Context, args: KillArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &KillArgs) -> Result<Exit, Report> {
     let signal = spec::check_signal(&args.signal)?;
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;

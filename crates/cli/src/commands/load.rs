@@ -43,7 +43,7 @@ impl BlobSink for Sink<'_> {
 }
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: LoadArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let platform = args.platform.as_deref().map(super::pull::platform).transpose()?;
     let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;

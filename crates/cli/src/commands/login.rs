@@ -40,14 +40,14 @@ fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
 }
 
 /// `login`.
-pub(crate) fn run(context: &Context, args: LoginArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &LoginArgs) -> Result<Exit, Report> {
     let key = server(context, args.server.as_deref())?;
     let registry = key.split('/').next().unwrap_or(&key).to_owned();
     let file = remote::auth_file(context, args.registry.authfile.as_deref())?;
     if args.get_login {
-        return get_login(context, &args, &registry);
+        return get_login(context, args, &registry);
     }
-    let credential = credential(&args, &registry)?;
+    let credential = credential(args, &registry)?;
     let client = remote::client(context, &args.registry, &registry)?;
     let login = client
         .login(&registry, Some(&credential))
@@ -116,7 +116,7 @@ fn from_stdin() -> Result<Secret, Report> {
 }
 
 /// `logout`.
-pub(crate) fn logout(context: &Context, args: LogoutArgs) -> Result<Exit, Report> {
+pub(crate) fn logout(context: &Context, args: &LogoutArgs) -> Result<Exit, Report> {
     let file = remote::auth_file(context, args.authfile.as_deref())?;
     let keys =
         if args.all { auth::list(&file)? } else { vec![server(context, args.server.as_deref())?] };

@@ -12,7 +12,7 @@ use crate::output::time;
 use crate::report::{Exit, Report};
 
 /// Prints what a container has written: its standard output to ours, its standard error to ours.
-pub(crate) fn run(context: &Context, args: LogsArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let query = Query {
         tail: tail(&args.tail)?,

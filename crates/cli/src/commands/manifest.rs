@@ -10,7 +10,7 @@ use crate::remote;
 use crate::report::{Exit, Report};
 
 /// Prints what a name points to: the index or manifest of the registry, or, where that cannot be reached, of the store.
-pub(crate) fn run(context: &Context, args: ManifestInspectArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &ManifestInspectArgs) -> Result<Exit, Report> {
     let mut registry = args.registry.clone();
     if args.insecure {
         registry.tls_verify = Some(false);

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::report::{Exit, Report};
 
 /// `rename`.
-pub(crate) fn rename(context: &Context, args: RenameArgs) -> Result<Exit, Report> {
+pub(crate) fn rename(context: &Context, args: &RenameArgs) -> Result<Exit, Report> {
     let mut container = record::find(context, &args.container)?;
     // A container may have several names: the one that was typed is replaced, else all.
     let old = container.names()?.into_iter().find(|name| *name == args.container);
@@ -15,13 +15,13 @@ pub(crate) fn rename(context: &Context, args: RenameArgs) -> Result<Exit, Report
 }
 
 /// `name`.
-pub(crate) fn add(context: &Context, args: NameArgs) -> Result<Exit, Report> {
+pub(crate) fn add(context: &Context, args: &NameArgs) -> Result<Exit, Report> {
     record::find(context, &args.container)?.add_name(&args.name)?;
     Ok(Exit::OK)
 }
 
 /// `rmname`.
-pub(crate) fn remove(context: &Context, args: RmnameArgs) -> Result<Exit, Report> {
+pub(crate) fn remove(context: &Context, args: &RmnameArgs) -> Result<Exit, Report> {
     let mut container = record::find(context, &args.name)?;
     if !container.remove_name(&args.name)? {
         return Err(Report::new(format!("'{}' is no name of a container", args.name))

@@ -7,7 +7,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Prints the published ports: `80/tcp -> 0.0.0.0:8080`, or the host's side of one port alone.
-pub(crate) fn run(context: &Context, args: PortArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &PortArgs) -> Result<Exit, Report> {
     let config = record::read(&record::find(context, &args.container)?)?.config;
     let wanted = args.port.as_deref().map(|text| text.split_once('/').unwrap_or((text, "tcp")));
     let mut found = false;

@@ -16,48 +16,48 @@ use crate::report::{Exit, Report};
 use crate::{progress, prompt};
 
 /// `prune`, `system prune`.
-pub(crate) fn all(context: &Context, args: PruneArgs) -> Result<Exit, Report> {
+pub(crate) fn all(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
     let images =
         if args.all { "all images without a container" } else { "all images without a name" };
     let volumes = if args.volumes { ", all volumes without a container" } else { "" };
     sure(args.force, &format!("all stopped containers, {images}{volumes}, and leftovers"))?;
     let mut total = Freed::default();
-    add(&mut total, "Deleted Containers:", remove_containers(context, &filters)?)?;
+    add(&mut total, "Deleted Containers:", &remove_containers(context, &filters)?)?;
     if args.volumes {
-        add(&mut total, "Deleted Volumes:", remove_volumes(context, &filters)?)?;
+        add(&mut total, "Deleted Volumes:", &remove_volumes(context, &filters)?)?;
     }
-    add(&mut total, "Deleted Images:", remove_images(context, args.all, &filters)?)?;
+    add(&mut total, "Deleted Images:", &remove_images(context, args.all, &filters)?)?;
     end(&total)
 }
 
 /// `container prune`.
-pub(crate) fn containers(context: &Context, args: ContainerPruneArgs) -> Result<Exit, Report> {
+pub(crate) fn containers(context: &Context, args: &ContainerPruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
     sure(args.force, "all stopped containers")?;
     let mut total = Freed::default();
-    add(&mut total, "Deleted Containers:", remove_containers(context, &filters)?)?;
+    add(&mut total, "Deleted Containers:", &remove_containers(context, &filters)?)?;
     end(&total)
 }
 
 /// `image prune`.
-pub(crate) fn images(context: &Context, args: ImagePruneArgs) -> Result<Exit, Report> {
+pub(crate) fn images(context: &Context, args: &ImagePruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
     sure(
         args.force,
         if args.all { "all images without a container" } else { "all images without a name" },
     )?;
     let mut total = Freed::default();
-    add(&mut total, "Deleted Images:", remove_images(context, args.all, &filters)?)?;
+    add(&mut total, "Deleted Images:", &remove_images(context, args.all, &filters)?)?;
     end(&total)
 }
 
 /// `volume prune`.
-pub(crate) fn volumes(context: &Context, args: VolumePruneArgs) -> Result<Exit, Report> {
+pub(crate) fn volumes(context: &Context, args: &VolumePruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
     sure(args.force, "all volumes that no container uses")?;
     let mut total = Freed::default();
-    add(&mut total, "Deleted Volumes:", remove_volumes(context, &filters)?)?;
+    add(&mut total, "Deleted Volumes:", &remove_volumes(context, &filters)?)?;
     end(&total)
 }
 
@@ -79,7 +79,7 @@ fn sure(force: bool, what: &str) -> Result<(), Report> {
     Err(Report::new("nothing was removed").exit(Exit(1)))
 }
 
-fn add(total: &mut Freed, heading: &str, freed: Freed) -> Result<(), Report> {
+fn add(total: &mut Freed, heading: &str, freed: &Freed) -> Result<(), Report> {
     if !freed.items.is_empty() {
         output::print(&format!("{heading}\n{}\n\n", freed.items.join("\n")))?;
     }

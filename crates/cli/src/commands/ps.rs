@@ -54,7 +54,7 @@ struct Seen {
 }
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: PsArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     let filters = Filters::parse(&args.filter, FILTERS)?;
     let store = context.store()?;
     let every = args.all

@@ -11,7 +11,7 @@ use crate::remote;
 use crate::report::{Exit, Report};
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: PullArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
     let platform = args.platform.as_deref().map(platform).transpose()?;
     let settings = context.settings()?;
     let style = Style::choose(args.quiet || context.global.quiet, settings.progress);

@@ -10,7 +10,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Removes containers; each is tried, the first failure decides.
-pub(crate) fn run(context: &Context, args: RmArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
     let mut names = args.containers.clone();
     if args.all {
         names.extend(

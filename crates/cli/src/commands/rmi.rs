@@ -7,7 +7,7 @@ use crate::report::{Exit, Report};
 use crate::{image, progress};
 
 /// Runs it: every image is tried, and the first failure reported at the end.
-pub(crate) fn run(context: &Context, args: RmiArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &RmiArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let mut names = args.images.clone();
     if args.all {

@@ -12,32 +12,28 @@ use crate::context::Context;
 use crate::report::{Exit, Report};
 
 /// Runs it.
-pub(crate) fn run(context: &Context, mut args: RunArgs) -> Result<Exit, Report> {
-    check(&args)?;
-    if context.is_udocker() {
-        args.flags.process.interactive = true;
-    }
+pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
+    check(args)?;
+    let mut flags = args.flags.clone();
+    flags.process.interactive |= context.is_udocker();
     let made =
         context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
     let existing = match (&args.image, made) {
         (_, Some(made)) => {
-            return start(context, &args, made.clone(), record::read(&made)?, Overrides::default());
+            return start(context, args, &made, record::read(&made)?, Overrides::default(), true);
         }
         (Some(name), None) if args.flags.image.rootfs.is_none() => {
             record::find_some(context, name)?
         }
         _ => None,
     };
-    match existing {
-        Some(container) => {
-            let (record, overrides) = adapted(context, &args.flags, &container, &args.command)?;
-            start(context, &args, container, record, overrides)
-        }
-        None => {
-            let (container, record) =
-                make::make(context, &args.flags, args.image.as_deref(), &args.command, args.quiet)?;
-            start(context, &args, container, record, Overrides::default())
-        }
+    if let Some(container) = existing {
+        let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
+        start(context, args, &container, record, overrides, false)
+    } else {
+        let (container, record) =
+            make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
+        start(context, args, &container, record, Overrides::default(), true)
     }
 }
 
@@ -51,7 +47,7 @@ fn check(args: &RunArgs) -> Result<(), Report> {
             .hint("use -i alone, or -t alone"));
     }
     let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));
-    if !args.attach.is_empty() && !(has("stdout") && has("stderr")) {
+    if !args.attach.is_empty() && !["stdout", "stderr"].iter().all(|stream| has(stream)) {
         return Err(Report::usage(
             "--attach: standard output and standard error are always attached together",
         )
@@ -63,9 +59,10 @@ fn check(args: &RunArgs) -> Result<(), Report> {
 fn start(
     context: &Context,
     args: &RunArgs,
-    container: ContainerDir,
+    container: &ContainerDir,
     record: Record,
     overrides: Overrides,
+    new: bool,
 ) -> Result<Exit, Report> {
     let run = Run {
         remove: record.config.auto_remove && !args.explain,
@@ -78,8 +75,9 @@ fn start(
         detach_keys: args.detach_keys.clone(),
         log: false,
         explain: args.explain,
+        new,
     };
-    launch::launch(context, run)
+    launch::launch(context, &run)
 }
 
 /// An existing container's record with what this run's flags change, for this run only.

@@ -35,7 +35,7 @@ fn not_found(error: store::Error) -> io::Error {
 }
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: SaveArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &SaveArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let _lease = store.lease()?;
     let mut images: Vec<Export> = Vec::new();

@@ -18,12 +18,12 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// Looks for images in a registry, or lists the tags of one.
-pub(crate) fn run(context: &Context, args: SearchArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &SearchArgs) -> Result<Exit, Report> {
     if args.list_tags {
         let reference = remote::reference(context, &args.term)?;
         let client = remote::client(context, &args.registry, reference.registry())?;
         let tags = client.tags(&reference, 0)?;
-        output::print(&tags.iter().map(|tag| format!("{tag}\n")).collect::<String>())?;
+        tags.iter().try_for_each(output::line)?;
         return Ok(Exit::OK);
     }
     let filters = Filters::parse(&args.filter, &["is-official", "is-automated", "stars"])?;

@@ -10,7 +10,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Keeps a mode, or prints the one that is kept or would be chosen.
-pub(crate) fn run(context: &Context, args: SetupArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let mut record = record::read(&container)?;
     let facts = Facts::of(context.host(), &context.probing(), &record.config);

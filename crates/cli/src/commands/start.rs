@@ -12,7 +12,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Starts containers: in the background, or one in the foreground with `--attach`.
-pub(crate) fn run(context: &Context, args: StartArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &StartArgs) -> Result<Exit, Report> {
     if args.attach || args.interactive {
         let [name] = args.containers.as_slice() else {
             return Err(Report::usage("only one container can be attached to"));
@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, args: StartArgs) -> Result<Exit, Report> {
         run.record.config.stdin_open &= args.interactive;
         run.detach_keys.clone_from(&args.detach_keys);
         run.detach = false;
-        return launch::launch(context, run);
+        return launch::launch(context, &run);
     }
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, args: StartArgs) -> Result<Exit, Report> {
 
 /// Starts a container in the background.
 pub(crate) fn detached(context: &Context, container: ContainerDir) -> Result<(), Report> {
-    launch::launch(context, of(container)?).map(drop)
+    launch::launch(context, &of(container)?).map(drop)
 }
 
 fn of(container: ContainerDir) -> Result<Run, Report> {
@@ -54,6 +54,7 @@ fn of(container: ContainerDir) -> Result<Run, Report> {
         detach_keys: None,
         log: true,
         explain: false,
+        new: false,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// `stop`.
-pub(crate) fn run(context: &Context, args: StopArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &StopArgs) -> Result<Exit, Report> {
     let mut names = args.containers.clone();
     if args.all {
         names.extend(
@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: StopArgs) -> Result<Exit, Report> {
 }
 
 /// `restart`.
-pub(crate) fn restart(context: &Context, args: RestartArgs) -> Result<Exit, Report> {
+pub(crate) fn restart(context: &Context, args: &RestartArgs) -> Result<Exit, Report> {
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
         stop(&container, args.time, args.signal.as_deref())?;

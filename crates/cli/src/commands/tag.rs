@@ -6,7 +6,7 @@ use crate::report::{Exit, Report};
 use crate::{image, remote};
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: TagArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<Exit, Report> {
     let source = image::stored(context, &args.source)?;
     let target = remote::reference(context, &args.target)?;
     if target.is_digest() {

@@ -7,7 +7,7 @@ use crate::output::{self, table};
 use crate::report::{Exit, Report};
 
 /// Prints our own table, or the host's `ps` with the user's options for these processes.
-pub(crate) fn run(context: &Context, args: TopArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let processes = engine::supervise::top(&container.path()).map_err(|error| {
         Report::from(error).within(format!("cannot list the processes of {}", args.container))

@@ -10,7 +10,7 @@ use crate::progress::{Progress, Style};
 use crate::report::{Exit, Report};
 
 /// Hashes every stored blob and follows every reference; prints what is wrong.
-pub(crate) fn run(context: &Context, args: VerifyArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let mut only = Vec::new();
     for name in &args.images {

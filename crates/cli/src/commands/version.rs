@@ -8,7 +8,7 @@ use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
 
 /// `version`.
-pub(crate) fn run(_: &Context, args: FormatArgs) -> Result<Exit, Report> {
+pub(crate) fn run(_: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let target = format!("{}/{}", oci::Platform::host().os, oci::Platform::host().architecture);
     let facts = json!({
         "Version": env!("CARGO_PKG_VERSION"),
@@ -25,7 +25,7 @@ pub(crate) fn run(_: &Context, args: FormatArgs) -> Result<Exit, Report> {
 }
 
 /// `info`.
-pub(crate) fn info(context: &Context, args: FormatArgs) -> Result<Exit, Report> {
+pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let host = context.host();
     let containers = store.containers().map(super::ps::is_running)?;
@@ -56,11 +56,7 @@ pub(crate) fn info(context: &Context, args: FormatArgs) -> Result<Exit, Report> 
             let shown = |value: &serde_json::Value| {
                 value.as_str().map_or_else(|| value.to_string(), str::to_owned)
             };
-            output::print(
-                &map.iter()
-                    .map(|(key, value)| format!("{key}: {}\n", shown(value)))
-                    .collect::<String>(),
-            )
+            map.iter().try_for_each(|(key, value)| output::line(format!("{key}: {}", shown(value))))
         }
     }?;
     Ok(Exit::OK)

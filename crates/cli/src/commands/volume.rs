@@ -23,13 +23,13 @@ const MORE: &[Column] = &[
 ];
 
 /// `volume create`.
-pub(crate) fn create(context: &Context, args: VolumeCreateArgs) -> Result<Exit, Report> {
+pub(crate) fn create(context: &Context, args: &VolumeCreateArgs) -> Result<Exit, Report> {
     if args.driver != "local" {
         return Err(Report::usage(format!("there is no volume driver '{}'", args.driver))
             .hint("local is the only one"));
     }
-    let name = match args.name {
-        Some(name) => name,
+    let name = match &args.name {
+        Some(name) => name.clone(),
         None => volumes::random_name()?,
     };
     let mut labels = BTreeMap::new();
@@ -44,7 +44,7 @@ pub(crate) fn create(context: &Context, args: VolumeCreateArgs) -> Result<Exit, 
 }
 
 /// `volume ls`.
-pub(crate) fn list(context: &Context, args: VolumeLsArgs) -> Result<Exit, Report> {
+pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Report> {
     let filters = Filters::parse(&args.filter, &["name", "label", "dangling", "driver"])?;
     let used = super::prune::used_volumes(context)?;
     let mut rows: Vec<Value> = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn list(context: &Context, args: VolumeLsArgs) -> Result<Exit, Report
 }
 
 /// `volume rm`.
-pub(crate) fn remove(context: &Context, args: VolumeRmArgs) -> Result<Exit, Report> {
+pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Report> {
     let used = super::prune::used_volumes(context)?;
     super::each(&args.names, |name| {
         let Some(volume) = context.store()?.volumes().get(name)? else {
@@ -93,7 +93,7 @@ pub(crate) fn remove(context: &Context, args: VolumeRmArgs) -> Result<Exit, Repo
 }
 
 /// `volume inspect`.
-pub(crate) fn inspect(context: &Context, args: VolumeInspectArgs) -> Result<Exit, Report> {
+pub(crate) fn inspect(context: &Context, args: &VolumeInspectArgs) -> Result<Exit, Report> {
     let template = match args.format.as_deref() {
         None | Some("json" | "") => None,
         Some(format) => Some(Template::parse(format)?),
@@ -102,12 +102,11 @@ pub(crate) fn inspect(context: &Context, args: VolumeInspectArgs) -> Result<Exit
     let ended = super::each(&args.names, |name| {
         let volume = context.store()?.volumes().get(name)?.ok_or_else(|| missing(name))?;
         let value = describe::volume(&volume)?;
-        match &template {
-            Some(template) => output::line(template.render(&value)?),
-            None => {
-                found.push(value);
-                Ok(())
-            }
+        if let Some(template) = &template {
+            output::line(template.render(&value)?)
+        } else {
+            found.push(value);
+            Ok(())
         }
     });
     if template.is_none() {

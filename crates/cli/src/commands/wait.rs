@@ -9,7 +9,7 @@ use crate::output;
 use crate::report::{Exit, Report};
 
 /// Waits for each container in turn and prints its exit code.
-pub(crate) fn run(context: &Context, args: WaitArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &WaitArgs) -> Result<Exit, Report> {
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
         match supervise::wait(&container.path())? {

@@ -22,6 +22,7 @@ use crate::report::{Exit, Report};
 pub(crate) const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
 
 /// One run of a container.
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Run {
     /// Which one.
     pub container: ContainerDir,
@@ -43,6 +44,8 @@ pub(crate) struct Run {
     pub log: bool,
     /// Print the plan and do nothing.
     pub explain: bool,
+    /// The container was made for this run.
+    pub new: bool,
 }
 
 /// A plan with the engine that will execute it.
@@ -94,18 +97,17 @@ pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
 }
 
 /// Runs it.
-pub(crate) fn launch(context: &Context, run: Run) -> Result<Exit, Report> {
+pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
     let container = run.container.clone();
-    let remove = run.remove || run.explain && run.record.config.auto_remove;
     let ended = launched(context, run);
-    if ended.is_err() && remove && container.exists()? {
+    if (ended.is_err() && run.remove || run.explain && run.new) && container.exists()? {
         // It never ran, so nobody else will do it.
         remove_now(context, container)?;
     }
     ended
 }
 
-fn launched(context: &Context, run: Run) -> Result<Exit, Report> {
+fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
     let store = context.store()?;
     let mut overrides = run.overrides.clone();
     overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
@@ -141,7 +143,7 @@ fn launched(context: &Context, run: Run) -> Result<Exit, Report> {
         return Ok(Exit(ended.code() as u8));
     }
     drop(lock);
-    supervise(context, &run, &prepared)
+    supervise(context, run, &prepared)
 }
 
 fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, Report> {
@@ -220,9 +222,10 @@ pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(
     let volumes = super::volumes::anonymous_of(context, &container);
     container.remove_with(&|path| ids::delete(context, path))?;
     drop(lock);
-    volumes.into_iter().for_each(|volume| {
+    for volume in volumes {
+        // What stays is found by 'volume prune'.
         let _ = volume.remove_with(&|path| ids::delete(context, path));
-    });
+    }
     Ok(())
 }
 

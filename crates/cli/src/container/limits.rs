@@ -33,7 +33,7 @@ fn bytes(flag: &str, text: Option<&str>) -> Result<Option<u64>, Report> {
 
 fn cpus(text: &str) -> Result<Option<f64>, Report> {
     match text.parse::<f64>() {
-        Ok(number) if number == 0.0 => Ok(None),
+        Ok(0.0) => Ok(None),
         Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
         _ => Err(Report::usage(format!("--cpus '{text}' is no number of processors"))
             .hint("write 2 or 1.5")),

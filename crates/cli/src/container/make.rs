@@ -1,15 +1,17 @@
 //! Making a container: image, record, what it stands on, volumes.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use engine::spec::ImageSource;
 use oci::{ImageConfig, chain_ids};
+use rootfs::copy;
 use store::{ContainerDir, Image};
 
 use super::record::{self, Record};
-use super::{ports, root, spec, volumes};
+use super::{ids, ports, root, spec, spool, volumes};
 use crate::args::run::ContainerFlags;
 use crate::config::{PullPolicy, SettingValue};
 use crate::context::Context;
@@ -171,6 +173,33 @@ fn fill(
     container: &ContainerDir,
     fresh: &[volumes::Fresh],
 ) -> Result<(), Report> {
-    let _ = (context, record, container, fresh);
+    if fresh.is_empty() || record.config.rootfs.is_some() {
+        return Ok(());
+    }
+    let store = context.store()?;
+    let trees = root::trees(context, store, record)?;
+    let root = root::prepare(context, store, record, &container.path())?;
+    for volume in fresh {
+        let spool = spool::file(context)?;
+        let path = volume.target.as_os_str().as_bytes();
+        let source = copy::Source { path, name: b".", follow: true };
+        let mut there = true;
+        let read = ids::within(context, &record.config, |ids| {
+            copy::copy_out_of(Some(&trees), &root, ids, source, &spool)
+                .map(drop)
+                .map_err(Report::from)
+        });
+        if read.is_err() {
+            // The image has nothing there, or something that is no directory.
+            there = spool.metadata().is_ok_and(|meta| meta.len() > 0);
+        }
+        if there && spool::rewound(&spool)?.is_directory {
+            read?;
+            spool::rewind(&spool)?;
+            let top = spool::open_directory(&volume.data)?;
+            copy::copy_in(&top, b".", &spool, &copy::Into::default())
+                .map_err(|error| Report::from(error).within("cannot fill the volume"))?;
+        }
+    }
     Ok(())
 }

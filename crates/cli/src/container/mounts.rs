@@ -110,10 +110,12 @@ fn apply_option(wish: &mut Wish, option: &str) -> Result<(), String> {
         "z" | "Z" | "cached" | "delegated" | "consistent" | "private" | "rprivate" | "bind"
         | "rbind" | "copy" => {}
         "noexec" | "nosuid" | "nodev" | "exec" | "suid" | "dev" => {
-            wish.spec.options.push(option.to_owned())
+            wish.spec.options.push(option.to_owned());
         }
         "slave" | "rslave" | "shared" | "rshared" => {
-            wish.spec.options.push(option.to_owned());
+            return Err(format!(
+                "'{option}' is not there: what is mounted on the host later does not appear inside"
+            ));
         }
         "U" => {
             return Err("option 'U' would change owners on the host; use --userns keep-id".into());
@@ -164,7 +166,7 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
             }
             "volume-nocopy" => wish.no_copy = value.as_deref().is_none_or(truth),
             "tmpfs-size" => {
-                wish.spec.options.push(format!("size={}", size(&needed()?).map_err(wrong)?))
+                wish.spec.options.push(format!("size={}", size(&needed()?).map_err(wrong)?));
             }
             "tmpfs-mode" => wish.spec.options.push(format!("mode={}", needed()?)),
             other => return Err(wrong(format!("unknown key '{other}'"))),
@@ -232,7 +234,7 @@ pub(crate) fn tmpfs(text: &str) -> Result<Wish, Report> {
         match option.split_once('=') {
             Some(("size", value)) if value.ends_with('%') => spec.options.push(option.to_owned()),
             Some(("size", value)) => {
-                spec.options.push(format!("size={}", size(value).map_err(wrong)?))
+                spec.options.push(format!("size={}", size(value).map_err(wrong)?));
             }
             Some(("mode" | "nr_inodes" | "uid" | "gid", _)) => spec.options.push(option.to_owned()),
             _ if option == "ro" => spec.read_only = true,

@@ -101,14 +101,13 @@ fn unpack(
     quiet: bool,
 ) -> Result<(), Report> {
     let found;
-    let image = match image {
-        Some(image) => image,
-        None => {
-            let id = config.image.as_ref().map_or("", |image| &image.config);
-            found = image::stored(context, id)
-                .map_err(|report| report.within("a layer of the container is missing"))?;
-            &found
-        }
+    let image = if let Some(image) = image {
+        image
+    } else {
+        let id = config.image.as_ref().map_or("", |image| &image.config);
+        found = image::stored(context, id)
+            .map_err(|report| report.within("a layer of the container is missing"))?;
+        &found
     };
     let settings = context.settings()?;
     let progress = Progress::new(Style::choose(quiet || context.global.quiet, settings.progress));
@@ -235,7 +234,7 @@ pub(crate) fn side_table(place: &Path) -> Result<rootfs::Owners, Report> {
 }
 
 /// Adds what was copied in.
-pub(crate) fn add_to_side_table(place: &Path, more: rootfs::Owners) -> Result<(), Report> {
+pub(crate) fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<(), Report> {
     if more.is_empty() {
         return Ok(());
     }

@@ -81,9 +81,9 @@ pub(crate) fn draft(
         command::merge(entrypoint, image_command, process.entrypoint.as_deref(), words);
     if let Some((source, image)) = image {
         image.working_dir().clone_into(&mut config.cwd);
-        config.user = image.user().unwrap_or_default().to_owned();
+        image.user().unwrap_or_default().clone_into(&mut config.user);
         config.env = image.env().to_vec();
-        config.stop_signal = image.stop_signal().unwrap_or_default().to_owned();
+        image.stop_signal().unwrap_or_default().clone_into(&mut config.stop_signal);
         config.labels = image.labels().clone();
         config.platform = image.platform().to_string();
         config.image = Some(source);
@@ -344,10 +344,10 @@ fn log(flags: &ContainerFlags, settings: &Settings) -> Result<LogSpec, Report> {
         match option.split_once('=').ok_or_else(wrong)? {
             ("max-size", text) => {
                 log.max_size =
-                    crate::output::size::parse(text).filter(|size| *size > 0).ok_or_else(wrong)?
+                    crate::output::size::parse(text).filter(|size| *size > 0).ok_or_else(wrong)?;
             }
             ("max-file", text) => {
-                log.max_files = text.parse().ok().filter(|count| *count > 0).ok_or_else(wrong)?
+                log.max_files = text.parse().ok().filter(|count| *count > 0).ok_or_else(wrong)?;
             }
             _ => return Err(wrong()),
         }
@@ -361,10 +361,10 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
     let working = context.working_directory()?;
     let mut wishes = Vec::new();
     for text in &files.volume {
-        wishes.push(mounts::volume(text, &working)?);
+        wishes.push(mounts::volume(text, working)?);
     }
     for text in &files.mount {
-        wishes.push(mounts::mount(text, &working)?);
+        wishes.push(mounts::mount(text, working)?);
     }
     for text in &files.tmpfs {
         wishes.push(mounts::tmpfs(text)?);
@@ -383,7 +383,7 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
         let spec = MountSpec { source, target, read_only, ..MountSpec::default() };
         wishes.push(mounts::Wish { spec, no_copy: false, anonymous: false });
     }
-    wishes.iter().try_for_each(|wish| check_source(wish))?;
+    wishes.iter().try_for_each(check_source)?;
     Ok(wishes)
 }
 

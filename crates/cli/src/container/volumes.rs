@@ -1,5 +1,6 @@
 //! Named volumes: found or made when a container is, and filled with what the image has at their place.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use engine::spec::{MountKind, MountSpec};
@@ -57,7 +58,12 @@ pub(crate) fn random_name() -> Result<String, Report> {
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| Report::new("cannot make a random name").cause(error))?;
     // One digit short of a container's id, which no volume may look like.
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "a")
+    let mut name = String::with_capacity(63);
+    for byte in bytes {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name.push('a');
+    Ok(name)
 }
 
 /// The unnamed volumes that were made for a container: they go with it.

@@ -46,7 +46,7 @@ fn syntax(text: impl Into<String>) -> Error {
 /// How a list of nodes ended.
 enum End {
     Eof,
-    End,
+    Closed,
     Else(Vec<Token>),
 }
 
@@ -56,7 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>, Error> {
     let (nodes, end) = list(&mut pieces, 0)?;
     match end {
         End::Eof => Ok(nodes),
-        End::End => Err(syntax("unexpected {{end}}")),
+        End::Closed => Err(syntax("unexpected {{end}}")),
         End::Else(_) => Err(syntax("unexpected {{else}}")),
     }
 }
@@ -82,14 +82,14 @@ fn list(pieces: &mut std::vec::IntoIter<Piece>, depth: usize) -> Result<(Vec<Nod
             _ => "",
         };
         match word {
-            "end" => return Ok((nodes, End::End)),
+            "end" => return Ok((nodes, End::Closed)),
             "else" => return Ok((nodes, End::Else(tokens[1..].to_vec()))),
             "if" => nodes.push(conditional(pieces, &tokens[1..], depth)?),
             "with" | "range" => {
                 let head = pipe(&tokens[1..])?;
                 let (body, end) = list(pieces, depth + 1)?;
                 let otherwise = match end {
-                    End::End => Vec::new(),
+                    End::Closed => Vec::new(),
                     End::Else(rest) if rest.is_empty() => closed(pieces, depth)?,
                     End::Else(_) => {
                         return Err(syntax(format!("{{{{else}}}} of {word} takes no condition")));
@@ -115,7 +115,7 @@ fn list(pieces: &mut std::vec::IntoIter<Piece>, depth: usize) -> Result<(Vec<Nod
 
 fn closed(pieces: &mut std::vec::IntoIter<Piece>, depth: usize) -> Result<Vec<Node>, Error> {
     match list(pieces, depth + 1)? {
-        (nodes, End::End) => Ok(nodes),
+        (nodes, End::Closed) => Ok(nodes),
         (_, End::Eof) => Err(syntax("unexpected EOF")),
         (_, End::Else(_)) => Err(syntax("expected end; found {{else}}")),
     }
@@ -132,7 +132,7 @@ fn conditional(
         let (body, end) = list(pieces, depth + 1)?;
         branches.push((head, body));
         match end {
-            End::End => return Ok(Node::If(branches, Vec::new())),
+            End::Closed => return Ok(Node::If(branches, Vec::new())),
             End::Eof => return Err(syntax("unexpected EOF")),
             End::Else(rest) if rest.is_empty() => {
                 return Ok(Node::If(branches, closed(pieces, depth)?));
@@ -167,7 +167,7 @@ fn pipe_at(tokens: &[Token], at: &mut usize, depth: usize) -> Result<Pipe, Error
             Token::Pipe => commands.push(Command { words: std::mem::take(&mut words) }),
             Token::Field(names) => words.push(Operand::Field(names.clone())),
             Token::Variable(name, names) => {
-                words.push(Operand::Variable(name.clone(), names.clone()))
+                words.push(Operand::Variable(name.clone(), names.clone()));
             }
             Token::Word(word) => words.push(match word.as_str() {
                 "true" => Operand::Literal(true.into()),

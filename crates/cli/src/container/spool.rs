@@ -1,0 +1,69 @@
+//! Archives on their way between a container and something else.
+//!
+//! Reading a container's files may need a process of its own in a user namespace ([`super::ids::within`]), which must be forked
+//! while there is one thread. So an archive is written whole, to a file without a name, before somebody reads it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::context::Context;
+use crate::report::Report;
+
+/// A file without a name in the store.
+pub(crate) fn file(context: &Context) -> Result<File, Report> {
+    let directory = context.store()?.path().join("tmp");
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR).map(File::from);
+    made.map_err(|error| {
+        Report::new(format!("cannot make a temporary file in {}", directory.display())).cause(error)
+    })
+}
+
+/// Back to its beginning.
+pub(crate) fn rewind(mut file: &File) -> Result<(), Report> {
+    file.seek(io::SeekFrom::Start(0)).map(drop).map_err(unreadable)
+}
+
+fn unreadable(error: io::Error) -> Report {
+    Report::new("cannot read the temporary file").cause(error)
+}
+
+/// What an archive begins with.
+pub(crate) struct First {
+    /// Its first entry is a directory.
+    pub is_directory: bool,
+}
+
+/// Looks at the first entry of an archive.
+pub(crate) fn rewound(mut file: &File) -> Result<First, Report> {
+    rewind(file)?;
+    let mut header = [0_u8; 512];
+    loop {
+        if file.read(&mut header[..1]).map_err(unreadable)? == 0 {
+            return Ok(First { is_directory: false });
+        }
+        file.read_exact(&mut header[1..]).map_err(unreadable)?;
+        match header[156] {
+            // A header of what is to follow: passed over with its content.
+            b'x' | b'g' | b'L' | b'K' => {
+                let size = std::str::from_utf8(&header[124..135])
+                    .ok()
+                    .and_then(|text| i64::from_str_radix(text, 8).ok());
+                let blocks = (size.unwrap_or(0) + 511) / 512;
+                file.seek(io::SeekFrom::Current(blocks * 512)).map_err(unreadable)?;
+            }
+            kind => return Ok(First { is_directory: kind == b'5' }),
+        }
+    }
+}
+
+/// Opens a directory by its host path.
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Report> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, path, flags, Mode::empty())
+        .map_err(|error| Report::new(format!("cannot open {}", path.display())).cause(error))
+}

@@ -1,0 +1,38 @@
+//! The command line as a user sees it: help, mistakes, listings, and a tour with the embedded image.
+
+mod help;
+mod machine;
+mod tour;
+mod usage;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the program with nothing of the caller's surroundings but a home directory.
+fn coracle(home: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_coracle"))
+        .args(words)
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir(home)
+        .output()
+        .expect("the program starts")
+}
+
+/// Standard output, standard error and status in one text.
+fn told(output: &Output) -> String {
+    format!(
+        "{}{}status {}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        output.status.code().map_or_else(|| "none".to_owned(), |code| code.to_string()),
+    )
+}
+
+/// What was printed, where the command had to succeed.
+fn printed(home: &Path, words: &[&str]) -> String {
+    let output = coracle(home, words);
+    assert!(output.status.success(), "{words:?}: {}", told(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,88 @@
+//! Mistakes on the command line: one clear line, a hint, status 125.
+
+use tempfile::TempDir;
+
+use crate::{coracle, told};
+
+fn mistake(words: &[&str]) -> String {
+    let home = TempDir::new().unwrap();
+    told(&coracle(home.path(), words))
+}
+
+#[test]
+fn unknown_options_and_commands() {
+    insta::assert_snapshot!(mistake(&["run", "--nmae", "x", "img"]), @r"
+    error: coracle run: unknown option '--nmae'
+      hint: did you mean '--name'? see 'coracle run --help'
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["pul", "debian"]), @r"
+    error: 'pul' is no command of coracle
+      hint: did you mean 'coracle pull'? see 'coracle --help'
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["image", "rmm", "debian"]), @r"
+    error: 'rmm' is no command of coracle image
+      hint: did you mean 'coracle image rm'?
+    status 125
+    ");
+}
+
+#[test]
+fn what_docker_has_and_we_have_not() {
+    insta::assert_snapshot!(mistake(&["run", "--privileged", "img"]), @r"
+    error: coracle run has no option '--privileged'
+      hint: a user's container can never have more rights than the user; see --cap-add, --security-opt, --device
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["push", "img"]), @r"
+    error: 'push' is no command of coracle
+      hint: use 'coracle save --format oci-archive' and 'skopeo copy'
+    status 125
+    ");
+}
+
+#[test]
+fn values() {
+    insta::assert_snapshot!(mistake(&["run", "--name"]), @r"
+    error: coracle run: option '--name' wants a value (NAME)
+      hint: see 'coracle run --help'
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--memory", "lots", "x"]), @r"
+    error: --memory 'lots' is no size
+      hint: write a number with b, k, m or g, as 512m
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "-v", "a/b:/c", "x"]), @r"
+    error: --volume 'a/b:/c': 'a/b' is neither an absolute path nor a volume's name; for a path from here write './a/b'
+      hint: write -v HOST_PATH:PATH[:ro] or -v VOLUME:PATH[:ro]; for paths with ':' use --mount
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "-v", "/no/such:/c", "x"]), @r"
+    error: cannot mount /no/such
+      cause: there is no such file or directory on the host
+      hint: make it first: mkdir -p /no/such
+    status 125
+    ");
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--restart", "always", "x"]), @r"
+    error: --restart 'always': there is no daemon that could start containers again after a reboot
+      hint: use --restart on-failure, or a unit of 'systemctl --user'
+    status 125
+    ");
+}
+
+#[test]
+fn passwords_do_not_show() {
+    let home = TempDir::new().unwrap();
+    let secret = "hunter2-never-shown";
+    for words in [
+        &["--debug", "login", "-u", "me", "-p", secret, "127.0.0.1:1"][..],
+        &["--debug", "pull", "--creds", &format!("me:{secret}"), "127.0.0.1:1/x/y:1"],
+        &["login", "--creds", &format!("me:{secret}"), "--nonsense", "127.0.0.1:1"],
+    ] {
+        let text = told(&coracle(home.path(), words));
+        assert!(text.contains("status 125"), "{text}");
+        assert!(!text.contains(secret), "{text}");
+    }
+}
