@@ -90,8 +90,8 @@ fn layer(
         store.blobs().put_reader(&mut file)?
     };
     let mut head = [0; Compression::MAGIC_LEN];
-    let read = store.blobs().open_digest(&blob)?.read(&mut head).unwrap_or(0);
-    let compression = Compression::from_magic(&head[..read]);
+    let length = store.blobs().open_digest(&blob)?.read(&mut head).unwrap_or(0);
+    let compression = Compression::from_magic(&head[..length]);
     let media_type = compression.oci_layer_type().ok_or_else(|| {
         Report::new(format!(
             "{} is compressed by a method that no layer may have",
@@ -106,7 +106,7 @@ fn layer(
 /// Packs a directory; the archive goes through a pipe, so that nothing is held twice on disk.
 fn pack(store: &Store, source: &Path) -> Result<(Digest, u64), Report> {
     let keep_owners = rustix::process::geteuid().is_root();
-    let (mut reader, writer) =
+    let (mut output, input) =
         io::pipe().map_err(|error| Report::new("cannot make a pipe").cause(error))?;
     std::thread::scope(|scope| {
         let packing = scope.spawn(move || {
