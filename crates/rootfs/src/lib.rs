@@ -14,7 +14,7 @@
 //!                     container: Root::Overlay{lowers, upper, work} | Root::Directory
 //!                                        │ diff, pack, copy
 //!                                        ▼
-//!                                  changes, tar streams
+//!                                  changes, tar streams          (and verify: tree against archive)
 //! ```
 //!
 //! What it does not do: it mounts nothing (the engine does), it knows no registry, it prints nothing. Every path inside a
@@ -36,6 +36,7 @@ pub mod owner_layer;
 pub mod owners;
 pub mod pack;
 pub mod usage;
+pub mod verify;
 pub mod view;
 
 pub use apply::{Applied, apply};

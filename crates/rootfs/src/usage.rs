@@ -15,9 +15,11 @@ pub struct Usage {
     pub apparent: u64,
     /// Files of any kind, hard links counted once.
     pub inodes: u64,
+    /// Directories that the caller may not read (they belong to a subordinate id): what is in them is not counted.
+    pub unreadable: u64,
 }
 
-/// Sums up everything below a host path; a directory that cannot be read is an error.
+/// Sums up everything below a host path.
 pub fn tree_usage(path: &Path) -> Result<Usage, Error> {
     let fail = |step, at: &[u8], errno| Error::disk(step, at, errno);
     let top = rustix::fs::openat(CWD, path, sys::fs::DIRECTORY, Mode::empty())
@@ -46,8 +48,15 @@ pub fn tree_usage(path: &Path) -> Result<Usage, Error> {
         }
         if is_directory && stat.st_dev == stack.root_id().0 {
             let name = entry.name;
-            let fd = sys::fs::open_read(stack.fd(), &name, rustix::fs::OFlags::DIRECTORY)
-                .map_err(|errno| fail("open directory", &stack.path_of(&name), errno))?;
+            let fd = match sys::fs::open_read(stack.fd(), &name, rustix::fs::OFlags::DIRECTORY) {
+                Ok(fd) => fd,
+                Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => {
+                    usage.unreadable += 1;
+                    continue;
+                }
+                Err(rustix::io::Errno::NOENT) => continue,
+                Err(errno) => return Err(fail("open directory", &stack.path_of(&name), errno)),
+            };
             stack.enter_fd(&name, fd)?;
             let path = stack.path();
             pending

@@ -19,7 +19,7 @@ mod files;
 mod links;
 mod onto;
 mod parents;
-mod pipeline;
+pub(crate) mod pipeline;
 mod whiteouts;
 
 use crate::error::Error;

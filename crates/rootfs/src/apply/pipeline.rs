@@ -16,7 +16,7 @@ const DEPTH: usize = 4;
 type Chunk = io::Result<Vec<u8>>;
 
 /// The receiving end, as blocks.
-pub(super) struct Chunks<'a> {
+pub(crate) struct Chunks<'a> {
     full: Receiver<Chunk>,
     empty: Sender<Vec<u8>>,
     current: Vec<u8>,
@@ -49,7 +49,7 @@ impl Blocks for Chunks<'_> {
 }
 
 /// Reads `tar` to its end on a thread of its own and gives the digest of what went by, together with what `using` made of it.
-pub(super) fn run<T>(
+pub(crate) fn run<T>(
     tar: impl Read + Send,
     progress: &(dyn Fn(u64) + Sync),
     using: impl FnOnce(Chunks<'_>) -> Result<T, Error>,

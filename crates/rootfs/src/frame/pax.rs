@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn records_and_their_faults() {
-        let records = parse(b"11 path=a=b\n13 mtime=-1.5\n").unwrap();
+        let records = parse(b"12 path=a=b\n14 mtime=-1.5\n").unwrap();
         assert_eq!(records.path(), Some(&b"a=b"[..]));
         assert_eq!(records.time(b"mtime").unwrap(), Some((-2, 500_000_000)));
         for bad in [

@@ -10,3 +10,4 @@ mod layers;
 mod mutations;
 mod race;
 mod unprivileged;
+mod verify;

@@ -18,7 +18,7 @@ fn a_directory_swapped_for_a_link_does_not_lead_out() {
         tar.push(&Entry::new(b'0', format!("o{}/f{round}", round % 97)).data("x"));
     }
     let tar = tar.finish();
-    for _ in 0..3 {
+    for _ in 0..2 {
         let directory = place.fresh();
         let staging = std::fs::File::open(&directory).unwrap();
         let swapped = directory.join("tree/d");

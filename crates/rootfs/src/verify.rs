@@ -1,0 +1,223 @@
+//! Whether an unpacked layer is still what its archive says: every file compared byte by byte while the archive goes by.
+//!
+//! Reads, never repairs. Times and modes are compared as far as they are on disk; the ownership table is compared record by
+//! record. Names in the archive go through the tree's own links, as they did when it was unpacked.
+
+use crate::apply::{clean, pipeline};
+use crate::error::Error;
+use crate::frame::{Blocks, Entry, EntryKind, Reader};
+use crate::layer::Layer;
+use crate::limits::Limits;
+use crate::owners::{FileKind, Owners};
+use crate::view::{Stack, open_tree, walk};
+use rustix::fd::OwnedFd;
+use rustix::fs::{OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io::Read;
+use sys::fs::resolve::{self, Place, join, split};
+
+/// A path that is not as in the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// In the tree.
+    pub path: Vec<u8>,
+    /// What is wrong.
+    pub problem: &'static str,
+}
+
+/// Compares a layer with its uncompressed archive; gives the archive's digest too.
+pub fn layer(
+    tar: impl Read + Send,
+    layer: &Layer,
+    limits: &Limits,
+) -> Result<(oci::Digest, Vec<Mismatch>), Error> {
+    let (digest, mut work) = pipeline::run(tar, &|_| {}, |blocks| {
+        let root = open_tree(&layer.tree())?;
+        let mut work = Work { root, owners: layer.owners()?, found: BTreeMap::new() };
+        let mut reader = Reader::new(blocks, limits);
+        while let Some(entry) = reader.next_entry()? {
+            work.entry(&entry, &mut reader)?;
+        }
+        Ok(work)
+    })?;
+    work.strangers(layer)?;
+    let wrong = work.found.into_iter();
+    let wrong = wrong.filter_map(|(path, problem)| Some(Mismatch { path, problem: problem? }));
+    Ok((digest, wrong.collect()))
+}
+
+struct Work {
+    root: OwnedFd,
+    owners: Owners,
+    /// What the last entry of each path came to.
+    found: BTreeMap<Vec<u8>, Option<&'static str>>,
+}
+
+impl Work {
+    fn entry<B: Blocks>(&mut self, entry: &Entry, reader: &mut Reader<'_, B>) -> Result<(), Error> {
+        let path = clean(&entry.path)?;
+        let (parent, name) = split(&path);
+        if path.is_empty() || name == b".wh..wh..opq" {
+            return Ok(());
+        }
+        let Some(place) = self.place(parent)? else {
+            self.found.insert(path, Some("its directory is missing"));
+            return Ok(());
+        };
+        if let Some(hidden) = name.strip_prefix(b".wh.") {
+            let full = join(&place.path, hidden);
+            let there = self.owners.is_whiteout(&full) || sys::fs::stat(&place.dir, hidden).is_ok();
+            let problem = (!there).then_some("the whiteout is missing");
+            self.found.entry(full).or_insert(problem);
+            return Ok(());
+        }
+        let full = join(&place.path, name);
+        if entry.kind != EntryKind::File(FileKind::Directory) {
+            // A file in place of a directory took everything below with it.
+            let prefix = [&full[..], b"/"].concat();
+            let below = self.found.range(prefix.clone()..).map(|(path, _)| path.clone());
+            let below: Vec<_> = below.take_while(|path| path.starts_with(&prefix)).collect();
+            for path in below {
+                self.found.remove(&path);
+            }
+        }
+        let problem = match sys::fs::stat(&place.dir, name) {
+            Ok(stat) => self.compare(entry, reader, &place, &full, &stat)?,
+            Err(Errno::NOENT) => Some("it is missing"),
+            Err(errno) => return Err(Error::disk("look at", &full, errno)),
+        };
+        self.found.insert(full, problem);
+        Ok(())
+    }
+
+    fn place(&self, parent: &[u8]) -> Result<Option<Place>, Error> {
+        match resolve::in_root(&self.root, parent, |obstacle| Err::<(), _>(obstacle.errno)) {
+            Ok(place) => Ok(Some(place)),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(Error::disk("open directory", parent, errno)),
+        }
+    }
+
+    fn compare<B: Blocks>(
+        &self,
+        entry: &Entry,
+        reader: &mut Reader<'_, B>,
+        place: &Place,
+        full: &[u8],
+        stat: &Stat,
+    ) -> Result<Option<&'static str>, Error> {
+        let EntryKind::File(kind) = entry.kind else { return Ok(None) };
+        let record = self.owners.get(full);
+        let plain = (entry.uid, entry.gid) == (0, 0);
+        if record.map_or(!plain, |record| (record.uid, record.gid) != (entry.uid, entry.gid)) {
+            return Ok(Some("the ownership table has another owner"));
+        }
+        let truth = record.map_or(FileKind::from_mode(stat.st_mode), |record| record.kind);
+        if truth != kind {
+            return Ok(Some("it is of another kind"));
+        }
+        let mode = record.map_or(stat.st_mode & 0o7777, |record| record.mode);
+        if kind != FileKind::Symlink && mode != entry.mode {
+            return Ok(Some("its mode differs"));
+        }
+        if (stat.st_mtime, stat.st_mtime_nsec as u32) != entry.mtime {
+            return Ok(Some("its time differs"));
+        }
+        let name = split(full).1;
+        match kind {
+            FileKind::Symlink => {
+                let target = rustix::fs::readlinkat(&place.dir, name, Vec::new())
+                    .map_err(|errno| Error::disk("read the link", full, errno))?;
+                Ok((target.as_bytes() != entry.link).then_some("it points elsewhere"))
+            }
+            FileKind::File if stat.st_size as u64 != entry.size => Ok(Some("its size differs")),
+            FileKind::File => same_content(entry, reader, place, full),
+            _ => Ok(None),
+        }
+    }
+
+    /// Files that no entry explains.
+    fn strangers(&mut self, layer: &Layer) -> Result<(), Error> {
+        let implicit = layer.meta.implicit_paths();
+        let stack = Stack::layers(std::slice::from_ref(layer))?;
+        let found = &mut self.found;
+        walk(&stack, |path, _| {
+            if !found.contains_key(path) && implicit.iter().all(|known| known != path) {
+                found.insert(path.to_vec(), Some("the archive does not have it"));
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// Compares the data that the archive has next with a file; what is a hole in the archive must read as zeros.
+fn same_content<B: Blocks>(
+    entry: &Entry,
+    reader: &mut Reader<'_, B>,
+    place: &Place,
+    full: &[u8],
+) -> Result<Option<&'static str>, Error> {
+    const DIFFERS: Option<&str> = Some("its content differs");
+    let fail = |errno| Error::disk("read", full, errno);
+    let file = sys::fs::open_read(&place.dir, split(full).1, OFlags::empty()).map_err(fail)?;
+    let whole = [(0, entry.size)];
+    let ranges = entry.sparse.as_deref().unwrap_or(&whole);
+    let mut buffer = vec![0; 256 * 1024];
+    let mut end = 0;
+    for (start, length) in ranges.iter().copied().chain([(entry.size, 0)]) {
+        if !is_hole(&file, end, start, &mut buffer).map_err(fail)? {
+            return Ok(DIFFERS);
+        }
+        let mut position = start;
+        end = start + length;
+        while position < end {
+            let bytes = reader.data()?;
+            let left = usize::try_from(end - position).unwrap_or(usize::MAX);
+            let count = bytes.len().min(left).min(buffer.len());
+            let same = fill(&file, &mut buffer[..count], position).map_err(fail)?
+                && buffer[..count] == bytes[..count];
+            reader.advance(count);
+            position += count as u64;
+            if !same {
+                return Ok(DIFFERS);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a range reads as zeros; ranges that the file system knows as holes are not read.
+fn is_hole(file: &OwnedFd, start: u64, end: u64, buffer: &mut [u8]) -> rustix::io::Result<bool> {
+    let mut position = start;
+    while position < end {
+        let (data, stop) = sys::fs::copy::data_range(file, position, end)?;
+        position = data;
+        while position < stop {
+            let left = usize::try_from(stop - position).unwrap_or(usize::MAX);
+            let count = left.min(buffer.len());
+            if !fill(file, &mut buffer[..count], position)?
+                || buffer[..count].iter().any(|byte| *byte != 0)
+            {
+                return Ok(false);
+            }
+            position += count as u64;
+        }
+        position = position.max(stop);
+    }
+    Ok(true)
+}
+
+/// Reads a range to its end; `false` where the file ends before.
+fn fill(file: &OwnedFd, buffer: &mut [u8], position: u64) -> rustix::io::Result<bool> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], position + done as u64) {
+            Ok(0) => return Ok(false),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
