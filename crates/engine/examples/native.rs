@@ -20,6 +20,16 @@ struct Setup {
 }
 
 fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if words[0].ends_with("guest") {
+        return match guest(&words[1..]) {
+            Ok(code) => ExitCode::from(code as u8),
+            Err(error) => {
+                eprintln!("guest: {error}");
+                ExitCode::from(99)
+            }
+        };
+    }
     match run() {
         Ok(code) => ExitCode::from(code as u8),
         Err(error) => {
@@ -94,4 +104,64 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         accounts: &engine::accounts::OfRoot(&setup.root),
         running: &|name| name.parse().ok(),
     })
+}
+
+/// What the tests run inside a container: this same static program, as `/bin/guest VERB...`.
+fn guest(words: &[String]) -> Result<i32, String> {
+    use rustix::process::{Gid, Uid};
+    let text = |error: rustix::io::Errno| error.to_string();
+    let number = |at: usize| -> Result<u32, String> {
+        words.get(at).and_then(|word| word.parse().ok()).ok_or_else(|| "number".to_owned())
+    };
+    let path = words.get(1).map(String::as_str).unwrap_or_default();
+    match words.first().map(String::as_str) {
+        Some("id") => {
+            let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+            println!("{} {} {}", uid.as_raw(), gid.as_raw(), std::process::id());
+        }
+        Some("read") => print!("{}", std::fs::read_to_string(path).map_err(|e| e.to_string())?),
+        Some("write") => std::fs::write(path, "x").map_err(|error| error.to_string())?,
+        Some("list") => {
+            for entry in std::fs::read_dir(path).map_err(|error| error.to_string())? {
+                println!("{}", entry.map_err(|e| e.to_string())?.file_name().display());
+            }
+        }
+        Some("link") => {
+            println!("{}", std::fs::read_link(path).map_err(|e| e.to_string())?.display());
+        }
+        Some("env") => std::env::vars().for_each(|(key, value)| println!("{key}={value}")),
+        Some("exit") => return Ok(number(1)? as i32),
+        Some("die") => {
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::TERM,
+            );
+        }
+        Some("sleep") => {
+            println!("{}", std::process::id());
+            std::thread::sleep(std::time::Duration::from_millis(u64::from(number(1)?)));
+        }
+        Some("chown") => {
+            let (uid, gid) = (Uid::from_raw(number(2)?), Gid::from_raw(number(3)?));
+            rustix::fs::chown(path, Some(uid), Some(gid)).map_err(text)?;
+        }
+        Some("xattr") => {
+            let mut value = [0; 100];
+            let length = rustix::fs::getxattr(path, "user.coracle.owner", &mut value[..]);
+            let length = length.map_err(text)?;
+            println!("{}", String::from_utf8_lossy(&value[..length]));
+        }
+        // What apt does with its downloads, and checks afterwards.
+        Some("drop") => {
+            let (uid, gid) = (Uid::from_raw(number(1)?), Gid::from_raw(number(1)?));
+            rustix::thread::set_thread_groups(&[gid]).map_err(text)?;
+            rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(text)?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(text)?;
+            let back = rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT);
+            let groups = rustix::process::getgroups().map_err(text)?;
+            println!("{} {back:?} {}", rustix::process::getuid().as_raw(), groups.len());
+        }
+        other => return Err(format!("verb {other:?}")),
+    }
+    Ok(0)
 }

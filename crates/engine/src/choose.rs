@@ -168,19 +168,18 @@ pub fn choose(
     mode: Option<&str>,
     config: &ContainerConfig,
 ) -> Result<&'static dyn Engine> {
-    let engine = match mode.or(config.exec_mode.as_deref()) {
-        Some(mode) => named(facts, mode)?,
-        None => {
-            let mut reasons = Vec::new();
-            let first = ENGINES.iter().copied().find(|engine| match engine.probe(facts) {
-                Fit::Unusable(why) => {
-                    reasons.push(format!("{}: {why}", engine.name()));
-                    false
-                }
-                Fit::Ready | Fit::Degraded(_) => true,
-            });
-            first.ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
-        }
+    let engine = if let Some(mode) = mode.or(config.exec_mode.as_deref()) {
+        named(facts, mode)?
+    } else {
+        let mut reasons = Vec::new();
+        let first = ENGINES.iter().copied().find(|engine| match engine.probe(facts) {
+            Fit::Unusable(why) => {
+                reasons.push(format!("{}: {why}", engine.name()));
+                false
+            }
+            Fit::Ready | Fit::Degraded(_) => true,
+        });
+        first.ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
     };
     check(engine, facts, config)?;
     Ok(engine)

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 /// A container as it was asked for: the contents of `container.json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the user gives them")]
 pub struct ContainerConfig {
     /// 64 hexadecimal digits.
     pub id: String,

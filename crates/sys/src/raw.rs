@@ -12,9 +12,10 @@ unsafe extern "C" {
 /// # Safety
 /// The arguments must be what the call expects: pointers live and of the right size for the kernel to read or write.
 pub(crate) unsafe fn call(number: u32, arguments: [usize; 5]) -> Result<usize, Errno> {
-    let [a, b, c, d, e] = arguments;
+    let mut six = [0; 6];
+    six[..5].copy_from_slice(&arguments);
     // SAFETY: passed on to the caller.
-    unsafe { call6(number, [a, b, c, d, e, 0]) }
+    unsafe { call6(number, six) }
 }
 
 /// Makes a system call with six arguments.
@@ -22,9 +23,10 @@ pub(crate) unsafe fn call(number: u32, arguments: [usize; 5]) -> Result<usize, E
 /// # Safety
 /// As [`call`].
 pub(crate) unsafe fn call6(number: u32, arguments: [usize; 6]) -> Result<usize, Errno> {
-    let [a, b, c, d, e, f] = arguments;
+    let all = arguments;
     // SAFETY: passed on to the caller.
-    let result = unsafe { syscall(c_long::from(number), a, b, c, d, e, f) };
+    let result =
+        unsafe { syscall(c_long::from(number), all[0], all[1], all[2], all[3], all[4], all[5]) };
     if result == -1 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }

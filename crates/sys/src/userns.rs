@@ -87,15 +87,15 @@ impl Maps {
 
     /// Writes the maps of another process's namespace, from the namespace above.
     pub fn write_for(&self, pid: u32) -> Result<(), Error> {
-        let Some((newuidmap, newgidmap)) = &self.helpers else {
+        let Some((for_users, for_groups)) = &self.helpers else {
             write(&format!("/proc/{pid}/uid_map"), &text(&self.uids))?;
             return write(&format!("/proc/{pid}/gid_map"), &text(&self.gids));
         };
         // Both at once: each is a setuid program that reads the user database, some milliseconds in all.
-        let users = start(newuidmap, pid, &self.uids)?;
-        let groups = start(newgidmap, pid, &self.gids);
-        finish(newuidmap, users)?;
-        finish(newgidmap, groups?)
+        let users = start(for_users, pid, &self.uids)?;
+        let groups = start(for_groups, pid, &self.gids);
+        finish(for_users, users)?;
+        finish(for_groups, groups?)
     }
 }
 

@@ -259,8 +259,11 @@ fn limits(request: &Request<'_>) -> Result<Enforced> {
     })
 }
 
+/// Values by file, and the controllers needed.
+type Settings = (Vec<(String, String)>, Vec<&'static str>);
+
 /// Files of cgroup v2 and the controllers they belong to; see the kernel's admin-guide/cgroup-v2.
-fn cgroup_settings(limits: &Limits) -> Result<(Vec<(String, String)>, Vec<&'static str>)> {
+fn cgroup_settings(limits: &Limits) -> Result<Settings> {
     let (mut settings, mut needed) = (Vec::new(), Vec::new());
     if let Some(cpus) = limits.cpus {
         if !(cpus.is_finite() && cpus >= 0.01) {

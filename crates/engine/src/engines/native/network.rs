@@ -71,11 +71,11 @@ fn outlive(place: &Path, first: u32) {
     }
 }
 
-fn failed(program: &Path, status: impl ToString, output: &str) -> Error {
+fn failed(program: &Path, status: &str, output: &str) -> Error {
     let output = output.trim();
     Error::Helper {
         program: program.into(),
-        status: status.to_string(),
+        status: status.into(),
         output: if output.is_empty() { String::new() } else { format!(": {output}") },
     }
 }
@@ -133,7 +133,7 @@ fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
         .status()
         .map_err(not_started)?;
     if !status.success() {
-        return Err(failed(program, status, &text_of(said)));
+        return Err(failed(program, &status.to_string(), &text_of(said)));
     }
     let number = std::fs::read_to_string(&note).unwrap_or_default();
     let _ = std::fs::remove_file(&note);

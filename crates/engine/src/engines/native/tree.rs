@@ -186,7 +186,7 @@ fn mount_overlay(
     };
     let mut tail = String::new();
     for (key, path) in [("upperdir", upper), ("workdir", work)] {
-        tail.push_str(&format!(",{key}={}", escaped(path, &[',', '\\'])));
+        tail.extend([",", key, "=", &escaped(path, &[',', '\\'])]);
     }
     tail.push_str(",userxattr");
     if volatile {
@@ -432,16 +432,8 @@ fn unescaped(field: &str) -> String {
             .get(at + 1..at + 4)
             .filter(|_| bytes[at] == b'\\')
             .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                out.push(code);
-                at += 4;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
+        out.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 4 } else { 1 };
     }
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -72,16 +72,15 @@ impl Notifier {
             None,
         )
         .map_err(call("make a socket pair"))?;
-        match sys::process::fork_quick().map_err(call("fork the notifier"))? {
-            Some(child) => Ok(Some(Self { socket: ours, step: Some(child) })),
-            None => {
-                if let Ok(None) = sys::process::fork_quick() {
-                    drop(ours);
-                    be_notifier(theirs, proc);
-                }
-                sys::process::exit_now(0);
-            }
+        let forked = sys::process::fork_quick().map_err(call("fork the notifier"))?;
+        if forked.is_some() {
+            return Ok(Some(Self { socket: ours, step: forked }));
         }
+        if let Ok(None) = sys::process::fork_quick() {
+            drop(ours);
+            be_notifier(theirs, proc);
+        }
+        sys::process::exit_now(0);
     }
 
     /// Waits for the process in between; only its parent can.
