@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::release;
-use crate::shell::{Outcome, built, cargo, check, read};
+use crate::shell::{Outcome, read};
 
 fn directory(words: &[String]) -> Outcome<&Path> {
     let dir = words.first().map(Path::new).ok_or("a directory is needed")?;
@@ -33,11 +33,11 @@ pub(crate) fn completions(words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Builds with everything that makes the binary small and fast, and puts all of it into a directory.
+/// Puts the release binary, the man pages and the completions into a directory.
 pub(crate) fn dist(words: &[String]) -> Outcome {
     let dir = directory(words)?;
-    check(&mut cargo(&["build", "--profile", "dist", "--locked", "--package", "cli"]))?;
-    fs::copy(built("dist", "coracle"), dir.join("coracle")).map_err(|error| error.to_string())?;
+    let binary = release::build()?;
+    fs::copy(binary, dir.join("coracle")).map_err(|error| error.to_string())?;
     let below = |name: &str| vec![dir.join(name).display().to_string()];
     man(&below("man"))?;
     completions(&below("completions"))
