@@ -148,7 +148,9 @@ fn archive_of_garbage(place: &Place) -> Outcome {
 }
 
 fn layout_that_lies(place: &Place) -> Outcome {
-    let image = good();
+    // Content of its own: a layer that is already unpacked would not be looked at again.
+    let layer = Layer::new().file("lying", 0o644, place.person.user.name.as_str());
+    let image = Image::new().layer(layer).build();
     for (n, damage) in ["layer", "config", "manifest", "missing", "link"].into_iter().enumerate() {
         let dir = place.person.dir(&format!("lying{n}"));
         image.write_layout(&dir, "localhost/lying:1").expect("a layout");

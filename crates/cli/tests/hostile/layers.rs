@@ -16,6 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("whiteouts_out", whiteouts_out),
     ("the_root_itself", the_root_itself),
     ("mount_points_as_links", mount_points_as_links),
+    ("mount_points_through_relative_links", mount_points_through_relative_links),
     ("devices_are_not_the_hosts", devices_are_not_the_hosts),
     ("long_names", long_names),
     ("strange_names", strange_names),
@@ -239,6 +240,48 @@ fn mount_points_as_links(place: &Place) -> Outcome {
     Ok(())
 }
 
+/// Links that climb: while a container is set up the host's root is near, and a step too far up must
+/// not arrive there.
+fn mount_points_through_relative_links(place: &Place) -> Outcome {
+    let canary = outside(place);
+    let up = format!("../../../../../..{canary}");
+    let home = place.person.home.display().to_string();
+    let layer = Layer::new()
+        .symlink("var/climb", &up)
+        .symlink("climb", &format!("..{canary}"))
+        .symlink("var/written", &format!("{up}/written"))
+        .whiteout("proc")
+        .symlink("proc", &format!("..{canary}/proc"))
+        .symlink("etc/hosts", &format!("../..{canary}/hosts"))
+        .symlink("etc/resolv.conf", &format!("../..{canary}/bird"));
+    let (done, name) = place.pull("relative", &image(vec![layer]), Answer::Either);
+    if done.code() == 0 {
+        for target in ["/var/climb/made", "/climb/made", "/var/written", "/climb", "/climb/../made"]
+        {
+            let volume = format!("{home}:{target}");
+            let words =
+                ["run", "--rm", "-w", target, "-v", &volume, &name, "/bin/guest", "list", target];
+            let run = place.person.run(&words);
+            place.judge(target, &run, Answer::Either);
+            let words = [
+                "run",
+                "--rm",
+                "--tmpfs",
+                target,
+                "-w",
+                "/var/climb/cwd",
+                &name,
+                "/bin/guest",
+                "exit",
+                "0",
+            ];
+            let run = place.person.run(&words);
+            place.judge(target, &run, Answer::Either);
+        }
+    }
+    Ok(())
+}
+
 fn devices_are_not_the_hosts(place: &Place) -> Outcome {
     let layer = Layer::new()
         .entry(&Entry::new(b'3', "dev/mem").mode(0o666).device(1, 1))
@@ -338,7 +381,7 @@ fn wrong_checksums(place: &Place) -> Outcome {
     // A configuration that names another diff ID than the layer has.
     let mut lying = image(vec![Layer::new().file("other", 0o644, "y")]);
     let text = String::from_utf8_lossy(&lying.config.bytes)
-        .replace(&lying.diff_ids[1], &lying.diff_ids[0]);
+        .replace(&lying.diff_ids[1], &testkit::image::digest(b"another"));
     let config = testkit::image::Blob::new(&lying.config.media_type, text.into_bytes());
     let manifest = String::from_utf8_lossy(&lying.manifest.bytes)
         .replace(&lying.config.digest, &config.digest);

@@ -3,10 +3,12 @@
 //! Three phases, because no path may ever be resolved half on the host and half in the container:
 //! 1. [`open_sources`] copies every host file and directory that will be mounted into detached mount trees (host paths);
 //! 2. [`enter_root`] mounts the root over the container's own directory and pivots into it;
-//! 3. [`mount_all`] attaches the copies and makes the rest (container paths, resolved by the kernel below the new root, so symbolic
-//!    links of a hostile image stay inside), then [`leave_host`] lets go of the host's tree.
+//! 3. [`mount_all`] attaches the copies and makes the rest (container paths, resolved by [`inside`]), then [`leave_host`] lets go of
+//!    the host's tree.
 //!
-//! The old root stays stacked over the new one until the end: absolute paths begin below it, and `.` still leads to it.
+//! The old root stays stacked over the new one until the end (a fresh `/proc` needs one that is visible): absolute paths begin below
+//! it, and `.` still leads to it. So would `..` from any directory of the new root, because a step up to `/` arrives on what is
+//! mounted there. Symbolic links of an image may hold `..`; therefore no path with one is left to the kernel.
 //!
 //! Kernels before 5.2 cannot copy mount trees; there a source is kept as an `O_PATH` descriptor and bound in phase 3 through the working
 //! directory (directories) or `/proc/self/fd` (files; `/proc` is always first in a plan).
@@ -19,6 +21,7 @@ use rustix::mount::{MountFlags as Legacy, UnmountFlags};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use sys::fs::resolve;
 use sys::mount::Attributes;
 
 /// Longest option string that `mount(2)` takes: one page with its end.
@@ -276,11 +279,14 @@ fn common_directory(paths: &[PathBuf]) -> Option<PathBuf> {
 /// Phase 3: everything that is mounted inside.
 pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
     let make_points = matches!(plan.root, Root::Overlay { .. });
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| Error::MountPoint { target: "/".into(), errno: errno.into() })?;
     for (mount, source) in plan.mounts.iter().zip(&sources.opened) {
         match mount {
             Mount::Bind { source: path, target, flags, optional } => {
                 let make = make_points || !*optional;
-                match bind(source, target, *flags, make) {
+                let place = inside(&root, target, make);
+                match place.and_then(|place| bind(source, &place, *flags, make)) {
                     Ok(()) => {}
                     Err(Error::MountPoint { .. }) if *optional => {}
                     Err(Error::Mount { errno, .. }) => {
@@ -291,30 +297,92 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
                 }
             }
             Mount::Tmpfs { target, flags, options } => {
-                kernel("tmpfs", target, *flags, options)?;
+                kernel("tmpfs", &inside(&root, target, true)?, *flags, options)?;
             }
             Mount::Kernel { kind, target, flags, options, or_bind } => {
-                match kernel(kind, target, *flags, options) {
+                let place = inside(&root, target, true)?;
+                match kernel(kind, &place, *flags, options) {
                     Err(Error::Mount { errno, .. })
                         if *or_bind && errno.0 == Errno::PERM.raw_os_error() =>
                     {
-                        bind_from_host(sources.host.as_ref(), target, *flags)?;
+                        bind_from_host(sources.host.as_ref(), target, &place, *flags)?;
                     }
                     result => result?,
                 }
             }
-            Mount::Symlink { path, to } => match rustix::fs::symlink(to, path) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => {
-                    return Err(Error::MountPoint { target: path.clone(), errno: errno.into() });
-                }
-            },
-            Mount::Mask { path } => mask(path)?,
-            Mount::ReadOnly { path } => make_read_only(path)?,
+            Mount::Symlink { path, to } => link(&root, path, to)?,
+            // What the image does not have needs no cover.
+            Mount::Mask { path } => {
+                inside(&root, path, false).map_or(Ok(()), |place| mask(&place))?;
+            }
+            Mount::ReadOnly { path } => {
+                inside(&root, path, false).map_or(Ok(()), |place| make_read_only(&place))?;
+            }
             Mount::ReadOnlyRoot => read_only_root()?,
         }
     }
     Ok(())
+}
+
+/// How many links may lead from one to the next (as in the kernel, path_resolution(7)).
+const LINKS: usize = 40;
+
+/// The path of a mount's target without symbolic links: as the container will see it, never through the host's root that is stacked
+/// over the container's. Missing directories on the way are made if `make` says so; the last component may be missing.
+fn inside(root: &OwnedFd, target: &Path, make: bool) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let failed = |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
+    let mut path = without_slashes(target.as_os_str().as_bytes());
+    // Mostly there is no link, and one call says so.
+    let name_only = OFlags::PATH | OFlags::CLOEXEC;
+    if resolve::strict(root, &path, name_only, resolve::Method::Best).is_ok() {
+        return Ok(absolute(&path));
+    }
+    let make_directory = |missing: &resolve::Obstacle<'_>| match missing.errno {
+        Errno::NOENT if make => {
+            rustix::fs::mkdirat(missing.dir, missing.name, Mode::from_raw_mode(0o755))
+        }
+        errno => Err(errno),
+    };
+    for _ in 0..LINKS {
+        let (parent, name) = resolve::split(&path);
+        if name.is_empty() || name == b"." || name == b".." {
+            let place = resolve::in_root(root, &path, make_directory).map_err(failed)?;
+            return Ok(absolute(&place.path));
+        }
+        let place = resolve::in_root(root, parent, make_directory).map_err(failed)?;
+        match rustix::fs::readlinkat(&place.dir, name, Vec::new()) {
+            Ok(link) => {
+                let link = link.as_bytes();
+                let from = if link.first() == Some(&b'/') { &[][..] } else { &place.path };
+                path = without_slashes(&resolve::join(from, link));
+            }
+            Err(_) => return Ok(absolute(&resolve::join(&place.path, name))),
+        }
+    }
+    Err(failed(Errno::LOOP))
+}
+
+/// Without slashes at either end, so that the last component is what stands after the last one.
+fn without_slashes(path: &[u8]) -> Vec<u8> {
+    let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(start, |last| last + 1);
+    path[start..end].to_vec()
+}
+
+fn absolute(path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    PathBuf::from(std::ffi::OsString::from_vec([b"/", path].concat()))
+}
+
+/// A link such as `/dev/fd`, unless there is something.
+fn link(root: &OwnedFd, path: &Path, to: &Path) -> Result<()> {
+    let parent = inside(root, path.parent().unwrap_or(Path::new("/")), true)?;
+    let place = parent.join(path.file_name().unwrap_or_default());
+    match rustix::fs::symlink(to, &place) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::MountPoint { target: path.into(), errno: errno.into() }),
+    }
 }
 
 /// Lets go of the host's tree.
@@ -465,7 +533,12 @@ fn kernel(
 }
 
 /// Binds the same path of the host. One that the host does not have is left out.
-fn bind_from_host(host: Option<&OwnedFd>, target: &Path, flags: MountFlags) -> Result<()> {
+fn bind_from_host(
+    host: Option<&OwnedFd>,
+    target: &Path,
+    place: &Path,
+    flags: MountFlags,
+) -> Result<()> {
     let failed = |errno: Errno| Error::Mount {
         what: "the host's tree".into(),
         target: target.into(),
@@ -480,7 +553,7 @@ fn bind_from_host(host: Option<&OwnedFd>, target: &Path, flags: MountFlags) -> R
     if flags != MountFlags::default() {
         sys::mount::set_attributes(tree.as_fd(), attributes(flags), true).map_err(failed)?;
     }
-    sys::mount::attach(tree.as_fd(), target).map_err(failed)
+    sys::mount::attach(tree.as_fd(), place).map_err(failed)
 }
 
 fn mask(path: &Path) -> Result<()> {
@@ -545,35 +618,18 @@ fn read_only_root() -> Result<()> {
     .map_err(failed)
 }
 
-/// Makes a place to mount on: missing directories, then a directory or an empty file. Symbolic links on the way are followed as the
-/// container would follow them; a dangling one at the end is filled in where it points.
-fn make_point(target: &Path, directory: bool) -> Result<()> {
-    let failed = |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
-    let mut path = target.to_path_buf();
-    for _ in 0..32 {
-        if let Some(parent) = path.parent() {
-            make_directories(parent).map_err(failed)?;
-        }
-        let made = if directory {
-            rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755))
-        } else {
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644)).map(drop)
-        };
-        match made {
-            Ok(()) => return Ok(()),
-            Err(Errno::EXIST) => match rustix::fs::readlink(&path, Vec::new()) {
-                Ok(link) => {
-                    use std::os::unix::ffi::OsStringExt;
-                    let link = PathBuf::from(std::ffi::OsString::from_vec(link.into_bytes()));
-                    path = path.parent().unwrap_or(Path::new("/")).join(link);
-                }
-                Err(_) => return Ok(()),
-            },
-            Err(errno) => return Err(failed(errno)),
-        }
+/// Makes a place to mount on, a directory or an empty file, where [`inside`] found none.
+fn make_point(place: &Path, directory: bool) -> Result<()> {
+    let made = if directory {
+        rustix::fs::mkdir(place, Mode::from_raw_mode(0o755))
+    } else {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::open(place, flags, Mode::from_raw_mode(0o644)).map(drop)
+    };
+    match made {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(Error::MountPoint { target: place.into(), errno: errno.into() }),
     }
-    Err(failed(Errno::LOOP))
 }
 
 pub(super) fn make_directories(path: &Path) -> Result<(), Errno> {
