@@ -98,21 +98,21 @@ fn run_and_rm(place: &Place<'_>) -> Outcome {
     person.run(&pull(one)).ok();
     let mut dice = Dice::new(4);
     for _ in 0..rounds(10) {
-        person.run(&["create", "--name=c", one]).ok();
+        person.run(&["create", "--name=cc", one]).ok();
         both(
             &person,
-            &["run", "c", "/bin/guest", "write", "/x", "y"],
-            &["rm", "-f", "c"],
+            &["run", "cc", "/bin/guest", "write", "/x", "y"],
+            &["rm", "-f", "cc"],
             &mut dice,
         );
-        person.run(&["rm", "-f", "c"]);
+        person.run(&["rm", "-f", "cc"]);
         both(
             &person,
-            &["run", "--rm", "--name=d", one, "/bin/guest", "sleep", "1"],
-            &["rm", "-f", "d"],
+            &["run", "--rm", "--name=dd", one, "/bin/guest", "sleep", "1"],
+            &["rm", "-f", "dd"],
             &mut dice,
         );
-        person.run(&["rm", "-f", "d"]);
+        person.run(&["rm", "-f", "dd"]);
     }
     let left = person.run(&["ps", "-a", "-q"]);
     assert_eq!(left.ok().out(), "", "containers stayed");

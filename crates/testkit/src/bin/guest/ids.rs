@@ -77,6 +77,6 @@ pub(crate) fn hostname() -> Answer {
 }
 
 pub(crate) fn set_hostname(name: &str) -> Answer {
-    rustix::system::sethostname(name.as_bytes()).map_err(|errno| errno.to_string())?;
+    rustix::system::sethostname(name.as_bytes()).map_err(|errno| crate::name_of(&errno.into()))?;
     hostname()
 }
