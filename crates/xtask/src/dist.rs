@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::release;
-use crate::shell::{Outcome, read};
+use crate::shell::{Outcome, check, read};
 
 fn directory(words: &[String]) -> Outcome<&Path> {
     let dir = words.first().map(Path::new).ok_or("a directory is needed")?;
