@@ -1,6 +1,6 @@
 //! Many layers into one tree, from the base up, as if their archives were unpacked into one directory.
 //!
-//! Works on the same machinery as [`crate::apply`], so that a path through a link of a lower layer, a parent without an
+//! Works on the same machinery as [`crate::apply()`], so that a path through a link of a lower layer, a parent without an
 //! entry, or a hard link into a lower layer mean here what they mean in an archive. Needed where overlay cannot be used or
 //! would show something else (see [`crate::image::plan`]), and by the drivers that copy.
 

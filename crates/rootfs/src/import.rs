@@ -1,6 +1,6 @@
 //! A root tree from outside, as one layer archive.
 //!
-//! An archive is taken as it is by [`crate::decode`] and [`crate::apply`]; here is the way from a directory.
+//! An archive is taken as it is by [`crate::decode`] and [`crate::apply()`]; here is the way from a directory.
 
 use crate::drivers::Root;
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! Layers to trees, and trees to layers.
 //!
-//! A layer comes as a tar stream ([`decode`] takes its compression off) and [`apply`] puts it on disk in overlay's own
+//! A layer comes as a tar stream ([`decode`] takes its compression off) and [`apply()`] puts it on disk in overlay's own
 //! form, so that a container's root is a mount and no unpacking. What an unprivileged user cannot put on disk (owners,
 //! devices, capabilities) goes to an ownership table ([`owners`]) beside the tree and comes back out of [`pack`].
 //!

@@ -1,7 +1,7 @@
 //! A stack of trees read as one: what a container sees, computed without mounting anything.
 //!
-//! [`Stack::list`] merges one directory after overlay's rules: the topmost tree that has a name decides, a whiteout hides
-//! it, directories of the same name merge until one is opaque. [`Stack::facts`] adds what the ownership tables and the
+//! `Stack::list` merges one directory after overlay's rules: the topmost tree that has a name decides, a whiteout hides
+//! it, directories of the same name merge until one is opaque. `Stack::facts` adds what the ownership tables and the
 //! attributes of a container's upper directory say.
 //!
 //! Only descriptors of the trees' tops stay open; everything else is opened beneath them by path, links refused.
@@ -300,7 +300,13 @@ impl Stack {
                 }
                 let Some(value) = sys::fs::xattr::get(fd, &name).map_err(fail)? else { continue };
                 if owner {
-                    on_inode = Record::from_xattr(&value);
+                    on_inode = Record::from_xattr(&value).map(|mut record| {
+                        // `chmod` is not recorded: where the file is what it stands for, its own mode is later truth.
+                        if record.kind == FileKind::from_mode(stat.st_mode) {
+                            record.mode = stat.st_mode & 0o7777;
+                        }
+                        record
+                    });
                 } else {
                     xattrs.insert(name, value);
                 }
