@@ -93,7 +93,7 @@ fn is_newer(context: &Context, wish: &Wish<'_>, image: &Image) -> bool {
     };
     match head() {
         Ok(descriptor) => {
-            let index = image.descriptor().annotations.get(store::ANNOTATION_INDEX_DIGEST);
+            let index = image.descriptor().annotations.get(store::ANNOTATION_KNOWN_AS);
             descriptor.digest != *image.digest() && index != Some(&descriptor.digest.to_string())
         }
         Err(report) => {

@@ -220,17 +220,28 @@ fn name(
     resolved: &Resolved,
     config: &ImageConfig,
 ) -> Result<(), Report> {
-    put(store, &resolved.descriptor, resolved.manifest.raw())?;
-    let mut descriptor = resolved.descriptor.clone();
-    descriptor.platform = Some(config.platform());
-    if let Some(index) = &resolved.index {
-        descriptor.annotations.insert(
-            store::ANNOTATION_INDEX_DIGEST.to_owned(),
-            index.descriptor().digest.to_string(),
-        );
-    }
+    let descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
     store.images().tag(reference, &descriptor)?;
     Ok(())
+}
+
+/// Stores a manifest in OCI's form, since that is all that skopeo and umoci look for in a layout. The digest by which
+/// the registry or the archive knows the image stays beside it where that is another.
+pub(crate) fn keep(
+    store: &Store,
+    manifest: &Manifest,
+    config: &ImageConfig,
+    known_as: &Digest,
+) -> Result<Descriptor, Report> {
+    let manifest = manifest.to_oci();
+    let mut descriptor = manifest.descriptor();
+    put(store, &descriptor, manifest.raw())?;
+    descriptor.platform = Some(config.platform());
+    if *known_as != descriptor.digest {
+        let known_as = known_as.to_string();
+        descriptor.annotations.insert(store::ANNOTATION_KNOWN_AS.to_owned(), known_as);
+    }
+    Ok(descriptor)
 }
 
 /// Unpacks those layers of a stored image that are not on disk yet.

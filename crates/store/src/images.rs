@@ -13,9 +13,10 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::{ContainerDir, Store, gc, index, names};
 
-/// The annotation (in the layout's index) that keeps the digest of the index which a manifest was chosen from, so that
-/// `name@sha256:<index>` finds it again.
-pub const ANNOTATION_INDEX_DIGEST: &str = "dev.coracle.image.index.digest";
+/// The annotation (in the layout's index) that keeps the digest by which a registry knows the image, where that is not the
+/// stored manifest's: the index it was chosen from, or the Docker manifest it was translated from. With it
+/// `name@sha256:<digest>` finds the image again.
+pub const ANNOTATION_KNOWN_AS: &str = "dev.coracle.image.known-as";
 
 /// The images of a store and of those beneath it.
 #[derive(Debug, Clone, Copy)]
@@ -338,7 +339,7 @@ fn answers(image: &Image, wanted: &Reference) -> bool {
     match wanted.digest() {
         None => reference == *wanted,
         Some(digest) => {
-            let index = image.descriptor.annotations.get(ANNOTATION_INDEX_DIGEST);
+            let index = image.descriptor.annotations.get(ANNOTATION_KNOWN_AS);
             let same = image.digest() == digest
                 || reference.digest() == Some(digest)
                 || index.is_some_and(|index| *index == digest.to_string());

@@ -66,7 +66,7 @@ pub use blobs::{BeginBlob, Blob, Blobs, Ingest};
 pub use containers::{ContainerDir, ContainerLock, Containers, remove_owned};
 pub use error::{Error, Result, Step};
 pub use gc::{CollectOptions, Freed};
-pub use images::{ANNOTATION_INDEX_DIGEST, Image, Images, Removal, Summary};
+pub use images::{ANNOTATION_KNOWN_AS, Image, Images, Removal, Summary};
 pub use lock::{LockMethod, OnWait, WaitPolicy, Waiting};
 pub use trees::{BeginTree, Cached, Kind, Staging, Trees};
 pub use usage::{Amount, Usage};

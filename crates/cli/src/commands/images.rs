@@ -153,6 +153,6 @@ fn row(image: &Image, summary: &Summary, whole: bool) -> Value {
 
 /// The digest by which the registry knows the image: the index', where it came from one.
 pub(crate) fn digest(image: &Image) -> String {
-    let index = image.descriptor().annotations.get(store::ANNOTATION_INDEX_DIGEST);
+    let index = image.descriptor().annotations.get(store::ANNOTATION_KNOWN_AS);
     index.cloned().unwrap_or_else(|| image.digest().to_string())
 }

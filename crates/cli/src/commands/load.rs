@@ -94,13 +94,9 @@ pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
 
 /// Unpacks an image and gives it its names.
 fn keep(road: &Road<'_>, image: &Image, named: Option<&Reference>) -> Result<Vec<String>, Report> {
-    let mut descriptor = image.descriptor.clone();
-    descriptor.platform = Some(image.config.platform());
-    if let Some(index) = &image.index {
-        let digest = index.descriptor().digest.to_string();
-        descriptor.annotations.insert(store::ANNOTATION_INDEX_DIGEST.to_owned(), digest);
-    }
-    pull::put(road.store, &descriptor, image.manifest.raw())?;
+    let index = image.index.as_ref().map(oci::Index::descriptor);
+    let known_as = index.as_ref().map_or(&image.descriptor.digest, |index| &index.digest);
+    let descriptor = pull::keep(road.store, &image.manifest, &image.config, known_as)?;
     pull::put(road.store, &image.manifest.config, image.config.raw())?;
     pull::unpack_all(road, &image.manifest, &image.config)?;
     let mut references = image.references.clone();
