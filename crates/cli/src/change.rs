@@ -156,7 +156,7 @@ mod tests {
             assert!(env.iter().any(|known| known == variable), "{env:?}");
         }
         assert_eq!(config.labels()["k"], "v");
-        assert_eq!(config.exposed_ports(), ["80/tcp", "53/udp"]);
+        assert_eq!(config.exposed_ports(), ["53/udp", "80/tcp"]);
         assert_eq!(config.volumes(), ["/data"]);
         assert_eq!((config.user(), config.working_dir()), (Some("me:us"), "/w"));
         assert_eq!(config.stop_signal(), Some("SIGINT"));

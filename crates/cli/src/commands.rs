@@ -21,6 +21,7 @@ pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod manifest;
 pub(crate) mod names;
+pub(crate) mod pause;
 pub(crate) mod port;
 pub(crate) mod prune;
 pub(crate) mod ps;

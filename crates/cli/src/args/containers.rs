@@ -108,6 +108,14 @@ pub(crate) struct KillArgs {
     pub containers: Vec<String>,
 }
 
+/// `pause` and `unpause`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct PauseArgs {
+    /// Containers
+    #[arg(value_name = "CONTAINER", required = true)]
+    pub containers: Vec<String>,
+}
+
 /// `wait`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct WaitArgs {

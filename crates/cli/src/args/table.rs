@@ -70,8 +70,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
     ("commit", "use 'coracle export' and 'coracle import'"),
     ("push", "use 'coracle save --format oci-archive' and 'skopeo copy'"),
-    ("pause", "use 'coracle kill --signal STOP'"),
-    ("unpause", "use 'coracle kill --signal CONT'"),
     ("update", "limits are set when a container is created"),
     ("stats", "use 'coracle top'"),
     ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
@@ -156,6 +154,20 @@ coracle run tools apt-get update", ends: true),
         containers::KillArgs,
         commands::kill::run,
         "Send a signal to running containers"
+    ),
+    command!(
+        "pause"["container pause"],
+        Run,
+        containers::PauseArgs,
+        commands::pause::run,
+        "Stop all processes of containers where they are"
+    ),
+    command!(
+        "unpause"["container unpause"],
+        Run,
+        containers::PauseArgs,
+        commands::pause::unpause,
+        "Let paused containers go on"
     ),
     command!(
         "wait"["container wait"],
