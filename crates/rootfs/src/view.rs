@@ -300,13 +300,7 @@ impl Stack {
                 }
                 let Some(value) = sys::fs::xattr::get(fd, &name).map_err(fail)? else { continue };
                 if owner {
-                    on_inode = Record::from_xattr(&value).map(|mut record| {
-                        // `chmod` is not recorded: where the file is what it stands for, its own mode is later truth.
-                        if record.kind == FileKind::from_mode(stat.st_mode) {
-                            record.mode = stat.st_mode & 0o7777;
-                        }
-                        record
-                    });
+                    on_inode = Record::from_xattr(&value);
                 } else {
                     xattrs.insert(name, value);
                 }
