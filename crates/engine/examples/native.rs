@@ -145,6 +145,10 @@ fn guest(words: &[String]) -> Result<i32, String> {
             let (uid, gid) = (Uid::from_raw(number(2)?), Gid::from_raw(number(3)?));
             rustix::fs::chown(path, Some(uid), Some(gid)).map_err(text)?;
         }
+        Some("chmod") => {
+            let mode = rustix::fs::Mode::from_raw_mode(number(2)?);
+            rustix::fs::chmod(path, mode).map_err(text)?;
+        }
         Some("xattr") => {
             let mut value = [0; 100];
             let length = rustix::fs::getxattr(path, "user.coracle.owner", &mut value[..]);

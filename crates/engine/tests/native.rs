@@ -251,6 +251,10 @@ fn roots_calls_succeed_and_are_recorded_with_one_id() {
         container.says(&single, &["guest", "chown", "/owned", "33", "44"]);
         let record = container.says(&single, &["guest", "xattr", "/owned"]);
         assert_eq!(record, "33:44:644:f:0:0\n");
+        // 2541 is 04755.
+        container.says(&single, &["guest", "chmod", "/owned", "2541"]);
+        let record = container.says(&single, &["guest", "xattr", "/owned"]);
+        assert_eq!(record, "33:44:4755:f:0:0\n");
         let dropped = container.says(&single, &["guest", "drop", "42"]);
         assert_eq!(
             dropped,

@@ -324,7 +324,7 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
     Ok(())
 }
 
-/// How many links may lead from one to the next (as in the kernel, path_resolution(7)).
+/// How many links may lead from one to the next (as in the kernel, `path_resolution(7)`).
 const LINKS: usize = 40;
 
 /// The path of a mount's target without symbolic links: as the container will see it, never through the host's root that is stacked

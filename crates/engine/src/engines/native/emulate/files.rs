@@ -5,8 +5,8 @@
 //! gets the ownership of another of its own files recorded, which it could have asked for directly.
 //!
 //! Records are the extended attribute `user.coracle.owner` of regular files and directories: `uid:gid:mode:type:major:minor`, the mode in
-//! octal. The mode is that of the moment; for files and directories the mode on disk is the truth. Symbolic links, pipes and sockets
-//! cannot have such attributes and are not recorded.
+//! octal. A record that is there follows later changes of the mode. Symbolic links, pipes and sockets cannot have such attributes and are
+//! not recorded.
 
 use super::server::Server;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, XattrFlags};
@@ -236,6 +236,50 @@ impl Server {
     }
 }
 
+/// Modes: the kernel changes them, and a record that names one follows.
+impl Server {
+    pub(super) fn chmod(&mut self, call: &Waiting) -> Result<Answer, Errno> {
+        let [address, mode, ..] = call.arguments;
+        let path = path_of(call.thread, address)?;
+        Ok(self.follow_mode(self.files.open(call.thread, AT_FDCWD, &path, true), mode as u32))
+    }
+
+    pub(super) fn chmod_descriptor(&self, call: &Waiting) -> Answer {
+        let [descriptor, mode, ..] = call.arguments;
+        let file = self.files.descriptor(call.thread, descriptor as i32);
+        self.follow_mode(file, mode as u32)
+    }
+
+    pub(super) fn chmod_at(&mut self, call: &Waiting) -> Result<Answer, Errno> {
+        let [directory, address, mode, ..] = call.arguments;
+        let path = path_of(call.thread, address)?;
+        let file = self.files.open(call.thread, directory as i32, &path, true);
+        Ok(self.follow_mode(file, mode as u32))
+    }
+
+    /// Whatever cannot be followed (a wrong path, an empty one) is answered by the kernel.
+    fn follow_mode(&self, file: Result<OwnedFd, Errno>, mode: u32) -> Answer {
+        let change = || {
+            let open = self.files.reopen(&file?)?;
+            let mut value = [0_u8; 96];
+            let length = rustix::fs::fgetxattr(&open, ATTRIBUTE, &mut value[..])?;
+            let text = std::str::from_utf8(&value[..length]).map_err(|_| Errno::INVAL)?;
+            let text = with_mode(text, mode).ok_or(Errno::INVAL)?;
+            rustix::fs::fsetxattr(&open, ATTRIBUTE, text.as_bytes(), XattrFlags::empty())
+        };
+        let _: Result<(), Errno> = change();
+        Answer::Continue
+    }
+}
+
+/// A record with another mode.
+fn with_mode(record: &str, mode: u32) -> Option<String> {
+    let mut parts: Vec<&str> = record.split(':').collect();
+    let mode = format!("{:o}", mode & 0o7777);
+    *parts.get_mut(2)? = &mode;
+    Some(parts.join(":"))
+}
+
 /// Device nodes.
 impl Server {
     pub(super) fn mknod(&mut self, call: &Waiting) -> Result<Answer, Errno> {
@@ -364,6 +408,12 @@ fn is_roots(name: &CString) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_follow_the_mode() {
+        assert_eq!(with_mode("1:2:644:f:0:0", 0o104_755).unwrap(), "1:2:4755:f:0:0");
+        assert_eq!(with_mode("1", 0), None);
+    }
 
     #[test]
     fn descriptors_by_name_are_those_of_the_process() {

@@ -4,7 +4,7 @@ use abi::bpf::{self, Assembler, Compare, Instruction};
 use abi::syscalls::{self, ARCH_X86_64};
 
 /// Change owners or ids. Without a listener they "succeed".
-pub(super) const CHANGES: [&str; 16] = [
+pub(super) const CHANGES: [&str; 20] = [
     "chown",
     "fchown",
     "lchown",
@@ -21,6 +21,10 @@ pub(super) const CHANGES: [&str; 16] = [
     "setxattr",
     "lsetxattr",
     "fsetxattr",
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
 ];
 
 /// Read ids. Without a listener the kernel answers.
@@ -42,7 +46,7 @@ pub(super) fn program(action: u32) -> Vec<Instruction> {
     program.unless_equal(ARCH_X86_64, pass);
     program.load_number();
     let reads: &[&str] = if action == bpf::USER_NOTIF { &READS } else { &[] };
-    // Extended attributes are only lied about where somebody looks at their names.
+    // Attributes and modes are the kernel's affair where nobody looks at them first.
     let changes = if action == bpf::USER_NOTIF { &CHANGES[..] } else { &CHANGES[..13] };
     for name in reads.iter().chain(changes) {
         if let Some(number) = syscalls::x86_64(name) {
@@ -85,7 +89,7 @@ mod tests {
         for name in CHANGES.iter().chain(&READS) {
             assert_eq!(ask(&program, name, [0; 6]), bpf::USER_NOTIF, "{name}");
         }
-        for name in ["read", "openat", "stat", "chmod", "execve", "sendmsg", "capset"] {
+        for name in ["read", "openat", "stat", "mkdir", "execve", "sendmsg", "capset"] {
             assert_eq!(ask(&program, name, [0; 6]), bpf::ALLOW, "{name}");
         }
         assert_eq!(ask(&program, "mknod", [0, 0o020_600, 0, 0, 0, 0]), bpf::USER_NOTIF);
@@ -101,5 +105,6 @@ mod tests {
         assert_eq!(ask(&program, "setgroups", [0; 6]), bpf::ERRNO);
         assert_eq!(ask(&program, "getuid", [0; 6]), bpf::ALLOW);
         assert_eq!(ask(&program, "setxattr", [0; 6]), bpf::ALLOW);
+        assert_eq!(ask(&program, "chmod", [0; 6]), bpf::ALLOW);
     }
 }

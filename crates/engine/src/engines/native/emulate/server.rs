@@ -56,7 +56,7 @@ pub(super) fn serve(listener: &Listener, proc: OwnedFd) {
 }
 
 fn handlers() -> HashMap<u32, Handler> {
-    let all: [(&str, Handler); 25] = [
+    let all: [(&str, Handler); 29] = [
         ("getuid", |server, call| Ok(server.read_id(call, |who| who.user[0]))),
         ("geteuid", |server, call| Ok(server.read_id(call, |who| who.user[1]))),
         ("getgid", |server, call| Ok(server.read_id(call, |who| who.group[0]))),
@@ -86,6 +86,10 @@ fn handlers() -> HashMap<u32, Handler> {
         ("setxattr", |server, call| server.set_attribute_path(call, true)),
         ("lsetxattr", |server, call| server.set_attribute_path(call, false)),
         ("fsetxattr", Server::set_attribute_descriptor),
+        ("chmod", Server::chmod),
+        ("fchmod", |server, call| Ok(server.chmod_descriptor(call))),
+        ("fchmodat", Server::chmod_at),
+        ("fchmodat2", Server::chmod_at),
     ];
     all.into_iter().filter_map(|(name, handler)| Some((syscalls::x86_64(name)?, handler))).collect()
 }
