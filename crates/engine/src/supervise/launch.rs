@@ -3,8 +3,8 @@
 //! The supervisor is the caller's image continued, not a new program: the plan, the engine's
 //! state and the cleanup are simply there. What that costs in memory was the question. A fork shares all
 //! pages; those that count for the supervisor are the ones either side writes to, plus the code
-//! it runs. Freed heap and the code that only starting needed go back to the kernel when the
-//! program runs. Executing the program anew would save little more: its own start touches some
+//! it runs. Freed heap and code that was used go back to the kernel when the program runs, and
+//! again whenever the supervisor has had nothing to do for a while. Executing the program anew would save little more: its own start touches some
 //! 1.4 MB of code and constants.
 //!
 //! The second fork makes it no leader of its session, so that it never gains a terminal by
@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
-use sys::event::{ForkResult, close_foreign, exit_now, fork, release_code, set_title, trim_heap};
+use sys::event::{ForkResult, close_foreign, exit_now, fork, set_title, trim_heap};
 
 use super::ledger::Ledger;
 use super::serve::Supervisor;
@@ -117,8 +117,6 @@ fn second_fork(launch: Launch<'_>, ledger: Ledger, first: Option<OwnedFd>, pipe:
     match supervisor.begin() {
         Ok(pid) => {
             tell(pipe, &Answer::Started(Started { pid, supervisor: std::process::id() }));
-            trim_heap();
-            release_code();
             supervisor.run();
             exit_now(0)
         }

@@ -79,12 +79,17 @@ pub fn set_title(name: &str, line: &str) {
     let space = end - start;
     let length = line.len().min(space - 1);
     let target = std::ptr::with_exposed_provenance_mut::<u8>(start);
+    // A last byte that is not zero tells the kernel that the text ends at its first zero (see
+    // `get_mm_proctitle` in fs/proc/base.c); else readers are shown all of the area.
     // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped,
     // writable, and read by nobody else (one thread; see `fork`, the only caller's origin).
-    // `length < space` keeps the last byte zero.
+    // `length < space`, so the last byte is never the text's.
     unsafe {
         std::ptr::write_bytes(target, 0, space);
         std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
+        if length + 1 < space {
+            target.add(space - 1).write(b' ');
+        }
     }
 }
 

@@ -13,7 +13,7 @@ mod turn;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use sys::event::{MaskGuard, SignalFd, SignalSet};
+use sys::event::{MaskGuard, SignalFd, SignalSet, release_code, trim_heap};
 use sys::terminal::Size;
 
 use self::clients::Client;
@@ -31,6 +31,8 @@ const BUFFER: usize = 16 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long attached clients may take for what is queued when all is over.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// After so long without anything to do, memory is given back until there is.
+const QUIET: Duration = Duration::from_secs(2);
 const DEFAULT_SIZE: Size = Size { rows: 24, columns: 80 };
 
 /// Why and until when the program is being stopped.
@@ -57,6 +59,8 @@ pub(super) struct Supervisor<'a> {
     restarts: Restarts,
     ledger: Ledger,
     buffer: Vec<u8>,
+    /// Has worked since memory was last given back.
+    swollen: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -101,6 +105,7 @@ impl<'a> Supervisor<'a> {
             restarts,
             ledger,
             buffer: vec![0; BUFFER],
+            swollen: true,
         })
     }
 
@@ -180,9 +185,17 @@ impl<'a> Supervisor<'a> {
             }
             let deadline = self.stop.as_ref().and_then(|stop| stop.deadline);
             let wait = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if self.turn(wait).is_err() {
+            let quiet = if self.swollen { Some(QUIET) } else { None };
+            match self.turn(wait.into_iter().chain(quiet).min()) {
+                Ok(true) => self.swollen = true,
+                Ok(false) if self.swollen => {
+                    self.swollen = false;
+                    trim_heap();
+                    release_code();
+                }
+                Ok(false) => {}
                 // `poll` fails only for want of memory; the program must not be lost for it.
-                std::thread::sleep(Duration::from_millis(100));
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
             if deadline.is_some_and(|at| Instant::now() >= at) {
                 self.stop = None;

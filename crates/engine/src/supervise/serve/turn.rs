@@ -29,8 +29,10 @@ enum Ready {
 
 impl Supervisor<'_> {
     /// One round: waits at most `wait` (`None`: for ever) and handles what is ready.
-    pub(super) fn turn(&mut self, wait: Option<Duration>) -> Result<(), Error> {
+    /// Whether anything was.
+    pub(super) fn turn(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
         let ready = self.ready(wait)?;
+        let busy = !ready.is_empty();
         for (what, flags) in ready {
             match what {
                 Ready::Signals => self.take_signals(),
@@ -41,7 +43,7 @@ impl Supervisor<'_> {
             }
         }
         self.drop_clients();
-        Ok(())
+        Ok(busy)
     }
 
     fn ready(&self, wait: Option<Duration>) -> Result<Vec<(Ready, PollFlags)>, Error> {
