@@ -1,8 +1,10 @@
 //! Does a program load the host's libraries? Watched by `strace`.
 //!
 //! A static glibc program that asks NSS for a host or a user loads `libnss_*.so` and a second libc
-//! with it, or talks to `nscd`. Neither may happen, whatever the machine's `nsswitch.conf` says.
+//! with it, or talks to `nscd`. Neither may happen, whatever the machine's `nsswitch.conf` says. What
+//! another program does that it starts (`getent`, which may ask NSS on its behalf) is not its doing.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,8 +12,8 @@ use crate::command::{Input, run_with};
 use crate::skip::{Skip, need_program};
 use crate::users::User;
 
-/// Runs a command to its end and lists the shared libraries and name-service sockets that it or a
-/// child of it opened. How the command ends does not matter.
+/// Runs a command to its end and lists the shared libraries and name-service sockets that it opened.
+/// How the command ends does not matter.
 pub fn libraries(
     user: &User,
     home: &Path,
@@ -37,7 +39,23 @@ pub fn libraries(
     if !text.contains("execve(") {
         return Err(Skip(format!("strace cannot trace here: {}", done.err().trim())));
     }
-    Ok(text.lines().filter(|line| suspicious(line)).map(str::to_owned).collect())
+    Ok(own(&text, &program.display().to_string())
+        .filter(|line| suspicious(line))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The lines of processes that have not become another program.
+fn own<'t>(log: &'t str, program: &str) -> impl Iterator<Item = &'t str> {
+    let ours = format!("execve(\"{program}\"");
+    let mut others = HashSet::new();
+    log.lines().filter(move |line| {
+        let process = line.split(' ').next().unwrap_or_default();
+        if line.contains("execve(") && line.ends_with("= 0") && !line.contains(&ours) {
+            others.insert(process);
+        }
+        !others.contains(process)
+    })
 }
 
 /// A successful open of a library, or any word to a name-service daemon.
@@ -52,6 +70,13 @@ fn suspicious(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_programs_do_not_count() {
+        let log = "1 execve(\"/x/coracle\", [\"coracle\"], 0x1) = 0\n1 openat(3, \"a.so\") = 3\n\
+            2 execve(\"/usr/bin/getent\", [\"getent\"], 0x1) = 0\n2 openat(3, \"b.so\") = 3";
+        assert!(own(log, "/x/coracle").all(|line| line.starts_with('1')));
+    }
 
     #[test]
     fn knows_a_library_from_a_file() {
