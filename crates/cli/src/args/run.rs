@@ -55,7 +55,7 @@ pub(crate) struct ProcessFlags {
 #[command(next_help_heading = "Files")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct FileFlags {
-    /// Mount a host path or a named volume: HOST:CONTAINER[:OPTIONS] (ro, rw, z, Z, rslave, ...)
+    /// Mount a host path or a named volume: HOST:CONTAINER[:OPTIONS] (ro, rw, nocopy, noexec, ...)
     #[arg(short, long, value_name = "SOURCE:TARGET[:OPTIONS]")]
     pub volume: Vec<String>,
     /// Mount in long form: type=bind|volume|tmpfs,src=...,dst=...[,ro]
