@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["oci", "sys"]),
     ("rootfs", &["store", "oci", "sys"]),
     ("host", &["sys"]),
-    ("engine", &["rootfs", "host", "sys", "abi"]),
+    ("engine", &["host", "sys", "abi"]),
     ("cli", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
     ("testkit", &["oci"]),
     ("xtask", &["testkit"]),
