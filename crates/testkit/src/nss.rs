@@ -48,10 +48,14 @@ pub fn libraries(
 /// The lines of processes that have not become another program.
 fn own<'t>(log: &'t str, program: &str) -> impl Iterator<Item = &'t str> {
     let ours = format!("execve(\"{program}\"");
-    let mut others = HashSet::new();
+    let (mut trying, mut others) = (HashSet::new(), HashSet::new());
     log.lines().filter(move |line| {
         let process = line.split(' ').next().unwrap_or_default();
-        if line.contains("execve(") && line.ends_with("= 0") && !line.contains(&ours) {
+        if line.contains("execve(") && !line.contains(&ours) {
+            trying.insert(process);
+        }
+        // The end of the call may stand on a later line, when another process came between.
+        if line.contains("execve") && line.ends_with("= 0") && trying.remove(process) {
             others.insert(process);
         }
         !others.contains(process)

@@ -100,7 +100,7 @@ impl Demo {
         for mode in &engines {
             let flag = format!("--execmode={mode}");
             let program: &[&str] = if self.shell {
-                &["sh", "-c", "echo $(id -un) in $(cat /etc/debian_version) >&1"]
+                &["sh", "-c", "echo $(id -un) in $(cat /etc/debian_version)"]
             } else {
                 &["/bin/guest", "say", "hello"]
             };

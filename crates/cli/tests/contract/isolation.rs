@@ -92,7 +92,7 @@ fn no_new_privileges(w: &World) -> Outcome {
     assert_eq!(facts["no_new_privs"], json!("1"));
     let facts = w
         .json(&["--isolate", "--network=none", "--security-opt", "seccomp=unconfined"], &["facts"]);
-    assert_eq!(facts["namespaces"]["net"] == json!(own("net")), false);
+    assert_ne!(facts["namespaces"]["net"], json!(own("net")));
     Ok(())
 }
 

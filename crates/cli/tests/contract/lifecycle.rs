@@ -136,7 +136,7 @@ fn ps_lists_and_filters(w: &World) -> Outcome {
     assert!(has(&names(&[]), &running) && !has(&names(&[]), &ended));
     assert!(has(&names(&["-a"]), &running) && has(&names(&["-a"]), &ended));
     let filtered = names(&["-a", "--filter", &format!("name={}", ended.name)]);
-    assert_eq!(filtered, [ended.name.clone()]);
+    assert_eq!(filtered, std::slice::from_ref(&ended.name));
     let exited = names(&["-a", "--filter", "status=exited", "--filter", "exited=3"]);
     assert!(has(&exited, &ended) && !has(&exited, &running));
     let labelled = names(&["--filter", "label=kind=test"]);

@@ -17,6 +17,7 @@ mod files;
 mod images;
 mod isolation;
 mod known;
+mod libraries;
 mod lifecycle;
 mod mounts;
 mod network;
@@ -51,6 +52,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("many", concurrency::CASES),
     ("place", placement::CASES),
     ("debian", packages::CASES),
+    ("nss", libraries::CASES),
 ];
 
 fn main() -> ExitCode {

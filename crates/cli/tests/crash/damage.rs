@@ -26,7 +26,7 @@ fn stored(store: &Path) -> Vec<PathBuf> {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => stack.push(path),
                 Ok(kind) if kind.is_file() && entry.metadata().is_ok_and(|m| m.len() > 0) => {
-                    files.push(path)
+                    files.push(path);
                 }
                 _ => {}
             }
