@@ -3,6 +3,7 @@
 //! Volumes are named here and found (or made) by [`super::volumes`]. Host paths must exist: Docker would make a
 //! missing one as a directory owned by root, which hides misspelt paths.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use engine::spec::{DeviceSpec, MountKind, MountSpec};
@@ -266,8 +267,11 @@ pub(crate) fn device(text: &str) -> Result<DeviceSpec, Report> {
     if !source.starts_with('/') || !inside.starts_with('/') {
         return Err(wrong("devices are named by absolute paths"));
     }
-    if !Path::new(source).exists() {
-        return Err(wrong("there is no such device on this host"));
+    // A directory stands for the devices in it (`/dev/dri`, `/dev/infiniband`).
+    match Path::new(source).metadata().map(|meta| meta.file_type()) {
+        Err(_) => return Err(wrong("there is no such device on this host")),
+        Ok(kind) if kind.is_char_device() || kind.is_block_device() || kind.is_dir() => {}
+        Ok(_) => return Err(wrong("this is no device; files are mounted with -v")),
     }
     Ok(DeviceSpec { source: source.into(), target: inside.into(), access: access.to_owned() })
 }
