@@ -108,6 +108,12 @@ pub(crate) fn pull(
     let within = |report: Report| report.within(format!("cannot pull {familiar}"));
     let resolved = client.resolve(reference, platform).map_err(|error| within(error.into()))?;
     let digest = resolved.top_digest().clone();
+    // Afterwards our own lease would keep the leftovers of dead processes from being swept.
+    if let Err(error) = road.store.sweep(&store::remove_owned) {
+        tracing::debug!("sweep: {error}");
+    }
+    // From the first look at what is here to the name nothing may be cleaned away.
+    let _lease = road.store.lease()?;
     let image_config = config(road.store, client, reference, &resolved.manifest).map_err(within)?;
     let works =
         works(client, reference, &resolved.manifest, &image_config, unpack).map_err(within)?;

@@ -148,7 +148,7 @@ fn is_ancestor(context: &Context, record: &Record, wanted: &str) -> bool {
         crate::remote::reference(context, wanted).map(|reference| reference.to_string());
     let id = image.config.trim_start_matches("sha256:");
     canonical.is_ok_and(|canonical| canonical == image.reference)
-        || record.image_name == wanted
+        || record.own.image_name == wanted
         || id.starts_with(wanted.trim_start_matches("sha256:"))
         || image.manifest == wanted
 }
@@ -258,8 +258,8 @@ fn row(context: &Context, seen: &Seen, whole: bool, with_size: bool) -> Result<V
 
 /// The image as the user wrote it, else its short name.
 pub(crate) fn image_name(record: &Record) -> String {
-    if !record.image_name.is_empty() {
-        return record.image_name.clone();
+    if !record.own.image_name.is_empty() {
+        return record.own.image_name.clone();
     }
     match (&record.config.image, &record.config.rootfs) {
         (Some(image), _) => Reference::parse(&image.reference)

@@ -102,8 +102,12 @@ fn adapted(
     let mut overrides =
         Overrides { mounts: new_mounts, tty: Some(process.tty), ..Overrides::default() };
     if !words.is_empty() || process.entrypoint.is_some() {
-        let argv =
-            command::merge(&record.entrypoint, &record.cmd, process.entrypoint.as_deref(), words);
+        let argv = command::merge(
+            &record.own.entrypoint,
+            &record.own.cmd,
+            process.entrypoint.as_deref(),
+            words,
+        );
         overrides.command = Some(argv);
     }
     overrides.env.clone_from(&new.env);

@@ -17,7 +17,7 @@ use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image};
 
-use super::record::{self, Record};
+use super::record::{self, Own, Record};
 use super::{ids, ports, root, spec, spool, volumes};
 use crate::args::run::ContainerFlags;
 use crate::config::{PullPolicy, SettingValue};
@@ -55,11 +55,9 @@ pub(crate) fn make(
     };
     let (mounts, fresh) = volumes::place(store, draft.mounts)?;
     config.mounts = mounts;
-    let mut record = Record {
-        image_name: image_name.unwrap_or_default().to_owned(),
-        stand,
-        ..Record::default()
-    };
+    let own =
+        Own { image_name: image_name.unwrap_or_default().to_owned(), stand, ..Own::default() };
+    let mut record = Record { own, ..Record::default() };
     split_command(&mut record, flags, found.as_ref().map(|(_, config)| config), words);
     record.config = config;
     let container = store.containers().create(flags.record.name.as_deref(), |id, _| {
@@ -166,8 +164,8 @@ fn split_command(
     let entrypoint = flags.process.entrypoint.as_deref();
     let none = Vec::new();
     let image_entrypoint = image.map_or(&none[..], ImageConfig::entrypoint);
-    record.entrypoint = super::command::merge(image_entrypoint, &[], entrypoint, &[]);
-    record.cmd = match image {
+    record.own.entrypoint = super::command::merge(image_entrypoint, &[], entrypoint, &[]);
+    record.own.cmd = match image {
         Some(image) if words.is_empty() && entrypoint.is_none() => image.cmd().to_vec(),
         _ => words.to_vec(),
     };

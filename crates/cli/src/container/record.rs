@@ -9,12 +9,20 @@ use crate::context::Context;
 use crate::report::Report;
 
 /// A container's record. The engine reads it as a [`ContainerConfig`], which passes over the rest.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Record {
     /// What the engine needs.
     #[serde(flatten)]
     pub config: ContainerConfig,
+    /// What the commands want to know.
+    #[serde(flatten)]
+    pub own: Own,
+}
+
+/// The commands' part of a record.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Own {
     /// The image, as the user wrote it.
     pub image_name: String,
     /// The entrypoint alone, before it was merged with the command.
@@ -23,6 +31,18 @@ pub(crate) struct Record {
     pub cmd: Vec<String>,
     /// What its root stands on.
     pub stand: Stand,
+}
+
+impl<'de> Deserialize<'de> for Record {
+    /// Reads the text twice, once for each part: `flatten` would keep every field in memory first, which counts when ten
+    /// thousand containers are listed.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
+        let wrong = serde::de::Error::custom::<serde_json::Error>;
+        let config = serde_json::from_str(text.get()).map_err(wrong)?;
+        let own = serde_json::from_str(text.get()).map_err(wrong)?;
+        Ok(Self { config, own })
+    }
 }
 
 /// What a container's root stands on. Digests that stand here keep their content in the store.
@@ -64,4 +84,24 @@ pub(crate) fn find_some(context: &Context, name: &str) -> Result<Option<Containe
 pub(crate) fn title(container: &ContainerDir) -> String {
     let names = container.names().unwrap_or_default();
     names.first().cloned().unwrap_or_else(|| container.short_id().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_parts_come_back() {
+        let mut record = Record::default();
+        record.config.id = "x".into();
+        record.config.command = vec!["a".into(), String::new()];
+        record.own.cmd = vec!["a".into()];
+        record.own.stand.tree = Some("sha256:0".into());
+        let text = serde_json::to_string(&record).unwrap();
+        let back: Record = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.config, record.config);
+        assert_eq!((back.own.cmd, back.own.stand), (record.own.cmd, record.own.stand));
+        let engine: ContainerConfig = serde_json::from_str(&text).unwrap();
+        assert_eq!(engine.id, "x");
+    }
 }

@@ -194,11 +194,11 @@ pub(crate) fn trees(
             Report::new(format!("the tree {digest} is missing")).hint("make the container again")
         })
     };
-    let mut trees = match &record.stand.tree {
+    let mut trees = match &record.own.stand.tree {
         Some(text) => ImageTrees::flat(layer(&tree(text)?)?),
         None => rootfs::image::unstacked(layers(context, store, &record.config, None, false)?),
     };
-    if let Some(text) = &record.stand.owners {
+    if let Some(text) = &record.own.stand.owners {
         trees.owner_layer = Some(tree(text)?.tree());
     }
     Ok(trees)
@@ -215,7 +215,7 @@ pub(crate) fn prepare(
         return Ok(rootfs::Root::Directory(directory.clone()));
     }
     let trees = trees(context, store, record)?;
-    Ok(rootfs::prepare(place, &trees, record.stand.driver.unwrap_or(Driver::Overlay))?)
+    Ok(rootfs::prepare(place, &trees, record.own.stand.driver.unwrap_or(Driver::Overlay))?)
 }
 
 /// As the engine wants it.
