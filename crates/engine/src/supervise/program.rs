@@ -170,7 +170,9 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn new(spawned: Spawned, spared: Vec<u32>) -> Self {
+    /// `guest`: it entered namespaces of a running container (`exec`, further runs), whose other
+    /// processes are not its own.
+    pub(super) fn new(spawned: Spawned, spared: Vec<u32>, guest: bool) -> Self {
         let number = spawned.pid.as_raw_nonzero().get() as u32;
         let pids = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
         let own_pids = pids(&number.to_string()).is_some_and(|link| Some(link) != pids("self"));
@@ -179,8 +181,10 @@ impl Program {
             started: Instant::now(),
             helpers: spawned.helpers,
             cgroup: spawned.cgroup,
-            pin: Cell::new(fs::File::open(format!("/proc/{number}/ns/mnt")).ok()),
-            namespace: processes::mount_namespace(number),
+            pin: Cell::new(
+                fs::File::open(format!("/proc/{number}/ns/mnt")).ok().filter(|_| !guest),
+            ),
+            namespace: processes::mount_namespace(number).filter(|_| !guest),
             spared,
             own_pids,
             ignored: 0,

@@ -169,7 +169,7 @@ impl<'a> Supervisor<'a> {
         }
         self.ended = None;
         self.stop = None;
-        let program = Program::new(spawned, Vec::new());
+        let program = Program::new(spawned, Vec::new(), !self.ledger.is_state());
         self.ledger.started(program.number(), self.restarts.count);
         self.program = Some(program);
         Ok(())
