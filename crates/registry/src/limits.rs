@@ -16,6 +16,8 @@ pub const ERROR_BODY: u64 = 64 << 10;
 pub const PAGE: u64 = 16 << 20;
 /// Pages followed through `Link` headers.
 pub const PAGES: usize = 10_000;
+/// All pages of one list together.
+pub const LIST: u64 = 256 << 20;
 /// Redirects followed for one request.
 pub const REDIRECTS: usize = 10;
 /// Indexes inside indexes.
@@ -30,7 +32,7 @@ pub const HOSTS_FILE: u64 = 32 << 20;
 pub const ARCHIVE_ENTRIES: usize = 1_000_000;
 /// A long name or PAX header in an archive.
 pub const ARCHIVE_HEADER: u64 = 1 << 20;
-/// JSON documents of an archive that are kept in memory, together.
+/// JSON documents, paths and links of an archive that are kept in memory, together.
 pub const ARCHIVE_DOCUMENTS: u64 = 256 << 20;
 /// Waiting that a registry may ask for with `Retry-After`, in seconds, before it is an error.
 pub const RETRY_AFTER_SECONDS: u64 = 120;

@@ -21,6 +21,8 @@ pub enum Step {
     Create,
     /// Making a directory.
     MakeDirectory,
+    /// Setting permissions.
+    Mode,
     /// Reading a file.
     Read,
     /// Writing to a file.
@@ -51,6 +53,7 @@ impl std::fmt::Display for Step {
             Self::Open => "open",
             Self::Create => "create",
             Self::MakeDirectory => "make the directory",
+            Self::Mode => "set the mode of",
             Self::Read => "read",
             Self::Write => "write",
             Self::Sync => "write to the disk",

@@ -62,6 +62,9 @@ impl Default for CollectOptions {
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     pub(crate) digests: HashSet<Digest>,
+    /// Those of them that were followed. Not the same: an image may list as a layer, or under a type that says nothing,
+    /// what is another's manifest.
+    followed: HashSet<Digest>,
     /// What was referred to and is not there, or not readable.
     pub(crate) missing: Vec<(Digest, Error)>,
 }
@@ -69,15 +72,13 @@ pub(crate) struct Marked {
 impl Marked {
     /// Follows references from a digest. `media_type` is a hint only.
     fn follow(&mut self, store: &Store, digest: &Digest, media_type: &str) {
-        if !self.digests.insert(digest.clone()) {
-            return;
-        }
+        self.digests.insert(digest.clone());
         // A layer leads nowhere, and is not worth reading.
         let is_document = media::is_index(media_type)
             || media::is_manifest(media_type)
             || media::is_config(media_type)
             || media_type.is_empty();
-        if !is_document {
+        if !is_document || !self.followed.insert(digest.clone()) {
             return;
         }
         match store.blobs().open_digest(digest) {

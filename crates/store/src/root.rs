@@ -124,6 +124,12 @@ impl Root {
         }
     }
 
+    /// Sets the mode of a file or directory that this process has just made.
+    pub(crate) fn set_mode(&self, rel: &str, mode: u32) -> Result<()> {
+        fs::chmodat(&self.fd, rel, Mode::from_raw_mode(mode), AtFlags::empty())
+            .map_err(|errno| self.fail(Step::Mode, rel, errno))
+    }
+
     /// Makes the directory that a new entry is to be in, if it is one of the store's own. A container's, volume's or
     /// layer's directory that is missing was removed by somebody, and must not come back half empty.
     fn make_parent(&self, rel: &str) -> Result<()> {

@@ -54,7 +54,10 @@ impl Volumes<'_> {
         let root = &self.0.inner.root;
         let temporary = format!("tmp/volume-{}", random_hex(16)?);
         root.make_dir(&temporary)?;
-        root.make_dir(&format!("{temporary}/_data"))?;
+        let data = format!("{temporary}/_data");
+        root.make_dir(&data)?;
+        // Whatever the umask: users of the container other than its root look in too.
+        root.set_mode(&data, 0o755)?;
         let info_rel = format!("{temporary}/volume.json");
         root.write_new(&info_rel, &encode(info, || root.join(&info_rel))?, self.0.syncs_names())?;
         let volume = Volume { store: self.0.clone(), name: name.to_owned() };

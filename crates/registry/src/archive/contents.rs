@@ -24,7 +24,7 @@ pub(super) struct Contents {
     documents: HashMap<Digest, Vec<u8>>,
     links: HashMap<String, String>,
     digests: HashSet<Digest>,
-    /// Bytes in `named` and `documents`.
+    /// Bytes of documents, paths and links.
     kept: u64,
 }
 
@@ -52,6 +52,7 @@ impl Contents {
         let mut entries = Entries::new(decompressed(reader)?);
         while let Some(entry) = entries.next()? {
             if let Some(target) = target(&entry) {
+                contents.keep(entry.path.len() + target.len())?;
                 contents.links.insert(entry.path, target);
             } else if entry.kind == super::framing::Kind::File {
                 contents.take(entry, &mut entries, sink)?;
@@ -85,6 +86,7 @@ impl Contents {
             return Ok(());
         }
         let stored = self.store(&entry, expected.as_ref(), entries, sink)?;
+        self.keep(entry.path.len())?;
         self.digests.insert(stored.digest.clone());
         self.stored.insert(entry.path, stored);
         Ok(())
@@ -130,7 +132,7 @@ impl Contents {
     fn keep(&mut self, length: usize) -> Result<(), Error> {
         self.kept += length as u64;
         if self.kept > limits::ARCHIVE_DOCUMENTS {
-            let what = "the JSON documents of the archive".to_owned();
+            let what = "what the archive says of itself (documents, names)".to_owned();
             return Err(Error::TooLarge { what, limit: limits::ARCHIVE_DOCUMENTS });
         }
         Ok(())

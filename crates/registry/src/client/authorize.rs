@@ -158,7 +158,7 @@ impl Inner {
             self.refuse_in_clear(&url, &registry)?;
         }
         let service = bearer.get("service").unwrap_or_default();
-        // Scopes that the registry names win, but ours is asked for too where it is another.
+        // The scope that the registry names wins.
         let named = bearer.get("scope").unwrap_or_default();
         let scopes: Vec<&str> = if named.is_empty() { vec![scope] } else { vec![named] };
         let request = match credential {
@@ -182,8 +182,7 @@ impl Inner {
                 _ => failed(format!("it answered {status} {message}").trim_end().to_owned()),
             });
         }
-        let token: Token =
-            serde_json::from_slice(&body).map_err(|e| failed(format!("it makes no sense: {e}")))?;
+        let token: Token = serde_json::from_slice(&body).map_err(|e| failed(senseless(&e)))?;
         let fresh = token.token.or(token.access_token).filter(|t| !t.is_empty());
         let text = fresh.ok_or_else(|| failed("the answer holds none".to_owned()))?;
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
@@ -194,6 +193,12 @@ impl Inner {
         let refresh = token.refresh_token.filter(|t| !t.is_empty()).map(Secret::new);
         Ok((Fresh { text: text.into(), lifetime }, refresh))
     }
+}
+
+/// The parser's message could quote the token: only the place of the mistake is shown.
+fn senseless(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    format!("its answer makes no sense (line {line}, column {column})")
 }
 
 struct Fresh {

@@ -184,11 +184,17 @@ impl Inner {
         let mut items = Vec::new();
         let mut seen = BTreeSet::new();
         let mut path = first;
+        let mut size = 0;
         for _ in 0..limits::PAGES {
             let answer = self.ask(endpoint, &Ask::get(path.clone(), scope.to_owned()), what)?;
             let next = next_page(&answer.response);
             let url = answer.response.url.to_string();
             let body = text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
+            size += body.len() as u64;
+            if size > limits::LIST {
+                let what = format!("the list at {url}");
+                return Err(Error::TooLarge { what, limit: limits::LIST });
+            }
             let page = parse(&body).map_err(|e| Error::Protocol { url, reason: e.to_string() })?;
             items.extend(page.into_iter().map(|item| text::clean(&item, DESCRIPTION_MAX)));
             seen.insert(path);

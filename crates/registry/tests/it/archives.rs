@@ -432,3 +432,15 @@ fn pipes_are_enough() {
     whole(&found[0], &memory);
     writing.join().unwrap().unwrap();
 }
+
+#[test]
+fn names_do_not_fill_the_memory() {
+    // A few kilobytes, compressed: links with names of half a megabyte.
+    let long = "x".repeat(500_000);
+    let mut layer = Layer::new();
+    for at in 0..300 {
+        layer = layer.symlink(&format!("{at}{long}"), &long);
+    }
+    let error = read(&layer.finish()).unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+}

@@ -270,10 +270,11 @@ fn token_servers_misbehave() {
     let reference = reference(&registry.host(), "a:1");
     registry.fault("/token", Fault::status(500), 2);
     assert!(client().resolve(&reference, Some(&amd64())).is_ok());
-    for body in ["{}", "nonsense", r#"{"token":"a\nb"}"#, r#"{"token":""}"#] {
+    for body in ["{}", "nonsense", r#""bare-secret""#, r#"{"token":"a\nb"}"#, r#"{"token":""}"#] {
         registry.fault("/token", Fault::Status(200, Vec::new(), body.into()), 1);
         let error = client().resolve(&reference, None).unwrap_err();
         assert!(matches!(error, Error::Token { .. }), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
     }
     for body in [
         r#"{"access_token":"token-0","expires_in":"60"}"#,

@@ -54,6 +54,28 @@ fn only_what_nothing_refers_to_goes() {
 }
 
 #[test]
+fn a_manifest_that_another_lists_as_a_layer_is_still_followed() {
+    let fixture = fixture();
+    let store = &fixture.store;
+    let victim = image(store, "victim", &[layer_tar("a", b"1")]);
+    store.images().untag(&crate::fixture::reference("victim")).unwrap();
+    // Comes first in the index, and names the victim's manifest and configuration as its layers.
+    let config = store.images().find(&victim.digest.to_string()).unwrap();
+    let config = config.manifest().unwrap().config.clone();
+    let layer = |blob: &Descriptor| Descriptor::new("x/layer", blob.digest.clone(), blob.size);
+    let hostile = serde_json::json!({
+        "schemaVersion": 2, "mediaType": oci::media::OCI_MANIFEST, "config": config,
+        "layers": [layer(&victim), layer(&config)],
+    });
+    let hostile = serde_json::to_vec(&hostile).unwrap();
+    let hostile = ingest(store, oci::media::OCI_MANIFEST, &hostile);
+    store.images().tag(&crate::fixture::reference("hostile"), &hostile).unwrap();
+    store.images().tag(&crate::fixture::reference("victim"), &victim).unwrap();
+    store.collect(&eager(), &remove_owned).unwrap();
+    assert!(store.verify(&VerifyOptions::default()).unwrap().is_empty());
+}
+
+#[test]
 fn nothing_goes_while_somebody_works() {
     let fixture = fixture();
     let mut wait = store::WaitPolicy { limit: Duration::from_millis(50), ..Default::default() };
