@@ -180,6 +180,9 @@ pub(crate) struct VerifyArgs {
     /// Print nothing but what is wrong
     #[arg(short, long)]
     pub quiet: bool,
+    /// Remove what is damaged, so that it is fetched again
+    #[arg(long)]
+    pub repair: bool,
     /// Images; all of the store when none is named
     #[arg(value_name = "IMAGE")]
     pub images: Vec<String>,

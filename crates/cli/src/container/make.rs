@@ -198,12 +198,16 @@ fn fill(
             // The image has nothing there, or something that is no directory.
             there = spool.metadata().is_ok_and(|meta| meta.len() > 0);
         }
-        if there && spool::rewound(&spool)?.is_directory {
+        let first = spool::rewound(&spool)?;
+        if there && first.is_directory {
             read?;
             spool::rewind(&spool)?;
             let top = spool::open_directory(&volume.data)?;
             copy::copy_in(&top, b".", &spool, &copy::Into::default())
                 .map_err(|error| Report::from(error).within("cannot fill the volume"))?;
+            // The place itself is no entry: `/tmp` stays open to all, and a database's directory closed.
+            sys::fs::chmod_fd(&top, first.mode)
+                .map_err(|error| Report::new("cannot fill the volume").cause(error))?;
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::context::Context;
 use crate::report::Report;
@@ -17,10 +18,24 @@ use crate::report::Report;
 pub(crate) fn file(context: &Context) -> Result<File, Report> {
     let directory = context.store()?.path().join("tmp");
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR).map(File::from);
-    made.map_err(|error| {
+    let made = match rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR) {
+        // NFS, FUSE and others have no files without a name.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            named(&directory.join(super::volumes::random_name()?))
+        }
+        other => other,
+    };
+    made.map(File::from).map_err(|error| {
         Report::new(format!("cannot make a temporary file in {}", directory.display())).cause(error)
     })
+}
+
+/// A file that loses its name at once; one that a killed process leaves is swept with the rest of `tmp`.
+fn named(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;
+    rustix::fs::unlink(path)?;
+    Ok(file)
 }
 
 /// Back to its beginning.
@@ -36,27 +51,32 @@ fn unreadable(error: io::Error) -> Report {
 pub(crate) struct First {
     /// Its first entry is a directory.
     pub is_directory: bool,
+    /// Its permissions.
+    pub mode: u32,
 }
 
 /// Looks at the first entry of an archive.
 pub(crate) fn rewound(mut file: &File) -> Result<First, Report> {
     rewind(file)?;
     let mut header = [0_u8; 512];
+    let octal = |digits: &[u8]| {
+        std::str::from_utf8(digits).ok().and_then(|text| u32::from_str_radix(text, 8).ok())
+    };
     loop {
         if file.read(&mut header[..1]).map_err(unreadable)? == 0 {
-            return Ok(First { is_directory: false });
+            return Ok(First { is_directory: false, mode: 0 });
         }
         file.read_exact(&mut header[1..]).map_err(unreadable)?;
         match header[156] {
             // A header of what is to follow: passed over with its content.
             b'x' | b'g' | b'L' | b'K' => {
-                let size = std::str::from_utf8(&header[124..135])
-                    .ok()
-                    .and_then(|text| i64::from_str_radix(text, 8).ok());
-                let blocks = (size.unwrap_or(0) + 511) / 512;
+                let blocks = i64::from(octal(&header[124..135]).unwrap_or(0).div_ceil(512));
                 file.seek(io::SeekFrom::Current(blocks * 512)).map_err(unreadable)?;
             }
-            kind => return Ok(First { is_directory: kind == b'5' }),
+            kind => {
+                let mode = octal(&header[100..107]).unwrap_or(0o755) & 0o7777;
+                return Ok(First { is_directory: kind == b'5', mode });
+            }
         }
     }
 }
