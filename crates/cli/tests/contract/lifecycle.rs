@@ -297,15 +297,18 @@ fn names(w: &World) -> Outcome {
 }
 
 fn attach(w: &World) -> Outcome {
-    let c = w.detached(&["-i"], &["ready", ";", "cat", ";", "exit", "3"]);
+    let c = w.detached(&["-i"], &["ready", ";", "cat"]);
     c.said("ready");
     let mut attached = Running::start(&mut w.command(&["attach", &c.name]));
     std::thread::sleep(Duration::from_millis(300));
     attached.feed(b"typed\n");
     attached.expect("typed");
+    // As Docker's: who attaches and hangs up does not end a container's input for good.
     attached.end_of_input();
-    let code = attached.end(TEN);
-    assert_eq!(code, 3, "the program's status: {}", attached.text());
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(attached.alive(), "still attached to the output: {}", attached.text());
+    w.coracle(&["kill", "-s", "TERM", &c.name]).ok();
+    assert_eq!(attached.end(TEN), 143, "the program's status: {}", attached.text());
     Ok(())
 }
 
