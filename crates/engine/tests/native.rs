@@ -150,7 +150,8 @@ fn exit_codes_and_signals_are_the_programs_own() {
             }
         }
         // The caller became the program, so it is the caller that the signal killed.
-        assert_eq!(container.run(&plain(), &["guest", "die"]).status.signal(), Some(15));
+        let output = container.run(&plain(), &["guest", "die"]);
+        assert_eq!(output.status.signal(), Some(15), "{output:?}");
     });
 }
 

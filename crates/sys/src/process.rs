@@ -67,11 +67,12 @@ pub fn fork_single() -> Result<crate::event::ForkResult, Errno> {
     }
 }
 
-/// As `fork`, for processes with one thread, without asking whether it is so. `None` in the child.
+/// As `fork`, for processes with one thread, without asking whether it is so, of a child whose end raises no signal: wait(2) shows it
+/// to those who ask with `__WALL` or `__WCLONE` only. `None` in the child.
 ///
 /// The C library is told nothing, so its functions about threads must not be used in the child.
-pub fn fork_quick() -> Result<Option<Pid>, Errno> {
-    clone(numbers::SIGCHLD)
+pub fn fork_unseen() -> Result<Option<Pid>, Errno> {
+    clone(0)
 }
 
 fn clone(flags: u32) -> Result<Option<Pid>, Errno> {

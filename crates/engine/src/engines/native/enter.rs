@@ -34,6 +34,11 @@ impl Later {
     }
 }
 
+/// Whether a process still has namespaces to enter: a zombie has none.
+pub(super) fn has_namespaces(pid: u32) -> bool {
+    namespace::different(pid).is_ok()
+}
+
 /// Enters every namespace in which a process differs from us except the pid namespace, and its control group.
 pub(super) fn enter(pid: u32) -> Result<Option<Later>> {
     let failed = |errno: Errno| Error::Enter { which: "unknown".into(), pid, errno: errno.into() };

@@ -2,6 +2,7 @@
 
 mod assistant;
 pub mod cgroup;
+mod descriptor;
 mod emulate;
 mod enter;
 mod network;
@@ -9,6 +10,7 @@ mod program;
 mod report;
 mod seccomp_profile;
 mod start;
+mod terminal;
 mod tree;
 
 pub use tree::mounted;

@@ -17,7 +17,8 @@
 //! mounted twice, so whoever comes second finds the first one's process and enters its namespaces.
 
 use super::assistant::{Assistant, map_error, maps};
-use super::{cgroup, emulate, enter, program, report, tree};
+use super::terminal::Terminal;
+use super::{cgroup, descriptor, emulate, enter, program, report, tree};
 use crate::choose::{Child, Ended, Session, Streams};
 use crate::error::{Error, Result};
 use crate::plan::{EtcFile, Plan, Source};
@@ -40,6 +41,7 @@ pub(super) enum Place {
         teller: report::Teller,
         /// The program dies with the caller.
         tied: bool,
+        terminal: Terminal,
     },
 }
 
@@ -60,21 +62,26 @@ pub(super) fn here(plan: &Plan, into: Into) -> Result<Ended> {
 /// Starts as a child of the caller.
 pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Child> {
     let (mut teller, mut hearer) = report::pipe()?;
+    let (terminal, master) = if streams.session == Session::Terminal {
+        Terminal::of(plan)?
+    } else {
+        (Terminal::Inherited, None)
+    };
     let child = match fork()? {
         ForkResult::Parent(pid) => pid,
         ForkResult::Child => {
-            drop(hearer);
+            drop((hearer, master));
             if let Err(error) = apply(streams) {
                 teller.failed(error);
                 sys::process::exit_now(125);
             }
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                start_spawned(plan, into, teller, streams.tied)
+                start_spawned(plan, into, Place::Spawned { teller, tied: streams.tied, terminal })
             }));
             sys::process::exit_now(told.unwrap_or(125));
         }
     };
-    drop(teller);
+    drop((teller, terminal));
     let outcome = hearer.outcome();
     let wait = || {
         rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))
@@ -93,12 +100,12 @@ pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Chi
     };
     // On kernels before 5.3 there are none.
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-    Ok(Child { pid: pid.as_raw_nonzero().get() as u32, pidfd })
+    let master = master.as_ref().and_then(descriptor::receive);
+    Ok(Child { pid: pid.as_raw_nonzero().get() as u32, pidfd, master })
 }
 
-fn start_spawned(plan: &Plan, into: Into, teller: report::Teller, tied: bool) -> i32 {
-    // Kept to tell a failure that happens after `start` has given its own end away.
-    match start(plan, into, Place::Spawned { teller, tied }) {
+fn start_spawned(plan: &Plan, into: Into, place: Place) -> i32 {
+    match start(plan, into, place) {
         Ok(ended) => ended.code(),
         Err(error) => i32::from(error.exit_code()),
     }
@@ -121,8 +128,9 @@ fn apply(streams: Streams<'_>) -> Result<()> {
         move |errno: Errno| Error::Call { doing: doing.into(), errno: errno.into() }
     };
     match streams.session {
-        Session::Inherit => {}
-        Session::New | Session::Terminal => {
+        // A terminal leaves its session when the first process of that ends, so the program's own process makes that session.
+        Session::Inherit | Session::Terminal => {}
+        Session::New => {
             rustix::process::setsid().map(drop).map_err(call("make a session"))?;
         }
     }
@@ -143,10 +151,6 @@ fn apply(streams: Streams<'_>) -> Result<()> {
     if let Some(stderr) = stderr {
         rustix::stdio::dup2_stderr(&stderr).map_err(&moved)?;
     }
-    if streams.session == Session::Terminal {
-        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
-            .map_err(call("make the terminal the controlling one"))?;
-    }
     Ok(())
 }
 
@@ -161,6 +165,7 @@ pub(super) struct Way<'a> {
     pid_namespace: PidNamespace,
     /// The program dies with its parent.
     tied: bool,
+    terminal: Terminal,
 }
 
 /// Where the program gets its pid.
@@ -184,10 +189,10 @@ fn host_processes() -> Result<OwnedFd> {
 
 fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
     match place {
-        Place::Here => prepare_and_go(plan, into, false, None),
-        Place::Spawned { teller, tied } => {
+        Place::Here => prepare_and_go(plan, into, (false, Terminal::Inherited), None),
+        Place::Spawned { teller, tied, terminal } => {
             let mut teller = Some(teller);
-            let result = prepare_and_go(plan, into, tied, Some(&mut teller));
+            let result = prepare_and_go(plan, into, (tied, terminal), Some(&mut teller));
             if let (Err(error), Some(mut teller)) = (&result, teller) {
                 teller.failed(error.clone());
             }
@@ -199,31 +204,19 @@ fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
 fn prepare_and_go(
     plan: &Plan,
     into: Into,
-    tied: bool,
+    (tied, terminal): (bool, Terminal),
     mut teller: Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
     let proc = plan.emulate_root.then(host_processes).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.turn()?;
-    let resident = match into {
-        Into::Process(pid) => Some(pid),
-        Into::Container => records.living().first().map(|process| process.pid),
-    };
-    if let Some(pid) = resident {
-        if plan.alone {
-            return Err(Error::Invalid {
-                what: "--volume".into(),
-                value: plan.container.get(..12).unwrap_or_default().into(),
-                why: "the container is running, and its mounts cannot be changed".into(),
-            });
-        }
-        let later = enter::enter(pid)?;
+    if let Some(later) = join_resident(plan, into, &records)? {
         let pid_namespace = match later {
             Some(later) => PidNamespace::Enter(later),
             None => PidNamespace::Ours,
         };
-        let way = Way { plan, fresh: false, ready, proc, pid_namespace, tied };
+        let way = Way { plan, fresh: false, ready, proc, pid_namespace, tied, terminal };
         return go(way, &records, turn, None, &mut teller);
     }
     plan.files.iter().try_for_each(write_file)?;
@@ -246,8 +239,38 @@ fn prepare_and_go(
         records.remove(std::process::id());
     }
     left?;
-    let way = Way { plan, fresh: true, ready, proc, pid_namespace, tied };
+    let way = Way { plan, fresh: true, ready, proc, pid_namespace, tied, terminal };
     go(way, &records, turn, assistant, &mut teller)
+}
+
+/// Enters the namespaces of a process of the container, if one lives in it; says what is left to enter.
+fn join_resident(
+    plan: &Plan,
+    into: Into,
+    records: &Records,
+) -> Result<Option<Option<enter::Later>>> {
+    let pid = match into {
+        Into::Process(pid) => return enter::enter(pid).map(Some),
+        Into::Container => records.living().iter().map(|process| process.pid).find(|&pid| {
+            // One that is just ending has none any more.
+            enter::has_namespaces(pid)
+        }),
+    };
+    let Some(pid) = pid else { return Ok(None) };
+    if plan.alone {
+        return Err(Error::Invalid {
+            what: "--volume".into(),
+            value: plan.container.get(..12).unwrap_or_default().into(),
+            why: "the container is running, and its mounts cannot be changed".into(),
+        });
+    }
+    match enter::enter(pid) {
+        // It ended meanwhile; there may be another.
+        Err(Error::Enter { .. }) if !enter::has_namespaces(pid) => {
+            join_resident(plan, into, records)
+        }
+        entered => entered.map(Some),
+    }
 }
 
 /// Leaves the host's namespaces.
@@ -297,7 +320,7 @@ fn go(
     assistant: Option<Assistant>,
     teller: &mut Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
-    let mut notifier = emulate::Notifier::start(way.plan, way.proc.as_ref())?;
+    let notifier = emulate::Notifier::start(way.plan, way.proc.as_ref())?;
     let network = |pid: u32, assistant: Option<&Assistant>| match assistant {
         Some(assistant) if matches!(way.plan.network, crate::plan::Network::Helper { .. }) => {
             assistant.connect(pid)
@@ -321,10 +344,6 @@ fn go(
             Ok(never) => match never {},
             Err(error) => Err(error),
         };
-    }
-    if let Some(notifier) = &mut notifier {
-        // The program will not be our process, so nobody else can.
-        notifier.settle();
     }
     match &way.pid_namespace {
         PidNamespace::Ours => {}
@@ -490,6 +509,7 @@ fn world(plan: &Plan) -> Result<()> {
 }
 
 fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
+    way.terminal.take(way.plan, way.fresh)?;
     program::execute(way.plan, &way.ready, way.tied, notifier)
 }
 
