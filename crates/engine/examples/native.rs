@@ -102,7 +102,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         facts: &facts,
         overrides: &overrides,
         accounts: &engine::accounts::OfRoot(&setup.root),
-        running: &|name| name.parse().ok(),
+        running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),
     })
 }
 

@@ -78,6 +78,8 @@ pub struct Child {
     pub pid: u32,
     /// Readable when it has ended (`None` on kernels before 5.3; it is waited for like any child).
     pub pidfd: Option<OwnedFd>,
+    /// The other end of the program's terminal, where that was opened in the container and is not the one given.
+    pub master: Option<OwnedFd>,
 }
 
 /// How a program ended.

@@ -1,9 +1,9 @@
 //! Who lives in a container that has no supervisor.
 //!
-//! A program that was turned into the guest has nobody to keep its state. Before it starts, one small file named after its pid is
-//! written into the container's `run/` directory; it holds the start time of the process and the boot, which together with the pid
+//! A program that was turned into the guest has nobody to keep its state. Before it starts, one small file named after its pid and
+//! its machine (`4711@node17`; a store may be shared) is written into the container's `run/` directory; it holds the start time of the process and the boot, which together with the pid
 //! can never mean another process. Nobody removes the file when the program ends: whoever looks next finds the process gone and
-//! removes it. A container lives while one of its recorded processes does.
+//! removes it. A container lives while one of its recorded processes does. A record of another machine counts until somebody looks there.
 //!
 //! `run/.lock` is held (`flock`) by whoever is starting a program in the container, from before it looks for residents until its own
 //! program is executed. So of several `run`s at once one makes the namespaces and the others find them.
@@ -82,7 +82,7 @@ impl Records {
         let start = sys::process::start_time(pid).unwrap_or_default();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let text = format!("{start} {}", boot_id());
-        rustix::fs::openat(&self.directory, pid.to_string(), flags, Mode::from_raw_mode(0o600))
+        rustix::fs::openat(&self.directory, name_of(pid), flags, Mode::from_raw_mode(0o600))
             .and_then(|file| rustix::io::write(&file, text.as_bytes()))
             .map(drop)
             .map_err(failed)
@@ -90,20 +90,34 @@ impl Records {
 
     /// Takes a record back.
     pub fn remove(&self, pid: u32) {
-        let _ = rustix::fs::unlinkat(&self.directory, pid.to_string(), AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&self.directory, name_of(pid), AtFlags::empty());
     }
 
-    /// Processes that live, the oldest first. Records of dead ones are removed.
+    /// Another machine that has a record here.
+    fn elsewhere(&self) -> Option<String> {
+        let own = host();
+        let entries = rustix::fs::Dir::read_from(self.directory.as_fd()).ok()?;
+        entries.filter_map(Result::ok).find_map(|entry| {
+            let (_, machine) = parse(entry.file_name().to_str().ok()?)?;
+            (machine != own).then(|| machine.to_owned())
+        })
+    }
+
+    /// Processes that live on this machine, the oldest first. Records of its dead ones are removed.
     pub fn living(&self) -> Vec<ProcessId> {
         let Ok(entries) = rustix::fs::Dir::read_from(self.directory.as_fd()) else {
             return Vec::new();
         };
+        let own = host();
         let mut boot = None;
         let mut all: Vec<ProcessId> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let name = entry.file_name().to_str().ok()?;
-                let pid: u32 = name.parse().ok()?;
+                let (pid, machine) = parse(name)?;
+                if machine != own {
+                    return None;
+                }
                 let boot = boot.get_or_insert_with(boot_id);
                 match self.read(name) {
                     Some((start_time, boot_id))
@@ -143,6 +157,28 @@ pub fn living(place: &Path) -> Vec<ProcessId> {
     }
 }
 
+/// Another machine that shares this store and on which somebody lived in the container without supervisor when last seen from there.
+pub fn elsewhere(place: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = place.join(DIRECTORY);
+    let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+    Records { directory, path }.elsewhere()
+}
+
+/// The name of this machine, as it may stand in a file name.
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().replace('/', "_")
+}
+
+fn name_of(pid: u32) -> String {
+    format!("{pid}@{}", host())
+}
+
+fn parse(name: &str) -> Option<(u32, &str)> {
+    let (pid, machine) = name.split_once('@')?;
+    Some((pid.parse().ok()?, machine))
+}
+
 /// Identity of this boot, without the newline.
 pub fn boot_id() -> String {
     let mut text = [0_u8; 64];
@@ -163,15 +199,28 @@ mod tests {
         assert!(living(dir.path()).is_empty());
         let records = Records::open(dir.path()).unwrap();
         records.add(std::process::id()).unwrap();
-        std::fs::write(dir.path().join("run/4194305"), "1 x").unwrap();
-        std::fs::write(dir.path().join(format!("run/{}", 1)), "1 other-boot").unwrap();
+        std::fs::write(dir.path().join("run").join(name_of(4_194_305)), "1 x").unwrap();
+        std::fs::write(dir.path().join("run").join(name_of(1)), "1 other-boot").unwrap();
         let all = living(dir.path());
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].pid, std::process::id());
-        assert!(!dir.path().join("run/4194305").exists());
-        assert!(!dir.path().join("run/1").exists());
+        assert!(!dir.path().join("run").join(name_of(4_194_305)).exists());
+        assert!(!dir.path().join("run").join(name_of(1)).exists());
         records.remove(std::process::id());
         assert!(living(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn records_of_another_machine_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(dir.path()).unwrap();
+        records.add(std::process::id()).unwrap();
+        assert_eq!(elsewhere(dir.path()), None);
+        let foreign = dir.path().join("run/1@another-machine");
+        std::fs::write(&foreign, "1 x").unwrap();
+        assert_eq!(living(dir.path()).len(), 1);
+        assert_eq!(elsewhere(dir.path()).as_deref(), Some("another-machine"));
+        assert!(foreign.exists());
     }
 
     #[test]

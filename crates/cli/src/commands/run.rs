@@ -18,6 +18,11 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     flags.process.interactive |= context.is_udocker();
     let made =
         context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
+    if let (Some(name), None) = (&flags.security.join, &made)
+        && let Some(run) = join(context, args, &flags, name)?
+    {
+        return launch::launch(context, &run);
+    }
     let existing = match (&args.image, made) {
         (_, Some(made)) => {
             return start(context, args, &made, record::read(&made)?, Overrides::default(), true);
@@ -56,6 +61,94 @@ fn check(args: &RunArgs) -> Result<(), Report> {
     Ok(())
 }
 
+/// `--join NAME`: the first who comes makes that container, and whoever else comes with the same image goes in too (the engine lets one
+/// make the namespaces and the others enter them). `None` where NAME is a running container of another kind: then one of its own is made, in
+/// the namespaces of that one.
+fn join(
+    context: &Context,
+    args: &RunArgs,
+    flags: &ContainerFlags,
+    name: &str,
+) -> Result<Option<Run>, Report> {
+    let found = record::find_some(context, name)?;
+    let other = match &args.image {
+        Some(image) if flags.image.rootfs.is_none() => record::find_some(context, image)?,
+        _ => None,
+    };
+    match (&found, other) {
+        // Another container beside one that is not there: the plan says so.
+        (None, Some(_)) => return Ok(None),
+        (Some(found), other) => {
+            let same = match other {
+                Some(other) => other.id() == found.id(),
+                None => is_like(context, args, flags, found)?,
+            };
+            if !same {
+                return Ok(None);
+            }
+        }
+        (None, None) => {}
+    }
+    let (container, record, new) = match found {
+        Some(container) => (container.clone(), record::read(&container)?, false),
+        None => {
+            let mut flags = flags.clone();
+            flags.security.join = None;
+            flags.record.name = Some(name.to_owned());
+            match make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet) {
+                Ok((container, record)) => (container, record, true),
+                // Another rank was faster.
+                Err(report) => match record::find_some(context, name)? {
+                    Some(container) => (container.clone(), record::read(&container)?, false),
+                    None => return Err(report),
+                },
+            }
+        }
+    };
+    let mut run = prepared(args, &container, record, Overrides::default(), new);
+    run.shared = true;
+    if !new {
+        let words = if flags.image.rootfs.is_some() {
+            args.image.iter().chain(&args.command).cloned().collect()
+        } else {
+            args.command.clone()
+        };
+        let own = spec::draft(context, flags, None, &words)?.config;
+        let process = &flags.process;
+        if !words.is_empty() || process.entrypoint.is_some() {
+            let (entrypoint, cmd) = (&run.record.own.entrypoint, &run.record.own.cmd);
+            let argv = command::merge(entrypoint, cmd, process.entrypoint.as_deref(), &words);
+            run.overrides.command = Some(argv);
+        }
+        run.overrides.env = own.env;
+        run.overrides.cwd.clone_from(&process.workdir);
+        run.overrides.user.clone_from(&process.user);
+        run.overrides.tty = Some(process.tty);
+        run.record.config.tty = process.tty;
+        run.record.config.stdin_open = process.interactive;
+    }
+    Ok(Some(run))
+}
+
+/// Whether a container is what these flags would make: same image or tree, and every mount that is asked for.
+fn is_like(
+    context: &Context,
+    args: &RunArgs,
+    flags: &ContainerFlags,
+    container: &ContainerDir,
+) -> Result<bool, Report> {
+    let record = record::read(container)?;
+    let same = match &flags.image.rootfs {
+        None => args.image.as_ref() == Some(&record.own.image_name),
+        Some(_) => record.config.rootfs.is_some(),
+    };
+    let draft = spec::draft(context, flags, None, &[])?;
+    let has = |target| record.config.mounts.iter().any(|mount| mount.target == target);
+    Ok(same
+        && draft.mounts.iter().all(|wish| has(wish.spec.target.clone()))
+        && (flags.image.rootfs.is_none() || draft.config.rootfs == record.config.rootfs))
+}
+
 fn start(
     context: &Context,
     args: &RunArgs,
@@ -64,7 +157,17 @@ fn start(
     overrides: Overrides,
     new: bool,
 ) -> Result<Exit, Report> {
-    let run = Run {
+    launch::launch(context, &prepared(args, container, record, overrides, new))
+}
+
+fn prepared(
+    args: &RunArgs,
+    container: &ContainerDir,
+    record: Record,
+    overrides: Overrides,
+    new: bool,
+) -> Run {
+    Run {
         remove: record.config.auto_remove && !args.explain,
         container: container.clone(),
         record,
@@ -76,8 +179,8 @@ fn start(
         log: false,
         explain: args.explain,
         new,
-    };
-    launch::launch(context, &run)
+        shared: false,
+    }
 }
 
 /// An existing container's record with what this run's flags change, for this run only.

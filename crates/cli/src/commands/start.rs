@@ -54,6 +54,7 @@ fn of(container: ContainerDir) -> Result<Run, Report> {
         detach_keys: None,
         log: true,
         explain: false,
+        shared: false,
         new: false,
     })
 }

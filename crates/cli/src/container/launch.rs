@@ -46,6 +46,8 @@ pub(crate) struct Run {
     pub explain: bool,
     /// The container was made for this run.
     pub new: bool,
+    /// Others may run in it that were started with the same words: who ends first does not remove it.
+    pub shared: bool,
 }
 
 /// A plan with the engine that will execute it.
@@ -74,7 +76,7 @@ pub(crate) fn prepare(
         Some(process) => process,
         None => &of_root,
     };
-    let running = |name: &str| main_process(context, name);
+    let running = |name: &str| main_process(context, name).and_then(plan::Neighbour::of);
     let request = Request {
         config,
         root: &root,
@@ -100,7 +102,8 @@ pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
 pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
     let container = run.container.clone();
     let ended = launched(context, run);
-    if (ended.is_err() && run.remove || run.explain && run.new) && container.exists()? {
+    let needless = ended.is_err() && run.remove || run.explain && run.new;
+    if needless && (!run.shared || is_last(&container)) && container.exists()? {
         // It never ran, so nobody else will do it.
         remove_now(context, container)?;
     }
@@ -155,8 +158,11 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
         options.log = None;
     }
     let cleanup: Option<supervise::Cleanup<'_>> = run.remove.then(|| {
-        let container = run.container.clone();
+        let (container, shared) = (run.container.clone(), run.shared);
         Box::new(move |_: &supervise::Outcome| {
+            if shared && !is_last(&container) {
+                return None;
+            }
             remove_now(context, container).err().map(|report| report.to_string())
         }) as supervise::Cleanup<'_>
     });
@@ -227,6 +233,13 @@ pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(
         let _ = volume.remove_with(&|path| ids::delete(context, path));
     }
     Ok(())
+}
+
+/// Nobody lives in a container that several were sent into, and nobody else has removed it.
+fn is_last(container: &ContainerDir) -> bool {
+    let running = state::observe(&container.path())
+        .is_ok_and(|observed| matches!(observed, state::Observed::Running(_)));
+    !running && container.exists().unwrap_or(false)
 }
 
 /// Starts this program again by a command that sets limits (`systemd-run --user --scope`).

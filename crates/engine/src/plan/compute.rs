@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::spec::{ContainerConfig, Limits, MountSpec, NamespaceMode, NetworkMode, UserNamespace};
 use std::path::{Path, PathBuf};
+use sys::namespace::Kinds;
 
 /// What differs from the container's own configuration for one `run` or `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,8 +47,34 @@ pub struct Request<'a> {
     pub overrides: &'a Overrides,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
-    /// Pid of a process in a running container, by name or id (`--join`, `--pid container:X`).
-    pub running: &'a dyn Fn(&str) -> Option<u32>,
+    /// A process in a running container, by name or id (`--join`, `--pid container:X`).
+    pub running: &'a dyn Fn(&str) -> Option<Neighbour>,
+}
+
+/// A process whose namespaces are to be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its number where the caller is.
+    pub pid: u32,
+    /// The kinds of namespace in which it differs from the caller.
+    pub own: Kinds,
+}
+
+impl Neighbour {
+    /// Looks at a process; `None` if it is gone or may not be looked at.
+    pub fn of(pid: u32) -> Option<Self> {
+        sys::namespace::different(pid).ok().map(|own| Self { pid, own })
+    }
+
+    /// Where its namespace comes from. The caller's own is not entered: that takes privilege in the namespace above.
+    fn source(self, kind: Kinds) -> Source {
+        if self.own.has(kind) { Source::Of(self.pid) } else { Source::Host }
+    }
+
+    /// The process whose user namespace must be entered before any other of its namespaces.
+    fn user(self) -> Option<u32> {
+        self.own.has(Kinds::USER).then_some(self.pid)
+    }
 }
 
 /// Computes the plan.
@@ -79,7 +106,10 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         (Source::New, None) => Some(config.id.chars().take(12).collect()),
         (_, name) => name,
     };
-    let (list, files) = mounts::mounts(request, &namespaces, &network, hostname.as_deref())?;
+    // On the host's terminals another user than root of a range has no right, and mostly cannot be given it.
+    let own_terminals = config.tty && first.uid != 0 && matches!(ids, Ids::Range { .. });
+    let (list, files) =
+        mounts::mounts(request, &namespaces, &network, hostname.as_deref(), own_terminals)?;
     let (cgroup, affinity, wrapper) = limits(request)?;
     let emulate_root = matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
         && config.namespaces.user != UserNamespace::Host
@@ -124,27 +154,28 @@ fn namespaces(
 ) -> Result<(Namespaces, Network)> {
     let config = request.config;
     let isolate = config.security.isolate;
-    let pid_of = |name: &str| (request.running)(name).ok_or_else(|| Error::NotRunning(name.into()));
+    let neighbour =
+        |name: &str| (request.running)(name).ok_or_else(|| Error::NotRunning(name.into()));
     let mut user_of = None;
-    let mut choose = |mode: &NamespaceMode| -> Result<Source> {
+    let mut choose = |mode: &NamespaceMode, kind: Kinds| -> Result<Source> {
         Ok(match mode {
             NamespaceMode::Default if isolate => Source::New,
             NamespaceMode::Default | NamespaceMode::Host => Source::Host,
             NamespaceMode::Private => Source::New,
             NamespaceMode::Container(name) => {
-                let pid = pid_of(name)?;
+                let other = neighbour(name)?;
                 // A namespace can only be entered with capabilities in the user namespace that owns it.
-                user_of = Some(pid);
-                Source::Of(pid)
+                user_of = other.user();
+                other.source(kind)
             }
         })
     };
     let asked = &config.namespaces;
     let mut namespaces = Namespaces {
-        pid: choose(&asked.pid)?,
-        ipc: choose(&asked.ipc)?,
-        uts: choose(&asked.uts)?,
-        cgroup: choose(&asked.cgroup)?,
+        pid: choose(&asked.pid, Kinds::PID)?,
+        ipc: choose(&asked.ipc, Kinds::IPC)?,
+        uts: choose(&asked.uts, Kinds::UTS)?,
+        cgroup: choose(&asked.cgroup, Kinds::CGROUP)?,
         ..Namespaces::default()
     };
     if hostname.is_some() && namespaces.uts == Source::Host {
@@ -172,9 +203,9 @@ fn namespaces(
             Network::Loopback
         }
         NetworkMode::Container(name) => {
-            let pid = pid_of(name)?;
-            namespaces.net = Source::Of(pid);
-            user_of = Some(pid);
+            let other = neighbour(name)?;
+            namespaces.net = other.source(Kinds::NET);
+            user_of = other.user();
             Network::Inherit
         }
         NetworkMode::Default | NetworkMode::Host => Network::Inherit,
@@ -184,19 +215,19 @@ fn namespaces(
         warnings.push(format!("published ports are discarded with --network={mode}"));
     }
     if let Some(name) = &config.join {
-        let pid = pid_of(name)?;
-        user_of = Some(pid);
-        for (slot, mode) in [
-            (&mut namespaces.pid, &asked.pid),
-            (&mut namespaces.ipc, &asked.ipc),
-            (&mut namespaces.uts, &asked.uts),
+        let other = neighbour(name)?;
+        user_of = other.user();
+        for (slot, mode, kind) in [
+            (&mut namespaces.pid, &asked.pid, Kinds::PID),
+            (&mut namespaces.ipc, &asked.ipc, Kinds::IPC),
+            (&mut namespaces.uts, &asked.uts, Kinds::UTS),
         ] {
             if *mode == NamespaceMode::Default {
-                *slot = Source::Of(pid);
+                *slot = other.source(kind);
             }
         }
         if config.network.mode == NetworkMode::Default {
-            namespaces.net = Source::Of(pid);
+            namespaces.net = other.source(Kinds::NET);
         }
     }
     namespaces.user_of = user_of;

@@ -10,7 +10,7 @@ mod identity;
 mod mounts;
 mod security;
 
-pub use compute::{Overrides, Request, plan};
+pub use compute::{Neighbour, Overrides, Request, plan};
 pub use identity::{Accounts, NoAccounts};
 pub use security::{capability_names, parse_capability};
 

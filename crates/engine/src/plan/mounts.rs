@@ -39,11 +39,12 @@ pub(super) fn mounts(
     namespaces: &Namespaces,
     network: &Network,
     hostname: Option<&str>,
+    own_terminals: bool,
 ) -> Result<(Vec<Mount>, Vec<EtcFile>)> {
     let config = request.config;
     let mut list = Vec::new();
     proc_and_sys(config, namespaces, &mut list);
-    devices(config, namespaces, &mut list)?;
+    devices(config, namespaces, own_terminals, &mut list)?;
     let files = etc(request, network, hostname, &mut list);
     let mut asked: Vec<&MountSpec> =
         config.mounts.iter().chain(&request.overrides.mounts).collect();
@@ -104,7 +105,12 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
 ///
 /// A small one is made when isolation is asked for, and when a device is wanted under another name, since no name can be made in the
 /// host's `/dev`.
-fn devices(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mount>) -> Result<()> {
+fn devices(
+    config: &ContainerConfig,
+    namespaces: &Namespaces,
+    own_terminals: bool,
+    list: &mut Vec<Mount>,
+) -> Result<()> {
     for device in &config.devices {
         absolute("--device", &device.source)?;
         absolute("--device", &device.target)?;
@@ -134,9 +140,7 @@ fn devices(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mou
         for (name, to) in links.into_iter().chain(more).chain([("ptmx", "pts/ptmx")]) {
             list.push(Mount::Symlink { path: Path::new("/dev").join(name), to: to.into() });
         }
-        let flags = MountFlags { nosuid: true, noexec: true, ..MountFlags::default() };
-        let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
-        list.push(kernel("devpts", "/dev/pts", flags, &options));
+        list.push(terminals());
         if namespaces.ipc == Source::Host && shm_size.is_none() {
             list.push(bind("/dev/shm", true));
         } else {
@@ -144,6 +148,9 @@ fn devices(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mou
         }
     } else {
         list.push(bind("/dev", false));
+        if own_terminals {
+            list.push(terminals());
+        }
         if namespaces.ipc == Source::New || shm_size.is_some() {
             list.push(shm(shm_size));
         }
@@ -164,6 +171,13 @@ fn devices(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Vec<Mou
         }
     }
     Ok(())
+}
+
+/// A `/dev/pts` of the container's own.
+fn terminals() -> Mount {
+    let flags = MountFlags { nosuid: true, noexec: true, ..MountFlags::default() };
+    let options = [("newinstance", ""), ("ptmxmode", "0666"), ("mode", "0620")];
+    kernel("devpts", "/dev/pts", flags, &options)
 }
 
 /// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: the host's own files where nothing differs, else files of this container.

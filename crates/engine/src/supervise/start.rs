@@ -52,6 +52,6 @@ impl Spawn for Planned<'_> {
             message: format!("the engine reported process {}", child.pid),
             hint: None,
         })?;
-        Ok(Spawned { pidfd: child.pidfd, ..Spawned::new(pid) })
+        Ok(Spawned { pidfd: child.pidfd, master: child.master, ..Spawned::new(pid) })
     }
 }

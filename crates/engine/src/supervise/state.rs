@@ -144,6 +144,10 @@ pub fn observe(dir: &Path) -> Result<Observed, Error> {
         let running = Running { init, supervisor, runs, paused, elsewhere: None };
         return Ok(Observed::Running(Box::new(running)));
     }
+    if let Some(host) = records::elsewhere(dir) {
+        let running = Running { elsewhere: Some(host), ..Running::default() };
+        return Ok(Observed::Running(Box::new(running)));
+    }
     Ok(match state.status {
         Status::Created => Observed::Created,
         Status::Exited => match state.exit_code {

@@ -31,7 +31,15 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         facts,
         overrides,
         accounts: &NoAccounts,
-        running: &|name| (name == "alive").then_some(42),
+        running: &|name| {
+            let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);
+            let own = own.with(Kinds::UTS).with(Kinds::NET);
+            match name {
+                "alive" => Some(Neighbour { pid: 42, own }),
+                "open" => Some(Neighbour { pid: 43, own: Kinds::USER.with(Kinds::MOUNT) }),
+                _ => None,
+            }
+        },
     })
 }
 
@@ -150,6 +158,11 @@ fn joining_takes_the_user_namespace_too() {
     let plan = simple(&config);
     assert_eq!(plan.namespaces.pid, Source::Of(42));
     assert_eq!(plan.namespaces.user_of, Some(42));
+    // What that container shares with the host is shared without entering anything.
+    let open = ContainerConfig { join: Some("open".into()), ..config.clone() };
+    let plan = simple(&open);
+    let expected = Namespaces { user_of: Some(43), ..Namespaces::default() };
+    assert_eq!(plan.namespaces, expected);
     let gone = ContainerConfig { join: Some("dead".into()), ..config };
     assert_eq!(
         planned(&gone, &facts(), &Overrides::default()).unwrap_err(),
