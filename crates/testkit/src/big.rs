@@ -251,7 +251,7 @@ fn text(random: &mut Random, words: &[Vec<u8>], size: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(size + 16);
     while text.len() < size {
         let draw = random.next() >> 16;
-        if draw.is_multiple_of(10) {
+        if draw.is_multiple_of(13) {
             text.extend_from_slice(&draw.to_le_bytes()[..5]);
         } else {
             // Low numbers more often, as in any language.
