@@ -120,6 +120,8 @@ fn host_config(record: &Record) -> Value {
         .collect();
     let (restart, retries) = match config.restart {
         RestartPolicy::No => ("no", 0),
+        RestartPolicy::Always => ("always", 0),
+        RestartPolicy::UnlessStopped => ("unless-stopped", 0),
         RestartPolicy::OnFailure(times) => ("on-failure", times.unwrap_or(0)),
     };
     let devices: Vec<Value> = config

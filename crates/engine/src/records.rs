@@ -23,6 +23,8 @@ const DIRECTORY: &str = "run";
 pub struct Records {
     directory: OwnedFd,
     path: PathBuf,
+    /// This machine, asked for before a container's own host name answers.
+    host: String,
 }
 
 /// The right to start a program in a container. Ends when dropped, or at `execve`.
@@ -50,7 +52,7 @@ impl Records {
             }
             result => result,
         };
-        Ok(Self { directory: directory.map_err(failed)?, path })
+        Ok(Self { directory: directory.map_err(failed)?, path, host: host() })
     }
 
     /// Waits for one's turn.
@@ -82,7 +84,7 @@ impl Records {
         let start = sys::process::start_time(pid).unwrap_or_default();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let text = format!("{start} {}", boot_id());
-        rustix::fs::openat(&self.directory, name_of(pid), flags, Mode::from_raw_mode(0o600))
+        rustix::fs::openat(&self.directory, self.name_of(pid), flags, Mode::from_raw_mode(0o600))
             .and_then(|file| rustix::io::write(&file, text.as_bytes()))
             .map(drop)
             .map_err(failed)
@@ -90,16 +92,15 @@ impl Records {
 
     /// Takes a record back.
     pub fn remove(&self, pid: u32) {
-        let _ = rustix::fs::unlinkat(&self.directory, name_of(pid), AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&self.directory, self.name_of(pid), AtFlags::empty());
     }
 
     /// Another machine that has a record here.
     fn elsewhere(&self) -> Option<String> {
-        let own = host();
         let entries = rustix::fs::Dir::read_from(self.directory.as_fd()).ok()?;
         entries.filter_map(Result::ok).find_map(|entry| {
             let (_, machine) = parse(entry.file_name().to_str().ok()?)?;
-            (machine != own).then(|| machine.to_owned())
+            (machine != self.host).then(|| machine.to_owned())
         })
     }
 
@@ -108,14 +109,13 @@ impl Records {
         let Ok(entries) = rustix::fs::Dir::read_from(self.directory.as_fd()) else {
             return Vec::new();
         };
-        let own = host();
         let mut boot = None;
         let mut all: Vec<ProcessId> = entries
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let name = entry.file_name().to_str().ok()?;
                 let (pid, machine) = parse(name)?;
-                if machine != own {
+                if machine != self.host {
                     return None;
                 }
                 let boot = boot.get_or_insert_with(boot_id);
@@ -137,6 +137,10 @@ impl Records {
         all
     }
 
+    fn name_of(&self, pid: u32) -> String {
+        format!("{pid}@{}", self.host)
+    }
+
     fn read(&self, name: &str) -> Option<(u64, String)> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, name, flags, Mode::empty()).ok()?;
@@ -152,7 +156,7 @@ pub fn living(place: &Path) -> Vec<ProcessId> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = place.join(DIRECTORY);
     match rustix::fs::open(&path, flags, Mode::empty()) {
-        Ok(directory) => Records { directory, path }.living(),
+        Ok(directory) => Records { directory, path, host: host() }.living(),
         Err(_) => Vec::new(),
     }
 }
@@ -162,16 +166,12 @@ pub fn elsewhere(place: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let path = place.join(DIRECTORY);
     let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
-    Records { directory, path }.elsewhere()
+    Records { directory, path, host: host() }.elsewhere()
 }
 
 /// The name of this machine, as it may stand in a file name.
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().replace('/', "_")
-}
-
-fn name_of(pid: u32) -> String {
-    format!("{pid}@{}", host())
 }
 
 fn parse(name: &str) -> Option<(u32, &str)> {
@@ -199,13 +199,13 @@ mod tests {
         assert!(living(dir.path()).is_empty());
         let records = Records::open(dir.path()).unwrap();
         records.add(std::process::id()).unwrap();
-        std::fs::write(dir.path().join("run").join(name_of(4_194_305)), "1 x").unwrap();
-        std::fs::write(dir.path().join("run").join(name_of(1)), "1 other-boot").unwrap();
+        std::fs::write(dir.path().join("run").join(records.name_of(4_194_305)), "1 x").unwrap();
+        std::fs::write(dir.path().join("run").join(records.name_of(1)), "1 other-boot").unwrap();
         let all = living(dir.path());
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].pid, std::process::id());
-        assert!(!dir.path().join("run").join(name_of(4_194_305)).exists());
-        assert!(!dir.path().join("run").join(name_of(1)).exists());
+        assert!(!dir.path().join("run").join(records.name_of(4_194_305)).exists());
+        assert!(!dir.path().join("run").join(records.name_of(1)).exists());
         records.remove(std::process::id());
         assert!(living(dir.path()).is_empty());
     }

@@ -154,6 +154,7 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
     let mut options = Options::of(config).map_err(|error| Report::of(&error, None))?;
     options.title = record::title(&run.container);
     prepared.engine.name().clone_into(&mut options.engine);
+    options.shared = run.shared;
     if !run.detach && !run.log {
         options.log = None;
     }

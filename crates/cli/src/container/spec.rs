@@ -292,15 +292,15 @@ fn restart(policy: Option<&str>, remove: bool) -> Result<RestartPolicy, Report> 
     let policy = match policy {
         None | Some("" | "no") => RestartPolicy::No,
         Some("on-failure") => RestartPolicy::OnFailure(None),
-        Some("always" | "unless-stopped") => {
-            return Err(wrong(
-                "there is no daemon that could start containers again after a reboot",
-            )
-            .hint("use --restart on-failure, or a unit of 'systemctl --user'"));
-        }
+        // By the supervisor: there is no daemon that could start containers after a reboot.
+        Some("always") => RestartPolicy::Always,
+        Some("unless-stopped") => RestartPolicy::UnlessStopped,
         Some(other) => match other.strip_prefix("on-failure:").map(str::parse) {
             Some(Ok(times)) => RestartPolicy::OnFailure(Some(times)),
-            _ => return Err(wrong("unknown policy").hint("there are no and on-failure[:N]")),
+            _ => {
+                return Err(wrong("unknown policy")
+                    .hint("there are no, on-failure[:N], always and unless-stopped"));
+            }
         },
     };
     if remove && policy != RestartPolicy::No {
@@ -417,7 +417,8 @@ mod tests {
             RestartPolicy::OnFailure(Some(3))
         );
         assert_eq!(restart(Some("on-failure"), false).unwrap(), RestartPolicy::OnFailure(None));
-        assert!(restart(Some("always"), false).is_err());
+        assert_eq!(restart(Some("always"), false).unwrap(), RestartPolicy::Always);
+        assert!(restart(Some("always"), true).is_err());
         assert!(restart(Some("on-failure"), true).is_err());
         assert!(restart(Some("on-failure:x"), false).is_err());
     }

@@ -81,7 +81,11 @@ impl Parent<'_, '_> {
                     return Err(failure.into());
                 }
             };
-            let mut program = Program::new(spawned, spared.clone(), !self.ledger.is_state());
+            let mut program = Program::new(
+                spawned,
+                spared.clone(),
+                self.launch.options.shared || !self.ledger.is_state(),
+            );
             self.ledger.started(program.number(), restarts.count);
             let outcome = self.attend(&mut program)?;
             let left = program.sweep();

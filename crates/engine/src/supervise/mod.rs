@@ -175,6 +175,8 @@ pub struct Options {
     pub stop_signal: Signal,
     /// How long `stop` waits before SIGKILL.
     pub stop_timeout: Duration,
+    /// Others may run in the container that were started with the same right (`--join`): they live on when the first one ends.
+    pub shared: bool,
     /// Name of the engine, for `state.json`.
     pub engine: String,
     /// Window size to start with where no client has a terminal.
@@ -200,6 +202,7 @@ impl Options {
             restart: config.restart,
             stop_signal,
             stop_timeout: Duration::from_secs(u64::from(config.stop_timeout.unwrap_or(10))),
+            shared: false,
             engine: String::new(),
             size: None,
         })
@@ -216,6 +219,7 @@ impl Options {
             restart: RestartPolicy::No,
             stop_signal: Signal::TERM,
             stop_timeout: Duration::from_secs(10),
+            shared: false,
             engine: String::new(),
             size: None,
         }

@@ -33,6 +33,7 @@ impl Restarts {
             RestartPolicy::No => return None,
             RestartPolicy::OnFailure(_) if outcome.code == 0 => return None,
             RestartPolicy::OnFailure(limit) => limit,
+            RestartPolicy::Always | RestartPolicy::UnlessStopped => None,
         };
         if ran >= GOOD_RUN {
             self.delay = FIRST;
@@ -72,6 +73,9 @@ mod tests {
     fn success_and_no_policy_end_it() {
         let mut restarts = Restarts::new(RestartPolicy::OnFailure(None));
         assert_eq!(restarts.after(FINE, Duration::ZERO), None);
+        for policy in [RestartPolicy::Always, RestartPolicy::UnlessStopped] {
+            assert_eq!(Restarts::new(policy).after(FINE, Duration::ZERO), Some(FIRST));
+        }
         assert_eq!(Restarts::new(RestartPolicy::No).after(FAILED, Duration::ZERO), None);
     }
 }

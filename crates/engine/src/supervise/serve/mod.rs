@@ -169,7 +169,8 @@ impl<'a> Supervisor<'a> {
         }
         self.ended = None;
         self.stop = None;
-        let program = Program::new(spawned, Vec::new(), !self.ledger.is_state());
+        let guest = self.launch.options.shared || !self.ledger.is_state();
+        let program = Program::new(spawned, Vec::new(), guest);
         self.ledger.started(program.number(), self.restarts.count);
         self.program = Some(program);
         Ok(())
