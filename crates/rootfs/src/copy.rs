@@ -129,6 +129,8 @@ fn find(stack: &Stack, source: Source<'_>) -> Result<(Vec<u8>, Vec<usize>), Erro
 pub struct Into {
     /// Everything gets this owner instead of the archive's.
     pub owner: Option<(u32, u32)>,
+    /// Setuid and setgid are left out: for files that come to belong to somebody for whom they were not meant.
+    pub no_set_id: bool,
     /// Bounds for the archive.
     pub limits: Limits,
 }
@@ -153,6 +155,9 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     while let Some(mut entry) = reader.next_entry()? {
         if let Some((uid, gid)) = into.owner {
             (entry.uid, entry.gid) = (uid, gid);
+        }
+        if into.no_set_id {
+            entry.mode &= !0o6000;
         }
         applier.entry(&entry, &mut reader)?;
     }

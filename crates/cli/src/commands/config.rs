@@ -1,4 +1,6 @@
 //! `config`: each setting, its value, and where it comes from.
+//!
+//! A list of all goes into bug reports, so it has no passwords of proxies; `config KEY` says what is asked for.
 
 use serde_json::json;
 
@@ -25,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit, Report> 
         (None, false) => output::print(&table(config)),
         (None, true) => {
             let entries: Vec<serde_json::Value> =
-                config.entries().map(|entry| machine(&entry)).collect();
+                config.entries().map(|entry| machine(&public(entry))).collect();
             output::line(output::pretty(&entries.into()))
         }
     }?;
@@ -40,6 +42,18 @@ fn machine(entry: &Entry) -> serde_json::Value {
     json!({"key": entry.key, "value": entry.value, "origin": origin, "description": description})
 }
 
+/// The setting without user and password of a URL.
+fn public(mut entry: Entry) -> Entry {
+    let url = entry.text.split_once("://").zip(entry.text.rsplit_once('@'));
+    if entry.key.ends_with("-proxy")
+        && let Some(((scheme, _), (_, host))) = url
+    {
+        entry.text = format!("{scheme}://***@{host}");
+        entry.value = json!(entry.text);
+    }
+    entry
+}
+
 /// Aligned lines; what is not set has a dash. Long values are cut here, `config KEY` shows them whole.
 fn table(config: &Config) -> String {
     const WIDEST: usize = 48;
@@ -48,8 +62,10 @@ fn table(config: &Config) -> String {
         ("", _) => "(empty)".to_owned(),
         (text, _) => cell(&shorten(text, WIDEST)),
     };
-    let lines =
-        config.entries().map(|entry| format!("{}\t{}\t{}", entry.key, shown(&entry), entry.origin));
+    let lines = config
+        .entries()
+        .map(public)
+        .map(|entry| format!("{}\t{}\t{}", entry.key, shown(&entry), entry.origin));
     let lines: Vec<String> = std::iter::once("KEY\tVALUE\tFROM".to_owned()).chain(lines).collect();
     columns(&lines)
 }
@@ -70,6 +86,11 @@ mod tests {
         store.dir                     /scratch/ada    environment CORACLE_DIR
         store.read-only               -               default
         ");
+        let secret = [("HTTPS_PROXY".into(), "http://me:pass@word@proxy:3128".into())].into();
+        let sources = Sources { environment: secret, ..Sources::default() };
+        let proxied = Config::load(&sources).unwrap();
+        let text = table(&proxied);
+        assert!(text.contains("http://***@proxy:3128") && !text.contains("word"), "{text}");
         let entry = machine(&config.entry("store.dir").unwrap());
         insta::assert_snapshot!(entry, @r#"{"key":"store.dir","value":"/scratch/ada","origin":{"from":"environment","name":"CORACLE_DIR"},"description":"Where images and containers are kept. The default is `$XDG_DATA_HOME/coracle`, else `~/.local/share/coracle`."}"#);
     }

@@ -149,8 +149,9 @@ impl Out<'_> {
         self.write(&spool, Some(&name))?;
         spool::rewind(&spool)?;
         let top = spool::open_directory(&directory)?;
-        // Owners of the container mean nothing on the host: what is copied belongs to the caller.
-        let into = copy::Into { owner: Some((0, 0)), ..copy::Into::default() };
+        // Owners of the container mean nothing on the host: what is copied belongs to the caller. So a program of an
+        // image that runs as its owner would run as the caller, whoever starts it.
+        let into = copy::Into { owner: Some((0, 0)), no_set_id: true, ..copy::Into::default() };
         copy::copy_in(&top, b".", io::BufReader::with_capacity(1 << 18, spool), &into).map_err(
             |error| Report::from(error).within(format!("cannot write to {}", directory.display())),
         )?;

@@ -80,6 +80,12 @@ fn strict_umask(w: &World) -> Outcome {
     assert!(stat.ok().out().contains("\"mode\":\"755\""), "{stat:?}");
     let stat = run(&fresh.words(&[], &["stat", "/tmp"]));
     assert!(stat.ok().out().contains("\"mode\":\"1777\""), "{stat:?}");
+    // New volumes are as the places that they cover, or as a new directory is.
+    for (path, mode) in [("/tmp", "1777"), ("/nowhere/else", "755")] {
+        let flags = ["-v", &format!("{}:{path}", w.name("umask"))];
+        let stat = run(&fresh.words(&flags, &["stat", path]));
+        assert!(stat.ok().out().contains(&format!("\"mode\":\"{mode}\"")), "{stat:?}");
+    }
     if w.user.range {
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/image-file"])).ok();
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/hosts"])).ok();

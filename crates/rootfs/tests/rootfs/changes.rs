@@ -7,7 +7,7 @@ use rootfs::pack::{self, Options};
 use rootfs::view::IdMap;
 use rootfs::{Driver, ImageTrees, Owners, Root};
 use std::fs::File;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use testkit::layer::{Entry, Layer};
 
@@ -205,10 +205,11 @@ fn copying_in_stays_inside_and_replaces_no_directory() {
         .file("d/x", 0o600, "x")
         .hardlink("d/y", "d/x")
         .finish();
-    let owner = Into { owner: Some((10, 20)), ..Into::default() };
+    let owner = Into { owner: Some((10, 20)), no_set_id: true, ..Into::default() };
     let copied = copy::copy_in(top(), b"/var/run", &tar[..], &owner).unwrap();
     assert_eq!(names(&tree.join("run")), [".wh.plain", "d", "dir", "f"]);
     assert_eq!(copied.entries, 5);
+    assert_eq!(std::fs::metadata(tree.join("run/f")).unwrap().permissions().mode() & 0o7777, 0o755);
     if copied.owners.is_empty() {
         let file = File::open(tree.join("run/d/x")).unwrap();
         let text = sys::fs::xattr::get(&file, rootfs::owners::OWNER_XATTR).unwrap().unwrap();
