@@ -306,7 +306,14 @@ impl Stack {
                 }
             }
         }
-        let table = source.owners.get(path).cloned();
+        // A line for a link, pipe or socket that has become something else since means nothing.
+        let fits = |record: &&Record| {
+            let by_path = matches!(record.kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket);
+            source.role == Role::Layer
+                || !by_path
+                || record.kind == FileKind::from_mode(stat.st_mode)
+        };
+        let table = source.owners.get(path).filter(fits).cloned();
         let mut record = on_inode.or(table).unwrap_or_else(|| {
             let (uid, gid) = match source.role {
                 Role::Layer => (0, 0),

@@ -23,7 +23,6 @@ use crate::choose::{Child, Ended, Session, Streams};
 use crate::error::{Error, Result};
 use crate::plan::{EtcFile, Plan, Source};
 use crate::records::{Records, Turn};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
@@ -160,8 +159,8 @@ pub(super) struct Way<'a> {
     /// Whether its root has to be made, or is that of the namespaces entered.
     pub(super) fresh: bool,
     pub(super) ready: program::Ready,
-    /// The host's `/proc`, for the notifier.
-    proc: Option<OwnedFd>,
+    /// For the notifier.
+    host: Option<emulate::Host>,
     pid_namespace: PidNamespace,
     /// The program dies with its parent.
     tied: bool,
@@ -176,15 +175,6 @@ enum PidNamespace {
     New,
     /// One that is there.
     Enter(enter::Later),
-}
-
-fn host_processes() -> Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open("/proc", flags, Mode::empty()).map_err(|errno| Error::File {
-        doing: "open".into(),
-        path: "/proc".into(),
-        errno: errno.into(),
-    })
 }
 
 fn start(plan: &Plan, into: Into, place: Place) -> Result<Ended> {
@@ -208,7 +198,7 @@ fn prepare_and_go(
     mut teller: Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
-    let proc = plan.emulate_root.then(host_processes).transpose()?;
+    let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.turn()?;
     if let Some(later) = join_resident(plan, into, &records)? {
@@ -216,7 +206,7 @@ fn prepare_and_go(
             Some(later) => PidNamespace::Enter(later),
             None => PidNamespace::Ours,
         };
-        let way = Way { plan, fresh: false, ready, proc, pid_namespace, tied, terminal };
+        let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, &records, turn, None, &mut teller);
     }
     plan.files.iter().try_for_each(write_file)?;
@@ -239,7 +229,7 @@ fn prepare_and_go(
         records.remove(std::process::id());
     }
     left?;
-    let way = Way { plan, fresh: true, ready, proc, pid_namespace, tied, terminal };
+    let way = Way { plan, fresh: true, ready, host, pid_namespace, tied, terminal };
     go(way, &records, turn, assistant, &mut teller)
 }
 
@@ -320,7 +310,7 @@ fn go(
     assistant: Option<Assistant>,
     teller: &mut Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
-    let notifier = emulate::Notifier::start(way.plan, way.proc.as_ref())?;
+    let notifier = emulate::Notifier::start(way.plan, way.host.as_ref())?;
     let network = |pid: u32, assistant: Option<&Assistant>| match assistant {
         Some(assistant) if matches!(way.plan.network, crate::plan::Network::Helper { .. }) => {
             assistant.connect(pid)

@@ -5,8 +5,8 @@
 //! gets the ownership of another of its own files recorded, which it could have asked for directly.
 //!
 //! Records are the extended attribute `user.coracle.owner` of regular files and directories: `uid:gid:mode:type:major:minor`, the mode in
-//! octal. A record that is there follows later changes of the mode. Symbolic links, pipes and sockets cannot have such attributes and are
-//! not recorded.
+//! octal. A record that is there follows later changes of the mode. Symbolic links, pipes and sockets cannot have such attributes; they go by
+//! path into a table (see `table`).
 
 use super::server::Server;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, XattrFlags};
@@ -34,6 +34,10 @@ pub(super) struct Files {
     proc: OwnedFd,
     /// When the notifier began, seconds since 1970: a file born later is in no image.
     since: i64,
+    /// The container's directory and the name of its ownership table.
+    table: Option<(OwnedFd, &'static str)>,
+    /// Lines were added to it.
+    added: bool,
 }
 
 /// A file that was found, with its facts.
@@ -45,9 +49,9 @@ struct Found {
 
 impl Files {
     /// With a `/proc` that shows our own pid namespace.
-    pub(super) fn new(proc: OwnedFd) -> Self {
+    pub(super) fn new(proc: OwnedFd, table: Option<(OwnedFd, &'static str)>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { proc, since: since as i64 }
+        Self { proc, since: since as i64, table, added: false }
     }
 
     /// Opens `/proc/THREAD/NAME` (a root, a directory, a descriptor) as a place, not for use.
@@ -130,12 +134,32 @@ impl Files {
         rustix::fs::openat(&self.proc, path, flags, Mode::empty())
     }
 
-    /// The recorded owner of an open file.
-    fn recorded(file: &OwnedFd) -> Option<(u32, u32)> {
+    /// What is recorded of an open file: owner, kind, device.
+    fn recorded(file: &OwnedFd) -> Option<Recorded> {
         let mut value = [0_u8; 96];
         let length = rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value[..]).ok()?;
         let mut parts = std::str::from_utf8(&value[..length]).ok()?.split(':');
-        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+        let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let kind = parts.nth(1)?.chars().next()?;
+        let device = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Recorded { owner, kind, device })
+    }
+
+    /// Records the owner of a file that has no attributes, by its path. Files of other mounts are the host's affair.
+    fn record_by_path(&self, found: &Found, kind: char, owner: (u32, u32)) -> Result<(), Errno> {
+        let Some((directory, name)) = &self.table else { return Ok(()) };
+        let mount = |file: &OwnedFd| {
+            rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+                .map(|facts| facts.stx_mnt_id)
+        };
+        let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if mount(&found.file) != mount(&root) {
+            return Ok(());
+        }
+        let link = format!("self/fd/{}", found.file.as_raw_fd());
+        let path = rustix::fs::readlinkat(&self.proc, link, Vec::new())?;
+        let path = path.as_bytes().strip_prefix(b"/").ok_or(Errno::NOENT)?;
+        super::table::add(directory, name, path, (kind, found.mode), owner)
     }
 
     /// Records an owner, and what kind of file is meant.
@@ -154,6 +178,13 @@ impl Files {
             result => result,
         }
     }
+}
+
+/// What an attribute says.
+struct Recorded {
+    owner: (u32, u32),
+    kind: char,
+    device: (u32, u32),
 }
 
 /// `/proc/self/fd/N` and its like name a descriptor of the process that says so, not one of ours.
@@ -206,7 +237,10 @@ impl Server {
         let kind = match FileType::from_raw_mode(found.mode) {
             FileType::RegularFile => 'f',
             FileType::Directory => 'd',
-            // No place for a record.
+            FileType::Symlink => return self.chown_by_path(thread, &found, 'l', (uid, gid)),
+            FileType::Fifo => return self.chown_by_path(thread, &found, 'p', (uid, gid)),
+            FileType::Socket => return self.chown_by_path(thread, &found, 's', (uid, gid)),
+            // A device of the host.
             _ => return Ok(Answer::Value(0)),
         };
         let identity = self.identity(thread);
@@ -217,7 +251,7 @@ impl Server {
             Err(errno) => return Err(errno),
         };
         let known = Files::recorded(&open);
-        let owner = known.unwrap_or((0, 0));
+        let owner = known.as_ref().map_or((0, 0), |known| known.owner);
         if !identity.may_chown(owner, (uid, gid)) {
             return Err(Errno::PERM);
         }
@@ -228,9 +262,33 @@ impl Server {
         // A new file belongs to root without a record; an old one may have another owner in its image.
         let is_new = found.born.is_some_and(|born| born >= self.files.since);
         let nothing_to_say = known.is_none() && new == (0, 0) && is_new;
-        if known != Some(new) && !nothing_to_say {
+        if known.as_ref().map(|known| known.owner) != Some(new) && !nothing_to_say {
             let mode = rustix::fs::fstat(&open)?.st_mode;
-            Files::record(&open, new, mode, kind, (0, 0))?;
+            // A device that was made here stays one.
+            let (kind, device) = known.map_or((kind, (0, 0)), |known| (known.kind, known.device));
+            Files::record(&open, new, mode, kind, device)?;
+        }
+        Ok(Answer::Value(0))
+    }
+
+    fn chown_by_path(
+        &mut self,
+        thread: u32,
+        found: &Found,
+        kind: char,
+        (uid, gid): (u32, u32),
+    ) -> Result<Answer, Errno> {
+        // Who owned it before is not looked up, so only root may.
+        if !self.identity(thread).is_root() {
+            return Err(Errno::PERM);
+        }
+        // The kernel's part, as below; it also brings the file into the upper directory.
+        rustix::fs::chownat(&found.file, "", None, None, AtFlags::EMPTY_PATH)?;
+        let is_new = found.born.is_some_and(|born| born >= self.files.since);
+        let owner = (if uid == KEEP { 0 } else { uid }, if gid == KEEP { 0 } else { gid });
+        if owner != (0, 0) || !is_new || self.files.added {
+            self.files.added = true;
+            let _ = self.files.record_by_path(found, kind, owner);
         }
         Ok(Answer::Value(0))
     }

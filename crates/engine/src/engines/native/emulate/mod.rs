@@ -31,17 +31,14 @@ mod files;
 mod filter;
 mod identity;
 mod server;
+mod table;
 
+use super::descriptor;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use sys::seccomp::Listener;
 
 /// A notifier that waits for its listener.
@@ -59,24 +56,18 @@ impl Notifier {
     ///
     /// Called as soon as we are in the container's user and mount namespaces, so that the notifier gets ready while the rest is set up;
     /// `pivot_root` moves its root along with ours. It must be before a pid namespace is made: as a process of that namespace it would
-    /// become a child of its first process. `proc` is the host's `/proc`.
-    pub(super) fn start(plan: &Plan, proc: Option<&OwnedFd>) -> Result<Option<Self>> {
-        let Some(proc) = proc.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
+    /// become a child of its first process.
+    pub(super) fn start(plan: &Plan, host: Option<&Host>) -> Result<Option<Self>> {
+        let Some(host) = host.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
             return Ok(None);
         };
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(call("make a socket pair"))?;
+        let (ours, theirs) = descriptor::sockets()?;
         let forked = sys::process::fork_unseen().map_err(call("fork the notifier"))?;
         if forked.is_some() {
             return Ok(Some(Self { socket: ours }));
         }
         drop(ours);
-        be_notifier(theirs, proc);
+        be_notifier(theirs, host, table::name(plan));
         sys::process::exit_now(0);
     }
 
@@ -84,7 +75,7 @@ impl Notifier {
     pub(super) fn attach(self) -> Result<()> {
         let doing = "install the filter for root's calls";
         match sys::seccomp::install_with_listener(&filter::program(abi::bpf::USER_NOTIF)) {
-            Ok(listener) => send(&self.socket, listener.as_fd())
+            Ok(listener) => descriptor::send(&self.socket, listener.as_fd())
                 .map_err(call("hand the listener to the notifier")),
             // Kernels before 5.0 know no listeners; a filter with another listener (5.x: at most one) is already there when nested.
             Err(Errno::INVAL | Errno::BUSY) => {
@@ -95,54 +86,48 @@ impl Notifier {
     }
 }
 
+/// Directories of the host that the notifier needs, opened before they vanish.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// The host's `/proc`.
+    proc: OwnedFd,
+    /// The container's directory.
+    place: OwnedFd,
+}
+
+impl Host {
+    /// Opens them.
+    pub(super) fn open(plan: &Plan) -> Result<Self> {
+        let open = |path: &std::path::Path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Error::File {
+                doing: "open".into(),
+                path: path.into(),
+                errno: errno.into(),
+            })
+        };
+        Ok(Self { proc: open("/proc".as_ref())?, place: open(&plan.place)? })
+    }
+}
+
 /// Everything the notifier does.
-fn be_notifier(socket: OwnedFd, proc: &OwnedFd) {
+fn be_notifier(socket: OwnedFd, host: &Host, table: Option<&'static str>) {
     // Away from the caller's terminal and job: a Ctrl-C is not for us.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"coracle-root");
-    // The directory of processes and the socket are needed together, so one travels through the other.
-    let Ok(socket) = keep(socket, proc) else { return };
-    if let Some(listener) = receive(&socket.0) {
-        drop(socket.0);
-        server::serve(&listener, socket.1);
+    let Ok((socket, host)) = keep(socket, host) else { return };
+    if let Some(listener) = descriptor::receive(&socket) {
+        drop(socket);
+        let table = table.map(|name| (host.place, name));
+        server::serve(&Listener::from_fd(listener), host.proc, table);
     }
 }
 
-/// Closes everything but these two.
-fn keep(socket: OwnedFd, proc: &OwnedFd) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let proc = rustix::io::fcntl_dupfd_cloexec(proc, 3)?;
-    sys::process::keep_only([socket, proc]).map(|[socket, proc]| (socket, proc))
-}
-
-fn send(socket: &OwnedFd, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
-    let descriptors = [descriptor];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(Errno::NOBUFS);
-    }
-    rustix::net::sendmsg(socket, &[IoSlice::new(&[1])], &mut ancillary, SendFlags::NOSIGNAL)
-        .map(drop)
-}
-
-fn receive(socket: &OwnedFd) -> Option<Listener> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut byte)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-    })
-    .ok()?;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
-            return descriptors.next().map(Listener::from_fd);
-        }
-    }
-    None
+/// Closes everything but these.
+fn keep(socket: OwnedFd, host: &Host) -> Result<(OwnedFd, Host), Errno> {
+    let proc = rustix::io::fcntl_dupfd_cloexec(&host.proc, 3)?;
+    let place = rustix::io::fcntl_dupfd_cloexec(&host.place, 3)?;
+    let [socket, proc, place] = sys::process::keep_only([socket, proc, place])?;
+    Ok((socket, Host { proc, place }))
 }

@@ -27,11 +27,17 @@ pub(super) struct Server {
 }
 
 /// Answers until the last process under the filter has ended. `proc` is a `/proc` in which our own pid namespace is shown.
-pub(super) fn serve(listener: &Listener, proc: OwnedFd) {
+///
+/// `table` is the container's directory and the name of its ownership table there.
+pub(super) fn serve(
+    listener: &Listener,
+    proc: OwnedFd,
+    table: Option<(OwnedFd, &'static str)>,
+) {
     // Fails on kernels before 6.6, where answers take longer.
     let _ = listener.wake_up_here();
     let handlers = handlers();
-    let mut server = Server { identities: vec![Identity::default()], files: Files::new(proc) };
+    let mut server = Server { identities: vec![Identity::default()], files: Files::new(proc, table) };
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN)];
         match rustix::event::poll(&mut fds, None) {
