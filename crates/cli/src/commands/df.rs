@@ -23,10 +23,11 @@ pub(crate) fn run(context: &Context, args: &DfArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let usage = store.usage()?;
     let mut containers = usage.containers;
-    let running = store.containers().map(super::ps::is_running)?;
+    let running = store.containers().map_nameless(super::ps::is_running)?;
     let running = running.iter().filter(|running| **running).count() as u64;
     containers.unused_count = containers.count.saturating_sub(running);
-    let used = super::prune::used_volumes(context)?;
+    // One record that cannot be read is no reason to show nothing.
+    let used = super::prune::used_volumes(context).unwrap_or_default();
     let mut volumes = usage.volumes;
     for volume in store.volumes().list()? {
         if !used.contains(volume.name()) {

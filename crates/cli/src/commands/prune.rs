@@ -1,5 +1,6 @@
 //! `prune` and its parts.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 
 use engine::supervise::state::{self, Observed};
@@ -8,7 +9,8 @@ use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 use crate::args::containers::ContainerPruneArgs;
 use crate::args::images::ImagePruneArgs;
 use crate::args::system::{PruneArgs, VolumePruneArgs};
-use crate::container::{ids, record};
+use crate::container::ids;
+use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::filter::Filters;
 use crate::output::{self, size, time};
@@ -133,19 +135,37 @@ fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Fr
 
 fn remove_volumes(context: &Context, filters: &Filters) -> Result<Freed, Report> {
     let store = context.store()?;
-    let used = used_volumes(context)?;
+    // Looked up when the first volume is asked about: then nobody is making a container that will use it. Where that
+    // cannot be known, every volume is in use.
+    let used = OnceCell::new();
     let select = |volume: &Volume| {
-        !used.contains(volume.name())
+        used.get_or_init(|| used_volumes(context))
+            .as_ref()
+            .is_ok_and(|used| !used.contains(volume.name()))
             && volume
                 .info()
                 .map_or(filters.is_empty(), |info| meant(filters, &info.created, &info.labels))
     };
-    Ok(store.prune_volumes(&select, &|path| ids::delete(context, path))?)
+    let freed = store.prune_volumes(&select, &|path| ids::delete(context, path))?;
+    match used.into_inner() {
+        Some(Err(report)) => Err(report),
+        _ => Ok(freed),
+    }
 }
 
-/// The volumes that containers mount.
+/// The volumes that containers mount; an error where a container's record cannot be read, because volumes are what is not
+/// there a second time.
 pub(crate) fn used_volumes(context: &Context) -> Result<HashSet<String>, Report> {
-    let records = context.store()?.containers().map(|container| record::read(container).ok())?;
-    let mounts = records.into_iter().flatten().flat_map(|record| record.config.mounts);
-    Ok(mounts.filter_map(|mount| mount.name).collect())
+    let mut used = HashSet::new();
+    for record in context.store()?.containers().map(ContainerDir::read::<Record>)? {
+        match record {
+            Ok(record) => used.extend(record.config.mounts.into_iter().filter_map(|m| m.name)),
+            // It went while we looked.
+            Err(store::Error::NoContainer { .. }) => {}
+            Err(error) => {
+                return Err(Report::from(error).within("it is not known which volumes are in use"));
+            }
+        }
+    }
+    Ok(used)
 }

@@ -46,7 +46,8 @@ pub(crate) fn create(context: &Context, args: &VolumeCreateArgs) -> Result<Exit,
 /// `volume ls`.
 pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Report> {
     let filters = Filters::parse(&args.filter, &["name", "label", "dangling", "driver"])?;
-    let used = super::prune::used_volumes(context)?;
+    // One record that cannot be read is no reason to show nothing.
+    let used = super::prune::used_volumes(context).unwrap_or_default();
     let mut rows: Vec<Value> = Vec::new();
     for volume in context.store()?.volumes().list()? {
         let info = volume.info()?;

@@ -16,6 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("run_and_rmi", run_and_rmi),
     ("load_and_load", load_and_load),
     ("tag_and_tag", tag_and_tag),
+    ("create_and_volume_prune", create_and_volume_prune),
 ];
 
 /// Runs both at once, the second a little later; each must end by itself within its rights.
@@ -89,6 +90,28 @@ fn pull_and_prune(place: &Place<'_>) -> Outcome {
         person.run(&["image", "prune", "-a", "-f"]).ok();
     }
     whole(&person, place.images, "pull and prune at once");
+    Ok(())
+}
+
+fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
+    let person = place.fresh("volprune");
+    let [one, _] = &place.images.names;
+    person.run(&pull(one)).ok();
+    let mut dice = Dice::new(8);
+    for _ in 0..rounds(8) {
+        let create = ["create", "--name=cc", "-v", "data:/data", one, "/bin/guest"];
+        both(&person, &create, &["volume", "prune", "-f"], &mut dice)[0].ok();
+        person.run(&["volume", "inspect", "data"]).ok();
+        person.run(&["rm", "cc"]).ok();
+        person.run(&["volume", "rm", "data"]).ok();
+    }
+    // A container that cannot be read may use any volume.
+    person.run(&["create", "--name=cc", "-v", "data:/data", one, "/bin/guest"]).ok();
+    let record = person.store().join("containers/cc/container.json");
+    std::fs::write(&record, "{").expect("a record");
+    assert_ne!(person.run(&["volume", "prune", "-f"]).code(), 0);
+    assert_ne!(person.run(&["volume", "rm", "data"]).code(), 0);
+    person.run(&["volume", "inspect", "data"]).ok();
     Ok(())
 }
 
