@@ -272,7 +272,8 @@ fn limits(request: &Request<'_>) -> Result<Enforced> {
     if let Some(delegated) = &facts.cgroup {
         let has = |name: &&str| delegated.controllers.iter().any(|known| known == name);
         if needed.iter().all(has) {
-            let name = format!("coracle-{}", request.config.id.get(..12).unwrap_or("run"));
+            let id = request.config.id.get(..12).unwrap_or("run");
+            let name = format!("{}{id}", crate::engines::native::cgroup::PREFIX);
             let cgroup = Cgroup { parent: delegated.path.clone(), name, settings };
             return Ok((Some(cgroup), affinity, None));
         }
@@ -285,7 +286,9 @@ fn limits(request: &Request<'_>) -> Result<Enforced> {
         needs: "a delegated cgroup v2 directory, or systemd-run --user with a running user manager"
             .into(),
         hint: Some(
-            "`coracle doctor` shows the control groups; a batch system can set limits too".into(),
+            "log in so that a user manager of systemd runs (loginctl enable-linger), or start this inside \
+             'systemd-run --user --scope -p Delegate=yes'; a batch system can set limits too; `coracle doctor` shows what is there"
+                .into(),
         ),
     })
 }

@@ -19,6 +19,7 @@ use super::processes::{self, Stat};
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
 use super::{Error, Signal, socket};
+use crate::engines::native::cgroup;
 use crate::spec::ProcessId;
 
 /// How long to wait for killed processes.
@@ -54,9 +55,9 @@ pub fn stop(dir: &Path, options: StopOptions) -> Result<(), Error> {
         let timeout = options.timeout.map_or(u32::MAX, |t| t.as_millis() as u32);
         let message = Message::Stop { signal: options.signal.number() as u8, timeout };
         let mut link = Link::new(socket);
-        link.send(&message)?;
         let limit = options.timeout.map(|timeout| timeout + PATIENCE);
-        if link.exit(limit)?.is_some() {
+        // A supervisor that saw the mark may have gone already.
+        if link.send(&message).is_ok() && link.exit(limit)?.is_some() {
             return stop_runs(dir, &running, options);
         }
     }
@@ -88,6 +89,7 @@ fn stop_runs(dir: &Path, running: &Running, options: StopOptions) -> Result<(), 
 fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
     let mains: Vec<&ProcessId> = running.init.iter().chain(&running.runs).collect();
     let mut members = Members::of(&mains);
+    let groups: Vec<_> = mains.iter().filter_map(|main| cgroup::of(main.pid)).collect();
     for main in &mains {
         signal_one(main, options.signal)?;
         if running.paused {
@@ -109,7 +111,13 @@ fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<
             return Err(Error::Unkillable(mains.len()));
         }
     }
+    for group in &groups {
+        cgroup::kill(group);
+    }
     members.kill()?;
+    for group in &groups {
+        cgroup::remove(group);
+    }
     await_supervisor(running);
     Ok(())
 }

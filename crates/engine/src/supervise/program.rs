@@ -14,6 +14,7 @@ use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
 use sys::event::send_signal;
 use sys::terminal::{Pty, Size};
 
+use crate::engines::native::cgroup;
 use crate::supervise::log::Stream;
 use crate::supervise::processes;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
@@ -180,7 +181,7 @@ impl Program {
             pid: spawned.pid,
             started: Instant::now(),
             helpers: spawned.helpers,
-            cgroup: spawned.cgroup,
+            cgroup: spawned.cgroup.filter(|_| !guest),
             pin: Cell::new(
                 fs::File::open(format!("/proc/{number}/ns/mnt")).ok().filter(|_| !guest),
             ),
@@ -226,7 +227,7 @@ impl Program {
     /// number of processes that did not die.
     pub(super) fn sweep(&self) -> usize {
         if let Some(cgroup) = &self.cgroup {
-            let _ = fs::write(cgroup.join("cgroup.kill"), "1");
+            cgroup::kill(cgroup);
         }
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Duration::from_micros(200);
@@ -248,7 +249,7 @@ impl Program {
             let _ = send_signal(helper, Signal::TERM.number());
         }
         if let Some(cgroup) = &self.cgroup {
-            let _ = fs::remove_dir(cgroup);
+            cgroup::remove(cgroup);
         }
         left
     }

@@ -52,6 +52,7 @@ impl Spawn for Planned<'_> {
             message: format!("the engine reported process {}", child.pid),
             hint: None,
         })?;
-        Ok(Spawned { pidfd: child.pidfd, master: child.master, ..Spawned::new(pid) })
+        let cgroup = self.plan.cgroup.as_ref().map(|group| group.parent.join(&group.name));
+        Ok(Spawned { cgroup, pidfd: child.pidfd, master: child.master, ..Spawned::new(pid) })
     }
 }

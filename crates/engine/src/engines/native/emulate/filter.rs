@@ -34,6 +34,9 @@ pub(super) const READS: [&str; 7] =
 /// Make device nodes; the argument that holds the mode.
 const NODES: [(&str, u8); 2] = [("mknod", 1), ("mknodat", 2)];
 
+/// `PR_SET_KEEPCAPS`, see prctl(2).
+const KEEP_CAPABILITIES: u64 = 8;
+
 const TYPE_MASK: u64 = 0o170_000;
 const CHARACTER: u64 = 0o020_000;
 const BLOCK: u64 = 0o060_000;
@@ -66,6 +69,16 @@ pub(super) fn program(action: u32) -> Vec<Instruction> {
         program.ret(bpf::ALLOW);
         program.place(next);
     }
+    if let Some(number) = syscalls::x86_64("prctl").filter(|_| action == bpf::USER_NOTIF) {
+        let next = program.label();
+        program.unless_equal(number, next);
+        let other = program.label();
+        program.argument(0, Compare::Equal, KEEP_CAPABILITIES, other);
+        program.ret(action);
+        program.place(other);
+        program.ret(bpf::ALLOW);
+        program.place(next);
+    }
     program.place(pass);
     program.ret(bpf::ALLOW);
     // The program is the same every time, and a test builds it.
@@ -94,6 +107,8 @@ mod tests {
         }
         assert_eq!(ask(&program, "mknod", [0, 0o020_600, 0, 0, 0, 0]), bpf::USER_NOTIF);
         assert_eq!(ask(&program, "mknodat", [0, 0, 0o060_600, 0, 0, 0]), bpf::USER_NOTIF);
+        assert_eq!(ask(&program, "prctl", [8, 1, 0, 0, 0, 0]), bpf::USER_NOTIF);
+        assert_eq!(ask(&program, "prctl", [38, 1, 0, 0, 0, 0]), bpf::ALLOW);
         assert_eq!(ask(&program, "mknod", [0, 0o010_600, 0, 0, 0, 0]), bpf::ALLOW);
         assert_eq!(ask(&program, "mknod", [0, 0o140_600, 0, 0, 0, 0]), bpf::ALLOW);
     }

@@ -11,6 +11,9 @@ pub(super) struct Identity {
     pub(super) group: [u32; 4],
     /// Supplementary groups; `None` until somebody set them: then the kernel's answer holds.
     pub(super) groups: Option<Vec<u32>>,
+    /// `PR_SET_KEEPCAPS`: the capabilities outlast a change of the user, so that the group can be changed after it (`setpriv`). Really they
+    /// last until `execve`; here, where that is not seen, until the next change of the group.
+    pub(super) keeps: bool,
 }
 
 const REAL: usize = 0;
@@ -32,13 +35,19 @@ impl Identity {
         *self == Self::default()
     }
 
+    /// May change these ids to any others. Asked once for each change.
+    fn may_change(&mut self, user: bool) -> bool {
+        let root = self.is_root();
+        root || (!user && std::mem::take(&mut self.keeps))
+    }
+
     fn ids(&mut self, user: bool) -> &mut [u32; 4] {
         if user { &mut self.user } else { &mut self.group }
     }
 
     /// `setuid`, `setgid`.
     pub(super) fn set(&mut self, user: bool, id: u32) -> Result<(), Errno> {
-        let root = self.is_root();
+        let root = self.may_change(user);
         let ids = self.ids(user);
         if id == KEEP {
             return Err(Errno::INVAL);
@@ -56,7 +65,7 @@ impl Identity {
 
     /// `setreuid`, `setregid`.
     pub(super) fn set_two(&mut self, user: bool, real: u32, effective: u32) -> Result<(), Errno> {
-        let root = self.is_root();
+        let root = self.may_change(user);
         let ids = self.ids(user);
         let old = *ids;
         if !root {
@@ -81,7 +90,7 @@ impl Identity {
 
     /// `setresuid`, `setresgid`.
     pub(super) fn set_three(&mut self, user: bool, new: [u32; 3]) -> Result<(), Errno> {
-        let root = self.is_root();
+        let root = self.may_change(user);
         let ids = self.ids(user);
         let old = *ids;
         if !root && new.iter().any(|id| *id != KEEP && !old[..3].contains(id)) {
@@ -109,7 +118,7 @@ impl Identity {
 
     /// `setgroups`.
     pub(super) fn set_groups(&mut self, groups: Vec<u32>) -> Result<(), Errno> {
-        if !self.is_root() {
+        if !self.is_root() && !self.keeps {
             return Err(Errno::PERM);
         }
         self.groups = Some(groups);
@@ -160,6 +169,17 @@ mod tests {
         assert_eq!(process.set_two(true, 7, KEEP), Err(Errno::PERM));
         process.set_two(true, KEEP, 0).unwrap();
         assert_eq!(process.user, [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn kept_capabilities_change_the_group_once() {
+        let mut process = Identity { keeps: true, ..Identity::default() };
+        process.set_three(true, [33; 3]).unwrap();
+        process.set_groups(vec![]).unwrap();
+        process.set_three(false, [33; 3]).unwrap();
+        assert_eq!((process.user, process.group), ([33; 4], [33; 4]));
+        assert_eq!(process.set(false, 0), Err(Errno::PERM));
+        assert_eq!(process.set(true, 0), Err(Errno::PERM));
     }
 
     #[test]

@@ -29,15 +29,12 @@ pub(super) struct Server {
 /// Answers until the last process under the filter has ended. `proc` is a `/proc` in which our own pid namespace is shown.
 ///
 /// `table` is the container's directory and the name of its ownership table there.
-pub(super) fn serve(
-    listener: &Listener,
-    proc: OwnedFd,
-    table: Option<(OwnedFd, &'static str)>,
-) {
+pub(super) fn serve(listener: &Listener, proc: OwnedFd, table: Option<(OwnedFd, &'static str)>) {
     // Fails on kernels before 6.6, where answers take longer.
     let _ = listener.wake_up_here();
     let handlers = handlers();
-    let mut server = Server { identities: vec![Identity::default()], files: Files::new(proc, table) };
+    let mut server =
+        Server { identities: vec![Identity::default()], files: Files::new(proc, table) };
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN)];
         match rustix::event::poll(&mut fds, None) {
@@ -62,7 +59,7 @@ pub(super) fn serve(
 }
 
 fn handlers() -> HashMap<u32, Handler> {
-    let all: [(&str, Handler); 29] = [
+    let all: [(&str, Handler); 30] = [
         ("getuid", |server, call| Ok(server.read_id(call, |who| who.user[0]))),
         ("geteuid", |server, call| Ok(server.read_id(call, |who| who.user[1]))),
         ("getgid", |server, call| Ok(server.read_id(call, |who| who.group[0]))),
@@ -83,6 +80,7 @@ fn handlers() -> HashMap<u32, Handler> {
         ("setfsuid", |server, call| server.change_files(call, true)),
         ("setfsgid", |server, call| server.change_files(call, false)),
         ("setgroups", Server::set_groups),
+        ("prctl", Server::keep_capabilities),
         ("chown", |server, call| server.chown_path(call, true)),
         ("lchown", |server, call| server.chown_path(call, false)),
         ("fchown", Server::chown_descriptor),
@@ -181,6 +179,14 @@ impl Server {
         let old = identity.set_files(user, call.arguments[0] as u32);
         self.set_identity(call.thread, identity)?;
         Ok(Answer::Value(i64::from(old)))
+    }
+
+    /// The kernel keeps them in any case; what they allow is decided here.
+    fn keep_capabilities(&mut self, call: &Waiting) -> Result<Answer, Errno> {
+        let mut identity = self.identity(call.thread).clone();
+        identity.keeps = call.arguments[1] == 1 && identity.is_root();
+        self.set_identity(call.thread, identity)?;
+        Ok(Answer::Continue)
     }
 
     fn set_groups(&mut self, call: &Waiting) -> Result<Answer, Errno> {
