@@ -122,6 +122,12 @@ pub const ROOT_OWNERS: &str = "owners";
 /// `image` must fit the driver: see [`crate::image::plan`].
 pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<Root, Error> {
     let directory = open(container)?;
+    // Of several first runs at once one makes the root and the others find it. Where directories cannot be locked (NFS), the others fail.
+    let made = if driver.is_stacked() { "upper" } else { ROOT };
+    if rustix::fs::statat(&directory, made, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        let lock = rustix::fs::FlockOperation::LockExclusive;
+        let _ = rustix::io::retry_on_intr(|| rustix::fs::flock(&directory, lock));
+    }
     if driver.is_stacked() {
         make_directory(&directory, "work")?;
         if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
