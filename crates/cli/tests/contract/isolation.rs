@@ -1,9 +1,10 @@
 //! `--isolate` and its parts: Docker's profile. Not a promise of security, but each wall must stand.
 
 use serde_json::json;
+use testkit::running::Running;
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("default_shares_with_the_host", default_shares_with_the_host),
@@ -15,6 +16,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("host_name", host_name),
     ("limits_or_an_error", limits_or_an_error),
     ("join_shares_namespaces", join_shares_namespaces),
+    ("join_starts_what_is_not_there", join_starts_what_is_not_there),
+    ("namespaces_of_another", namespaces_of_another),
 ];
 
 fn own(name: &str) -> String {
@@ -127,5 +130,42 @@ fn join_shares_namespaces(w: &World) -> Outcome {
         serde_json::from_str(log.lines().next().unwrap_or_default()).expect("facts");
     let second = w.json(&["--join", &c.name], &["facts"]);
     assert_eq!(first["namespaces"]["user"], second["namespaces"]["user"]);
+    Ok(())
+}
+
+/// Ranks that are started at once, none of them first by arrangement.
+fn join_starts_what_is_not_there(w: &World) -> Outcome {
+    let name = w.name("job");
+    let words = w.words(&["--join", &name], &["facts", ";", "sleep", "1"]);
+    let ranks: Vec<_> = (0..4).map(|_| Running::start(&mut w.command(&words))).collect();
+    let mut all = Vec::new();
+    for mut rank in ranks {
+        assert_eq!(rank.end(LIMIT), 0, "{}", rank.text());
+        let text = rank.text();
+        let facts: serde_json::Value =
+            serde_json::from_str(text.lines().next().unwrap_or_default()).expect("facts");
+        all.push(facts["namespaces"]["user"].clone());
+    }
+    assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
+    // Who ended last removed it, as `--rm` says.
+    w.coracle(&["inspect", "--type=container", &name]).expect(1);
+    Ok(())
+}
+
+fn namespaces_of_another(w: &World) -> Outcome {
+    for flags in [[].as_slice(), &["--isolate", "--network=none"]] {
+        let c = w.detached(flags, &["facts", ";", "ready", ";", "sleep", "300"]);
+        c.said("ready");
+        let log = w.coracle(&["logs", &c.name]).ok().out();
+        let first: serde_json::Value =
+            serde_json::from_str(log.lines().next().unwrap_or_default()).expect("facts");
+        let of = format!("container:{}", c.name);
+        let second = w.json(&[&format!("--pid={of}"), "--ipc", &of, "--network", &of], &["facts"]);
+        for kind in ["user", "pid", "ipc", "net"] {
+            assert_eq!(first["namespaces"][kind], second["namespaces"][kind], "{kind} {flags:?}");
+        }
+        assert_ne!(first["namespaces"]["mnt"], second["namespaces"]["mnt"]);
+    }
+    w.guest(&["--pid=container:no-such-container"], &["exit", "0"]).expect(125);
     Ok(())
 }

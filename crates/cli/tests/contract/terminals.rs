@@ -8,6 +8,7 @@ use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("is_a_terminal", is_a_terminal),
+    ("has_a_name_and_an_owner", has_a_name_and_an_owner),
     ("size_follows", size_follows),
     ("ctrl_c_interrupts", ctrl_c_interrupts),
     ("exit_code", exit_code),
@@ -44,6 +45,33 @@ fn is_a_terminal(w: &World) -> Outcome {
         "the terminal's name: {facts}"
     );
     assert_eq!(facts["term"], json!("xterm"));
+    Ok(())
+}
+
+/// Under `/dev/pts` of the container it is in, whatever namespaces that has, and the program's user can open it by name.
+fn has_a_name_and_an_owner(w: &World) -> Outcome {
+    let isolated = ["-it", "--isolate", "--network=none"];
+    for flags in [
+        isolated.as_slice(),
+        &["-it", "--isolate", "--network=none", "--init", "-u", "1234"],
+        &["-it", "-u", "1234"],
+        &["-it", "--pid=private"],
+        &["-it", "--device=/dev/zero:/dev/also-zero"],
+    ] {
+        let mut terminal = open(w, flags, &["tty", ";", "append", "/dev/tty", "by name"]);
+        terminal.expect("by name");
+        assert_eq!(terminal.end().and_then(|status| status.code()), Some(0), "{flags:?}");
+        let facts = facts(&terminal);
+        assert_eq!(facts["controlling"], json!("yes"), "{flags:?}: {facts}");
+        assert_eq!(facts["size"], json!([33, 101]), "{flags:?}");
+        let name = facts["name"].as_str().unwrap_or_default().to_owned();
+        assert!(name.starts_with("/dev/pts/"), "{flags:?}: {facts}");
+    }
+    let words = ["append", "/dev/pts/0", "through the name", ";", "append", "/dev/console", "both"];
+    let mut terminal = open(w, &isolated, &words);
+    terminal.expect("through the name");
+    terminal.expect("both");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
     Ok(())
 }
 

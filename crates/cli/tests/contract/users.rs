@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::skip::Outcome;
 
-use crate::world::{Case, World};
+use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("root_inside", root_inside),
@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("caller_inside", caller_inside),
     ("owners_of_the_image", owners_of_the_image),
     ("chown_succeeds", chown_succeeds),
+    ("owners_come_out_of_export", owners_come_out_of_export),
     ("mknod_and_fifo", mknod_and_fifo),
     ("dropping_privileges", dropping_privileges),
     ("set_groups", set_groups),
@@ -137,6 +138,45 @@ fn chown_succeeds(w: &World) -> Outcome {
             done.out().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         assert_eq!((&lines[0]["uid"], &lines[0]["gid"]), (&json!(5), &json!(6)));
         assert_eq!(lines[1]["uid"], json!(60_000));
+    }
+    Ok(())
+}
+
+/// What root gave away belongs to the new owner in an archive, whether or not the kernel was told.
+fn owners_come_out_of_export(w: &World) -> Outcome {
+    let container = Container::named(w, &w.name("owners"));
+    let words = w.words_for(
+        &["run"],
+        &["--name", &container.name],
+        &[
+            "write",
+            "/tmp/file",
+            "x",
+            ";",
+            "chown",
+            "/tmp/file",
+            "33",
+            "34",
+            ";",
+            "fifo",
+            "/tmp/pipe",
+            ";",
+            "chown",
+            "/tmp/pipe",
+            "35",
+            "36",
+        ],
+    );
+    w.coracle(&words).ok();
+    let archive = w.dir("export").join("tree.tar");
+    let file = archive.display().to_string();
+    w.coracle(&["export", "-o", &file, &container.name]).ok();
+    let mut list = std::process::Command::new("tar");
+    list.args(["tvf", &file, "--numeric-owner"]);
+    let text = testkit::command::run(&mut list).ok().out();
+    for (owner, path) in [("33/34", "tmp/file"), ("35/36", "tmp/pipe")] {
+        let found = text.lines().any(|line| line.contains(owner) && line.contains(path));
+        assert!(found, "{path} of {owner} in {text}");
     }
     Ok(())
 }
