@@ -14,8 +14,6 @@ pub const OCI_LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 pub const OCI_LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// OCI layer, zstd.
 pub const OCI_LAYER_ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
-/// OCI's empty JSON object, the configuration of artifacts.
-pub const OCI_EMPTY: &str = "application/vnd.oci.empty.v1+json";
 /// Docker's manifest list.
 pub const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// Docker's manifest, schema 2.

@@ -379,6 +379,7 @@ impl Error {
             Self::BadBlob { .. } | Self::BadDocument { .. } => {
                 "coracle verify --repair drops damaged data; the next pull fetches it again".into()
             }
+            Self::BadJson { path, .. } => return record_hint(path),
             Self::NoBlob { .. } => "pull the image again".into(),
             Self::AmbiguousImage { .. } | Self::AmbiguousContainer { .. } => {
                 "give more of the id, or the full name".into()
@@ -392,6 +393,13 @@ impl Error {
             _ => return None,
         })
     }
+}
+
+/// What to do about a container whose record is damaged; there is no other copy of it.
+fn record_hint(path: &std::path::Path) -> Option<String> {
+    let id = path.parent()?.file_name()?.to_str()?;
+    let is_record = path.file_name()? == "container.json" && crate::names::is_id(id);
+    is_record.then(|| format!("coracle rm {} removes the container", &id[..12]))
 }
 
 /// The advice that follows from an error number alone.

@@ -1,9 +1,10 @@
 //! Deleting what nothing refers to.
 //!
 //! Roots are the entries of the index and the digests in every `container.json`. From them, manifests lead to configurations
-//! and layers, indexes to manifests, configurations to diff IDs and chain IDs. What cannot be read is a reason to keep
-//! everything rather than to delete what it might have led to: a collection stops at a damaged root with an error that
-//! `verify` explains. All of it happens under the exclusive lock, so nothing comes in between; see the crate's essay.
+//! and layers, indexes to manifests, configurations to diff IDs and chain IDs. A document that is damaged leads nowhere: what
+//! it referred to is fetched again with it. A disk that does not answer, an index or a container's record that cannot be
+//! parsed stop a collection with an error: they say nothing about what may go. All of it happens under the exclusive
+//! lock, so nothing comes in between; see the crate's essay.
 
 use std::collections::HashSet;
 use std::str::FromStr as _;

@@ -226,4 +226,8 @@ fn unpacked_trees_are_checked_by_the_caller() {
     std::fs::write(web.join("container.json"), "{").unwrap();
     let problems = store.verify(&VerifyOptions::default()).unwrap();
     assert!(matches!(problems.as_slice(), [Problem::BadFile { .. }]), "{problems:?}");
+    // What it used cannot be known, so nothing goes.
+    let error = store.collect(&eager(), &remove_owned).unwrap_err();
+    let hint = format!("coracle rm {} removes the container", web.short_id());
+    assert_eq!(error.hint(), Some(hint));
 }
