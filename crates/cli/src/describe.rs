@@ -56,8 +56,7 @@ pub(crate) fn container(
 
 fn state_of(container: &ContainerDir) -> Result<Value, Report> {
     let path = container.path();
-    let observed = state::observe(&path)?;
-    let kept = state::read(&path)?;
+    let (observed, kept) = state::look(&path)?;
     let running = match &observed {
         Observed::Running(running) => Some(running),
         _ => None,

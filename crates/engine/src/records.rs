@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Name of the directory in the container's.
 const DIRECTORY: &str = "run";
@@ -53,6 +54,14 @@ impl Records {
             result => result,
         };
         Ok(Self { directory: directory.map_err(failed)?, path, host: host() })
+    }
+
+    /// Opens the directory where there is one: none where nobody ever ran.
+    pub fn existing(place: &Path) -> Option<Self> {
+        let path = place.join(DIRECTORY);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
+        Some(Self { directory, path, host: host() })
     }
 
     /// Waits for one's turn.
@@ -95,8 +104,8 @@ impl Records {
         let _ = rustix::fs::unlinkat(&self.directory, self.name_of(pid), AtFlags::empty());
     }
 
-    /// Another machine that has a record here.
-    fn elsewhere(&self) -> Option<String> {
+    /// Another machine that shares this store and on which somebody lived in the container when last seen from there.
+    pub fn elsewhere(&self) -> Option<String> {
         let entries = rustix::fs::Dir::read_from(self.directory.as_fd()).ok()?;
         entries.filter_map(Result::ok).find_map(|entry| {
             let (_, machine) = parse(entry.file_name().to_str().ok()?)?;
@@ -153,20 +162,7 @@ impl Records {
 
 /// Processes that live in a container without supervisor, the oldest first; none where it never ran.
 pub fn living(place: &Path) -> Vec<ProcessId> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let path = place.join(DIRECTORY);
-    match rustix::fs::open(&path, flags, Mode::empty()) {
-        Ok(directory) => Records { directory, path, host: host() }.living(),
-        Err(_) => Vec::new(),
-    }
-}
-
-/// Another machine that shares this store and on which somebody lived in the container without supervisor when last seen from there.
-pub fn elsewhere(place: &Path) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let path = place.join(DIRECTORY);
-    let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
-    Records { directory, path, host: host() }.elsewhere()
+    Records::existing(place).map(|records| records.living()).unwrap_or_default()
 }
 
 /// The name of this machine, as it may stand in a file name.
@@ -179,14 +175,22 @@ fn parse(name: &str) -> Option<(u32, &str)> {
     Some((pid.parse().ok()?, machine))
 }
 
-/// Identity of this boot, without the newline.
+/// Identity of this boot, without the newline; empty where it cannot be read. Read once: it cannot change under a process.
 pub fn boot_id() -> String {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return known.clone();
+    }
     let mut text = [0_u8; 64];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let length = rustix::fs::open("/proc/sys/kernel/random/boot_id", flags, Mode::empty())
         .and_then(|file| rustix::io::read(&file, &mut text[..]))
         .unwrap_or(0);
-    String::from_utf8_lossy(&text[..length]).trim().to_owned()
+    let id = String::from_utf8_lossy(&text[..length]).trim().to_owned();
+    if !id.is_empty() {
+        let _ = KNOWN.set(id.clone());
+    }
+    id
 }
 
 #[cfg(test)]
@@ -215,11 +219,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let records = Records::open(dir.path()).unwrap();
         records.add(std::process::id()).unwrap();
-        assert_eq!(elsewhere(dir.path()), None);
+        assert_eq!(records.elsewhere(), None);
         let foreign = dir.path().join("run/1@another-machine");
         std::fs::write(&foreign, "1 x").unwrap();
         assert_eq!(living(dir.path()).len(), 1);
-        assert_eq!(elsewhere(dir.path()).as_deref(), Some("another-machine"));
+        assert_eq!(records.elsewhere().as_deref(), Some("another-machine"));
         assert!(foreign.exists());
     }
 

@@ -174,22 +174,32 @@ impl Containers<'_> {
         }
     }
 
-    /// All containers, with their names, sorted by id.
-    pub fn list(self) -> Result<Vec<ContainerDir>> {
-        let root = &self.0.inner.root;
-        let mut names_of: HashMap<String, Vec<String>> = HashMap::new();
+    /// The ids, sorted, and the links that stand beside them.
+    fn entries(self) -> Result<(Vec<String>, Vec<String>)> {
         let mut ids = Vec::new();
-        for (entry, kind) in root.list(DIRECTORY)? {
+        let mut links = Vec::new();
+        for (entry, kind) in self.0.inner.root.list(DIRECTORY)? {
             // Some file systems do not say what an entry is; ids and names differ in form.
             if names::is_id(&entry) {
                 ids.push(entry);
-            } else if matches!(kind, FileType::Symlink | FileType::Unknown)
-                && let Some(id) = root.read_link(&rel(&entry))?
-            {
-                names_of.entry(id).or_default().push(entry);
+            } else if matches!(kind, FileType::Symlink | FileType::Unknown) {
+                links.push(entry);
             }
         }
         ids.sort_unstable();
+        Ok((ids, links))
+    }
+
+    /// All containers, with their names, sorted by id.
+    pub fn list(self) -> Result<Vec<ContainerDir>> {
+        let (ids, links) = self.entries()?;
+        let targets = halves(&links, |link| self.0.inner.root.read_link(&rel(link)));
+        let mut names_of: HashMap<String, Vec<String>> = HashMap::with_capacity(links.len());
+        for (link, target) in links.into_iter().zip(targets) {
+            if let Some(id) = target? {
+                names_of.entry(id).or_default().push(link);
+            }
+        }
         Ok(ids
             .into_iter()
             .map(|id| {
@@ -203,20 +213,13 @@ impl Containers<'_> {
     /// Applies a function (reading configuration and state, say) to all containers, on two threads when there are many.
     /// The order is that of [`Containers::list`].
     pub fn map<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
-        let all = self.list()?;
-        if all.len() < PARALLEL {
-            return Ok(all.iter().map(read).collect());
-        }
-        let (left, right) = all.split_at(all.len() / 2);
-        Ok(std::thread::scope(|scope| {
-            let worker = scope.spawn(|| right.iter().map(&read).collect::<Vec<R>>());
-            let mut answers: Vec<R> = left.iter().map(&read).collect();
-            match worker.join() {
-                Ok(rest) => answers.extend(rest),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-            answers
-        }))
+        Ok(halves(&self.list()?, read))
+    }
+
+    /// The same for a function that asks few containers or none for their names: these are looked up when they are asked for.
+    pub fn map_nameless<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
+        let (ids, _) = self.entries()?;
+        Ok(halves(&ids, |id| read(&self.dir(id.clone()))))
     }
 
     /// The containers that were made from an image: those whose `container.json` has its manifest's or configuration's
@@ -226,7 +229,7 @@ impl Containers<'_> {
         if let Ok(id) = image.id() {
             wanted.push(id.to_string());
         }
-        let found = self.map(|container| -> Result<Option<ContainerDir>> {
+        let found = self.map_nameless(|container| -> Result<Option<ContainerDir>> {
             let Some(config) = container.read_any()? else { return Ok(None) };
             let mut digests = Vec::new();
             collect_strings(config.get("image").unwrap_or(&serde_json::Value::Null), &mut digests);
@@ -236,6 +239,23 @@ impl Containers<'_> {
         let found: Vec<Option<ContainerDir>> = found.into_iter().collect::<Result<_>>()?;
         Ok(found.into_iter().flatten().collect())
     }
+}
+
+/// Applies a function to every item, on two threads where there are many; the order stays.
+pub(crate) fn halves<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    if items.len() < PARALLEL {
+        return items.iter().map(each).collect();
+    }
+    let (left, right) = items.split_at(items.len() / 2);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| right.iter().map(&each).collect::<Vec<R>>());
+        let mut answers: Vec<R> = left.iter().map(&each).collect();
+        match worker.join() {
+            Ok(rest) => answers.extend(rest),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        answers
+    })
 }
 
 /// Every string in a JSON value.

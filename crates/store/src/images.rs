@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use oci::{Descriptor, Digest, Document, ImageConfig, Manifest, Platform, Reference};
 use serde::Deserialize;
 
+use crate::containers::halves;
 use crate::error::{Error, Result};
 use crate::{ContainerDir, Store, gc, index, names};
 
@@ -204,6 +205,13 @@ impl Images<'_> {
     /// All entries: this store's in the order of its index, then those beneath whose names are not taken above.
     pub fn list(self) -> Result<Vec<Image>> {
         self.list_containing(None)
+    }
+
+    /// The same with what a list shows of each: two threads read and check manifests and configurations when there are many.
+    pub fn summaries(self) -> Result<Vec<(Image, Result<Summary>)>> {
+        let images = self.list()?;
+        let summaries = halves(&images, Image::summary);
+        Ok(images.into_iter().zip(summaries).collect())
     }
 
     fn list_containing(self, text: Option<&str>) -> Result<Vec<Image>> {

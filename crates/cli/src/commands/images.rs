@@ -41,11 +41,11 @@ pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> 
         &args.filter,
         &["dangling", "reference", "before", "since", "label", "until"],
     )?;
-    let images = context.store()?.images().list()?;
+    let images = context.store()?.images().summaries()?;
     let mut rows: Vec<(Option<String>, Value)> = Vec::new();
     let bounds = Bounds::find(context, &filters)?;
-    for image in &images {
-        let summary = match image.summary() {
+    for (image, summary) in &images {
+        let summary = match summary {
             Ok(summary) => summary,
             Err(error) => {
                 // One broken image must not hide the others.
@@ -54,10 +54,10 @@ pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> 
                 continue;
             }
         };
-        if !shown(image, &summary, args, &filters, &bounds) {
+        if !shown(image, summary, args, &filters, &bounds) {
             continue;
         }
-        rows.push((summary.created.clone(), row(image, &summary, args.no_trunc)));
+        rows.push((summary.created.clone(), row(image, summary, args.no_trunc)));
     }
     // The newest first; equal times keep the order of the index.
     rows.sort_by(|a, b| b.0.cmp(&a.0));

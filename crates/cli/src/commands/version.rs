@@ -28,7 +28,7 @@ pub(crate) fn run(_: &Context, args: &FormatArgs) -> Result<Exit, Report> {
 pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let host = context.host();
-    let containers = store.containers().map(super::ps::is_running)?;
+    let containers = store.containers().map_nameless(super::ps::is_running)?;
     let running = containers.iter().filter(|running| **running).count();
     let abilities = store.abilities();
     let facts = json!({

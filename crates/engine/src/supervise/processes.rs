@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustix::process::Pid;
 
+pub use crate::records::boot_id;
 use crate::spec::ProcessId;
 
 /// What `/proc/PID/stat` says, as far as it is needed here.
@@ -72,13 +73,6 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         start_time: number(22)?,
         resident: number(24)?,
     })
-}
-
-/// `/proc/sys/kernel/random/boot_id`, empty where it cannot be read.
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
 }
 
 /// The identity of a living process.

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::Error;
 use super::processes::{alive, boot_id};
-use crate::records;
+use crate::records::Records;
 use crate::spec::{ContainerState, ProcessId, Status};
 
 const STATE: &str = "state.json";
@@ -123,42 +123,59 @@ fn write_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Erro
 
 /// What the container does now.
 pub fn observe(dir: &Path) -> Result<Observed, Error> {
-    let state = read(dir)?;
-    let mut runs = records::living(dir);
+    look(dir).map(|(observed, _)| observed)
+}
+
+/// The same, with what `state.json` said.
+pub fn look(dir: &Path) -> Result<(Observed, ContainerState), Error> {
+    let state: Option<ContainerState> = read_json(&dir.join(STATE))?;
+    let records = Records::existing(dir);
+    // Most containers of a long list were never started.
+    match (state, &records) {
+        (None, None) => Ok((Observed::Created, ContainerState::default())),
+        (state, _) => {
+            let state = state.unwrap_or_default();
+            Ok((judge(dir, &state, records.as_ref()), state))
+        }
+    }
+}
+
+fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>) -> Observed {
+    let mut runs = records.map(Records::living).unwrap_or_default();
     runs.retain(|run| Some(run) != state.init.as_ref());
-    let supervisor = state.supervisor.clone().filter(alive);
-    let init = state.init.clone().filter(alive);
+    // Only a state that claims it is worth looking who lives.
     let active = matches!(state.status, Status::Running | Status::Restarting);
-    if let Some(host) = elsewhere(&state).filter(|_| active) {
-        let ContainerState { init, supervisor, .. } = state;
+    let living = |id: &Option<ProcessId>| id.clone().filter(|id| active && alive(id));
+    let (supervisor, init) = (living(&state.supervisor), living(&state.init));
+    if active && let Some(host) = elsewhere(state) {
+        let ContainerState { init, supervisor, .. } = state.clone();
         let elsewhere = Some(host);
         let running = Running { init, supervisor, runs, elsewhere, ..Running::default() };
-        return Ok(Observed::Running(Box::new(running)));
+        return Observed::Running(Box::new(running));
     }
-    if active && supervisor.is_some() && init.is_none() && state.status == Status::Restarting {
-        return Ok(Observed::Restarting { supervisor: supervisor.unwrap_or_default() });
+    if supervisor.is_some() && init.is_none() && state.status == Status::Restarting {
+        return Observed::Restarting { supervisor: supervisor.unwrap_or_default() };
     }
-    if active && (supervisor.is_some() || init.is_some()) || !runs.is_empty() {
-        let (init, supervisor) = if active { (init, supervisor) } else { (None, None) };
+    if supervisor.is_some() || init.is_some() || !runs.is_empty() {
         let paused = is_paused(dir);
         let running = Running { init, supervisor, runs, paused, elsewhere: None };
-        return Ok(Observed::Running(Box::new(running)));
+        return Observed::Running(Box::new(running));
     }
-    if let Some(host) = records::elsewhere(dir) {
+    if let Some(host) = records.and_then(Records::elsewhere) {
         let running = Running { elsewhere: Some(host), ..Running::default() };
-        return Ok(Observed::Running(Box::new(running)));
+        return Observed::Running(Box::new(running));
     }
-    Ok(match state.status {
+    match state.status {
         Status::Created => Observed::Created,
         Status::Exited => match state.exit_code {
             Some(code) => Observed::Exited { code },
             None => Observed::Dead { reason: "its exit code was not recorded".into() },
         },
         Status::Dead => Observed::Dead {
-            reason: state.error.unwrap_or_else(|| "it could not be started".into()),
+            reason: state.error.clone().unwrap_or_else(|| "it could not be started".into()),
         },
-        Status::Running | Status::Restarting => Observed::Dead { reason: vanished(&state) },
-    })
+        Status::Running | Status::Restarting => Observed::Dead { reason: vanished(state) },
+    }
 }
 
 /// The machine that wrote the state, if that is another one: same name and another boot is a
@@ -275,7 +292,7 @@ mod tests {
     fn unsupervised_runs_count_while_they_live() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
-        let records = records::Records::open(dir).unwrap();
+        let records = Records::open(dir).unwrap();
         records.add(std::process::id()).unwrap();
         let Observed::Running(running) = observe(dir).unwrap() else { panic!() };
         assert_eq!(running.main(), Some(&own()));
