@@ -308,7 +308,8 @@ impl Stack {
         }
         // A line for a link, pipe or socket that has become something else since means nothing.
         let fits = |record: &&Record| {
-            let by_path = matches!(record.kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket);
+            let by_path =
+                matches!(record.kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket);
             source.role == Role::Layer
                 || !by_path
                 || record.kind == FileKind::from_mode(stat.st_mode)

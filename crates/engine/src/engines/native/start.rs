@@ -201,11 +201,7 @@ fn prepare_and_go(
     let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.turn()?;
-    if let Some(later) = join_resident(plan, into, &records)? {
-        let pid_namespace = match later {
-            Some(later) => PidNamespace::Enter(later),
-            None => PidNamespace::Ours,
-        };
+    if let Resident::Entered(pid_namespace) = join_resident(plan, into, &records)? {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, &records, turn, None, &mut teller);
     }
@@ -233,20 +229,29 @@ fn prepare_and_go(
     go(way, &records, turn, assistant, &mut teller)
 }
 
-/// Enters the namespaces of a process of the container, if one lives in it; says what is left to enter.
-fn join_resident(
-    plan: &Plan,
-    into: Into,
-    records: &Records,
-) -> Result<Option<Option<enter::Later>>> {
+/// What came of looking for somebody in the container.
+enum Resident {
+    Nobody,
+    /// Entered but for the pid namespace.
+    Entered(PidNamespace),
+}
+
+impl From<Option<enter::Later>> for Resident {
+    fn from(later: Option<enter::Later>) -> Self {
+        Self::Entered(later.map_or(PidNamespace::Ours, PidNamespace::Enter))
+    }
+}
+
+/// Enters the namespaces of a process of the container, if one lives in it.
+fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident> {
     let pid = match into {
-        Into::Process(pid) => return enter::enter(pid).map(Some),
+        Into::Process(pid) => return enter::enter(pid).map(Resident::from),
         Into::Container => records.living().iter().map(|process| process.pid).find(|&pid| {
             // One that is just ending has none any more.
             enter::has_namespaces(pid)
         }),
     };
-    let Some(pid) = pid else { return Ok(None) };
+    let Some(pid) = pid else { return Ok(Resident::Nobody) };
     if plan.alone {
         return Err(Error::Invalid {
             what: "--volume".into(),
@@ -259,7 +264,7 @@ fn join_resident(
         Err(Error::Enter { .. }) if !enter::has_namespaces(pid) => {
             join_resident(plan, into, records)
         }
-        entered => entered.map(Some),
+        entered => entered.map(Resident::from),
     }
 }
 

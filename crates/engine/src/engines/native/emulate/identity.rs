@@ -11,9 +11,9 @@ pub(super) struct Identity {
     pub(super) group: [u32; 4],
     /// Supplementary groups; `None` until somebody set them: then the kernel's answer holds.
     pub(super) groups: Option<Vec<u32>>,
-    /// `PR_SET_KEEPCAPS`: the capabilities outlast a change of the user, so that the group can be changed after it (`setpriv`). Really they
-    /// last until `execve`; here, where that is not seen, until the next change of the group.
-    pub(super) keeps: bool,
+    /// `PR_SET_KEEPCAPS`: the capabilities outlast a change of the user, so that the groups can be changed after it (`setpriv`). Really they
+    /// last until `execve`; here, where that is not seen, for one change of the group and one of the supplementary groups.
+    pub(super) keeps: [bool; 2],
 }
 
 const REAL: usize = 0;
@@ -38,7 +38,7 @@ impl Identity {
     /// May change these ids to any others. Asked once for each change.
     fn may_change(&mut self, user: bool) -> bool {
         let root = self.is_root();
-        root || (!user && std::mem::take(&mut self.keeps))
+        root || (!user && std::mem::take(&mut self.keeps[0]))
     }
 
     fn ids(&mut self, user: bool) -> &mut [u32; 4] {
@@ -118,7 +118,7 @@ impl Identity {
 
     /// `setgroups`.
     pub(super) fn set_groups(&mut self, groups: Vec<u32>) -> Result<(), Errno> {
-        if !self.is_root() && !self.keeps {
+        if !self.is_root() && !std::mem::take(&mut self.keeps[1]) {
             return Err(Errno::PERM);
         }
         self.groups = Some(groups);
@@ -173,11 +173,12 @@ mod tests {
 
     #[test]
     fn kept_capabilities_change_the_group_once() {
-        let mut process = Identity { keeps: true, ..Identity::default() };
+        let mut process = Identity { keeps: [true; 2], ..Identity::default() };
         process.set_three(true, [33; 3]).unwrap();
-        process.set_groups(vec![]).unwrap();
         process.set_three(false, [33; 3]).unwrap();
+        process.set_groups(vec![]).unwrap();
         assert_eq!((process.user, process.group), ([33; 4], [33; 4]));
+        assert_eq!(process.set_groups(vec![0]), Err(Errno::PERM));
         assert_eq!(process.set(false, 0), Err(Errno::PERM));
         assert_eq!(process.set(true, 0), Err(Errno::PERM));
     }

@@ -184,7 +184,7 @@ impl Server {
     /// The kernel keeps them in any case; what they allow is decided here.
     fn keep_capabilities(&mut self, call: &Waiting) -> Result<Answer, Errno> {
         let mut identity = self.identity(call.thread).clone();
-        identity.keeps = call.arguments[1] == 1 && identity.is_root();
+        identity.keeps = [call.arguments[1] == 1 && identity.is_root(); 2];
         self.set_identity(call.thread, identity)?;
         Ok(Answer::Continue)
     }
