@@ -1,10 +1,17 @@
 //! Questions to the user, asked on standard error and answered on standard input.
 
-use std::io::{BufRead, Write};
+use std::io::{Read, Write};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
-use crate::report::Report;
+use crate::report::{Exit, Report};
+
+/// What Ctrl-C sends.
+const INTERRUPT: u8 = 3;
+/// No answer is longer.
+const LONGEST: u64 = 64 << 10;
 
 /// Restores the terminal's echo, whatever happens.
 struct Echo(Termios);
@@ -17,15 +24,28 @@ impl Drop for Echo {
 }
 
 fn ask(question: &str) -> Result<String, Report> {
+    let answer = read(question, |byte| byte == b'\n')?;
+    Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Asks, and reads to a byte that ends the answer.
+fn read(question: &str, ends: impl Fn(u8) -> bool) -> Result<String, Report> {
     let fail = |error| Report::new("cannot read the answer").cause(error);
     let mut error = std::io::stderr();
     write!(error, "{question}").and_then(|()| error.flush()).map_err(fail)?;
-    let mut answer = String::new();
-    let count = std::io::stdin().lock().read_line(&mut answer).map_err(fail)?;
-    if count == 0 {
+    let mut answer = Vec::new();
+    let input = std::io::stdin().lock();
+    for byte in input.take(LONGEST).bytes() {
+        let byte = byte.map_err(fail)?;
+        answer.push(byte);
+        if ends(byte) {
+            break;
+        }
+    }
+    if answer.is_empty() {
         return Err(Report::new("there was no answer"));
     }
-    Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
+    String::from_utf8(answer).map_err(|_| Report::new("the answer is not UTF-8"))
 }
 
 /// A line.
@@ -42,10 +62,18 @@ pub(crate) fn secret(question: &str) -> Result<registry::Secret, Report> {
     })?;
     let mut hidden = shown.clone();
     hidden.local_modes -= LocalModes::ECHO;
+    // Ctrl-C would end the program before the echo is back: it ends the line instead.
+    hidden.local_modes -= LocalModes::ISIG;
+    hidden.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
+    hidden.special_codes[SpecialCodeIndex::VINTR] = 0;
     tcsetattr(std::io::stdin(), OptionalActions::Flush, &hidden)
         .map_err(|error| Report::new("cannot hide what is typed").cause(error))?;
     let _echo = Echo(shown);
-    ask(question).map(registry::Secret::new)
+    let answer = read(question, |byte| matches!(byte, b'\n' | INTERRUPT))?;
+    if answer.ends_with(char::from(INTERRUPT)) {
+        return Err(Report::new("interrupted").exit(Exit(130)));
+    }
+    Ok(registry::Secret::new(answer.trim_end_matches(['\n', '\r'])))
 }
 
 /// Yes or no; everything but a clear yes is no.

@@ -49,6 +49,10 @@ pub(crate) fn client(
     if let Some(directories) = context.variable("SSL_CERT_DIR") {
         settings.roots.directories.extend(std::env::split_paths(directories));
     }
+    if let Some(directory) = &flags.cert_dir {
+        settings.host_certs.insert(registry.to_owned(), context.absolute(directory)?);
+    }
+    settings.certs_dirs.splice(0..0, certificate_directories(context));
     settings.proxy.https = wishes.https_proxy.clone().map(Secret::new);
     settings.proxy.http = wishes.http_proxy.clone().map(Secret::new);
     settings.proxy.no_proxy = wishes.no_proxy.join(",");
@@ -104,18 +108,29 @@ fn auth_files(context: &Context, flag: Option<&Path>) -> Result<Vec<PathBuf>, Re
         .variable("XDG_RUNTIME_DIR")
         .map(|directory| PathBuf::from(directory).join("containers/auth.json"));
     files.extend(runtime);
-    let home = context.home();
-    let configuration = context
-        .variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(home.as_ref()?.join(".config")));
-    files.extend(configuration.map(|directory| directory.join("containers/auth.json")));
+    files.extend(configuration(context).map(|directory| directory.join("containers/auth.json")));
     let docker = context
         .variable("DOCKER_CONFIG")
         .map(PathBuf::from)
-        .or_else(|| Some(home.as_ref()?.join(".docker")));
+        .or_else(|| Some(context.home()?.join(".docker")));
     files.extend(docker.map(|directory| directory.join("config.json")));
     Ok(files)
+}
+
+/// The user's own directories with a directory of certificates per host, as Podman and rootless Docker have them.
+fn certificate_directories(context: &Context) -> Vec<PathBuf> {
+    let Some(configuration) = configuration(context) else { return Vec::new() };
+    ["coracle", "containers", "docker"]
+        .map(|tool| configuration.join(tool).join("certs.d"))
+        .to_vec()
+}
+
+/// Where programs keep their users' settings.
+fn configuration(context: &Context) -> Option<PathBuf> {
+    let named = context.variable("XDG_CONFIG_HOME").map(PathBuf::from);
+    // The specification says that relative ones are to be ignored.
+    let named = named.filter(|directory| directory.is_absolute());
+    named.or_else(|| Some(context.home()?.join(".config")))
 }
 
 /// Podman's `registries.conf`: the user's, else the system's with its drop-ins; or the one that was configured.
@@ -123,11 +138,7 @@ fn registries_conf(context: &Context) -> Result<RegistriesConf, Report> {
     if let Some(file) = &context.settings()?.registries_conf {
         return Ok(RegistriesConf::load(file, &[])?);
     }
-    let configuration = context
-        .variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(context.home()?.join(".config")))
-        .map(|directory| directory.join("containers"));
+    let configuration = configuration(context).map(|directory| directory.join("containers"));
     let own = configuration
         .as_ref()
         .map(|directory| directory.join("registries.conf"))

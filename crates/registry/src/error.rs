@@ -359,7 +359,12 @@ impl Error {
                 "the registry has a problem; try later".to_owned()
             }
             Error::Blocked { .. } => "remove `blocked = true` there, if that is yours".to_owned(),
-            Error::WrongDigest { .. } | Error::WrongSize { .. } | Error::BlobMissing { .. } => {
+            Error::BlobMissing { .. } => {
+                "the registry has the image's manifest without all of its parts; tell its owner, or \
+                 pull another tag"
+                    .to_owned()
+            }
+            Error::WrongDigest { .. } | Error::WrongSize { .. } => {
                 "the registry, a proxy or the archive changed the content; try again or tell its \
                  owner"
                     .to_owned()

@@ -25,6 +25,8 @@ pub struct Settings {
     /// Directories with per-host `*.crt`, `*.cert` and `*.key`, as `/etc/docker/certs.d`, first
     /// wins.
     pub certs_dirs: Vec<PathBuf>,
+    /// Directories with such files for one `host[:port]`, in place of what `certs_dirs` has for it.
+    pub host_certs: BTreeMap<String, PathBuf>,
     /// Proxies.
     pub proxy: ProxySettings,
     /// Mirrors, rewrites and blocks.
@@ -53,6 +55,7 @@ impl Default for Settings {
                 PathBuf::from("/etc/containers/certs.d"),
                 PathBuf::from("/etc/docker/certs.d"),
             ],
+            host_certs: BTreeMap::new(),
             proxy: ProxySettings::default(),
             registries: RegistriesConf::default(),
             mirrors: BTreeMap::new(),

@@ -16,6 +16,9 @@ pub(crate) struct RegistryFlags {
         hide_possible_values = true
     )]
     pub tls_verify: Option<bool>,
+    /// Directory with the registry's certificates: *.crt to trust, *.cert and *.key to show
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: Option<PathBuf>,
     /// File with credentials, in Docker's format
     #[arg(long, value_name = "FILE")]
     pub authfile: Option<PathBuf>,

@@ -27,10 +27,13 @@ fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
     let Some(name) = name else { return Ok(context.settings()?.default_registry.clone()) };
     let bare = name.trim_start_matches("https://").trim_start_matches("http://");
     let host = bare.split('/').next().unwrap_or(bare);
+    // Only a registry's name makes a reference together with a repository's.
+    let whole = format!("{}/x", bare.trim_end_matches('/'));
+    if host.is_empty() || oci::Reference::parse(&whole).is_err() {
+        let report = Report::usage(format!("'{name}' is no registry"));
+        return Err(report.hint("write HOST or HOST:PORT"));
+    }
     match host {
-        "" => {
-            Err(Report::usage(format!("'{name}' is no registry")).hint("write HOST or HOST:PORT"))
-        }
         "docker.io" | "index.docker.io" | "registry-1.docker.io" | "hub.docker.com" => {
             Ok("docker.io".to_owned())
         }

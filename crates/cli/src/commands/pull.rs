@@ -17,6 +17,11 @@ pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
     let style = Style::choose(args.quiet || context.global.quiet, settings.progress);
     for name in &args.images {
         let reference = remote::reference(context, name)?;
+        if args.all_tags && (name.contains('@') || tagged(name)) {
+            return Err(Report::usage(format!(
+                "--all-tags pulls every tag, and '{name}' names one"
+            )));
+        }
         let client = remote::client(context, &args.registry, reference.registry())?;
         let references =
             if args.all_tags { all_tags(&client, &reference)? } else { vec![reference] };
@@ -42,6 +47,11 @@ pub(crate) fn platform(text: &str) -> Result<Platform, Report> {
     text.parse().map_err(|error: oci::Error| {
         Report::from(error).hint("write OS/ARCHITECTURE[/VARIANT], as linux/arm64 or linux/arm/v7")
     })
+}
+
+/// Whether a tag was written: a colon after the last slash.
+fn tagged(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.contains(':'))
 }
 
 fn all_tags(client: &registry::Client, reference: &Reference) -> Result<Vec<Reference>, Report> {

@@ -2,6 +2,7 @@
 
 mod help;
 mod machine;
+mod registry;
 mod tour;
 mod usage;
 

@@ -7,7 +7,7 @@
 
 mod pinned;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,7 @@ pub(crate) struct Tls {
     directories: Vec<PathBuf>,
     extra: Vec<PathBuf>,
     certs_dirs: Vec<PathBuf>,
+    host_certs: BTreeMap<String, PathBuf>,
     provider: Arc<CryptoProvider>,
     roots: OnceLock<Arc<RootCertStore>>,
     hosts: Mutex<HashMap<(String, bool), Arc<ClientConfig>>>,
@@ -56,6 +57,7 @@ impl Tls {
             directories: settings.roots.directories.clone(),
             extra: settings.ca_files.clone(),
             certs_dirs: settings.certs_dirs.clone(),
+            host_certs: settings.host_certs.clone(),
             provider: Arc::new(rustls::crypto::ring::default_provider()),
             roots: OnceLock::new(),
             hosts: Mutex::new(HashMap::new()),
@@ -81,7 +83,7 @@ impl Tls {
     }
 
     fn build(&self, host: &str, port: u16, check: bool) -> Result<ClientConfig, Error> {
-        let own = HostFiles::read(&self.certs_dirs, host, port)?;
+        let own = HostFiles::read(self.certificates_of(host, port)?)?;
         let setting = |reason: String| Error::Setting { name: format!("TLS for {host}"), reason };
         let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(rustls::ALL_VERSIONS)
@@ -103,6 +105,25 @@ impl Tls {
                 builder.with_client_auth_cert(chain, key).map_err(|e| setting(e.to_string()))
             }
         }
+    }
+
+    /// The directory with the certificates of a host.
+    fn certificates_of(&self, host: &str, port: u16) -> Result<Option<PathBuf>, Error> {
+        let mut names = vec![format!("{host}:{port}")];
+        if port == 443 {
+            names.push(host.to_owned());
+        }
+        // One that was named must be there; a mistyped one would silently trust nobody.
+        if let Some(named) = names.iter().find_map(|name| self.host_certs.get(name)) {
+            std::fs::read_dir(named).map_err(|source| Error::File {
+                action: "read",
+                path: named.clone(),
+                source,
+            })?;
+            return Ok(Some(named.clone()));
+        }
+        let below = |base: &PathBuf| names.iter().map(|name| base.join(name)).collect::<Vec<_>>();
+        Ok(self.certs_dirs.iter().flat_map(below).find(|directory| directory.is_dir()))
     }
 
     /// What the user trusts explicitly: the host's own authorities and the settings' files.
@@ -171,15 +192,7 @@ struct HostFiles {
 }
 
 impl HostFiles {
-    fn read(certs_dirs: &[PathBuf], host: &str, port: u16) -> Result<Self, Error> {
-        let mut names = vec![format!("{host}:{port}")];
-        if port == 443 {
-            names.push(host.to_owned());
-        }
-        let directory = certs_dirs
-            .iter()
-            .flat_map(|base| names.iter().map(move |name| base.join(name)))
-            .find(|directory| directory.is_dir());
+    fn read(directory: Option<PathBuf>) -> Result<Self, Error> {
         let mut files = HostFiles::default();
         let Some(directory) = directory else {
             return Ok(files);

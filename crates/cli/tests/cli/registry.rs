@@ -1,0 +1,132 @@
+//! Registries as a user meets them: logging in, pulling, looking at what is there, and the settings for it. Everything runs
+//! as a user without privilege, against a real registry, or one in this process where something is to go wrong.
+
+mod listing;
+mod login;
+mod proxy;
+mod pull;
+mod settings;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::command::{Finished, Input, find_program, run_with};
+use testkit::docker_registry::DockerRegistry;
+use testkit::image::{Built, Image};
+use testkit::layer::Layer;
+use testkit::person::{LIMIT, Person, public_copy};
+use testkit::scratch::Scratch;
+use testkit::users;
+
+/// Somebody with an empty home.
+struct Place {
+    person: Person,
+    scratch: Scratch,
+}
+
+/// A place, or nothing where there is nobody to run programs as.
+fn place(test: &str) -> Option<Place> {
+    let Some(user) = users::all().into_iter().next() else {
+        testkit::skip::note(
+            test,
+            "the test users are missing: run `cargo xtask setup` as root once",
+        );
+        return None;
+    };
+    let scratch = Scratch::new(test).unwrap();
+    let home = scratch.dir("home", Some((user.uid, user.gid)), 0o755).unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_coracle"));
+    let reached = user.command("test", &home).arg("-x").arg(built).status();
+    let program = if reached.is_ok_and(|status| status.success()) {
+        built.to_owned()
+    } else {
+        public_copy(&scratch, built).unwrap()
+    };
+    Some(Place { person: Person { program, user, home }, scratch })
+}
+
+/// A real registry, where Debian's package is installed.
+fn real(test: &str, options: testkit::docker_registry::Options) -> Option<DockerRegistry> {
+    if find_program("docker-registry").is_none() {
+        testkit::skip::note(test, "docker-registry is not installed");
+        return None;
+    }
+    Some(DockerRegistry::start_with(options).unwrap())
+}
+
+impl Place {
+    fn command(&self, words: &[&str]) -> Command {
+        self.person.command(words)
+    }
+
+    fn run(&self, words: &[&str]) -> Finished {
+        self.person.run(words)
+    }
+
+    /// With these variables.
+    fn with(&self, variables: &[(&str, &str)], words: &[&str]) -> Finished {
+        let mut command = self.command(words);
+        command.envs(variables.iter().copied());
+        run_with(&mut command, Input::Null, LIMIT)
+    }
+
+    /// With this to read.
+    fn reading(&self, input: &str, words: &[&str]) -> Finished {
+        run_with(&mut self.command(words), Input::Bytes(input.into()), LIMIT)
+    }
+
+    /// Any other program, with these variables.
+    fn other(&self, variables: &[(&str, &str)], program: &str, words: &[&str]) -> Finished {
+        let mut command = self.person.user.command(program, &self.person.home);
+        command.args(words).envs(variables.iter().copied());
+        run_with(&mut command, Input::Null, LIMIT)
+    }
+
+    /// Writes a file in the home that belongs to the user, with the directories before it.
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.person.home.join(name);
+        let mut parents: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|parent| *parent != self.person.home).collect();
+        parents.reverse();
+        for parent in parents {
+            if !parent.exists() {
+                fs::create_dir(parent).unwrap();
+                self.person.give(parent);
+            }
+        }
+        fs::write(&path, text).unwrap();
+        self.person.give(&path);
+        path
+    }
+
+    /// What stands in a file of the home.
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.person.home.join(name)).unwrap_or_default()
+    }
+
+    fn auth_file(&self) -> PathBuf {
+        self.person.home.join(".config/coracle/auth.json")
+    }
+}
+
+/// An image that differs from others by `word`.
+fn image(word: &str) -> Image {
+    Image::new().layer(Layer::new().file("word", 0o644, word)).cmd(&["/none"])
+}
+
+/// One with a layer of incompressible bytes, so that a download can break in its middle.
+fn large(bytes: usize) -> Built {
+    let mut state = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let noise: Vec<u8> = noise.take(bytes).collect();
+    Image::new().layer(Layer::new().file("noise", 0o644, noise)).build()
+}
+
+fn text(path: &impl AsRef<OsStr>) -> &str {
+    path.as_ref().to_str().unwrap()
+}
