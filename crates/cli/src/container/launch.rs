@@ -164,7 +164,10 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
             if shared && !is_last(&container) {
                 return None;
             }
-            remove_now(context, container).err().map(|report| report.to_string())
+            let removed = remove_now(context, container.clone());
+            // Of two that end together both may have been the last.
+            let gone = shared && !container.exists().unwrap_or(true);
+            removed.err().filter(|_| !gone).map(|report| report.to_string())
         }) as supervise::Cleanup<'_>
     });
     if !options.tty && !config.stdin_open && !options.needs_relay() {
