@@ -159,7 +159,7 @@ fn joining_takes_the_user_namespace_too() {
     assert_eq!(plan.namespaces.pid, Source::Of(42));
     assert_eq!(plan.namespaces.user_of, Some(42));
     // What that container shares with the host is shared without entering anything.
-    let open = ContainerConfig { join: Some("open".into()), ..config.clone() };
+    let open = ContainerConfig { join: Some("open".into()), ..self::config() };
     let plan = simple(&open);
     let expected = Namespaces { user_of: Some(43), ..Namespaces::default() };
     assert_eq!(plan.namespaces, expected);
