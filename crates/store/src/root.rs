@@ -108,8 +108,11 @@ impl Root {
     }
 
     /// Makes one directory; `false` when it was there.
+    ///
+    /// Those at the top are this user's alone, whatever the mode of the store's own directory: a layer's setuid programs are
+    /// setuid to this user on disk, and nobody else may reach them.
     pub(crate) fn make_dir(&self, rel: &str) -> Result<bool> {
-        let mode = Mode::from_raw_mode(0o755);
+        let mode = Mode::from_raw_mode(if rel.contains('/') { 0o755 } else { 0o700 });
         let answer = match fs::mkdirat(&self.fd, rel, mode) {
             Err(Errno::NOENT) => {
                 self.make_parent(rel)?;

@@ -58,7 +58,7 @@ pub(crate) struct VolumePruneArgs {
     /// Do not ask
     #[arg(short, long)]
     pub force: bool,
-    /// All that no container uses (the default: volumes all have names)
+    /// Volumes with a name too, not only those that were made without one
     #[arg(short, long)]
     pub all: bool,
     /// Only what matches: label=
@@ -75,7 +75,7 @@ pub(crate) struct PruneArgs {
     /// Do not ask
     #[arg(short, long)]
     pub force: bool,
-    /// Volumes that no container uses, too
+    /// Unnamed volumes that no container uses, too
     #[arg(long)]
     pub volumes: bool,
     /// Only what matches: until=, label=

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
@@ -22,12 +23,12 @@ pub(crate) fn all(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
     let images =
         if args.all { "all images without a container" } else { "all images without a name" };
-    let volumes = if args.volumes { ", all volumes without a container" } else { "" };
+    let volumes = if args.volumes { ", unnamed volumes without a container" } else { "" };
     sure(args.force, &format!("all stopped containers, {images}{volumes}, and leftovers"))?;
     let mut total = Freed::default();
     add(&mut total, "Deleted Containers:", &remove_containers(context, &filters)?)?;
     if args.volumes {
-        add(&mut total, "Deleted Volumes:", &remove_volumes(context, &filters)?)?;
+        add(&mut total, "Deleted Volumes:", &remove_volumes(context, false, &filters)?)?;
     }
     add(&mut total, "Deleted Images:", &remove_images(context, args.all, &filters)?)?;
     end(&total)
@@ -57,9 +58,10 @@ pub(crate) fn images(context: &Context, args: &ImagePruneArgs) -> Result<Exit, R
 /// `volume prune`.
 pub(crate) fn volumes(context: &Context, args: &VolumePruneArgs) -> Result<Exit, Report> {
     let filters = filters(&args.filter)?;
-    sure(args.force, "all volumes that no container uses")?;
+    let which = if args.all { "all volumes" } else { "all unnamed volumes" };
+    sure(args.force, &format!("{which} that no container uses"))?;
     let mut total = Freed::default();
-    add(&mut total, "Deleted Volumes:", &remove_volumes(context, &filters)?)?;
+    add(&mut total, "Deleted Volumes:", &remove_volumes(context, args.all, &filters)?)?;
     end(&total)
 }
 
@@ -129,11 +131,15 @@ fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Fr
                 meant(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
             })
     };
-    let options = CollectOptions::default();
+    // With every image that could still be pulled again in mind, what was fetched of it by halves is kept; else not.
+    let mut options = CollectOptions::default();
+    if every {
+        options.partials_older_than = Duration::ZERO;
+    }
     Ok(context.store()?.prune_images(&select, &options, &|path| ids::delete(context, path))?)
 }
 
-fn remove_volumes(context: &Context, filters: &Filters) -> Result<Freed, Report> {
+fn remove_volumes(context: &Context, named: bool, filters: &Filters) -> Result<Freed, Report> {
     let store = context.store()?;
     // Looked up when the first volume is asked about: then nobody is making a container that will use it. Where that
     // cannot be known, every volume is in use.
@@ -142,9 +148,9 @@ fn remove_volumes(context: &Context, filters: &Filters) -> Result<Freed, Report>
         used.get_or_init(|| used_volumes(context))
             .as_ref()
             .is_ok_and(|used| !used.contains(volume.name()))
-            && volume
-                .info()
-                .map_or(filters.is_empty(), |info| meant(filters, &info.created, &info.labels))
+            && volume.info().map_or(named && filters.is_empty(), |info| {
+                (named || info.anonymous) && meant(filters, &info.created, &info.labels)
+            })
     };
     let freed = store.prune_volumes(&select, &|path| ids::delete(context, path))?;
     match used.into_inner() {

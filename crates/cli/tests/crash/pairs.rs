@@ -100,7 +100,7 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
     let mut dice = Dice::new(8);
     for _ in 0..rounds(8) {
         let create = ["create", "--name=cc", "-v", "data:/data", one, "/bin/guest"];
-        both(&person, &create, &["volume", "prune", "-f"], &mut dice)[0].ok();
+        both(&person, &create, &["volume", "prune", "-af"], &mut dice)[0].ok();
         person.run(&["volume", "inspect", "data"]).ok();
         person.run(&["rm", "cc"]).ok();
         person.run(&["volume", "rm", "data"]).ok();
@@ -109,7 +109,7 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
     person.run(&["create", "--name=cc", "-v", "data:/data", one, "/bin/guest"]).ok();
     let record = person.store().join("containers/cc/container.json");
     std::fs::write(&record, "{").expect("a record");
-    assert_ne!(person.run(&["volume", "prune", "-f"]).code(), 0);
+    assert_ne!(person.run(&["volume", "prune", "-af"]).code(), 0);
     assert_ne!(person.run(&["volume", "rm", "data"]).code(), 0);
     person.run(&["volume", "inspect", "data"]).ok();
     Ok(())
