@@ -237,7 +237,10 @@ impl Images<'_> {
     pub fn get(self, reference: &Reference) -> Result<Option<Image>> {
         // Whatever form its name has in the index, the last part of it is there as it is.
         let last = reference.repository().rsplit('/').next();
-        Ok(self.list_containing(last)?.into_iter().find(|image| answers(image, reference)))
+        let found =
+            self.list_containing(last)?.into_iter().filter(|image| answers(image, reference));
+        // All platforms of an index answer to its digest: what was fetched by just this name comes first.
+        Ok(found.min_by_key(|image| image.reference().as_ref() != Some(reference)))
     }
 
     /// The image that a person means: a name, `name:tag`, `name@digest`, `sha256:id`, or the beginning of an id.

@@ -124,14 +124,17 @@ fn fetch(
             if road.stopped() {
                 return Err(Report::new("stopped, because another layer failed"));
             }
-            let count = fill(&mut reader, &mut buffer)?;
-            if count == 0 {
-                break;
-            }
+            let (count, failure) = fill(&mut reader, &mut buffer);
             ingest
                 .write_all(&buffer[..count])
                 .map_err(|error| Report::new("cannot write to the store").cause(error))?;
             part.advance(count as u64);
+            if let Some(report) = failure {
+                return Err(report);
+            }
+            if count == 0 {
+                break;
+            }
             if let Some(pipe) = &mut pipe {
                 buffer = pipe.send(buffer, count);
             }
@@ -143,8 +146,9 @@ fn fetch(
     Ok(())
 }
 
-/// Fills a buffer as far as the stream goes.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Report> {
+/// Fills a buffer as far as the stream goes; why it goes no further, where that is a failure. What came before one is
+/// kept for the next pull.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Report>) {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {
@@ -152,14 +156,15 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Report> {
             Ok(count) => filled += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
-                return Err(registry::Error::from_io(error).map_or_else(
+                let report = registry::Error::from_io(error).map_or_else(
                     |error| Report::new("the download broke off").cause(error),
                     Report::from,
-                ));
+                );
+                return (filled, Some(report));
             }
         }
     }
-    Ok(filled)
+    (filled, None)
 }
 
 /// Unpacks a blob's bytes into a staging directory and commits that.
