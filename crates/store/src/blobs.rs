@@ -8,11 +8,12 @@
 //! Opening checks a blob's size (a copy that was cut off shows); hashing all of it again is [`crate::verify`]'s work.
 //! Documents (manifests, configurations) are hashed on every reading, since that costs microseconds.
 
-use std::fs::File;
+use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::time::{Duration, SystemTime};
 
 use oci::{Algorithm, Descriptor, Digest, Digester};
 use rustix::fs::{FileType, OFlags};
@@ -25,6 +26,9 @@ use crate::{Lease, Store};
 /// Where partial blobs are.
 pub(crate) const INGEST: &str = "tmp/ingest";
 const BUFFER: usize = 256 << 10;
+/// So much older than it is a blob of ours looks: whoever is about to refer to it holds a lease, and a collection need not
+/// leave it alone for its youth.
+const BACKDATED: Duration = Duration::from_hours(1);
 
 /// The blobs of a store and of those beneath it.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +154,7 @@ impl Blobs<'_> {
         }
         self.0.writable()?;
         self.0.sweep_in_passing();
+        crate::index::begin(self.0)?;
         let lease = self.0.lease()?;
         let digest = &descriptor.digest;
         let lockable =
@@ -235,6 +240,9 @@ impl Blobs<'_> {
             rustix::fs::fdatasync(file)
                 .map_err(|errno| Error::io(Step::Sync, root.join(temporary), errno))?;
         }
+        // Only what another tool brought is young (see `CollectOptions::grace`); where that cannot be set, ours is too.
+        let past = SystemTime::now() - BACKDATED;
+        let _ = file.set_times(FileTimes::new().set_modified(past));
         let target = rel(digest);
         root.rename(temporary, &target)?;
         if self.0.syncs_now() {

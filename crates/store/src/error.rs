@@ -229,6 +229,14 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// The list of images is missing or damaged, so nobody knows what is in use.
+    #[error("the list of images, {}, is damaged: {why}", path.display())]
+    BadIndex {
+        /// The file.
+        path: PathBuf,
+        /// How it shows.
+        why: String,
+    },
     /// A blob that should be a manifest, index or configuration is none.
     #[error("{digest} is not a usable {what}: {why}")]
     BadDocument {
@@ -380,6 +388,10 @@ impl Error {
                 "coracle verify --repair drops damaged data; the next pull fetches it again".into()
             }
             Self::BadJson { path, .. } => return record_hint(path),
+            Self::BadIndex { path, .. } => format!(
+                "put {} back from a copy, or let coracle verify --repair make it anew from the blobs (images lose their names; pulling gives them back)",
+                path.display()
+            ),
             Self::NoBlob { .. } => "pull the image again".into(),
             Self::AmbiguousImage { .. } | Self::AmbiguousContainer { .. } => {
                 "give more of the id, or the full name".into()

@@ -49,7 +49,7 @@ pub struct CollectOptions {
     /// Partial blobs that were last written to longer ago than this go; younger ones are resumed by the next pull.
     pub partials_older_than: Duration,
     /// Blobs that nobody refers to and that are younger than this stay: a tool that knows nothing of our locks may have
-    /// put them there and be about to refer to them.
+    /// put them there and be about to refer to them. Those that came through [`crate::Ingest`] are never young.
     pub grace: Duration,
 }
 

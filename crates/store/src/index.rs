@@ -3,21 +3,27 @@
 //! The file belongs to every tool that knows OCI layouts, so it is handled as the JSON value that it is: an entry or field
 //! that this program does not understand goes back as it came, in its place. Changes are made under `locks/index`, and
 //! made again on a fresh reading when somebody without that lock has replaced the file meanwhile.
+//!
+//! A file that is missing, empty or not an index says nothing about what is here. Where there are blobs, that is an error
+//! and never an empty store, of which a collection would keep nothing; [`rebuild`] makes a new one from the blobs.
 
 use oci::descriptor::{ANNOTATION_CONTAINERD_NAME, ANNOTATION_REF_NAME};
-use oci::{Descriptor, Reference};
+use oci::{Descriptor, ImageConfig, Manifest, Reference};
 use rustix::fs::OFlags;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::Store;
 use crate::error::{Error, Result, Step};
-use crate::lock::Mode;
+use crate::lock::{Lock, Mode};
 use crate::root::{DOCUMENT_LIMIT, read_all};
 
 const FILE: &str = "oci/index.json";
 /// How often a change is tried again because a foreign tool got in between.
 const TRIES: usize = 16;
+/// Blobs larger than this are no manifests.
+const MANIFEST_LIMIT: u64 = 4 << 20;
 
 /// The index of a store without images.
 pub(crate) const EMPTY: &str =
@@ -38,10 +44,10 @@ struct Stamp {
 }
 
 impl IndexFile {
-    pub(crate) fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
-        // A writer without atomic replacement (or a power failure) can leave it empty.
-        let text = if bytes.trim_ascii().is_empty() { EMPTY.as_bytes() } else { bytes };
-        Ok(Self { value: serde_json::from_slice(text)? })
+    fn parse(store: &Store, bytes: &[u8]) -> Result<Self> {
+        entries(store, bytes)?;
+        let value = serde_json::from_slice(bytes).map_err(|error| bad(store, &error))?;
+        Ok(Self { value })
     }
 
     fn entries_mut(&mut self) -> &mut Vec<Value> {
@@ -139,43 +145,119 @@ fn strip_name(entry: &mut Value) {
 /// Reads the entries of a store's own index that are descriptors. Where `containing` is given, entries without this text
 /// may be left out: taking a thousand entries apart costs more than everything else that a start of a container needs.
 pub(crate) fn read_entries(store: &Store, containing: Option<&str>) -> Result<Vec<Descriptor>> {
-    #[derive(serde::Deserialize)]
-    struct Entries<'file> {
-        #[serde(borrow, default)]
-        manifests: Option<Vec<&'file RawValue>>,
-    }
-    let root = &store.inner.root;
-    let bytes = root.read(FILE, DOCUMENT_LIMIT)?.unwrap_or_default();
-    if bytes.trim_ascii().is_empty() {
-        return Ok(Vec::new());
-    }
-    let entries: Entries<'_> = serde_json::from_slice(&bytes)
-        .map_err(|source| Error::BadJson { path: root.join(FILE), source })?;
+    let bytes = something(store, store.inner.root.read(FILE, DOCUMENT_LIMIT)?)?;
     let wanted = |entry: &&&RawValue| {
         containing.is_none_or(|text| entry.get().contains(text) || entry.get().contains("\\u"))
     };
-    let entries = entries.manifests.unwrap_or_default();
-    Ok(entries
+    Ok(entries(store, &bytes)?
         .iter()
         .filter(wanted)
         .filter_map(|entry| serde_json::from_str(entry.get()).ok())
         .collect())
 }
 
+/// The file's content; that of an empty index where nothing was stored yet.
+fn something(store: &Store, bytes: Option<Vec<u8>>) -> Result<Vec<u8>> {
+    let why = match bytes {
+        Some(bytes) if !bytes.trim_ascii().is_empty() => return Ok(bytes),
+        Some(_) => "it is empty",
+        None => "it is missing",
+    };
+    if store.blobs().list()?.is_empty() { Ok(EMPTY.into()) } else { Err(bad(store, &why)) }
+}
+
+/// The raw entries, when the file is an index.
+fn entries<'file>(store: &Store, bytes: &'file [u8]) -> Result<Vec<&'file RawValue>> {
+    #[derive(Deserialize)]
+    struct Entries<'file> {
+        #[serde(rename = "schemaVersion")]
+        version: Option<u64>,
+        // Go writes an empty list as `null`, but always writes it.
+        #[serde(borrow, deserialize_with = "Deserialize::deserialize")]
+        manifests: Option<Vec<&'file RawValue>>,
+    }
+    // A list would do for a structure.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(bad(store, &"it is not a JSON object"));
+    }
+    let found: Entries<'_> = serde_json::from_slice(bytes).map_err(|error| bad(store, &error))?;
+    match found.version {
+        None | Some(2) => Ok(found.manifests.unwrap_or_default()),
+        Some(other) => Err(bad(store, &format!("it has schemaVersion {other} instead of 2"))),
+    }
+}
+
+fn bad(store: &Store, why: &dyn std::fmt::Display) -> Error {
+    Error::BadIndex { path: store.inner.root.join(FILE), why: why.to_string() }
+}
+
+/// Makes an empty index where that is missing or empty and nothing is stored yet: once there are blobs, that is damage.
+pub(crate) fn begin(store: &Store) -> Result<()> {
+    let root = &store.inner.root;
+    if root.stat(FILE)?.is_some_and(|stat| stat.st_size > 8) {
+        return Ok(());
+    }
+    let _lock = lock(store)?;
+    let bytes = root.read(FILE, DOCUMENT_LIMIT)?;
+    if bytes.as_ref().is_none_or(|bytes| bytes.trim_ascii().is_empty()) {
+        let empty = something(store, bytes)?;
+        root.replace(FILE, &empty, store.syncs_names())?;
+    }
+    Ok(())
+}
+
+/// Puts an index in place that has every image among the blobs, without names; how many. What was there stays as
+/// `index.json.damaged`. Callers hold the store for themselves.
+pub(crate) fn rebuild(store: &Store) -> Result<usize> {
+    let root = &store.inner.root;
+    let mut found = Vec::new();
+    for (digest, size) in store.blobs().list()? {
+        if size > MANIFEST_LIMIT {
+            continue;
+        }
+        // What cannot be read or has another digest is told and removed elsewhere.
+        let Ok(bytes) = store.blobs().read(&digest) else { continue };
+        let Ok(manifest) = Manifest::parse(bytes, "") else { continue };
+        if manifest.check_is_image().is_err() {
+            continue;
+        }
+        let Ok(config) = store.blobs().read(&manifest.config.digest) else { continue };
+        let Ok(config) = ImageConfig::parse(config) else { continue };
+        let platform = Some(config.platform());
+        found.push(Descriptor { digest, platform, ..manifest.descriptor() });
+    }
+    found.sort_by_key(|entry| entry.digest.to_string());
+    let encode = |source| Error::Encode { path: root.join(FILE), source };
+    let entries = serde_json::to_value(&found).map_err(encode)?;
+    let mut index: Map<String, Value> = serde_json::from_str(EMPTY).map_err(encode)?;
+    index.insert("manifests".into(), entries);
+    let bytes = serde_json::to_vec(&index).map_err(encode)?;
+    let _lock = lock(store)?;
+    if root.exists(FILE)? {
+        root.rename(FILE, &format!("{FILE}.damaged"))?;
+    }
+    root.replace(FILE, &bytes, store.syncs_names())?;
+    Ok(found.len())
+}
+
+fn lock(store: &Store) -> Result<Lock> {
+    let limit = Some(store.inner.wait.limit);
+    let lockable = store.lockable("index", "the list of images", false);
+    lockable.take(Mode::Exclusive, &store.inner.wait, limit)
+}
+
 fn read_stamped(store: &Store) -> Result<(IndexFile, Option<Stamp>)> {
     let root = &store.inner.root;
     let path = || root.join(FILE);
     let (bytes, stamp) = match root.open_file(FILE, OFlags::RDONLY)? {
-        None => (Vec::new(), None),
+        None => (None, None),
         Some(file) => {
             let stat =
                 rustix::fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?;
-            (read_all(file, path, DOCUMENT_LIMIT)?, Some(stamp(&stat)))
+            (Some(read_all(file, path, DOCUMENT_LIMIT)?), Some(stamp(&stat)))
         }
     };
-    let index =
-        IndexFile::parse(&bytes).map_err(|source| Error::BadJson { path: path(), source })?;
-    Ok((index, stamp))
+    Ok((IndexFile::parse(store, &something(store, bytes)?)?, stamp))
 }
 
 fn stamp(stat: &rustix::fs::Stat) -> Stamp {
@@ -190,9 +272,7 @@ pub(crate) fn edit<T>(
     store.writable()?;
     let _lease = store.lease()?;
     let root = &store.inner.root;
-    let limit = Some(store.inner.wait.limit);
-    let lockable = store.lockable("index", "the list of images", false);
-    let _lock = lockable.take(Mode::Exclusive, &store.inner.wait, limit)?;
+    let _lock = lock(store)?;
     for attempt in 1.. {
         let (old, before) = read_stamped(store)?;
         let mut new = old.clone();

@@ -209,7 +209,12 @@ fn make_layout(root: &Root) -> Result<()> {
         ("oci/oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#),
         ("oci/index.json", crate::index::EMPTY),
     ] {
-        match root.write_new(name, content.as_bytes(), false) {
+        let is_index = name.ends_with("index.json");
+        // What is missing beside blobs was lost.
+        if is_index && !root.list("oci/blobs/sha256")?.is_empty() {
+            continue;
+        }
+        match root.write_new(name, content.as_bytes(), is_index) {
             Err(Error::Io { source, .. })
                 if source.raw_os_error() == Some(Errno::EXIST.raw_os_error()) => {}
             other => other?,

@@ -13,7 +13,7 @@ use oci::Digest;
 
 use crate::error::{Error, Result};
 use crate::trees::{Cached, Kind};
-use crate::{Image, Store, gc};
+use crate::{Image, Store, gc, index};
 
 const BUFFER: usize = 1 << 20;
 /// More threads than this hash no faster: the disk does not give more.
@@ -146,6 +146,7 @@ impl Store {
             .then(|| self.exclusive("repairing the store", self.inner.wait.limit))
             .transpose()?;
         let mut problems = self.verify_blobs(options)?;
+        self.verify_index(options, &mut problems)?;
         self.verify_images(options, &mut problems)?;
         self.verify_trees(options, &mut problems)?;
         if options.only.is_empty() {
@@ -216,14 +217,31 @@ impl Store {
         (found != *digest).then(|| Problem::BadContent { digest: digest.clone(), found })
     }
 
+    /// Whether there is a list of images; with `repair`, there is one afterwards.
+    fn verify_index(&self, options: &VerifyOptions<'_>, problems: &mut Vec<Problem>) -> Result<()> {
+        let Err(error) = index::read_entries(self, None) else { return Ok(()) };
+        let Error::BadIndex { .. } = &error else { return Err(error) };
+        let mut why = error.to_string();
+        if options.repair {
+            let count = index::rebuild(self)?;
+            why = format!("{why}; it was made anew and has {count} images, without names");
+        }
+        add(problems, Problem::BadFile { why });
+        Ok(())
+    }
+
     /// Follows every image's references.
     fn verify_images(
         &self,
         options: &VerifyOptions<'_>,
         problems: &mut Vec<Problem>,
     ) -> Result<()> {
-        let images =
-            if options.only.is_empty() { self.images().list()? } else { options.only.clone() };
+        let images = match self.images().list() {
+            _ if !options.only.is_empty() => options.only.clone(),
+            // Told already.
+            Err(Error::BadIndex { .. }) => Vec::new(),
+            images => images?,
+        };
         for image in images.iter().filter(|image| image.is_own()) {
             let name = image
                 .reference()

@@ -94,7 +94,12 @@ fn nothing_runs(store: &Store) -> Result<(), Report> {
 /// The blob of each layer, by its diff ID.
 fn blobs(store: &Store) -> Result<HashMap<Digest, Descriptor>, Report> {
     let mut blobs = HashMap::new();
-    for image in store.images().list()? {
+    let images = match store.images().list() {
+        // Told, and repaired, by the store.
+        Err(store::Error::BadIndex { .. }) => Vec::new(),
+        images => images?,
+    };
+    for image in images {
         // What cannot be read is found and told elsewhere.
         if let (Ok(manifest), Ok(config)) = (image.manifest(), image.config()) {
             let layers = manifest.layers.iter().cloned();

@@ -4,11 +4,11 @@
 //! put into it by `nsenter`.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use testkit::command::{Finished, Input, run_with, until};
+use testkit::command::{Finished, Input, run_with};
 use testkit::person::{LIMIT, Person};
 use testkit::skip::{Outcome, Skip, need_program};
 
@@ -51,12 +51,12 @@ impl Mounted {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| Skip(format!("unshare: {error}")))?;
-        let place = format!("/proc/{}/mounts", holder.id());
-        let wanted = format!(" {} ", dir.display());
-        let mounted = until(Duration::from_secs(5), || {
-            fs::read_to_string(&place).is_ok_and(|text| text.contains(&wanted)).then_some(())
-        });
-        if mounted.is_none() {
+        // Mounted and given to the user: the script says when.
+        let mut said = String::new();
+        if let Some(out) = holder.stdout.take() {
+            let _ = BufReader::new(out).read_line(&mut said);
+        }
+        if said.trim() != "ready" {
             let _ = holder.kill();
             let _ = holder.wait();
             return Err(Skip(format!("a {kind} cannot be mounted here")));

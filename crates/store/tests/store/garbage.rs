@@ -22,7 +22,11 @@ fn only_what_nothing_refers_to_goes() {
     let fixture = fixture();
     let store = &fixture.store;
     image(store, "kept", &[layer_tar("a", b"1")]);
-    let orphan = ingest(store, "x", b"nobody's");
+    // A tool that knows nothing of our locks is at work.
+    let orphan = Descriptor::of("x", b"nobody's");
+    let theirs = store.path().join("oci/blobs/sha256").join(orphan.digest.hex());
+    std::fs::write(theirs, "nobody's").unwrap();
+    let ours = ingest(store, "x", b"ours");
     unpack(store, &Digest::of(b"nobody's"), &[("a", b"1")]);
     std::fs::create_dir(store.path().join("tmp/new-dead")).unwrap();
     std::fs::create_dir_all(store.path().join("tmp/build/layer-dead/tree")).unwrap();
@@ -37,6 +41,7 @@ fn only_what_nothing_refers_to_goes() {
 
     let freed = store.collect(&CollectOptions::default(), &remove_owned).unwrap();
     assert!(store.blobs().contains(&orphan.digest, None).unwrap(), "young blobs have their grace");
+    assert!(!store.blobs().contains(&ours.digest, None).unwrap(), "ours have a lease, or none");
     assert!(freed.items.iter().any(|item| item.starts_with("layer")), "{freed:?}");
     assert_eq!(names(&store.path().join("tmp/ingest")).len(), 1, "young parts too");
     let freed = store.collect(&eager(), &remove_owned).unwrap();

@@ -205,20 +205,95 @@ fn foreign_entries_and_fields_survive() {
 }
 
 #[test]
-fn an_empty_index_is_an_empty_store_and_a_damaged_one_an_error() {
-    let fixture = fixture();
-    let path = fixture.store.path().join("oci/index.json");
-    for empty in ["", "\n"] {
-        std::fs::write(&path, empty).unwrap();
+fn an_index_may_be_missing_or_empty_before_anything_is_stored() {
+    for empty in [None, Some(""), Some("\n")] {
+        let fixture = fixture();
+        let path = fixture.store.path().join("oci/index.json");
+        std::fs::remove_file(&path).unwrap();
+        if let Some(text) = empty {
+            std::fs::write(&path, text).unwrap();
+        }
         assert!(fixture.store.images().list().unwrap().is_empty());
+        assert!(fixture.store.verify(&store::VerifyOptions::default()).unwrap().is_empty());
+        image(&fixture.store, "one", &[]);
+        assert_eq!(fixture.store.images().list().unwrap().len(), 1);
     }
-    std::fs::write(&path, "{\"manifests\": [").unwrap();
-    let error = fixture.store.images().list().unwrap_err();
-    assert!(matches!(&error, Error::BadJson { path: bad, .. } if *bad == path));
-    std::fs::remove_file(&path).unwrap();
-    assert!(fixture.store.images().list().unwrap().is_empty());
-    image(&fixture.store, "one", &[]);
-    assert_eq!(fixture.store.images().list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_damaged_index_is_never_taken_for_an_empty_store() {
+    let fixture = fixture();
+    let store = &fixture.store;
+    let manifest = image(store, "one", &[layer_tar("a", b"1")]);
+    let other = image(store, "two", &[layer_tar("a", b"2")]);
+    let path = store.path().join("oci/index.json");
+    let good = std::fs::read(&path).unwrap();
+    let damaged: [Option<&[u8]>; 11] = [
+        None,
+        Some(b""),
+        Some(b" \n"),
+        Some(&good[..good.len() / 2]),
+        Some(b"\0\0\0\0"),
+        Some(b"[]"),
+        Some(b"[2, []]"),
+        Some(b"null"),
+        Some(b"{}"),
+        Some(b"{\"schemaVersion\": 2, \"manifests\": {}}"),
+        Some(b"{\"schemaVersion\": 1, \"manifests\": []}"),
+    ];
+    let eager = store::CollectOptions {
+        grace: std::time::Duration::ZERO,
+        partials_older_than: std::time::Duration::ZERO,
+    };
+    for bad in damaged {
+        let _ = std::fs::remove_file(&path);
+        if let Some(bad) = bad {
+            std::fs::write(&path, bad).unwrap();
+        }
+        let text = bad.map(String::from_utf8_lossy);
+        let all = blobs(store);
+        let tag = store.images().tag(&reference("three"), &manifest);
+        for error in [
+            store.images().list().unwrap_err(),
+            store.images().find("one").unwrap_err(),
+            store.images().remove("one", true).unwrap_err(),
+            store.collect(&eager, &store::remove_owned).unwrap_err(),
+            store.prune_images(&|_| true, &eager, &store::remove_owned).unwrap_err(),
+            tag.unwrap_err(),
+        ] {
+            let Error::BadIndex { path: at, .. } = &error else { panic!("{text:?}: {error:?}") };
+            assert!(*at == path && error.hint().unwrap().contains("verify --repair"), "{text:?}");
+        }
+        // Nor where the store has to be completed.
+        std::fs::remove_file(store.path().join("store.json")).unwrap();
+        assert!(fixture.again().images().list().is_err(), "{text:?}");
+        assert_eq!(blobs(store), all, "{text:?}");
+        let problems = store.verify(&store::VerifyOptions::default()).unwrap();
+        assert!(
+            matches!(&problems[..], [store::Problem::BadFile { why }] if why.contains("index.json")),
+            "{text:?}: {problems:?}"
+        );
+        assert_eq!(std::fs::read(&path).ok().as_deref(), bad, "nothing was written");
+    }
+    // A repair finds the images again, without their names.
+    std::fs::write(&path, &good[..good.len() / 2]).unwrap();
+    let repair = || store::VerifyOptions { repair: true, ..Default::default() };
+    assert_eq!(store.verify(&repair()).unwrap().len(), 1);
+    assert!(store.verify(&repair()).unwrap().is_empty());
+    assert_eq!(
+        std::fs::read(path.with_extension("json.damaged")).unwrap(),
+        &good[..good.len() / 2]
+    );
+    let all = blobs(store);
+    store.collect(&eager, &store::remove_owned).unwrap();
+    assert_eq!(blobs(store), all);
+    for wanted in [&manifest, &other] {
+        let image = store.images().find(&wanted.digest.to_string()).unwrap();
+        assert!(image.reference().is_none() && image.config().is_ok());
+    }
+    image(store, "one", &[layer_tar("a", b"1")]);
+    assert_eq!(store.images().find("one").unwrap().digest(), &manifest.digest);
+    assert_eq!(store.images().list().unwrap().len(), 2);
 }
 
 #[derive(Debug, Clone)]
