@@ -121,10 +121,19 @@ fn is_executable(path: &Path) -> bool {
 
 /// A small file of the kernel or of `/etc`, without the white space around it.
 pub(crate) fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.trim().to_owned())
+    Some(read_short(path)?.trim().to_owned())
 }
 
+/// Reads a file of `/proc`. They tell no size, and without one the standard library begins with 32 bytes at a time.
+pub(crate) fn read_short(path: impl AsRef<Path>) -> Option<String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::with_capacity(4096);
+    std::fs::File::open(path).ok()?.take(FILE_LIMIT).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// No file of `/proc` that is read here is longer.
+const FILE_LIMIT: u64 = 1 << 20;
 /// At most this much of a helper's answer is read: LDAP groups can be long, endless output must end.
 const ANSWER_LIMIT: u64 = 1 << 20;
 

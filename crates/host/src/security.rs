@@ -46,7 +46,7 @@ pub struct Security {
 
 impl Security {
     pub(crate) fn read_quick() -> Security {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = crate::programs::read_short("/proc/self/status").unwrap_or_default();
         Security {
             no_new_privs: status_field(&status, "NoNewPrivs") == Some("1"),
             capabilities: status_field(&status, "CapEff")

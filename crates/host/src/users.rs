@@ -238,7 +238,8 @@ fn read_limited(path: &Path) -> Result<String, Error> {
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
         Err(source) => return Err(error(source)),
     };
-    let mut bytes = Vec::new();
+    // Room for most files at once: they are read at every start of a container.
+    let mut bytes = Vec::with_capacity(4096);
     file.take(FILE_LIMIT).read_to_end(&mut bytes).map_err(error)?;
     Ok(match String::from_utf8(bytes) {
         Ok(text) => text,

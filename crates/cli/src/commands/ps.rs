@@ -1,16 +1,20 @@
 //! `ps`.
 
-use engine::spec::{MountKind, Publish};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use engine::spec::{MountKind, MountSpec, NetworkSpec, Publish};
 use engine::supervise::state::{self, Observed};
 use oci::Reference;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use store::ContainerDir;
 
 use crate::args::containers::PsArgs;
 use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::filter::Filters;
-use crate::output::listing::{Column, Listing};
+use crate::output::listing::{Column, Entry, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};
 
@@ -42,6 +46,25 @@ const MORE: &[Column] = &[
     ("Networks", "NETWORKS"),
     ("Mode", "MODE"),
 ];
+/// All fields of a row in the order in which JSON shows them; [`LABELS`] comes last.
+const FIELDS: &[&str] = &[
+    "ID",
+    "Image",
+    "Command",
+    "CreatedAt",
+    "RunningFor",
+    "Status",
+    "State",
+    "Ports",
+    "Names",
+    "Size",
+    "Labels",
+    "Mounts",
+    "Networks",
+    "Mode",
+];
+/// The labels one by one, for templates.
+const LABELS: &str = "@labels";
 const FILTERS: &[&str] =
     &["name", "id", "status", "label", "ancestor", "exited", "before", "since", "volume"];
 
@@ -49,8 +72,34 @@ const FILTERS: &[&str] =
 struct Seen {
     container: ContainerDir,
     names: Vec<String>,
-    record: Record,
+    glance: Glance,
     state: Observed,
+    started: String,
+    finished: String,
+}
+
+/// As much of a [`Record`] as a list needs. The rest is passed over unread, which counts with ten thousand containers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Glance {
+    created: String,
+    image: Option<GlanceImage>,
+    rootfs: Option<PathBuf>,
+    command: Vec<String>,
+    labels: BTreeMap<String, String>,
+    mounts: Vec<MountSpec>,
+    network: NetworkSpec,
+    exec_mode: Option<String>,
+    image_name: String,
+}
+
+/// The same of its image.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GlanceImage {
+    reference: String,
+    manifest: String,
+    config: String,
 }
 
 /// Runs it.
@@ -62,39 +111,63 @@ pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
         || args.last > 0
         || !filters.any("status", |_| false)
         || !filters.any("exited", |_| false);
-    // What is not asked for is not even read: most containers do not run.
-    let seen = store.containers().map(|container| look(container, every))?;
-    let mut rows: Vec<Seen> = seen.into_iter().flatten().collect();
-    rows.sort_by(|a, b| b.record.config.created.cmp(&a.record.config.created));
     let bounds = Bounds::find(context, &filters)?;
-    rows.retain(|seen| matches(context, seen, &filters, &bounds));
-    let last = if args.latest { 1 } else { usize::try_from(args.last).unwrap_or(usize::MAX) };
-    rows.truncate(last);
-    let wants_size =
-        args.size || args.format.as_deref().is_some_and(|format| format.contains(".Size"));
-    let mut values = Vec::with_capacity(rows.len());
-    for seen in &rows {
-        values.push(row(context, seen, args.no_trunc, wants_size)?);
-    }
+    let limit = if args.latest { 1 } else { usize::try_from(args.last).unwrap_or(usize::MAX) };
     let listing = Listing {
         format: args.format.as_deref(),
         shown: if args.size { SIZED } else { COLUMNS },
         more: MORE,
         quiet: args.quiet.then_some("ID"),
     };
-    output::print(&listing.render(&values)?)?;
+    let wants_size =
+        args.size || args.format.as_deref().is_some_and(|format| format.contains(".Size"));
+    let sizes = wants_size.then_some(store);
+    let entry = |seen: &Seen| -> Result<Entry, Report> {
+        Ok(listing.entry(row(sizes, seen, args.no_trunc, &listing)?))
+    };
+    let entries: Vec<Entry> = if args.filter.is_empty() && limit == usize::MAX {
+        // A row is made where its container was read, and nothing else is kept of it.
+        let made = every_container(store, every, |seen| Ok((entry(&seen)?, seen.glance.created)))?;
+        let mut made: Vec<(Entry, String)> = made.into_iter().collect::<Result<_, Report>>()?;
+        made.sort_by(|a, b| b.1.cmp(&a.1));
+        made.into_iter().map(|(entry, _)| entry).collect()
+    } else {
+        let mut rows = every_container(store, every, Box::new)?;
+        rows.sort_by(|a, b| b.glance.created.cmp(&a.glance.created));
+        rows.retain(|seen| matches(context, seen, &filters, &bounds));
+        rows.truncate(limit);
+        rows.iter().map(|seen| entry(seen)).collect::<Result<_, _>>()?
+    };
+    output::print(&listing.finish(entries)?)?;
     Ok(Exit::OK)
+}
+
+/// Makes something of each container that is to be seen.
+fn every_container<R: Send>(
+    store: &store::Store,
+    every: bool,
+    make: impl Fn(Seen) -> R + Sync,
+) -> Result<Vec<R>, Report> {
+    let look = |container: &ContainerDir| look(container, every).map(&make);
+    // What is not asked for is not even read: most containers do not run.
+    let made = if every {
+        store.containers().map(look)?
+    } else {
+        store.containers().map_nameless(look)?
+    };
+    Ok(made.into_iter().flatten().collect())
 }
 
 /// Reads a container; none where it does not run and only running ones are wanted. A broken or vanishing one is passed over.
 fn look(container: &ContainerDir, every: bool) -> Option<Seen> {
-    let state = state::observe(&container.path()).ok()?;
+    let (state, kept) = state::look(&container.path()).ok()?;
     if !every && !matches!(state, Observed::Running(_) | Observed::Restarting { .. }) {
         return None;
     }
-    let record = record::read(container).ok()?;
+    let glance = container.read().ok()?;
     let names = container.names().unwrap_or_default();
-    Some(Seen { container: container.clone(), names, record, state })
+    let (started, finished) = (kept.started, kept.finished);
+    Some(Seen { container: container.clone(), names, glance, state, started, finished })
 }
 
 struct Bounds {
@@ -115,7 +188,7 @@ impl Bounds {
 }
 
 fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -> bool {
-    let config = &seen.record.config;
+    let config = &seen.glance;
     let code = match &seen.state {
         Observed::Exited { code } => Some(*code),
         _ => None,
@@ -128,7 +201,7 @@ fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -
     }) && filters.any("id", |wanted| seen.container.id().starts_with(wanted))
         && filters.any("status", |wanted| status_word(&seen.state) == wanted)
         && filters.any("exited", |wanted| wanted.parse().ok() == code)
-        && filters.any("ancestor", |wanted| is_ancestor(context, &seen.record, wanted))
+        && filters.any("ancestor", |wanted| is_ancestor(context, config, wanted))
         && filters.any("volume", |wanted| {
             let mounts = &config.mounts;
             mounts.iter().any(|mount| {
@@ -142,13 +215,13 @@ fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -
         && bounds.since.as_ref().is_none_or(|since| config.created > *since)
 }
 
-fn is_ancestor(context: &Context, record: &Record, wanted: &str) -> bool {
-    let Some(image) = &record.config.image else { return false };
+fn is_ancestor(context: &Context, glance: &Glance, wanted: &str) -> bool {
+    let Some(image) = &glance.image else { return false };
     let canonical =
         crate::remote::reference(context, wanted).map(|reference| reference.to_string());
     let id = image.config.trim_start_matches("sha256:");
     canonical.is_ok_and(|canonical| canonical == image.reference)
-        || record.own.image_name == wanted
+        || glance.image_name == wanted
         || id.starts_with(wanted.trim_start_matches("sha256:"))
         || image.manifest == wanted
 }
@@ -174,13 +247,12 @@ pub(crate) fn status_word(state: &Observed) -> &'static str {
 }
 
 fn status(seen: &Seen) -> String {
-    let times = state::read(&seen.container.path()).unwrap_or_default();
     let since =
         |text: &str| time::parse(text).map(|then| time::human(time::now().duration_since(then)));
     match &seen.state {
         Observed::Created => "Created".to_owned(),
         Observed::Running(running) => {
-            let up = since(&times.started).filter(|_| running.init.is_some());
+            let up = since(&seen.started).filter(|_| running.init.is_some());
             let up = up.or_else(|| {
                 running
                     .main()
@@ -191,7 +263,7 @@ fn status(seen: &Seen) -> String {
             format!("Up {}{paused}", up.unwrap_or_default())
         }
         Observed::Restarting { .. } => "Restarting".to_owned(),
-        Observed::Exited { code } => match since(&times.finished) {
+        Observed::Exited { code } => match since(&seen.finished) {
             Some(span) => format!("Exited ({code}) {span} ago"),
             None => format!("Exited ({code})"),
         },
@@ -221,49 +293,88 @@ pub(crate) fn port(publish: &Publish) -> String {
     format!("{address}:{}->{}/{protocol}", range(publish.host), range(publish.inside))
 }
 
-fn row(context: &Context, seen: &Seen, whole: bool, with_size: bool) -> Result<Value, Report> {
-    let config = &seen.record.config;
-    let command = config.command.join(" ");
-    let labels: Vec<String> =
-        config.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let mounts: Vec<String> = config
-        .mounts
-        .iter()
-        .map(|mount| match (mount.kind, &mount.name) {
-            (MountKind::Volume, Some(name)) => name.clone(),
-            _ => mount.source.display().to_string(),
-        })
-        .collect();
-    let bytes = if with_size { context.store()?.container_size(seen.container.id())? } else { 0 };
-    let running = matches!(seen.state, Observed::Running(_));
-    let ports: Vec<String> = config.network.publish.iter().filter(|_| running).map(port).collect();
-    Ok(json!({
-        "ID": if whole { seen.container.id() } else { seen.container.short_id() },
-        "Image": image_name(&seen.record),
-        "Command": if whole { format!("{command:?}") } else { format!("\"{}\"", table::shorten(&table::cell(&command), 20)) },
-        "CreatedAt": time::full(&config.created),
-        "RunningFor": time::ago(&config.created),
-        "Status": status(seen),
-        "State": status_word(&seen.state),
-        "Ports": ports.join(", "),
-        "Names": seen.names.join(","),
-        "Size": if with_size { size::human(bytes) } else { String::new() },
-        "Labels": labels.join(","),
-        "Mounts": mounts.join(","),
-        "Networks": String::from(config.network.mode.clone()),
-        "Mode": config.exec_mode.clone().unwrap_or_default(),
-        "@labels": config.labels,
-    }))
+/// A row, as far as the listing shows it.
+fn row(
+    store: Option<&store::Store>,
+    seen: &Seen,
+    whole: bool,
+    listing: &Listing<'_>,
+) -> Result<Value, Report> {
+    let config = &seen.glance;
+    let mut row = Map::new();
+    for field in FIELDS {
+        if !listing.uses(field) {
+            continue;
+        }
+        let text = match *field {
+            "ID" if whole => seen.container.id().to_owned(),
+            "ID" => seen.container.short_id().to_owned(),
+            "Image" => {
+                let image = config.image.as_ref().map(|image| image.reference.as_str());
+                image_title(&config.image_name, image, config.rootfs.as_deref())
+            }
+            "Command" if whole => format!("{:?}", config.command.join(" ")),
+            "Command" => {
+                let command = table::cell(&config.command.join(" "));
+                format!("\"{}\"", table::shorten(&command, 20))
+            }
+            "CreatedAt" => time::full(&config.created),
+            "RunningFor" => time::ago(&config.created),
+            "Status" => status(seen),
+            "State" => status_word(&seen.state).to_owned(),
+            "Ports" => ports(seen),
+            "Names" => seen.names.join(","),
+            "Size" => match store {
+                Some(store) => size::human(store.container_size(seen.container.id())?),
+                None => String::new(),
+            },
+            "Labels" => {
+                let labels = config.labels.iter().map(|(key, value)| format!("{key}={value}"));
+                labels.collect::<Vec<_>>().join(",")
+            }
+            "Mounts" => config.mounts.iter().map(mount_title).collect::<Vec<_>>().join(","),
+            "Networks" => String::from(config.network.mode.clone()),
+            _ => config.exec_mode.clone().unwrap_or_default(),
+        };
+        row.insert((*field).to_owned(), Value::String(text));
+    }
+    if listing.uses(LABELS) {
+        let labels = config.labels.iter();
+        let labels = labels.map(|(key, value)| (key.clone(), Value::String(value.clone())));
+        row.insert(LABELS.to_owned(), Value::Object(labels.collect()));
+    }
+    Ok(Value::Object(row))
+}
+
+fn ports(seen: &Seen) -> String {
+    if !matches!(seen.state, Observed::Running(_)) {
+        return String::new();
+    }
+    let ports: Vec<String> = seen.glance.network.publish.iter().map(port).collect();
+    ports.join(", ")
+}
+
+fn mount_title(mount: &MountSpec) -> String {
+    match (mount.kind, &mount.name) {
+        (MountKind::Volume, Some(name)) => name.clone(),
+        _ => mount.source.display().to_string(),
+    }
 }
 
 /// The image as the user wrote it, else its short name.
 pub(crate) fn image_name(record: &Record) -> String {
-    if !record.own.image_name.is_empty() {
-        return record.own.image_name.clone();
+    let config = &record.config;
+    let image = config.image.as_ref().map(|image| image.reference.as_str());
+    image_title(&record.own.image_name, image, config.rootfs.as_deref())
+}
+
+fn image_title(written: &str, image: Option<&str>, rootfs: Option<&Path>) -> String {
+    if !written.is_empty() {
+        return written.to_owned();
     }
-    match (&record.config.image, &record.config.rootfs) {
-        (Some(image), _) => Reference::parse(&image.reference)
-            .map_or_else(|_| image.reference.clone(), |reference| reference.familiar()),
+    match (image, rootfs) {
+        (Some(image), _) => Reference::parse(image)
+            .map_or_else(|_| image.to_owned(), |reference| reference.familiar()),
         (None, Some(directory)) => directory.display().to_string(),
         (None, None) => String::new(),
     }

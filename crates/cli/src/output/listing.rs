@@ -9,6 +9,15 @@ use crate::report::Report;
 /// A column: the field of a row and its heading.
 pub(crate) type Column = (&'static str, &'static str);
 
+/// A row, as much of it as will be shown.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// A line whose cells are parted by tabs.
+    Line(String),
+    /// All fields.
+    Row(Value),
+}
+
 /// How a listing is to be shown.
 pub(crate) struct Listing<'a> {
     /// The user's `--format`.
@@ -22,6 +31,15 @@ pub(crate) struct Listing<'a> {
 }
 
 impl Listing<'_> {
+    /// Whether a field can show: a format may ask for any, the table and `-q` are known beforehand.
+    pub(crate) fn uses(&self, field: &str) -> bool {
+        match (self.format, self.quiet) {
+            (None, Some(quiet)) => field == quiet,
+            (None | Some("table" | ""), _) => self.shown.iter().any(|(shown, _)| *shown == field),
+            (Some(_), _) => true,
+        }
+    }
+
     /// Renders all rows (objects with the fields named in the columns).
     pub(crate) fn render(&self, rows: &[Value]) -> Result<String, Report> {
         match self.format {
@@ -45,15 +63,62 @@ impl Listing<'_> {
         }
     }
 
-    fn table(&self, rows: &[Value]) -> String {
-        let headings: Vec<&str> = self.shown.iter().map(|(_, heading)| *heading).collect();
-        let mut lines = Vec::with_capacity(rows.len() + 1);
-        lines.push(headings.join("\t"));
-        for row in rows {
-            let cells: Vec<String> =
-                self.shown.iter().map(|(field, _)| table::cell(&text(row, field))).collect();
-            lines.push(cells.join("\t"));
+    /// A row as it is kept until all are there: of a table or of ids the line alone, because ten thousand rows are tens of
+    /// megabytes.
+    pub(crate) fn entry(&self, row: Value) -> Entry {
+        match self.format {
+            None | Some("table" | "") => Entry::Line(self.line(&row)),
+            Some(_) => Entry::Row(row),
         }
+    }
+
+    /// Renders what [`Listing::entry`] made.
+    pub(crate) fn finish(&self, entries: Vec<Entry>) -> Result<String, Report> {
+        let mut lines = vec![self.heading()];
+        let mut rows = Vec::new();
+        for entry in entries {
+            match entry {
+                Entry::Line(line) => lines.push(line),
+                Entry::Row(row) => rows.push(row),
+            }
+        }
+        match self.format {
+            None if self.is_quiet() => {
+                Ok(lines[1..].iter().flat_map(|line| [line.as_str(), "\n"]).collect())
+            }
+            None | Some("table" | "") => Ok(table::columns(&lines)),
+            Some(_) => self.render(&rows),
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.format.is_none() && self.quiet.is_some()
+    }
+
+    fn heading(&self) -> String {
+        let headings: Vec<&str> = self.shown.iter().map(|(_, heading)| *heading).collect();
+        headings.join("\t")
+    }
+
+    /// A row of the table, cells parted by tabs, or the one field of `-q`.
+    fn line(&self, row: &Value) -> String {
+        if self.is_quiet() {
+            return text(row, self.quiet.unwrap_or_default());
+        }
+        let mut line = String::with_capacity(120);
+        for (index, (field, _)) in self.shown.iter().enumerate() {
+            if index > 0 {
+                line.push('\t');
+            }
+            line.push_str(&table::cell(&text(row, field)));
+        }
+        line
+    }
+
+    fn table(&self, rows: &[Value]) -> String {
+        let mut lines = Vec::with_capacity(rows.len() + 1);
+        lines.push(self.heading());
+        lines.extend(rows.iter().map(|row| self.line(row)));
         table::columns(&lines)
     }
 

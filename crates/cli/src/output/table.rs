@@ -13,9 +13,12 @@ const GAP: usize = 3;
 pub(crate) fn columns(lines: &[String]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for line in lines {
-        let cells: Vec<&str> = line.split('\t').collect();
-        for (index, cell) in cells.iter().enumerate().take(cells.len() - 1) {
-            let wide = (cell.width() + GAP).max(LEAST);
+        let mut cells = line.split('\t').enumerate().peekable();
+        while let Some((index, cell)) = cells.next() {
+            if cells.peek().is_none() {
+                break;
+            }
+            let wide = (width(cell) + GAP).max(LEAST);
             match widths.get_mut(index) {
                 Some(width) => *width = wide.max(*width),
                 None => widths.push(wide),
@@ -29,13 +32,18 @@ pub(crate) fn columns(lines: &[String]) -> String {
             out.push_str(cell);
             if cells.peek().is_some() {
                 let missing =
-                    widths.get(index).map_or(GAP, |width| width.saturating_sub(cell.width()));
+                    widths.get(index).map_or(GAP, |wide| wide.saturating_sub(width(cell)));
                 out.extend(std::iter::repeat_n(' ', missing));
             }
         }
         out.push('\n');
     }
     out
+}
+
+/// Columns of the terminal that a text takes. Nearly all of it is plain, and then its length.
+fn width(text: &str) -> usize {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
 
 /// One cell: tabs and line ends would break the table.
