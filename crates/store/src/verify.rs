@@ -224,7 +224,7 @@ impl Store {
         let mut why = error.to_string();
         if options.repair {
             let count = index::rebuild(self)?;
-            why = format!("{why}; it was made anew and has {count} images, without names");
+            why = format!("{why}; it was made anew (images in it, without names: {count})");
         }
         add(problems, Problem::BadFile { why });
         Ok(())

@@ -26,6 +26,8 @@ pub(crate) fn all(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
     let volumes = if args.volumes { ", unnamed volumes without a container" } else { "" };
     sure(args.force, &format!("all stopped containers, {images}{volumes}, and leftovers"))?;
     let mut total = Freed::default();
+    // Where that is damaged, nothing goes at all.
+    context.store()?.images().list()?;
     add(&mut total, "Deleted Containers:", &remove_containers(context, &filters)?)?;
     if args.volumes {
         add(&mut total, "Deleted Volumes:", &remove_volumes(context, false, &filters)?)?;

@@ -162,7 +162,24 @@ fn broken_index(place: &Place<'_>) -> Outcome {
         let done = person.run(&["images"]);
         assert!(done.code() == 125 && done.err().contains("index.json"), "{done:?}");
         assert!(!person.run(&pull(image)).err().contains("panicked"));
+        // What is not known to be unused stays.
+        let blobs = stored(&person.store());
+        for words in [["system", "prune", "-a", "-f"].as_slice(), &["image", "prune", "-f"]] {
+            let done = person.run(words);
+            assert!(done.code() == 125 && done.err().contains("verify --repair"), "{done:?}");
+        }
+        assert_eq!(stored(&person.store()), blobs);
+        let done = person.run(&["verify"]);
+        assert!(done.code() == 1 && done.out().contains("index.json"), "{done:?}");
     }
+    // Made anew, without names, which a pull gives back; nothing has to be fetched for that.
+    let blobs = stored(&person.store());
+    person.run(&["verify", "--repair"]).expect(1);
+    person.run(&["verify"]).ok();
+    person.run(&["image", "ls", "-a", "-q"]).ok();
+    person.run(&pull(image)).ok();
+    person.run(&["run", "--rm", "--pull=never", image, "/bin/guest", "exit", "7"]).expect(7);
+    assert_eq!(stored(&person.store()), blobs);
     fs::write(&file, &good).expect("the index");
     person.give(&file);
     person.run(&["run", "--rm", image, "/bin/guest", "exit", "7"]).expect(7);
