@@ -150,12 +150,12 @@ fn every_container<R: Send>(
 ) -> Result<Vec<R>, Report> {
     let look = |container: &ContainerDir| look(container, every).map(&make);
     // What is not asked for is not even read: most containers do not run.
-    let made = if every {
+    let found = if every {
         store.containers().map(look)?
     } else {
         store.containers().map_nameless(look)?
     };
-    Ok(made.into_iter().flatten().collect())
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Reads a container; none where it does not run and only running ones are wanted. A broken or vanishing one is passed over.
