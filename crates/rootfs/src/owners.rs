@@ -1,6 +1,6 @@
 //! The ownership table: the facts about a tree that an unprivileged user cannot put on disk.
 //!
-//! A path that has no record is as it is on disk, with owner 0:0. A record holds the whole truth about kind, mode, owner
+//! A path that has no record is as it is on disk, with owner 0:0; what its own owner may not read (mode 000) always has one. A record holds the whole truth about kind, mode, owner
 //! and device number of its path, and those extended attributes that are not on disk. Whiteouts and opaque directories are
 //! listed here only where the file system cannot hold them.
 //!

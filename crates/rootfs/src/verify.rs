@@ -1,21 +1,22 @@
 //! Whether an unpacked layer is still what its archive says: every file compared byte by byte while the archive goes by.
 //!
 //! Reads, never repairs. Times and modes are compared as far as they are on disk; the ownership table is compared record by
-//! record. Names in the archive go through the tree's own links, as they did when it was unpacked.
+//! record. Names in the archive mean what they meant when it was unpacked (`names`).
 
 use crate::apply::{clean, pipeline};
 use crate::error::Error;
 use crate::frame::{Blocks, Entry, EntryKind, Reader};
 use crate::layer::Layer;
 use crate::limits::Limits;
+use crate::names::{Names, remove_below};
 use crate::owners::{FileKind, Owners};
 use crate::view::{Stack, open_tree, walk};
 use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
-use sys::fs::resolve::{self, Place, join, split};
+use sys::fs::resolve::{self, join, split};
 
 /// A path that is not as in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +34,12 @@ pub fn layer(
     limits: &Limits,
 ) -> Result<(oci::Digest, Vec<Mismatch>), Error> {
     let (digest, mut work) = pipeline::run(tar, &|_| {}, |blocks| {
+        // The stack keeps locked directories open meanwhile.
+        let stack = Stack::layers(std::slice::from_ref(layer))?;
         let root = open_tree(&layer.tree())?;
-        let mut work = Work { root, owners: layer.owners()?, found: BTreeMap::new() };
+        let links = layer.meta.link_paths().into_iter().map(|(link, _)| link).collect();
+        let (names, found) = (Names::default(), BTreeMap::new());
+        let mut work = Work { root, owners: layer.owners()?, links, names, found, stack };
         let mut reader = Reader::new(blocks, limits);
         while let Some(entry) = reader.next_entry()? {
             work.entry(&entry, &mut reader)?;
@@ -50,6 +55,10 @@ pub fn layer(
 struct Work {
     root: OwnedFd,
     owners: Owners,
+    stack: Stack,
+    /// Hard links into lower layers, which the tree does not have.
+    links: HashSet<Vec<u8>>,
+    names: Names,
     /// What the last entry of each path came to.
     found: BTreeMap<Vec<u8>, Option<&'static str>>,
 }
@@ -61,29 +70,31 @@ impl Work {
         if path.is_empty() || name == b".wh..wh..opq" {
             return Ok(());
         }
-        let Some(place) = self.place(parent)? else {
+        let Some(parent) = self.names.directory(parent) else {
             self.found.insert(path, Some("its directory is missing"));
             return Ok(());
         };
+        let place = self.place(&parent)?;
         if let Some(hidden) = name.strip_prefix(b".wh.") {
-            let full = join(&place.path, hidden);
-            let there = self.owners.is_whiteout(&full) || sys::fs::stat(&place.dir, hidden).is_ok();
+            let full = join(&parent, hidden);
+            let on_disk = |place: &OwnedFd| sys::fs::stat(place, hidden).is_ok();
+            let there = self.owners.is_whiteout(&full) || place.as_ref().is_some_and(on_disk);
             let problem = (!there).then_some("the whiteout is missing");
             self.found.entry(full).or_insert(problem);
             return Ok(());
         }
-        let full = join(&place.path, name);
-        if entry.kind != EntryKind::File(FileKind::Directory) {
-            // A file in place of a directory took everything below with it.
-            let prefix = [&full[..], b"/"].concat();
-            let below = self.found.range(prefix.clone()..).map(|(path, _)| path.clone());
-            let below: Vec<_> = below.take_while(|path| path.starts_with(&prefix)).collect();
-            for path in below {
-                self.found.remove(&path);
-            }
+        let full = join(&parent, name);
+        if self.names.add(&full, entry) {
+            remove_below(&mut self.found, &full);
         }
-        let problem = match sys::fs::stat(&place.dir, name) {
+        let Some(place) = place else {
+            // Its directory was replaced later, or is missing: the later entry takes this line away again.
+            self.found.insert(full, Some("its directory is missing"));
+            return Ok(());
+        };
+        let problem = match sys::fs::stat(&place, name) {
             Ok(stat) => self.compare(entry, reader, &place, &full, &stat)?,
+            Err(Errno::NOENT) if self.links.contains(&full) => None,
             Err(Errno::NOENT) => Some("it is missing"),
             Err(errno) => return Err(Error::disk("look at", &full, errno)),
         };
@@ -91,11 +102,13 @@ impl Work {
         Ok(())
     }
 
-    fn place(&self, parent: &[u8]) -> Result<Option<Place>, Error> {
-        match resolve::in_root(&self.root, parent, |obstacle| Err::<(), _>(obstacle.errno)) {
+    /// A directory of the finished tree.
+    fn place(&self, path: &[u8]) -> Result<Option<OwnedFd>, Error> {
+        let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
+        match resolve::strict(&self.root, path, flags, resolve::Method::Best) {
             Ok(place) => Ok(Some(place)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(errno) => Err(Error::disk("open directory", parent, errno)),
+            Err(errno) => Err(Error::disk("open directory", path, errno)),
         }
     }
 
@@ -103,7 +116,7 @@ impl Work {
         &self,
         entry: &Entry,
         reader: &mut Reader<'_, B>,
-        place: &Place,
+        place: &OwnedFd,
         full: &[u8],
         stat: &Stat,
     ) -> Result<Option<&'static str>, Error> {
@@ -127,7 +140,7 @@ impl Work {
         let name = split(full).1;
         match kind {
             FileKind::Symlink => {
-                let target = rustix::fs::readlinkat(&place.dir, name, Vec::new())
+                let target = rustix::fs::readlinkat(place, name, Vec::new())
                     .map_err(|errno| Error::disk("read the link", full, errno))?;
                 Ok((target.as_bytes() != entry.link).then_some("it points elsewhere"))
             }
@@ -140,9 +153,8 @@ impl Work {
     /// Files that no entry explains.
     fn strangers(&mut self, layer: &Layer) -> Result<(), Error> {
         let implicit = layer.meta.implicit_paths();
-        let stack = Stack::layers(std::slice::from_ref(layer))?;
         let found = &mut self.found;
-        walk(&stack, |path, _| {
+        walk(&self.stack, |path, _| {
             if !found.contains_key(path) && implicit.iter().all(|known| known != path) {
                 found.insert(path.to_vec(), Some("the archive does not have it"));
             }
@@ -155,12 +167,12 @@ impl Work {
 fn same_content<B: Blocks>(
     entry: &Entry,
     reader: &mut Reader<'_, B>,
-    place: &Place,
+    place: &OwnedFd,
     full: &[u8],
 ) -> Result<Option<&'static str>, Error> {
     const DIFFERS: Option<&str> = Some("its content differs");
     let fail = |errno| Error::disk("read", full, errno);
-    let file = sys::fs::open_read(&place.dir, split(full).1, OFlags::empty()).map_err(fail)?;
+    let file = sys::fs::open_read(place, split(full).1, OFlags::empty()).map_err(fail)?;
     let whole = [(0, entry.size)];
     let ranges = entry.sparse.as_deref().unwrap_or(&whole);
     let mut buffer = vec![0; 256 * 1024];

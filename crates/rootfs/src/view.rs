@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::layer::Layer;
 use crate::owners::{FileKind, OWNER_XATTR, Owners, Record};
+use crate::unlock::{Unlocked, is_mode_only};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -73,6 +74,8 @@ enum Role {
 
 struct Tree {
     fd: OwnedFd,
+    /// Keeps what is locked open while the stack lives.
+    _unlocked: Option<Unlocked>,
     owners: Owners,
     role: Role,
     implicit: HashSet<Vec<u8>>,
@@ -117,9 +120,12 @@ impl Stack {
     }
 
     fn add_layer(&mut self, layer: &Layer) -> Result<(), Error> {
+        let owners = layer.owners()?;
+        let unlocked = Unlocked::layer(layer, &owners);
         self.trees.push(Tree {
             fd: open_tree(&layer.tree())?,
-            owners: layer.owners()?,
+            _unlocked: unlocked,
+            owners,
             role: Role::Layer,
             implicit: layer.meta.implicit_paths().into_iter().collect(),
             has_root: layer.meta.has_root,
@@ -139,7 +145,7 @@ impl Stack {
     /// A live tree that is open already.
     pub(crate) fn live(fd: OwnedFd, owners: Owners, ids: &IdMap) -> Self {
         let (role, implicit) = (Role::Live, HashSet::new());
-        let tree = Tree { fd, owners, role, implicit, has_root: true };
+        let tree = Tree { fd, _unlocked: None, owners, role, implicit, has_root: true };
         Self { trees: vec![tree], ids: ids.clone() }
     }
 
@@ -310,9 +316,10 @@ impl Stack {
         let fits = |record: &&Record| {
             let by_path =
                 matches!(record.kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket);
+            // What is known for its mode only may have got another one since.
             source.role == Role::Layer
-                || !by_path
-                || record.kind == FileKind::from_mode(stat.st_mode)
+                || !(is_mode_only(record)
+                    || by_path && record.kind != FileKind::from_mode(stat.st_mode))
         };
         let table = source.owners.get(path).filter(fits).cloned();
         let mut record = on_inode.or(table).unwrap_or_else(|| {

@@ -4,6 +4,7 @@ use super::{Applier, Directory};
 use crate::error::Error;
 use crate::frame::{Entry, EntryKind};
 use crate::owners::{FileKind, Record};
+use crate::unlock::locks_out;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -65,7 +66,11 @@ impl Applier<'_> {
         xattrs: Xattrs,
         other_on_disk: bool,
     ) {
-        if entry.uid == 0 && entry.gid == 0 && xattrs.is_empty() && !other_on_disk {
+        // A mode that readers must change for the moment is not to be read from the disk.
+        let locked = self.live.is_none()
+            && matches!(entry.kind, EntryKind::File(kind) if locks_out(kind, entry.mode));
+        let plain = entry.uid == 0 && entry.gid == 0 && xattrs.is_empty();
+        if plain && !other_on_disk && !locked {
             if !self.owners.is_empty() && self.owners.get(full).is_some() {
                 let opaque = self.owners.is_opaque(full);
                 self.owners.remove(full);

@@ -72,6 +72,9 @@ pub fn open_dir_force(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     fs::openat(dir, name, DIRECTORY, Mode::empty())
 }
 
+/// How often [`open_read`] tries against others that open the same file in the same way.
+const OPEN_TRIES: usize = 100;
+
 /// Opens a regular file or a directory for reading; where its mode forbids that to its owner, the mode is widened for
 /// the moment of the call and put back before it returns.
 pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
@@ -82,20 +85,31 @@ pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
         | OFlags::CLOEXEC
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    match fs::openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::ACCESS) => {}
-        other => return other,
-    }
-    let path = fs::openat(dir, name, NAME_ONLY, Mode::empty())?;
-    let mode = fs::fstat(&path)?.st_mode & 0o7777;
     let needed = if flags.contains(OFlags::DIRECTORY) { 0o500 } else { 0o400 };
-    if mode & needed == needed || chmod_fd(&path, mode | needed).is_err() {
-        return Err(Errno::ACCESS);
+    for _ in 0..OPEN_TRIES {
+        match fs::openat(dir, name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {}
+            other => return other,
+        }
+        let path = fs::openat(dir, name, NAME_ONLY, Mode::empty())?;
+        let mode = fs::fstat(&path)?.st_mode & 0o7777;
+        if mode & needed == needed {
+            // Another thread or process does the same now, and puts the true mode back itself.
+            std::thread::yield_now();
+            continue;
+        }
+        if chmod_fd(&path, mode | needed).is_err() {
+            return Err(Errno::ACCESS);
+        }
+        let opened = fs::openat(dir, name, flags, Mode::empty());
+        chmod_fd(&path, mode)?;
+        match opened {
+            // Put back by the other one in between.
+            Err(Errno::ACCESS) => {}
+            other => return other,
+        }
     }
-    let opened = fs::openat(dir, name, flags, Mode::empty());
-    let restored = chmod_fd(&path, mode);
-    let opened = opened?;
-    restored.map(|()| opened)
+    Err(Errno::ACCESS)
 }
 
 /// Metadata of a name, links not followed.
