@@ -51,7 +51,7 @@ fn shape(elf: &[u8]) -> Outcome {
         match number(header, 4)? {
             // PT_INTERP
             3 => return Err("the binary asks for a dynamic loader".to_owned()),
-            // PT_DYNAMIC: static-pie has one, but nothing in it may be DT_NEEDED.
+            // PT_DYNAMIC: a static-pie would have one, but nothing in it may be DT_NEEDED.
             2 => {
                 let (offset, size) =
                     (number(header + 8, 8)? as usize, number(header + 32, 8)? as usize);
