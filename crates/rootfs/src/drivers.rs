@@ -165,18 +165,24 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
         let upper = rustix::fs::openat(container, "upper.new", sys::fs::DIRECTORY, Mode::empty())
             .map_err(|errno| fail("open directory", errno))?;
         let stat = rustix::fs::stat(layer.tree()).map_err(|errno| fail("look at", errno))?;
+        let mut mode = stat.st_mode & 0o7777;
         if layer.meta.records > 0
-            && let Some(record) = layer.owners()?.get(b"")
+            && let Some(record) = layer.owners()?.get(b"").cloned()
         {
+            // On disk a reader of the layer may have widened it for the moment.
+            if crate::unlock::locks_out(record.kind, record.mode) {
+                mode = record.mode;
+            }
             // Where this cannot be noted, the root directory belongs to root.
             let text = record.to_xattr();
-            match sys::fs::xattr::set(&upper, crate::owners::OWNER_XATTR, text.as_bytes()) {
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(errno) => return Err(fail("note the owner of", errno)),
+            if !crate::unlock::is_mode_only(&record) {
+                match sys::fs::xattr::set(&upper, crate::owners::OWNER_XATTR, text.as_bytes()) {
+                    Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                    Err(errno) => return Err(fail("note the owner of", errno)),
+                }
             }
         }
-        sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777)
-            .map_err(|errno| fail("set the mode of", errno))?;
+        sys::fs::chmod_fd(&upper, mode).map_err(|errno| fail("set the mode of", errno))?;
         let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
         rustix::fs::futimens(&upper, &crate::apply::times(mtime))
             .map_err(|errno| fail("set the time of", errno))?;

@@ -76,9 +76,9 @@ impl Unlocked {
 impl Drop for Unlocked {
     fn drop(&mut self) {
         // From shared to alone: the shared lock is given up first, so that of several that go at once one gets it.
-        match flock(&self.directory, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK | Errno::INTR) => return,
-            Ok(()) | Err(_) => {}
+        let alone = flock(&self.directory, FlockOperation::NonBlockingLockExclusive);
+        if alone == Err(Errno::WOULDBLOCK) {
+            return;
         }
         for (path, mode) in self.modes.iter().rev() {
             self.set(path, *mode);
