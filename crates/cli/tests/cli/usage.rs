@@ -65,9 +65,9 @@ fn values() {
       hint: make it first: mkdir -p /no/such
     status 125
     ");
-    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--restart", "always", "x"]), @r"
-    error: --restart 'always': there is no daemon that could start containers again after a reboot
-      hint: use --restart on-failure, or a unit of 'systemctl --user'
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--restart", "often", "x"]), @r"
+    error: --restart 'often': unknown policy
+      hint: there are no, on-failure[:N], always and unless-stopped
     status 125
     ");
 }
