@@ -296,8 +296,8 @@ pub(crate) fn random_hex(bytes: usize) -> Result<String> {
 
 /// Turns a value into JSON for a person to read.
 pub(crate) fn encode(value: &impl serde::Serialize, path: impl Fn() -> PathBuf) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(value)
-        .map_err(|source| Error::Encode { path: path(), source })?;
+    let mut bytes =
+        serde_json::to_vec(value).map_err(|source| Error::Encode { path: path(), source })?;
     bytes.push(b'\n');
     Ok(bytes)
 }

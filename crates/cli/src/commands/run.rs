@@ -61,6 +61,33 @@ fn check(args: &RunArgs) -> Result<(), Report> {
     Ok(())
 }
 
+/// The container that the ranks share, and whether we have made it.
+fn shared(
+    context: &Context,
+    args: &RunArgs,
+    flags: &ContainerFlags,
+    name: &str,
+    found: Option<ContainerDir>,
+) -> Result<(ContainerDir, Record, bool), Report> {
+    let as_it_is = |container: ContainerDir| {
+        let record = record::read(&container)?;
+        Ok((container, record, false))
+    };
+    if let Some(container) = found {
+        return as_it_is(container);
+    }
+    let mut flags = flags.clone();
+    flags.security.join = None;
+    flags.record.name = Some(name.to_owned());
+    let made = make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet);
+    match (made, record::find_some(context, name)?) {
+        (Ok((container, record)), _) => Ok((container, record, true)),
+        // Another rank was faster.
+        (Err(_), Some(container)) => as_it_is(container),
+        (Err(report), None) => Err(report),
+    }
+}
+
 /// `--join NAME`: the first who comes makes that container, and whoever else comes with the same image goes in too (the engine lets one
 /// make the namespaces and the others enter them). `None` where NAME is a running container of another kind: then one of its own is made, in
 /// the namespaces of that one.
@@ -89,22 +116,7 @@ fn join(
         }
         (None, None) => {}
     }
-    let (container, record, new) = match found {
-        Some(container) => (container.clone(), record::read(&container)?, false),
-        None => {
-            let mut flags = flags.clone();
-            flags.security.join = None;
-            flags.record.name = Some(name.to_owned());
-            match make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet) {
-                Ok((container, record)) => (container, record, true),
-                // Another rank was faster.
-                Err(report) => match record::find_some(context, name)? {
-                    Some(container) => (container.clone(), record::read(&container)?, false),
-                    None => return Err(report),
-                },
-            }
-        }
-    };
+    let (container, record, new) = shared(context, args, flags, name, found)?;
     let mut run = prepared(args, &container, record, Overrides::default(), new);
     run.shared = true;
     if !new {
@@ -117,8 +129,8 @@ fn join(
         let process = &flags.process;
         if !words.is_empty() || process.entrypoint.is_some() {
             let (entrypoint, cmd) = (&run.record.own.entrypoint, &run.record.own.cmd);
-            let argv = command::merge(entrypoint, cmd, process.entrypoint.as_deref(), &words);
-            run.overrides.command = Some(argv);
+            let merged = command::merge(entrypoint, cmd, process.entrypoint.as_deref(), &words);
+            run.overrides.command = Some(merged);
         }
         run.overrides.env = own.env;
         run.overrides.cwd.clone_from(&process.workdir);
