@@ -4,6 +4,8 @@
 //! there, and what misses a program skips with its name. A package that cannot be had is a note,
 //! not an error: the tests that need it say so themselves.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use testkit::users;
@@ -47,8 +49,17 @@ pub(crate) fn set_up() -> Outcome {
     }
     if root {
         users::create().map_err(|error| format!("making the test users: {error}"))?;
+        open_tun();
     }
     Ok(())
+}
+
+/// Gives the network helpers' device the mode that udev gives it everywhere (50-udev-default.rules); a machine without udev has it for
+/// root alone, and then private networks cannot be tested.
+fn open_tun() {
+    if let Err(error) = fs::set_permissions("/dev/net/tun", Permissions::from_mode(0o666)) {
+        println!("/dev/net/tun: {error}; private networks will not be tested");
+    }
 }
 
 /// Whether this is root.
