@@ -167,7 +167,8 @@ fn fresh(bench: &Bench) -> Outcome<Line> {
 fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
     let sleep = ["run", "-d", "--name=resident", image, "sleep", "60"];
     bench.coracle(&sleep)?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // It gives its memory back when nothing has happened for two seconds.
+    std::thread::sleep(std::time::Duration::from_secs(4));
     let pid = bench.coracle(&["inspect", "--format={{.State.Pid}}", "resident"])?;
     let field = |pid: &str, name: &str| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -179,7 +180,7 @@ fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
     let private = field(&parent, "RssAnon:");
     bench.coracle(&["rm", "-f", "resident"])?;
     Ok(Line {
-        what: "resident memory of a detached container's supervisor".to_owned(),
+        what: "resident memory of a detached container's supervisor at rest".to_owned(),
         against: String::new(),
         ours: format!("{:.2} MB, of it {private} kB its own", resident / 1024.0),
         theirs: String::new(),
