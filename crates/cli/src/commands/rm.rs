@@ -24,16 +24,23 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             None if args.force => return Ok(()),
             None => record::find(context, name)?,
         };
-        if args.force {
-            let options = StopOptions { signal: Signal::KILL, timeout: None };
-            supervise::stop(&container.path(), options)?;
-            // A supervised `--rm` container is gone by now.
-            if !container.exists()? {
-                return output::line(name);
+        loop {
+            if args.force {
+                let options = StopOptions { signal: Signal::KILL, timeout: None };
+                supervise::stop(&container.path(), options)?;
+                // A supervised `--rm` container is gone by now.
+                if !container.exists()? {
+                    break;
+                }
+            }
+            if launch::remove_idle(context, &container)? {
+                break;
+            }
+            // Whoever was just starting it has it running now that the lock was ours.
+            if !args.force {
+                return Err(running(&container));
             }
         }
-        not_running(&container)?;
-        launch::remove_now(context, container)?;
         output::line(name)
     })
 }
@@ -41,11 +48,13 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
 /// An error where a container runs.
 pub(crate) fn not_running(container: &ContainerDir) -> Result<(), Report> {
     match state::observe(&container.path())? {
-        state::Observed::Running(_) | state::Observed::Restarting { .. } => {
-            let title = record::title(container);
-            Err(Report::new(format!("container {title} is running"))
-                .hint(format!("stop it first (coracle stop {title}), or use --force")))
-        }
+        state::Observed::Running(_) | state::Observed::Restarting { .. } => Err(running(container)),
         _ => Ok(()),
     }
+}
+
+fn running(container: &ContainerDir) -> Report {
+    let title = record::title(container);
+    Report::new(format!("container {title} is running"))
+        .hint(format!("stop it first (coracle stop {title}), or use --force"))
 }

@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use engine::choose::{self, Engine};
 use engine::facts::Facts;
 use engine::plan::{self, Overrides, Plan, Request};
-use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options, state};
+use engine::supervise::state::{self, Observed};
+use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options};
 use store::{ContainerDir, Store};
 
 use super::record::{self, Record};
@@ -93,7 +94,7 @@ pub(crate) fn prepare(
 pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
     let container = record::find(context, name).ok()?;
     match state::observe(&container.path()).ok()? {
-        state::Observed::Running(running) => running.main().map(|process| process.pid),
+        Observed::Running(running) => running.main().map(|process| process.pid),
         _ => None,
     }
 }
@@ -229,6 +230,28 @@ pub(crate) fn empty_input() -> Result<(), Report> {
 /// Removes a container that has ended, files of subordinate users included.
 pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(), Report> {
     let lock = container.lock_exclusive()?;
+    remove_locked(context, container, lock)
+}
+
+/// Removes a container and its unnamed volumes unless somebody runs in it, which is the answer. That is asked under the lock: who
+/// starts a container holds it until the program runs.
+pub(crate) fn remove_idle(context: &Context, container: &ContainerDir) -> Result<bool, Report> {
+    let lock = container.lock_exclusive()?;
+    if matches!(
+        state::observe(&container.path())?,
+        Observed::Running(_) | Observed::Restarting { .. }
+    ) {
+        return Ok(false);
+    }
+    remove_locked(context, container.clone(), lock)?;
+    Ok(true)
+}
+
+fn remove_locked(
+    context: &Context,
+    container: ContainerDir,
+    lock: store::ContainerLock,
+) -> Result<(), Report> {
     let volumes = super::volumes::anonymous_of(context, &container);
     container.remove_with(&|path| ids::delete(context, path))?;
     drop(lock);
@@ -242,7 +265,7 @@ pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(
 /// Nobody lives in a container that several were sent into, and nobody else has removed it.
 fn is_last(container: &ContainerDir) -> bool {
     let running = state::observe(&container.path())
-        .is_ok_and(|observed| matches!(observed, state::Observed::Running(_)));
+        .is_ok_and(|observed| matches!(observed, Observed::Running(_)));
     !running && container.exists().unwrap_or(false)
 }
 

@@ -78,6 +78,10 @@ fn private_publishes(w: &World) -> Outcome {
     let publish = format!("127.0.0.1:{}:7777", free.port());
     let c = w.detached(&["--network=private", "-p", &publish], &["listen", "0.0.0.0:7777"]);
     c.said("ready");
+    // Before anybody asks: it ends with its first answer.
+    let ports =
+        w.coracle(&["ps", "-a", "--filter", &format!("name={}", c.name), "--format={{.Ports}}"]);
+    assert!(ports.ok().out().contains("7777"), "{ports:?}");
     let greeting = until(Duration::from_secs(10), || {
         let mut stream = TcpStream::connect_timeout(&free, Duration::from_secs(1)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -86,9 +90,6 @@ fn private_publishes(w: &World) -> Outcome {
         (!text.is_empty()).then_some(text)
     });
     assert_eq!(greeting.as_deref(), Some("hello from the guest\n"));
-    let ports =
-        w.coracle(&["ps", "-a", "--filter", &format!("name={}", c.name), "--format={{.Ports}}"]);
-    assert!(ports.ok().out().contains("7777"), "{ports:?}");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use testkit::image::Built;
 use testkit::push::Target;
 use testkit::skip::{Outcome, Skip};
 
+use crate::environment::inherited_ignores;
 use crate::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -54,7 +55,8 @@ fn shell_and_tools(w: &World) -> Outcome {
     assert!(done.ok().out().starts_with("y\n") && done.out().contains("/etc/passwd"), "{done:?}");
     let mask = sh(w, &image, &[], "grep -E 'Sig(Ign|Blk)' /proc/self/status").ok().out();
     assert!(
-        mask.contains("SigIgn:\t0000000000000000") && mask.contains("SigBlk:\t0000000000000000"),
+        mask.contains(&format!("SigIgn:\t{:016x}", inherited_ignores()))
+            && mask.contains("SigBlk:\t0000000000000000"),
         "{mask}"
     );
     let facts = sh(
