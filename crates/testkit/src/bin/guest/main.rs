@@ -115,7 +115,7 @@ fn verb(words: &[OsString]) -> Answer {
         "hostname" => ids::hostname(),
         "sethostname" => ids::set_hostname(&need(0)?),
         "connect" => network::connect(&need(0)?),
-        "listen" => network::listen(&need(0)?),
+        "listen" => network::listen(&need(0)?, number(1).unwrap_or(1)),
         "interfaces" => network::interfaces(),
         other => Err(format!("unknown verb {other}")),
     }

@@ -22,12 +22,14 @@ pub(crate) fn connect(to: &str) -> Answer {
     Ok(0)
 }
 
-/// Says `ready PORT`, greets one caller and ends.
-pub(crate) fn listen(at: &str) -> Answer {
+/// Says `ready PORT`, greets so many callers and ends.
+pub(crate) fn listen(at: &str, callers: u64) -> Answer {
     let listener = TcpListener::bind(address(at)?).map_err(|e| name_of(&e))?;
     println!("ready {}", listener.local_addr().map_err(|e| name_of(&e))?.port());
-    let (mut stream, _) = listener.accept().map_err(|e| name_of(&e))?;
-    stream.write_all(b"hello from the guest\n").map_err(|e| name_of(&e))?;
+    for _ in 0..callers {
+        let (mut stream, _) = listener.accept().map_err(|e| name_of(&e))?;
+        stream.write_all(b"hello from the guest\n").map_err(|e| name_of(&e))?;
+    }
     Ok(0)
 }
 
