@@ -31,7 +31,9 @@ pub(crate) fn table(lines: &[Line]) -> Table {
 
 /// Writes the document, keeping its notes.
 pub(crate) fn write(bench: &Bench, lines: &[Line], trouble: &[String]) -> Outcome {
-    let path = root().join("docs/benchmarks.md");
+    let docs = root().join("docs");
+    fs::create_dir_all(&docs).map_err(|error| format!("{}: {error}", docs.display()))?;
+    let path = docs.join("benchmarks.md");
     let old = fs::read_to_string(&path).unwrap_or_default();
     let notes = old.find(NOTES).map_or_else(|| format!("{NOTES}\n"), |at| old[at..].to_owned());
     let mut text = String::from(
