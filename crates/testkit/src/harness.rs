@@ -7,6 +7,8 @@
 //! returns [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with
 //! the ignored ones.
 //!
+//! A case that fails is run once more, and named `UNSTABLE` where it passes then.
+//!
 //! [`Known`] differences turn a failure into a skip that cites the reason, and the absence of the
 //! failure into a failure, so that the list cannot rot.
 
@@ -113,7 +115,7 @@ impl<'a> Suite<'a> {
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                         let Some((name, body)) = next else { break };
                         let started = Instant::now();
-                        let end = judge(known, &name, one(&body));
+                        let end = judge(known, &name, twice(&name, &body));
                         let seconds = started.elapsed().as_secs_f64();
                         let slow = if seconds > 5.0 {
                             format!(" ({seconds:.1} s)")
@@ -174,6 +176,23 @@ fn one(body: &Body<'_>) -> End {
         Ok(Ok(())) => End::Passed,
         Ok(Err(skip)) => End::Skipped(skip.0),
         Err(payload) => End::Failed(message(&*payload)),
+    }
+}
+
+/// A case that fails is run once more: these suites race real processes on machines that others use too. What passes then has passed, but is
+/// named as unstable, and `cargo xtask ci` lists it at the end.
+fn twice(name: &str, body: &Body<'_>) -> End {
+    match one(body) {
+        End::Failed(first) => match one(body) {
+            End::Passed => {
+                let why = first.lines().take(6).collect::<Vec<_>>().join(" | ");
+                println!("UNSTABLE {name}: passed when run again; at first: {why}");
+                End::Passed
+            }
+            End::Skipped(why) => End::Skipped(why),
+            End::Failed(second) => End::Failed(format!("{second}\n(and at first: {first})")),
+        },
+        end => end,
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) struct Counts {
     failed: usize,
     skipped: usize,
     reasons: BTreeMap<String, Vec<String>>,
+    unstable: Vec<String>,
     binaries: usize,
     finished: bool,
 }
@@ -36,6 +37,9 @@ impl Counts {
         }
         for (reason, tests) in &self.reasons {
             println!("  {} x {reason}: {}", tests.len(), shorten(tests));
+        }
+        if !self.unstable.is_empty() {
+            println!("passed only when run again:\n  {}", self.unstable.join("\n  "));
         }
         println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
         println!(
@@ -104,6 +108,9 @@ impl Reader {
         {
             self.skips.push((test.to_owned(), reason.to_owned()));
             return true;
+        }
+        if let Some(case) = line.strip_prefix("UNSTABLE ") {
+            counts.unstable.push(case.to_owned());
         }
         if line == "successes:" {
             self.in_output_of_passing = true;
