@@ -1,5 +1,4 @@
-//! Times decoding and applying of several layers at once: `apply_bench [--threads N] STAGING LAYER...`. Prints seconds.
-//! With `--threads`, gzip blobs are decoded by that many threads each.
+//! Times decoding and applying of several layers at once: `apply_bench STAGING LAYER...`. Prints seconds.
 //!
 //! Compare with `for l in LAYER...; do (mkdir d$l; gzip -dc $l | tar x -C d$l) & done; wait`.
 
@@ -8,12 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 fn main() -> std::process::ExitCode {
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let mut threads = 1;
-    if arguments.first().is_some_and(|first| first == "--threads") && arguments.len() > 1 {
-        threads = arguments[1].to_string_lossy().parse().unwrap_or(1);
-        arguments.drain(..2);
-    }
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let Some((staging, layers)) = arguments.split_first() else {
         eprintln!("usage: apply_bench STAGING LAYER...");
         return std::process::ExitCode::from(2);
@@ -28,7 +22,7 @@ fn main() -> std::process::ExitCode {
                 std::fs::create_dir_all(&directory).expect("staging directory");
                 let staging = File::open(&directory).expect("staging directory");
                 let blob = File::open(layer).expect("layer");
-                let tar = rootfs::decode::parallel(blob, threads, limits).expect("compression");
+                let tar = rootfs::decode::open(blob, limits).expect("compression");
                 match rootfs::apply(tar, &staging, limits, &|_| {}) {
                     Ok(applied) => eprintln!(
                         "{}: {} entries, {} bytes, {} records, {}",

@@ -1,7 +1,8 @@
 //! Taking a layer's compression off, while it arrives.
 //!
 //! The stream's first bytes say what it is; a media type may lie. gzip goes through zlib-rs with large buffers, any number
-//! of members; zstd any number of frames. [`parallel`] decodes a gzip blob that is already on disk on several threads.
+//! of members; zstd any number of frames. One thread decodes one layer: layers arrive several at once, and decoding one gzip stream on
+//! two threads (rapidgzip) gained nothing beyond noise on two CPUs.
 //!
 //! A bomb is stopped by ratio: once a lot has come out, each compressed byte may not stand for more than
 //! [`Limits::ratio`] plain ones.
@@ -9,7 +10,6 @@
 use crate::error::Error;
 use crate::limits::Limits;
 use oci::Compression;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,37 +52,6 @@ fn head(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     reader.take(Compression::MAGIC_LEN as u64).read_to_end(&mut head)?;
     Ok(head)
 }
-
-/// Opens a blob on disk, with up to `threads` threads where it is gzip and large enough for that to pay.
-pub fn parallel(
-    file: File,
-    threads: usize,
-    limits: &Limits,
-) -> Result<Box<dyn Read + Send>, Error> {
-    let fail = |source| Error::Read { offset: 0, source };
-    let size = file.metadata().map_err(fail)?.len();
-    let mut head = [0_u8; 2];
-    let is_gzip = std::os::unix::fs::FileExt::read_at(&file, &mut head, 0).map_err(fail)? == 2
-        && head == [0x1f, 0x8b];
-    if !is_gzip || threads < 2 || size < PARALLEL_FROM {
-        return open(file, limits);
-    }
-    let decoder = rapidgzip_core::Decoder::builder()
-        .decoder_threads(threads)
-        .build()
-        .map_err(|error| fail(io::Error::other(error)))?;
-    let reader = decoder.reader(file).map_err(|error| fail(io::Error::other(error)))?;
-    Ok(Box::new(Guarded {
-        inner: Box::new(reader),
-        taken: Arc::new(AtomicU64::new(size)),
-        given: 0,
-        ratio: limits.ratio,
-        after: limits.ratio_after,
-    }))
-}
-
-/// Compressed size from which several threads are worth their start.
-const PARALLEL_FROM: u64 = 16 << 20;
 
 struct Counted<R> {
     reader: R,
@@ -175,30 +144,5 @@ mod tests {
         let error = plain(&bomb, &limits).unwrap_err();
         assert!(error.to_string().contains("bomb"), "{error}");
         assert_eq!(plain(&bomb, &Limits::default()).unwrap().len(), 8 << 20);
-    }
-
-    #[test]
-    fn several_threads_read_the_same() {
-        let mut data = Vec::new();
-        let mut state = 1_u32;
-        while data.len() < 40 << 20 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            data.extend_from_slice(&state.to_le_bytes());
-            data.extend_from_slice(b"some text that repeats");
-        }
-        let mut random = data.clone();
-        let mut wide = 88_172_645_463_325_252_u64;
-        for chunk in random.chunks_exact_mut(8).take(3 << 20) {
-            wide ^= wide << 13;
-            wide ^= wide >> 7;
-            wide ^= wide << 17;
-            chunk.copy_from_slice(&wide.to_le_bytes());
-        }
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&gzip(&random)).unwrap();
-        assert!(file.metadata().unwrap().len() > PARALLEL_FROM);
-        let mut out = Vec::new();
-        parallel(file, 2, &Limits::default()).unwrap().read_to_end(&mut out).unwrap();
-        assert!(out == random);
     }
 }
