@@ -1,4 +1,4 @@
-//! Classic BPF as seccomp uses it: an assembler with labels, and an interpreter for tests.
+//! Classic BPF as seccomp uses it: an assembler with labels, and an interpreter.
 //!
 //! A filter sees one `struct seccomp_data`: number, architecture, instruction pointer, six arguments of 64 bits each. It can only load
 //! 32-bit words of it, compare, jump forward and return an action. Jumps reach at most 255 instructions, so comparisons here are
@@ -155,6 +155,11 @@ impl Assembler {
         self.plain(LOAD, 20 + 8 * u32::from(argument));
     }
 
+    /// Goes on if the instruction pointer compares so, else to the label. Overwrites the loaded word.
+    pub fn pointer(&mut self, compare: Compare, value: u64, otherwise: Label) {
+        self.wide(8, compare, value, otherwise);
+    }
+
     /// Keeps the bits of the mask.
     pub fn and(&mut self, mask: u32) {
         self.plain(AND, mask);
@@ -181,6 +186,11 @@ impl Assembler {
         self.branch(JEQ, word, None, Some(to));
     }
 
+    /// Goes to the label if the loaded word is this.
+    pub fn if_equal(&mut self, word: u32, to: Label) {
+        self.branch(JEQ, word, Some(to), None);
+    }
+
     /// Goes to the label if any bit of the mask is set.
     pub fn if_any(&mut self, mask: u32, to: Label) {
         self.branch(JSET, mask, Some(to), None);
@@ -197,39 +207,44 @@ impl Assembler {
 
     /// Goes on if the argument compares so, else to the label. Overwrites the loaded word.
     pub fn argument(&mut self, argument: u8, compare: Compare, value: u64, otherwise: Label) {
+        self.wide(16 + 8 * u32::from(argument), compare, value, otherwise);
+    }
+
+    /// Compares the 64 bits at an offset of the data.
+    fn wide(&mut self, at: u32, compare: Compare, value: u64, otherwise: Label) {
         let (high, low) = ((value >> 32) as u32, value as u32);
         let fine = self.label();
         let (yes, no) = (Some(fine), Some(otherwise));
-        self.load_high(argument);
+        self.plain(LOAD, at + 4);
         match compare {
             Compare::Equal => {
                 self.branch(JEQ, high, None, no);
-                self.load_low(argument);
+                self.plain(LOAD, at);
                 self.branch(JEQ, low, None, no);
             }
             Compare::NotEqual => {
                 self.branch(JEQ, high, None, yes);
-                self.load_low(argument);
+                self.plain(LOAD, at);
                 self.branch(JEQ, low, no, None);
             }
             Compare::Greater | Compare::GreaterOrEqual => {
                 let code = if compare == Compare::Greater { JGT } else { JGE };
                 self.branch(JGT, high, yes, None);
                 self.branch(JEQ, high, None, no);
-                self.load_low(argument);
+                self.plain(LOAD, at);
                 self.branch(code, low, None, no);
             }
             Compare::Less | Compare::LessOrEqual => {
                 let code = if compare == Compare::Less { JGE } else { JGT };
                 self.branch(JGT, high, no, None);
                 self.branch(JEQ, high, None, yes);
-                self.load_low(argument);
+                self.plain(LOAD, at);
                 self.branch(code, low, no, None);
             }
             Compare::Masked(mask) => {
                 self.and((mask >> 32) as u32);
                 self.branch(JEQ, high, None, no);
-                self.load_low(argument);
+                self.plain(LOAD, at);
                 self.and(mask as u32);
                 self.branch(JEQ, low, None, no);
             }
@@ -300,34 +315,81 @@ impl Data {
     }
 }
 
-/// Runs a program as the kernel would; `None` for a program that the kernel would refuse.
+/// Words of memory that a program has.
+const MEMORY: usize = 16;
+
+/// Runs a program as the kernel would; `None` for a program that the kernel would refuse. (Its check before the first run,
+/// `seccomp_check_filter`, refuses some more, but runs none of them.)
 pub fn run(program: &[Instruction], data: &Data) -> Option<u32> {
-    let (mut at, mut word) = (0_usize, 0_u32);
+    /// Bytes of `struct seccomp_data`.
+    const SIZE: u32 = 64;
+    let (mut at, mut word, mut index) = (0_usize, 0_u32, 0_u32);
+    let mut memory = [0_u32; MEMORY];
+    // Jumps go forward only, so every instruction runs at most once.
     loop {
         let Instruction { code, jt, jf, k } = *program.get(at)?;
         at += 1;
-        let condition = match code {
-            LOAD => {
-                word = data.word(k)?;
-                continue;
-            }
-            AND => {
-                word &= k;
-                continue;
-            }
+        let operand = if code & BY_INDEX == 0 { k } else { index };
+        match code {
+            LOAD => word = data.word(k)?,
+            0x80 => word = SIZE,
+            0x00 => word = k,
+            0x60 => word = *memory.get(k as usize)?,
+            0x81 => index = SIZE,
+            0x01 => index = k,
+            0x61 => index = *memory.get(k as usize)?,
+            0x02 => *memory.get_mut(k as usize)? = word,
+            0x03 => *memory.get_mut(k as usize)? = index,
+            0x07 => index = word,
+            0x87 => word = index,
             RET => return Some(k),
-            JA => {
-                at += k as usize;
-                continue;
+            0x16 => return Some(word),
+            JA => at = at.checked_add(k as usize)?,
+            // A division by zero ends the program, as the kernel's.
+            0x3c if index == 0 => return Some(0),
+            _ if code & 7 == 4 => word = calculate(code & !BY_INDEX, word, operand)?,
+            _ => {
+                let condition = match code & !BY_INDEX {
+                    JEQ => word == operand,
+                    JGT => word > operand,
+                    JGE => word >= operand,
+                    JSET => word & operand != 0,
+                    _ => return None,
+                };
+                at += usize::from(if condition { jt } else { jf });
             }
-            JEQ => word == k,
-            JGT => word > k,
-            JGE => word >= k,
-            JSET => word & k != 0,
-            _ => return None,
-        };
-        at += usize::from(if condition { jt } else { jf });
+        }
     }
+}
+
+/// Instead of the constant, the index register (`BPF_X`).
+const BY_INDEX: u16 = 0x08;
+
+/// Arithmetic of 32 bits; shifts beyond that give what x86-64's kernel gives: the low five bits count.
+fn calculate(code: u16, word: u32, operand: u32) -> Option<u32> {
+    Some(match code {
+        0x04 => word.wrapping_add(operand),
+        0x14 => word.wrapping_sub(operand),
+        0x24 => word.wrapping_mul(operand),
+        0x34 => word.checked_div(operand)?,
+        0x44 => word | operand,
+        AND => word & operand,
+        0xa4 => word ^ operand,
+        0x64 => word.wrapping_shl(operand),
+        0x74 => word.wrapping_shr(operand),
+        0x84 => word.wrapping_neg(),
+        _ => return None,
+    })
+}
+
+/// Which of two answers of filters counts: the more severe one, and of equals the newer filter's.
+pub const fn severer(older: u32, newer: u32) -> u32 {
+    if severity(newer) <= severity(older) { newer } else { older }
+}
+
+/// As the kernel compares them: the action as a signed number.
+const fn severity(answer: u32) -> i32 {
+    (answer & 0xffff_0000).cast_signed()
 }
 
 #[cfg(test)]
@@ -372,6 +434,52 @@ mod tests {
                 prop_assert_eq!(run(&compare_program(compare, b), &data), Some(expected), "{:?}", compare);
             }
         }
+    }
+
+    #[test]
+    fn guests_programs_run() {
+        let one = |code, k| Instruction { code, jt: 0, jf: 0, k };
+        let data = Data { number: 7, ..Data::default() };
+        // ((7 + 5) * 3) ^ 1, kept, doubled by way of the index register, less 10.
+        let program = [
+            one(LOAD, 0),
+            one(0x04, 5),
+            one(0x24, 3),
+            one(0xa4, 1),
+            one(0x02, 15),
+            one(0x61, 15),
+            one(0x0c, 0),
+            one(0x14, 10),
+            one(0x16, 0),
+        ];
+        assert_eq!(run(&program, &data), Some(37 * 2 - 10));
+        let by_index = [
+            one(LOAD, 0),
+            one(0x01, 7),
+            Instruction { code: JEQ | BY_INDEX, jt: 1, jf: 0, k: 9 },
+            one(RET, 1),
+            one(0x84, 0),
+            one(0x74, 28),
+            one(0x16, 0),
+        ];
+        assert_eq!(run(&by_index, &data), Some(15));
+        assert_eq!(run(&[one(0x80, 0), one(0x07, 0), one(0x87, 0), one(0x16, 0)], &data), Some(64));
+        assert_eq!(run(&[one(0x3c, 0), one(RET, 9)], &data), Some(0), "divided by zero");
+        assert_eq!(run(&[one(0x60, 16), one(RET, 9)], &data), None);
+        assert_eq!(run(&[one(LOAD, 64), one(RET, 9)], &data), None);
+        assert_eq!(run(&[one(JA, u32::MAX)], &data), None);
+    }
+
+    #[test]
+    fn the_severest_answer_counts() {
+        let ladder = [KILL_PROCESS, KILL_THREAD, TRAP, ERRNO, USER_NOTIF, TRACE, LOG, ALLOW];
+        for (index, severe) in ladder.iter().enumerate() {
+            for mild in &ladder[index + 1..] {
+                assert_eq!(severer(*severe, *mild), *severe);
+                assert_eq!(severer(*mild, *severe), *severe);
+            }
+        }
+        assert_eq!(severer(ERRNO | 1, ERRNO | 2), ERRNO | 2);
     }
 
     #[test]

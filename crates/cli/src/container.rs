@@ -6,12 +6,14 @@
 //! ```
 
 pub(crate) mod command;
+pub(crate) mod convert;
 pub(crate) mod environment;
 pub(crate) mod ids;
 pub(crate) mod launch;
 pub(crate) mod limits;
 pub(crate) mod make;
 pub(crate) mod mounts;
+pub(crate) mod notes;
 pub(crate) mod ports;
 pub(crate) mod record;
 pub(crate) mod root;

@@ -169,7 +169,7 @@ impl Context {
         }
     }
 
-    /// What is known about this machine without trying things out.
+    /// What is known about this machine by its files, and by those trials that the choice of an engine hangs on.
     pub(crate) fn host(&self) -> &host::Host {
         self.host.get_or_init(|| {
             let mut host = host::Host::quick(&self.probing());
@@ -177,8 +177,38 @@ impl Context {
             if let Ok(settings) = self.settings() {
                 settings.network_helper.restrict(&mut host.programs);
             }
+            let memory = self.memory_of("host", &host);
+            host.try_engines(memory.as_deref(), self.probing().timeout);
+            if host.namespaces.user.is_fails() {
+                self.try_inside(&mut host);
+            }
             host
         })
+    }
+
+    /// Where what was tried on this machine is remembered, if there is a store.
+    fn memory_of(&self, what: &str, host: &host::Host) -> Option<PathBuf> {
+        let store = self.store_path().ok().filter(|path| path.is_dir())?;
+        let machine = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
+        Some(store.join(format!("{what}-{machine}-{}.json", host.caller.uid)))
+    }
+
+    /// Tries the engine inside the process with this very program, or remembers what came of it.
+    pub(crate) fn try_inside(&self, host: &mut host::Host) {
+        let memory = self.memory_of("inside", host);
+        // Where containers would be, so that what their file system forbids shows.
+        let directory = memory.as_deref().and_then(Path::parent).map(|store| store.join("tmp"));
+        let directory = directory.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
+        let scratch = directory.join(format!(".coracle-trial-{}", std::process::id()));
+        let Ok(program) = std::env::current_exe() else { return };
+        let timeout = self.probing().timeout;
+        host.inside_process = engine::engines::inprocess::probe::known(
+            host,
+            memory.as_deref(),
+            &program,
+            &scratch,
+            timeout,
+        );
     }
 
     /// Whether standard input is a terminal.

@@ -20,7 +20,7 @@ const TEXT: &str = "\
 Hello from a container.
 
 Coracle made it of an image that came with the program, put it into your store, unpacked it,
-and started this program as root of its own user namespace, without any privilege on the host.
+and started this program as the container's root, without any privilege on the host.
 
 Try a larger one:
   coracle run --rm -it debian:stable bash

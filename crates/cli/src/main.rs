@@ -31,6 +31,10 @@ fn version_line() -> String {
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
+        let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
+        return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));
+    }
     let ended = args::parse(words).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();

@@ -1,10 +1,11 @@
-//! Runs one container from a JSON file, without store and command line: for measuring the native engine, and for its tests.
+//! Runs one container from a JSON file, without store and command line: for measuring engines, and for their tests.
 //!
 //! `native run|spawn|explain FILE [COMMAND...]`, `native exec PID FILE COMMAND...`; FILE holds `{"place": DIR, "root": ..., "config": ...}`
-//! with [`engine::plan::Root`] and [`engine::spec::ContainerConfig`]. `native plan FILE` runs what `explain` printed.
+//! with [`engine::plan::Root`] and [`engine::spec::ContainerConfig`], and optionally `"mode"`, the engine. `native plan FILE` runs what `explain` printed.
 
 use engine::choose::{Engine, Streams};
 use engine::engines::native::Native;
+use engine::engines::ptrace::{EveryCall, Filtered};
 use engine::plan::{Overrides, Plan, Request, Root};
 use engine::spec::ContainerConfig;
 use serde::Deserialize;
@@ -17,6 +18,18 @@ struct Setup {
     root: Root,
     #[serde(default)]
     config: ContainerConfig,
+    #[serde(default)]
+    mode: String,
+}
+
+impl Setup {
+    fn engine(&self) -> &'static dyn Engine {
+        match self.mode.as_str() {
+            "P1" => &Filtered,
+            "P2" => &EveryCall,
+            _ => &Native,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -72,9 +85,11 @@ fn run() -> engine::Result<i32> {
             println!("{text}");
             Ok(0)
         }
-        ("exec", Some(pid)) => Native.become_resident(pid, &plan).map(engine::choose::Ended::code),
+        ("exec", Some(pid)) => {
+            setup.engine().become_resident(pid, &plan).map(engine::choose::Ended::code)
+        }
         ("spawn", _) => {
-            let child = Native.spawn(&plan, Streams::default())?;
+            let child = setup.engine().spawn(&plan, Streams::default())?;
             eprintln!("pid {}", child.pid);
             let pid = rustix::process::Pid::from_raw(child.pid as i32);
             let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
@@ -85,7 +100,7 @@ fn run() -> engine::Result<i32> {
                     .unwrap_or_else(|| 128 + status.terminating_signal().unwrap_or(0))
             }))
         }
-        _ => Native.become_guest(&plan).map(engine::choose::Ended::code),
+        _ => setup.engine().become_guest(&plan).map(engine::choose::Ended::code),
     }
 }
 
@@ -101,6 +116,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         place: &setup.place,
         facts: &facts,
         overrides: &overrides,
+        own_ids: setup.engine().caps().own_ids,
         accounts: &engine::accounts::OfRoot(&setup.root),
         running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),
     })

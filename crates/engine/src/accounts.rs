@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use sys::fs::resolve::open_in_root;
 
 /// A longer file is not a user database.
 const LIMIT: u64 = 16 << 20;
@@ -83,8 +84,7 @@ fn in_tree(tree: &Path, name: &str) -> Result<String> {
         rustix::fs::open(tree, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(&error)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    match rustix::fs::openat2(&root, format!("etc/{name}"), flags, Mode::empty(), how) {
+    match open_in_root(&root, &*format!("etc/{name}"), flags, ResolveFlags::NO_MAGICLINKS) {
         Ok(file) => text_of(file, error),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(String::new()),
         Err(Errno::NOSYS) => match in_layer(tree, name)? {

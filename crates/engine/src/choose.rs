@@ -31,6 +31,9 @@ pub struct Caps {
     pub enter: bool,
     /// Limits on memory, processors and processes.
     pub limits: bool,
+    /// Ids are the engine's own affair: any user and any group, whatever the kernel would map. Its root is one directory, since nothing
+    /// is mounted.
+    pub own_ids: bool,
 }
 
 /// How well an engine fits a host.
@@ -111,6 +114,15 @@ pub trait Engine: Sync {
     fn caps(&self) -> Caps;
     /// Whether it works here.
     fn probe(&self, facts: &Facts) -> Fit;
+    /// Whether it runs only where its mode is asked for.
+    fn is_asked_for(&self, facts: &Facts) -> bool {
+        let _ = facts;
+        false
+    }
+    /// Whether it works inside the guest's processes.
+    fn is_inside(&self) -> bool {
+        false
+    }
     /// Starts the plan's program as a child. Returns when the program was executed, or with the step that failed.
     ///
     /// The caller must have one thread.
@@ -127,7 +139,13 @@ pub trait Engine: Sync {
 }
 
 /// The engines of this build, best first.
-pub static ENGINES: &[&dyn Engine] = &[&crate::engines::native::Native];
+pub static ENGINES: &[&dyn Engine] = &[
+    &crate::engines::native::Native,
+    &crate::engines::inprocess::Rewritten,
+    &crate::engines::inprocess::Signals,
+    &crate::engines::ptrace::Filtered,
+    &crate::engines::ptrace::EveryCall,
+];
 
 /// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.
 pub const MODES: [(&str, &str); 13] = [
@@ -174,7 +192,8 @@ pub fn choose(
         named(facts, mode)?
     } else {
         let mut reasons = Vec::new();
-        let first = ENGINES.iter().copied().find(|engine| match engine.probe(facts) {
+        let mut free = ENGINES.iter().copied().filter(|engine| !engine.is_asked_for(facts));
+        let first = free.find(|engine| match engine.probe(facts) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
                 false
@@ -217,13 +236,14 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
     let tmpfs = config.mounts.iter().any(|mount| mount.kind == crate::spec::MountKind::Tmpfs);
-    let needs: [Need; 13] = [
+    let needs: [Need; 14] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
         ("--hostname", config.hostname.is_some(), |caps| caps.namespaces),
         ("--pid", private(&asked.pid), |caps| caps.namespaces),
         ("--ipc", private(&asked.ipc), |caps| caps.namespaces),
         ("--uts", private(&asked.uts), |caps| caps.namespaces),
         ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
+        ("--join", config.join.is_some(), |caps| caps.namespaces),
         ("--network", own_network, |caps| caps.network),
         ("--volume", !config.mounts.is_empty(), |caps| caps.binds),
         ("--tmpfs", tmpfs, |caps| caps.tmpfs),
@@ -255,11 +275,12 @@ mod tests {
     fn modes_without_an_engine_are_named() {
         let facts = Facts::default();
         let config = ContainerConfig::default();
-        let error = choose(&facts, Some("p1"), &config).err().unwrap();
+        let error = choose(&facts, Some("f1"), &config).err().unwrap();
         assert!(
-            matches!(&error, Error::Unusable { mode, able, .. } if mode == "P1" && able == &["N1"])
+            matches!(&error, Error::Unusable { mode, able, .. } if mode == "F1" && able == &["N1", "I1", "I2", "P1", "P2"])
         );
         assert!(error.hint().unwrap().contains("N1"));
+        assert_eq!(choose(&facts, Some("p2"), &config).unwrap().name(), "P2");
         assert!(matches!(
             choose(&facts, Some("Z9"), &config).err().unwrap(),
             Error::UnknownMode { .. }
@@ -268,10 +289,21 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_user_namespaces_has_no_native_engine() {
-        let facts = Facts { no_user_namespace: Some("AppArmor".into()), ..Facts::default() };
-        let error = choose(&facts, None, &ContainerConfig::default()).err().unwrap();
-        assert!(error.to_string().contains("AppArmor"), "{error}");
+    fn the_first_engine_that_works_is_taken() {
+        let config = ContainerConfig::default();
+        let mut facts = Facts { no_user_namespace: Some("AppArmor".into()), ..Facts::default() };
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "P1");
+        facts.inside_works = true;
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "I1");
+        facts.no_rewriting = Some("SELinux".into());
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "I2");
+        facts.no_inside = Some("it hung".into());
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "P1");
+        facts.no_seccomp = Some("no filters".into());
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "P2");
+        facts.no_ptrace = Some("Yama".into());
+        let error = choose(&facts, None, &config).err().unwrap().to_string();
+        assert!(error.contains("AppArmor") && error.contains("Yama"), "{error}");
     }
 
     #[test]

@@ -222,6 +222,20 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// One container runs in another, and so on, deeper than there are places for.
+    #[error("containers are nested deeper than engines inside the process can be: {most}")]
+    Nested {
+        /// How deep they can be.
+        most: u32,
+    },
+    /// The program is for 32 bits, and the engine runs programs of 64 only.
+    #[error("{program} is a 32-bit program, which engine {engine} cannot run")]
+    Narrow {
+        /// As given.
+        program: String,
+        /// Its mode.
+        engine: String,
+    },
     /// The program is not there.
     #[error("{program}: not found in the container{searched}")]
     NotFound {
@@ -229,6 +243,12 @@ pub enum Error {
         program: String,
         /// " (PATH=...)" or nothing.
         searched: String,
+    },
+    /// The program cannot be traced.
+    #[error("the program may not be traced: {errno}")]
+    Traced {
+        /// The kernel's answer.
+        errno: Errno,
     },
     /// The process that set the container up vanished without a word.
     #[error("the process that set the container up ended early ({0})")]
@@ -239,7 +259,7 @@ impl Error {
     /// Docker's exit code for this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NotExecutable { .. } => 126,
+            Self::NotExecutable { .. } | Self::Narrow { .. } => 126,
             Self::NotFound { .. } => 127,
             _ => 125,
         }
@@ -254,6 +274,11 @@ impl Error {
                 format!("use --execmode={}", able.join(" or --execmode="))
             }),
             Self::UnknownMode { known, .. } => Some(format!("known modes: {}", known.join(", "))),
+            Self::Traced { .. } => Some(
+                "it is traced already (by strace, a debugger, another Coracle), or a policy forbids tracing; \
+                 `coracle doctor` says which"
+                    .into(),
+            ),
             Self::NoEngine(_) => Some("`coracle doctor` explains what this host allows".into()),
             Self::Missing { hint, .. } => hint.clone(),
             Self::NoSuchAccount { .. } => Some("give numbers (UID:GID) instead of names".into()),
@@ -269,6 +294,7 @@ impl Error {
             Self::IdMap { errno, .. } if errno.0 == rustix::io::Errno::PERM.raw_os_error() => {
                 unshare_hint(*errno)
             }
+            Self::Narrow { .. } => Some("use --execmode=P1, which traces its programs".into()),
             Self::NotExecutable { errno, .. }
                 if errno.0 == rustix::io::Errno::NOEXEC.raw_os_error() =>
             {

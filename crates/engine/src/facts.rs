@@ -8,6 +8,9 @@ use host::{Context, Host, Trial};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// The variable with the names of [`Facts::switches`].
+pub const SWITCHES: &str = "CORACLE_STAGE";
+
 /// Who asks, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -40,6 +43,18 @@ pub struct Facts {
     pub kernel: (u32, u32),
     /// No system call filter can be installed.
     pub no_seccomp: Option<String>,
+    /// Why children cannot be traced, if that is known.
+    pub no_ptrace: Option<String>,
+    /// Why a filter cannot stop a traced child, if that is known.
+    pub no_seccomp_stops: Option<String>,
+    /// A trial has shown that a program runs with the engine inside its process.
+    pub inside_works: bool,
+    /// Why that does not work, if it was tried.
+    pub no_inside: Option<String>,
+    /// Why call sites cannot be rewritten, if that was tried.
+    pub no_rewriting: Option<String>,
+    /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
+    pub switches: String,
 }
 
 /// A control group that the caller owns.
@@ -69,7 +84,13 @@ impl Facts {
             groups: caller.groups.clone(),
             no_user_namespace: failed(&host.namespaces.user),
             no_seccomp: failed(&host.seccomp.filter),
+            no_ptrace: failed(&host.ptrace.child),
+            no_seccomp_stops: failed(&host.ptrace.seccomp_stops),
             kernel: (host.kernel.major, host.kernel.minor),
+            inside_works: matches!(host.inside_process.signals, Trial::Works { .. }),
+            no_inside: failed(&host.inside_process.signals),
+            no_rewriting: failed(&host.inside_process.rewriting),
+            switches: context.env.get(SWITCHES).cloned().unwrap_or_default(),
             ..Self::default()
         };
         if caller.uid == 0 {

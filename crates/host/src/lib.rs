@@ -32,6 +32,7 @@ mod namespaces;
 mod overlay;
 mod programs;
 mod ptrace;
+mod quick;
 mod scratch;
 mod seccomp;
 mod security;
@@ -101,6 +102,16 @@ pub enum Depth {
     Thorough,
 }
 
+/// What came of running a program with an engine inside its process.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InsideProcess {
+    /// Calls come by signals.
+    pub signals: Trial,
+    /// Call sites are rewritten.
+    pub rewriting: Trial,
+}
+
 /// Everything that is known about this machine, from the point of view of the calling user.
 ///
 /// Every field has a default, so a fixture names only what it cares about and data written by an older version loads.
@@ -125,6 +136,8 @@ pub struct Host {
     pub seccomp: Seccomp,
     /// Tracing.
     pub ptrace: Ptrace,
+    /// Programs with an engine inside their process. Tried by whoever has the engine.
+    pub inside_process: InsideProcess,
     /// Security modules and hardening switches.
     pub security: Security,
     /// Control groups.
@@ -178,6 +191,7 @@ impl Host {
             depth: Depth::Thorough,
             seccomp: Seccomp::probe(context.timeout),
             ptrace: Ptrace::probe(context.timeout),
+            inside_process: InsideProcess::default(),
             cgroup: Cgroup::probe(context, &programs),
             inside: Inside::detect(context),
             gpus: devices::gpus(),

@@ -74,19 +74,24 @@ pub struct Namespaces {
     pub time: Trial,
 }
 
+/// A user namespace in which something can be mounted, or what stands in the way.
+pub(crate) fn user(security: &Security, timeout: Duration) -> (Trial, Option<Barrier>) {
+    let how = "unshare(CLONE_NEWUSER), id maps, mount(tmpfs) in a child";
+    match attempt(timeout, mount_something) {
+        Ok(()) => (Trial::works(how), None),
+        Err(failure) => {
+            let barrier = barrier_of(&failure, &Circumstances::read(security));
+            let trial = Trial::fails(how, format!("{}: {}", barrier.means(), failure.why()))
+                .with_errno(failure.number())
+                .with_advice(barrier.advice());
+            (trial, Some(barrier))
+        }
+    }
+}
+
 impl Namespaces {
     pub(crate) fn probe(security: &Security, timeout: Duration) -> Namespaces {
-        let how = "unshare(CLONE_NEWUSER), id maps, mount(tmpfs) in a child";
-        let (user, barrier) = match attempt(timeout, mount_something) {
-            Ok(()) => (Trial::works(how), None),
-            Err(failure) => {
-                let barrier = barrier_of(&failure, &Circumstances::read(security));
-                let trial = Trial::fails(how, format!("{}: {}", barrier.means(), failure.why()))
-                    .with_errno(failure.number())
-                    .with_advice(barrier.advice());
-                (trial, Some(barrier))
-            }
-        };
+        let (user, barrier) = user(security, timeout);
         let within = |flags: UnshareFlags, name: &str| {
             let how = format!("unshare({name}) in a user namespace in a child");
             trial_of(how, &user, || {

@@ -28,24 +28,12 @@ pub struct Ptrace {
 
 impl Ptrace {
     pub(crate) fn probe(timeout: Duration) -> Ptrace {
-        let yama =
-            read_trimmed("/proc/sys/kernel/yama/ptrace_scope").and_then(|scope| scope.parse().ok());
-        let refused = match yama {
-            Some(2..) => "administrator: sysctl -w kernel.yama.ptrace_scope=1",
-            _ => {
-                "start the container around us with --cap-add SYS_PTRACE, or a seccomp profile that allows ptrace (docker 19.03 on kernel 4.8 and newer does)"
-            }
-        };
+        let yama = yama();
+        let refused = advice(yama);
         Ptrace {
             yama,
-            child: trial(timeout, "PTRACE_TRACEME and PTRACE_GETREGSET of a grandchild", |link| {
-                link.trace_child(false)
-            })
-            .advise(refused),
-            seccomp_stops: trial(timeout, "PTRACE_O_TRACESECCOMP on a grandchild", |link| {
-                link.trace_child(true)
-            })
-            .advise(refused),
+            child: child(timeout),
+            seccomp_stops: seccomp_stops(timeout),
             read_child: trial(timeout, "process_vm_readv from a grandchild", |link| {
                 link.read_memory(false)
             })
@@ -58,6 +46,44 @@ impl Ptrace {
             .advise("MPI ranks copy through shared memory instead of CMA; administrator: sysctl -w kernel.yama.ptrace_scope=0"),
         }
     }
+}
+
+fn yama() -> Option<u8> {
+    read_trimmed("/proc/sys/kernel/yama/ptrace_scope").and_then(|scope| scope.parse().ok())
+}
+
+/// What to do where tracing is refused.
+fn advice(yama: Option<u8>) -> &'static str {
+    match yama {
+        Some(2..) => "administrator: sysctl -w kernel.yama.ptrace_scope=1",
+        _ => {
+            "start the container around us with --cap-add SYS_PTRACE, or a seccomp profile that allows ptrace (docker 19.03 on kernel 4.8 and newer does)"
+        }
+    }
+}
+
+/// Tracing a child.
+pub(crate) fn child(timeout: Duration) -> Trial {
+    explained(trial(timeout, "PTRACE_TRACEME and PTRACE_GETREGSET of a grandchild", |link| {
+        link.trace_child(false)
+    }))
+}
+
+/// Stopping a traced child by a filter.
+pub(crate) fn seccomp_stops(timeout: Duration) -> Trial {
+    explained(trial(timeout, "PTRACE_O_TRACESECCOMP on a grandchild", |link| {
+        link.trace_child(true)
+    }))
+}
+
+/// Names the switch that is known to stand in the way.
+fn explained(mut trial: Trial) -> Trial {
+    let scope = yama();
+    if let (Trial::Fails { why, .. }, Some(scope @ 2..)) = (&mut trial, scope) {
+        let who = if scope == 2 { "only root may trace" } else { "nobody may trace" };
+        *why = format!("kernel.yama.ptrace_scope is {scope}, so {who}: {why}");
+    }
+    trial.advise(advice(scope))
 }
 
 fn trial(

@@ -83,7 +83,7 @@ impl Seccomp {
     }
 }
 
-fn filter(timeout: Duration) -> Trial {
+pub(crate) fn filter(timeout: Duration) -> Trial {
     let how = "seccomp(SECCOMP_SET_MODE_FILTER) in a child, then the call that it catches";
     let result = attempt(timeout, |link| {
         link.filter(Action::Fail(OWN_ERRNO), 0).step("seccomp(SECCOMP_SET_MODE_FILTER)")?;

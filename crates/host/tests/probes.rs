@@ -34,7 +34,10 @@ impl Stage {
         let everybody = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(directory.path(), everybody.clone()).unwrap();
         let program = directory.path().join("probes");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // By another program: a child that another test forks meanwhile would hold our copy open for writing, and it could not be executed.
+        let copied =
+            Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
+        assert!(copied.unwrap().success());
         std::fs::set_permissions(&program, everybody).unwrap();
         Stage { directory }
     }

@@ -131,6 +131,8 @@ pub struct Into {
     pub owner: Option<(u32, u32)>,
     /// Setuid and setgid are left out: for files that come to belong to somebody for whom they were not meant.
     pub no_set_id: bool,
+    /// The tree is in the form of [`crate::settled`], and what is new gets it too.
+    pub settled: bool,
     /// Bounds for the archive.
     pub limits: Limits,
 }
@@ -152,7 +154,11 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     let path = crate::apply::clean(path)?;
     let mut applier = Applier::live(fd, &into.limits, &path);
     let mut reader = Reader::new(Buffered::new(tar), &into.limits);
+    let mut new = Vec::new();
     while let Some(mut entry) = reader.next_entry()? {
+        if into.settled {
+            new.push(join(&path, &crate::apply::clean(&entry.path)?));
+        }
         if let Some((uid, gid)) = into.owner {
             (entry.uid, entry.gid) = (uid, gid);
         }
@@ -164,6 +170,11 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     applier.deferred_links()?;
     applier.finish_directories()?;
     let mut copied = Copied { entries: reader.entries(), owners: Owners::new() };
+    if into.settled {
+        new.retain(|path| !path.is_empty());
+        copied.owners = crate::settled::settle_paths(root, &new, &applier.owners)?;
+        return Ok(copied);
+    }
     for (path, record) in applier.owners.iter() {
         if !carry(root.as_fd(), path, record)? {
             copied.owners.insert(path, record.clone());
@@ -195,7 +206,7 @@ fn carry(root: impl AsFd, path: &[u8], record: &crate::Record) -> Result<bool, E
     }
 }
 
-fn reopen(root: impl AsFd) -> Result<OwnedFd, Error> {
+pub(crate) fn reopen(root: impl AsFd) -> Result<OwnedFd, Error> {
     rustix::fs::openat(root, ".", sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", b".", errno))
 }

@@ -51,9 +51,9 @@ pub fn diff(image: &ImageTrees, root: &Root, ids: &IdMap) -> Result<Vec<Change>,
 
 /// The same for trees that are open already.
 pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Change>, Error> {
-    let complete = matches!(root, Root::Directory(_));
+    let complete = !matches!(root, Root::Overlay { .. });
     let mut work = Work { image, own, changes: BTreeMap::new() };
-    let mut pending = vec![Pair { path: Vec::new(), below: image.all(), complete }];
+    let mut pending = vec![Pair { path: Vec::new(), own: own.all(), below: image.all(), complete }];
     while let Some(pair) = pending.pop() {
         work.directory(&pair, &mut pending)?;
     }
@@ -63,6 +63,8 @@ pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Cha
 /// A directory of the container and what the image has there.
 struct Pair {
     path: Vec<u8>,
+    /// The container's own trees that have it.
+    own: Vec<usize>,
     /// The layers that have this directory; none for a new one.
     below: Vec<usize>,
     /// Whether what the container does not have here is deleted, rather than shining through.
@@ -83,13 +85,14 @@ impl Work<'_> {
         } else {
             self.image.list(path, &pair.below)?
         };
-        let (whiteouts, opaque) = self.own.marks(0, path)?;
+        let (whiteouts, opaque) =
+            if pair.complete { (Vec::new(), false) } else { self.own.marks(0, path)? };
         for name in whiteouts {
             if below.remove(&name).is_some() {
                 self.note(path, &name, ChangeKind::Deleted);
             }
         }
-        for (name, mine) in self.own.list(path, &[0])? {
+        for (name, mine) in self.own.list(path, &pair.own)? {
             let theirs = below.remove(&name);
             self.name(pair, &name, &mine, theirs.as_ref(), pending)?;
         }
@@ -113,14 +116,15 @@ impl Work<'_> {
         match theirs {
             None => self.note(&pair.path, name, ChangeKind::Added),
             Some(theirs) => {
-                if self.differs(&full, theirs)? {
+                if self.differs(&full, mine, theirs)? {
                     self.changes.insert(full.clone(), ChangeKind::Changed);
                 }
             }
         }
         if mine.kind == FileKind::Directory {
             let below = theirs.map_or_else(Vec::new, |theirs| theirs.trees.clone());
-            pending.push(Pair { path: full, below, complete: pair.complete });
+            let (own, complete) = (mine.trees.clone(), pair.complete);
+            pending.push(Pair { path: full, own, below, complete });
         }
         Ok(())
     }
@@ -133,11 +137,11 @@ impl Work<'_> {
         }
     }
 
-    fn differs(&self, full: &[u8], theirs: &Merged) -> Result<bool, Error> {
+    fn differs(&self, full: &[u8], mine: &Merged, theirs: &Merged) -> Result<bool, Error> {
         let (parent, name) = split(full);
-        let my_dir = self.own.open_dir(0, parent)?;
+        let my_dir = self.own.open_dir(mine.tree, parent)?;
         let their_dir = self.image.open_dir(theirs.tree, parent)?;
-        let (mine, _) = self.own.open(0, &my_dir, full, name)?;
+        let (mine, _) = self.own.open(mine.tree, &my_dir, full, name)?;
         let (before, _) = self.image.open(theirs.tree, &their_dir, full, name)?;
         if mine.record != before.record {
             return Ok(true);

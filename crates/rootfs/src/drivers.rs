@@ -6,6 +6,7 @@
 //! | fuse-overlayfs | a user namespace, `/dev/fuse`, the program | the same |
 //! | reflink | btrfs, XFS, bcachefs... | a clone of each file's blocks |
 //! | copy | nothing | a copy of the tree |
+//! | hard link | an engine that copies files before it writes to them | the directories, and a name for each file |
 //!
 //! [`prepare`] makes the directories or the copy; mounting is the engine's. It is repeatable: a container that has its
 //! root already keeps it.
@@ -13,6 +14,8 @@
 use crate::error::Error;
 use crate::flatten::{self, Method};
 use crate::image::ImageTrees;
+use crate::settled::{INODES, LOOSE};
+use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -31,6 +34,9 @@ pub enum Driver {
     Reflink,
     /// A plain copy.
     Copy,
+    /// Further names of the image's inodes, for engines that interpose on system calls ([`crate::settled`]). Others see such a tree beneath
+    /// an overlay.
+    HardLink,
 }
 
 impl Driver {
@@ -42,6 +48,7 @@ impl Driver {
             Self::FuseOverlay => "fuse-overlayfs",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
+            Self::HardLink => "hard link",
         }
     }
 
@@ -110,6 +117,18 @@ pub enum Root {
     },
     /// A directory that is the root as it is.
     Directory(PathBuf),
+    /// A container's own whole tree with further changes of the container's above it, to be mounted as an overlay: what an engine with
+    /// mounts makes of a tree whose files it must not write to.
+    Stacked {
+        /// The tree.
+        directory: PathBuf,
+        /// Changes.
+        upper: PathBuf,
+        /// Overlay's work directory, beside the upper.
+        work: PathBuf,
+        /// As in [`Root::Overlay`].
+        volatile: bool,
+    },
 }
 
 /// Name of the flattened root in a container's directory, as udocker's users know it.
@@ -145,6 +164,10 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
     if rustix::fs::statat(&directory, ROOT, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         return Ok(Root::Directory(root));
     }
+    if driver == Driver::HardLink {
+        link_root(&directory, image)?;
+        return Ok(Root::Directory(root));
+    }
     let method = if driver == Driver::Reflink { Method::Reflink } else { Method::Copy };
     // Made under another name and renamed: a half-made root is never taken for a whole one. The new name is in the same
     // directory, since a directory that its owner may not write to can be renamed but not moved.
@@ -153,6 +176,53 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
     rename(&directory, "owners.new", ROOT_OWNERS)?;
     rename(&directory, "ROOT.new", ROOT)?;
     Ok(Root::Directory(root))
+}
+
+/// Makes the tree from a settled one, with its inode list and what it has to say of inodes without attributes.
+fn link_root(container: &OwnedFd, image: &ImageTrees) -> Result<(), Error> {
+    let [tree] = &image.layers[..] else {
+        return Err(Error::Driver {
+            driver: Driver::HardLink.name(),
+            why: "the image was not flattened".into(),
+        });
+    };
+    sys::fs::remove_tree(container, b"ROOT.new")?;
+    let source = open(&tree.tree())?;
+    let linked = crate::linked::link_tree(&source, container, "ROOT.new")?;
+    let beside = open(&tree.directory)?;
+    for (name, wanted) in [(INODES, linked.links > 0), (LOOSE, true), (ROOT_OWNERS, false)] {
+        sys::fs::remove_tree(container, name.as_bytes())?;
+        if wanted {
+            crate::linked::share_file(&beside, container, name)?;
+        }
+    }
+    rename(container, "ROOT.new", ROOT)
+}
+
+/// An overlay's directories above a container's whole tree.
+pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
+    let directory = open(container)?;
+    make_directory(&directory, "work")?;
+    if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        sys::fs::remove_tree(&directory, b"upper.new")?;
+        make_directory(&directory, "upper.new")?;
+        let fail = |errno| Error::disk("look at", ROOT.as_bytes(), errno);
+        let top = open(&container.join(ROOT))?;
+        let stat = rustix::fs::fstat(&top).map_err(fail)?;
+        let upper = open(&container.join("upper.new"))?;
+        crate::settled::copy_attributes(&top, &upper, b"", |name| name.starts_with(b"user."))?;
+        sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777).map_err(fail)?;
+        let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
+        rustix::fs::futimens(&upper, &crate::apply::times(mtime)).map_err(fail)?;
+        rename(&directory, "upper.new", "upper")?;
+    }
+    clear_volatile(&directory)?;
+    Ok(Root::Stacked {
+        directory: container.join(ROOT),
+        upper: container.join("upper"),
+        work: container.join("work"),
+        volatile: true,
+    })
 }
 
 /// Makes the upper directory. Overlay shows its attributes as those of `/`, so it gets the image's.
@@ -202,10 +272,11 @@ fn clear_volatile(container: &impl rustix::fd::AsFd) -> Result<(), Error> {
     // `work/work` has mode 000; `incompat` is inside it.
     let inner = match sys::fs::open_dir_force(&work, b"work") {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(()),
+        // Of several runs at once one finds what another deletes or mounts (`EACCES`: the mount made the directory anew while we changed
+        // the mode of the old one). Whoever mounts, alone, deletes the mark once more.
+        Err(Errno::NOENT | Errno::ACCESS) => return Ok(()),
         Err(errno) => return Err(Error::disk("open directory", b"work/work", errno)),
     };
-    // Of several runs at once one finds what another deletes or mounts. Whoever mounts, alone, deletes the mark once more.
     let _ = sys::fs::remove_tree(&inner, b"incompat");
     Ok(())
 }

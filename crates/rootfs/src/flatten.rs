@@ -9,10 +9,13 @@ use crate::error::Error;
 use crate::frame::{Entry, EntryKind};
 use crate::layer::{Layer, LayerMeta, OWNERS, TREE};
 use crate::limits::Limits;
-use crate::owners::FileKind;
+use crate::owners::{FileKind, Owners};
 use crate::view::{Facts, Stack, walk};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use sys::fs::resolve;
 
 /// How file contents get into the new tree.
@@ -29,6 +32,35 @@ pub enum Method {
 /// Merges layers (topmost first) into `staging/tree` and writes `staging/owners`.
 pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<LayerMeta, Error> {
     flatten_as(layers, staging, TREE, OWNERS, method)
+}
+
+/// Merges layers (topmost first) into `staging/tree` in the form of [`crate::settled`], with its inode list and what found no place.
+pub fn flatten_settled(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
+    let staging = staging.as_fd();
+    let mut meta = flatten(layers, staging, Method::HardLink)?;
+    let fail = |errno| Error::disk("open", TREE.as_bytes(), errno);
+    let tree =
+        rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty()).map_err(fail)?;
+    let mut table = read_table(staging, OWNERS)?;
+    let settled = crate::settled::settle(&tree, &mut table, true)?;
+    meta.records = table.len() as u64;
+    table.save(staging, OWNERS)?;
+    settled.save(staging)?;
+    Ok(meta)
+}
+
+/// A table by its directory.
+pub(crate) fn read_table(directory: impl AsFd, name: &str) -> Result<Owners, Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let bad = |line: usize, problem: String| Error::Table { path: name.into(), line, problem };
+    let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(Owners::new()),
+        Err(errno) => return Err(Error::disk("open", name.as_bytes(), errno)),
+    };
+    let mut bytes = Vec::new();
+    std::fs::File::from(file).read_to_end(&mut bytes).map_err(|error| bad(0, error.to_string()))?;
+    Owners::parse(&bytes).map_err(|(line, problem)| bad(line, problem))
 }
 
 /// The same with other names for the tree and the table.

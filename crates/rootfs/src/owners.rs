@@ -15,8 +15,9 @@
 //! ```
 //! In paths `\\` stands for a backslash and `\n` for a line feed; all other bytes stand for themselves.
 
-use crate::error::{Error, path_buf};
+use crate::error::Error;
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::Bound;
@@ -336,18 +337,24 @@ impl Owners {
         writer.flush()
     }
 
-    /// Writes the table to a new file beside a tree.
+    /// Writes the table to a new file beside a tree, which takes the place of an older one: whoever reads that reads on, and another name of
+    /// it stays as it is.
     pub fn save(&self, directory: impl rustix::fd::AsFd, name: &str) -> Result<(), Error> {
-        use rustix::fs::{Mode, OFlags};
+        use rustix::fs::{AtFlags, Mode, OFlags};
+        let directory = directory.as_fd();
+        let fail = |step, errno| Error::disk(step, name.as_bytes(), errno);
+        let new = format!("{name}.new-{}", std::process::id());
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o644);
-        let file = rustix::fs::openat(directory, name, flags, mode)
-            .map_err(|errno| Error::disk("create the ownership table", name.as_bytes(), errno))?;
-        self.write(std::fs::File::from(file)).map_err(|error| Error::Disk {
-            step: "write the ownership table",
-            path: path_buf(name.as_bytes()),
-            errno: rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO),
+        let file = rustix::fs::openat(directory, &new, flags, Mode::from_raw_mode(0o644))
+            .map_err(|errno| fail("create the ownership table", errno))?;
+        let written = self
+            .write(std::fs::File::from(file))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            .and_then(|()| rustix::fs::renameat(directory, &new, directory, name));
+        written.map_err(|errno| {
+            let _ = rustix::fs::unlinkat(directory, &new, AtFlags::empty());
+            fail("write the ownership table", errno)
         })
     }
 }
@@ -457,6 +464,19 @@ mod tests {
                 Record { kind, mode, uid, gid, device, xattrs }
             },
         )
+    }
+
+    #[test]
+    fn a_saved_table_leaves_other_names_of_the_old_one_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, own) = (dir.path().join("shared"), dir.path().join("own"));
+        std::fs::write(&shared, "the image's").unwrap();
+        std::fs::hard_link(&shared, &own).unwrap();
+        let directory = std::fs::File::open(dir.path()).unwrap();
+        Owners::new().save(&directory, "own").unwrap();
+        assert_eq!(std::fs::read(&shared).unwrap(), b"the image's");
+        assert!(Owners::read(&own).unwrap().is_empty());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     proptest! {

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::layer::Layer;
 use crate::owners::{FileKind, OWNER_XATTR, Owners, Record};
+use crate::settled::HIDDEN;
 use crate::unlock::{Unlocked, is_mode_only};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
@@ -82,6 +83,13 @@ struct Tree {
     has_root: bool,
 }
 
+impl Tree {
+    fn live(fd: OwnedFd, owners: Owners) -> Self {
+        let (role, implicit) = (Role::Live, HashSet::new());
+        Self { fd, _unlocked: None, owners, role, implicit, has_root: true }
+    }
+}
+
 /// Trees, topmost first.
 pub(crate) struct Stack {
     trees: Vec<Tree>,
@@ -137,16 +145,25 @@ impl Stack {
     pub(crate) fn own(root: &Root, ids: &IdMap) -> Result<Self, Error> {
         let (path, table) = match root {
             Root::Overlay { upper, .. } => (upper, upper.with_file_name(UPPER_OWNERS)),
-            Root::Directory(path) => (path, path.with_file_name(crate::drivers::ROOT_OWNERS)),
+            Root::Directory(path) => {
+                let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
+                // Of a tree of links that nobody has used yet, the image's word counts.
+                let loose = || path.with_file_name(crate::settled::LOOSE);
+                (path, if table.exists() { table } else { loose() })
+            }
+            Root::Stacked { directory, upper, .. } => {
+                let mut stack = Self::own(&Root::Directory(directory.clone()), ids)?;
+                let table = Owners::read(&upper.with_file_name(UPPER_OWNERS))?;
+                stack.trees.insert(0, Tree::live(open_tree(upper)?, table));
+                return Ok(stack);
+            }
         };
         Ok(Self::live(open_tree(path)?, Owners::read(&table)?, ids))
     }
 
     /// A live tree that is open already.
     pub(crate) fn live(fd: OwnedFd, owners: Owners, ids: &IdMap) -> Self {
-        let (role, implicit) = (Role::Live, HashSet::new());
-        let tree = Tree { fd, _unlocked: None, owners, role, implicit, has_root: true };
-        Self { trees: vec![tree], ids: ids.clone() }
+        Self { trees: vec![Tree::live(fd, owners)], ids: ids.clone() }
     }
 
     /// Everything that a container sees.
@@ -159,7 +176,7 @@ impl Stack {
             Some(root) => Self::own(root, ids)?,
             None => Self { trees: Vec::new(), ids: ids.clone() },
         };
-        let stacked = !matches!(root, Some(Root::Directory(_)));
+        let stacked = !matches!(root, Some(Root::Directory(_) | Root::Stacked { .. }));
         if let Some(image) = image.filter(|_| stacked) {
             for layer in &image.layers {
                 stack.add_layer(layer)?;
@@ -177,6 +194,16 @@ impl Stack {
     pub(crate) fn root_tree(&self) -> Option<usize> {
         let says = self.trees.iter().position(|tree| tree.has_root);
         says.or_else(|| self.trees.len().checked_sub(1))
+    }
+
+    /// The topmost tree that has a path.
+    pub(crate) fn first_with(&self, path: &[u8]) -> usize {
+        let (parent, name) = resolve::split(path);
+        let has = |tree: &usize| {
+            self.open_dir(*tree, parent).is_ok_and(|dir| sys::fs::stat(&dir, name).is_ok())
+        };
+        let last = self.trees.len().saturating_sub(1);
+        (0..last).find(has).unwrap_or(last)
     }
 
     /// Whether a tree's table says something about a path.
@@ -300,15 +327,17 @@ impl Stack {
         if let Some(fd) = fd {
             let fail = |errno| Error::disk("read an attribute of", path, errno);
             for name in sys::fs::xattr::list(fd).map_err(fail)? {
-                let owner = name == OWNER_XATTR && source.role == Role::Live;
-                if !owner && !is_plain_xattr(&name) {
+                let live = source.role == Role::Live;
+                let owner = name == OWNER_XATTR && live;
+                let hidden = name.strip_prefix(HIDDEN).filter(|_| live);
+                if !owner && hidden.is_none() && !is_plain_xattr(&name) {
                     continue;
                 }
                 let Some(value) = sys::fs::xattr::get(fd, &name).map_err(fail)? else { continue };
                 if owner {
                     on_inode = Record::from_xattr(&value);
                 } else {
-                    xattrs.insert(name, value);
+                    xattrs.insert(hidden.map_or(&name[..], |name| name).to_vec(), value);
                 }
             }
         }

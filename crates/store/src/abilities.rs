@@ -65,11 +65,19 @@ impl Abilities {
     pub(crate) fn probe(root: &Arc<Root>) -> Result<Self> {
         let (file_system, network) = describe(statfs(root)?.f_type as u64);
         root.make_dir("tmp")?;
-        let directory = format!("tmp/probe-{}", random_hex(8)?);
-        root.make_dir(&directory)?;
-        let found = Self::probe_in(root, &directory, file_system, network);
-        let _ = sys::fs::remove_tree(root.as_fd(), directory.as_bytes());
-        found
+        let mut attempts = 8;
+        loop {
+            attempts -= 1;
+            let directory = format!("tmp/probe-{}", random_hex(8)?);
+            root.make_dir(&directory)?;
+            let found = Self::probe_in(root, &directory, file_system.clone(), network);
+            // Who opened the store a moment before us may clear `tmp/` while we try things there; what failed then says nothing.
+            let disturbed = !root.exists(&format!("{directory}/a"))?;
+            let _ = sys::fs::remove_tree(root.as_fd(), directory.as_bytes());
+            if !disturbed || attempts == 0 {
+                return found;
+            }
+        }
     }
 
     fn probe_in(

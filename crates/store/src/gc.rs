@@ -16,7 +16,7 @@ use crate::blobs::{INGEST, unflat};
 use crate::containers::collect_strings;
 use crate::error::{Error, Result};
 use crate::trees::{BUILD, Kind};
-use crate::usage::tree_size;
+use crate::usage::{Shared, tree_size};
 use crate::{ContainerDir, Delete, Image, Store, Volume, index};
 
 /// How long `rmi` waits for others before it leaves the content to the next collection.
@@ -213,7 +213,7 @@ fn remove_content(store: &Store, digest: &Digest) -> Result<u64> {
     for kind in Kind::ALL {
         let rel = kind.rel(digest);
         if let Some(trashed) = store.to_trash(&rel)? {
-            freed += tree_size(&store.inner.root, &trashed).unwrap_or(0);
+            freed += tree_size(&store.inner.root, &trashed, Shared::Left).unwrap_or(0);
         }
     }
     Ok(freed)
@@ -259,7 +259,7 @@ fn empty_trash(store: &Store, delete: &Delete<'_>) -> Result<u64> {
     let mut freed = 0;
     for (name, _) in root.list("trash")? {
         let rel = format!("trash/{name}");
-        let size = tree_size(root, &rel).unwrap_or(0);
+        let size = tree_size(root, &rel, Shared::Left).unwrap_or(0);
         // What cannot be deleted (files of subordinate users, something mounted) stays for a later sweep.
         let _ = delete(&root.join(&rel));
         if !root.exists(&rel)? {
@@ -413,7 +413,8 @@ impl Store {
                 continue;
             }
             let id = container.id().to_owned();
-            let size = tree_size(&self.inner.root, &format!("containers/{id}")).unwrap_or(0);
+            let size =
+                tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Left).unwrap_or(0);
             container.remove_with(delete)?;
             drop(lock);
             freed.bytes += size;

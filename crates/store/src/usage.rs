@@ -3,7 +3,7 @@
 //! Sizes are those on the disk (blocks), a file with several names counted once. Layers that several images share are in
 //! the totals once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr as _;
 
 use oci::Digest;
@@ -60,19 +60,27 @@ impl Store {
         for kind in Kind::ALL {
             let amount = if kind == Kind::Layer { &mut usage.layers } else { &mut usage.trees };
             for digest in (crate::Trees { store: self, kind }).list()? {
-                amount.add(tree_size(root, &kind.rel(&digest))?, !marked.contains(&digest));
+                amount.add(
+                    tree_size(root, &kind.rel(&digest), Shared::Counted)?,
+                    !marked.contains(&digest),
+                );
             }
         }
         for container in self.containers().list()? {
             usage.containers.add(self.container_size(container.id())?, false);
         }
         for volume in self.volumes().list()? {
-            usage.volumes.add(tree_size(root, &format!("volumes/{}", volume.name()))?, false);
+            usage.volumes.add(
+                tree_size(root, &format!("volumes/{}", volume.name()), Shared::Counted)?,
+                false,
+            );
         }
         for directory in ["tmp", INGEST, crate::trees::BUILD, "trash"] {
             for (name, _) in root.list(directory)? {
                 if directory != "tmp" || (name != "ingest" && name != "build") {
-                    usage.temporary.add(tree_size(root, &format!("{directory}/{name}"))?, true);
+                    usage
+                        .temporary
+                        .add(tree_size(root, &format!("{directory}/{name}"), Shared::Left)?, true);
                 }
             }
         }
@@ -116,21 +124,21 @@ impl Store {
         Ok(amount)
     }
 
-    /// What a container has of its own, in bytes on the disk.
+    /// What a container has of its own, in bytes on the disk: files that are other names of the image's are not.
     pub fn container_size(&self, id: &str) -> Result<u64> {
-        tree_size(&self.inner.root, &format!("containers/{id}"))
+        tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Left)
     }
 
     /// What a volume takes, in bytes on the disk.
     pub fn volume_size(&self, name: &str) -> Result<u64> {
         crate::names::check(name)?;
-        tree_size(&self.inner.root, &format!("volumes/{name}"))
+        tree_size(&self.inner.root, &format!("volumes/{name}"), Shared::Counted)
     }
 
     /// What an unpacked layer or tree takes, in bytes on the disk.
     pub fn tree_size(&self, kind: Kind, digest: &Digest) -> Result<u64> {
         debug_assert!(!flat(digest).contains('/'), "a digest is one file name");
-        tree_size(&self.inner.root, &kind.rel(digest))
+        tree_size(&self.inner.root, &kind.rel(digest), Shared::Counted)
     }
 }
 
@@ -145,9 +153,21 @@ impl Amount {
     }
 }
 
+/// What becomes of files that have names outside of a tree too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// They are counted.
+    Counted,
+    /// They are left out: removing the tree gives nothing back.
+    Left,
+}
+
+/// Files with several names that were met: how many of them, how many there are, and the room of each.
+type Linked = HashMap<(u64, u64), (u64, u64, u64)>;
+
 /// The blocks that a file or tree takes. Directories that may not be read count with their own blocks only, and whatever
 /// vanishes meanwhile with none.
-pub(crate) fn tree_size(root: &Root, rel: &str) -> Result<u64> {
+pub(crate) fn tree_size(root: &Root, rel: &str, shared: Shared) -> Result<u64> {
     let Some(stat) = root.stat(rel)? else { return Ok(0) };
     let mut bytes = stat.st_blocks as u64 * 512;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
@@ -160,7 +180,7 @@ pub(crate) fn tree_size(root: &Root, rel: &str) -> Result<u64> {
         Error::io(Step::List, root.join(rel).join(&error.path), error.errno)
     };
     let mut stack = DirStack::new(top.into()).map_err(fail)?;
-    let mut linked = HashSet::new();
+    let mut linked = Linked::new();
     let mut pending = vec![add_directory(&stack, &mut bytes, &mut linked)];
     while let Some(directories) = pending.last_mut() {
         let Some(name) = directories.pop() else {
@@ -175,22 +195,23 @@ pub(crate) fn tree_size(root: &Root, rel: &str) -> Result<u64> {
         stack.enter_fd(&name, fd).map_err(fail)?;
         pending.push(add_directory(&stack, &mut bytes, &mut linked));
     }
-    Ok(bytes)
+    let own = |(met, names, _): &&(u64, u64, u64)| shared == Shared::Counted || met >= names;
+    Ok(bytes + linked.values().filter(own).map(|(_, _, room)| room).sum::<u64>())
 }
 
 /// Adds the entries of the current directory and returns the names of the directories among them.
-fn add_directory(
-    stack: &DirStack,
-    bytes: &mut u64,
-    linked: &mut HashSet<(u64, u64)>,
-) -> Vec<Vec<u8>> {
+fn add_directory(stack: &DirStack, bytes: &mut u64, linked: &mut Linked) -> Vec<Vec<u8>> {
     let mut directories = Vec::new();
     for entry in sys::fs::read_dir(stack.fd()).unwrap_or_default() {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let Ok(stat) = rustix::fs::statat(stack.fd(), &entry.name[..], flags) else { continue };
         let is_directory = entry.kind == FileType::Directory;
-        if is_directory || stat.st_nlink == 1 || linked.insert((stat.st_dev, stat.st_ino)) {
-            *bytes += stat.st_blocks as u64 * 512;
+        let room = stat.st_blocks as u64 * 512;
+        if is_directory || stat.st_nlink == 1 {
+            *bytes += room;
+        } else {
+            let names = stat.st_nlink;
+            linked.entry((stat.st_dev, stat.st_ino)).or_insert((0, names, room)).0 += 1;
         }
         if is_directory {
             directories.push(entry.name);

@@ -3,13 +3,16 @@
 pub mod event;
 pub mod fs;
 pub mod link;
+pub mod mapped;
 pub mod mount;
 pub mod namespace;
 pub mod ofd;
 pub mod peer;
 pub mod probe;
 pub mod process;
+pub mod ptrace;
 mod raw;
 pub mod seccomp;
+pub mod shared;
 pub mod terminal;
 pub mod userns;

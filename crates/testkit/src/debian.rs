@@ -26,8 +26,17 @@ pub fn cache() -> PathBuf {
 
 /// The tree as one tar stream in a file.
 pub fn tar() -> Result<PathBuf, Skip> {
+    make(&format!("debian-{SUITE}"), &[])
+}
+
+/// The tree with more packages, kept under a name of its own.
+pub fn tar_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
+    make(&format!("debian-{SUITE}-{name}"), packages)
+}
+
+fn make(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let file = cache().join(format!("debian-{SUITE}.tar"));
+    let file = cache().join(format!("{name}.tar"));
     if file.exists() {
         return Ok(file);
     }
@@ -36,9 +45,11 @@ pub fn tar() -> Result<PathBuf, Skip> {
     let trouble = |what: &str, error: std::io::Error| Skip(format!("{what}: {error}"));
     fs::create_dir_all(cache()).map_err(|e| trouble("making the cache directory", e))?;
     // Another test binary may be making the same file.
-    let part = cache().join(format!("debian-{}.part.tar", std::process::id()));
+    let part = cache().join(format!("{name}-{}.part.tar", std::process::id()));
     let output = Command::new(program)
-        .args(["--variant=minbase", "--quiet", SUITE])
+        .args(["--variant=minbase", "--quiet"])
+        .args((!packages.is_empty()).then(|| format!("--include={}", packages.join(","))))
+        .arg(SUITE)
         .arg(&part)
         .args(sources())
         .stdin(Stdio::null())
@@ -52,6 +63,59 @@ pub fn tar() -> Result<PathBuf, Skip> {
     }
     fs::rename(&part, &file).map_err(|e| trouble("keeping Debian's tree", e))?;
     Ok(file)
+}
+
+/// The upstream archive of a source package, as `apt-get source` fetches it.
+pub fn source(package: &str) -> Result<PathBuf, Skip> {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = cache().join(format!("source-{SUITE}-{package}"));
+    if let Some(file) = archive_in(&dir) {
+        return Ok(file);
+    }
+    let part = cache().join(format!("source-{SUITE}-{package}-{}", std::process::id()));
+    let failed = |error: std::io::Error| Skip(format!("fetching the source of {package}: {error}"));
+    fs::create_dir_all(part.join("state/lists/partial")).map_err(failed)?;
+    fs::create_dir_all(part.join("cache/archives/partial")).map_err(failed)?;
+    let wanted = part.join("sources.list");
+    fs::write(&wanted, format!("deb-src {} {SUITE} main\n", mirror())).map_err(failed)?;
+    for words in [&["-qq", "update"][..], &["-qq", "source", "--download-only", package]] {
+        let output = Command::new("apt-get")
+            .arg(format!("-oDir::State={}", part.join("state").display()))
+            .arg(format!("-oDir::Cache={}", part.join("cache").display()))
+            .arg(format!("-oDir::Etc::sourcelist={}", wanted.display()))
+            .args(["-oDir::State::status=/dev/null", "-oDir::Etc::sourceparts=/dev/null"])
+            .arg("-oAPT::Sandbox::User=")
+            .args(words)
+            .current_dir(&part)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(failed)?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let last = text.lines().rev().find(|line| line.starts_with("E:")).unwrap_or_default();
+            let _ = fs::remove_dir_all(&part);
+            return Err(Skip(format!("apt-get could not fetch the source of {package}: {last}")));
+        }
+    }
+    // Whoever was quicker has left the same there.
+    if fs::rename(&part, &dir).is_err() {
+        let _ = fs::remove_dir_all(&part);
+    }
+    archive_in(&dir).ok_or_else(|| Skip(format!("the source of {package} has no archive")))
+}
+
+fn archive_in(dir: &Path) -> Option<PathBuf> {
+    let files = fs::read_dir(dir).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    files.into_iter().find(|file| file.to_string_lossy().contains(".orig.tar"))
+}
+
+/// Where the machine gets Debian's packages from.
+fn mirror() -> String {
+    let text = sources().first().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    text.split_whitespace()
+        .find(|word| word.starts_with("http") && word.ends_with("/debian"))
+        .unwrap_or("http://deb.debian.org/debian")
+        .to_owned()
 }
 
 /// Debian as an image of one layer.

@@ -7,6 +7,7 @@
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
 //! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
+//! - [`tools`]: test programs of others, built for us;
 //! - [`harness`], [`skip`]: a test runner for suites with parameters, where skips are counted.
 //!
 //! Nothing here uses the crates under test, except for types that a caller already has.
@@ -27,4 +28,5 @@ pub mod running;
 pub mod scratch;
 pub mod skip;
 pub mod terminal;
+pub mod tools;
 pub mod users;

@@ -60,6 +60,26 @@ impl Person {
         Self { home: home.to_owned(), ..self.clone() }
     }
 
+    /// The modes that can be used here, as `doctor` says. Those that this build has and this host does not allow are added to `missing`, each
+    /// with its reason.
+    pub fn engines(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
+        let done = self.run(&["doctor", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
+        let mut ready = Vec::new();
+        for engine in report["engines"].as_array().into_iter().flatten() {
+            let text = |key: &str| engine[key].as_str().unwrap_or_default().to_owned();
+            match text("state").as_str() {
+                "ready" | "degraded" => ready.push(text("mode")),
+                "absent" => {}
+                state => missing.push((
+                    format!("{}::{}", text("mode"), self.user.kind()),
+                    format!("{state}: {}", text("why")),
+                )),
+            }
+        }
+        ready
+    }
+
     /// An empty directory below the home.
     ///
     /// # Panics

@@ -3,8 +3,9 @@
 //! Everything runs as an unprivileged user, with the release binary. Start-up is measured pinned to
 //! one CPU: in a virtual machine a wake-up across CPUs costs more than what is measured. Peers take
 //! turns with Coracle, so a slow second hits both; the medians are compared. Without arguments
-//! everything is measured and `docs/benchmarks.md` is written, keeping its section of notes.
+//! everything is measured; what was measured is written to `docs/benchmarks.md`, whose other sections and notes are kept.
 
+mod engines;
 mod lists;
 mod pull;
 mod report;
@@ -65,32 +66,39 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("start", Who::OneId, start::measure),
     ("pull", Who::Range, pull::measure),
     ("lists", Who::OneId, lists::measure),
+    ("engines", Who::OneId, engines::measure),
 ];
+
+pub(crate) use engines::stat_loop;
 
 /// Measures what is named, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {
     tools::set_up()?;
     let mut bench = Bench::set()?;
-    let mut lines = Vec::new();
-    let mut trouble = Vec::new();
+    let mut sections = Vec::new();
     for (name, who, measure) in ALL {
         if names.is_empty() || names.iter().any(|wanted| wanted == name) {
             step(name);
             bench.become_user(*who)?;
-            match measure(&bench) {
-                Ok(more) => lines.extend(more),
-                Err(error) => {
-                    println!("{name}: {error}");
-                    trouble.push(format!("{name}: {error}"));
-                }
-            }
+            let (lines, trouble) = match measure(&bench) {
+                Ok(lines) => (lines, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            println!("{}", report::table(&lines).text());
+            sections.push(report::Section { name, lines, trouble });
         }
     }
-    println!("\n{}", report::table(&lines).text());
-    if names.is_empty() {
-        report::write(&bench, &lines, &trouble)?;
-    }
+    report::write(&bench, &sections)?;
+    let trouble: Vec<String> = sections
+        .iter()
+        .filter_map(|section| Some(format!("{}: {}", section.name, section.trouble.as_ref()?)))
+        .collect();
     if trouble.is_empty() { Ok(()) } else { Err(trouble.join("; ")) }
+}
+
+/// What can be measured.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _, _)| *name)
 }
 
 impl Bench {

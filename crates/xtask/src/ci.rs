@@ -5,6 +5,16 @@ use std::time::Instant;
 use crate::shell::{Outcome, cargo, check, has, root, step};
 use crate::{release, suite, tidy, tools};
 
+/// The loader stands outside the workspace.
+const STAGE: &str = "crates/stage/Cargo.toml";
+
+/// Clippy over the loader, which has no `main` of the usual kind and so is checked as it is built: optimised, without unwinding.
+fn stage_lints() -> Outcome {
+    let target = crate::shell::target().join("stage").display().to_string();
+    let words = ["clippy", "--release", "--locked", "--quiet", "--manifest-path", STAGE];
+    check(cargo(&words).args(["--target-dir", &target, "--", "-D", "warnings"]))
+}
+
 /// Runs all of it; goes on after a failure, so that one run shows everything.
 pub(crate) fn run() -> Outcome {
     let began = Instant::now();
@@ -22,6 +32,7 @@ pub(crate) fn run() -> Outcome {
     };
     step("format");
     note("format", check(&mut cargo(&["fmt", "--all", "--check"])));
+    note("format of the loader", check(&mut cargo(&["fmt", "--manifest-path", STAGE, "--check"])));
     step("tidy");
     note("tidy", tidy::run());
     if has("cargo-deny") {
@@ -34,6 +45,7 @@ pub(crate) fn run() -> Outcome {
     let lints =
         ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     note("lints", check(&mut cargo(&lints)));
+    note("lints of the loader", stage_lints());
     step("release binary");
     note("release binary", release::build_and_check());
     step("tests");

@@ -3,9 +3,11 @@
 //! Plain `std`: this is the first thing that a fresh machine compiles, so it stays small.
 
 mod bench;
+mod calls;
 mod ci;
 mod demo;
 mod dist;
+mod fuzz;
 mod release;
 mod shell;
 mod suite;
@@ -25,8 +27,11 @@ usage: cargo xtask TASK
   setup              only that: install and make users
   tidy               the rules that a compiler does not know
   test [ARGS]        all tests, counted; ARGS go to cargo test
+  fuzz [SECONDS] [NAME]...
+                     new sequences of system calls for so long in every engine, user and mode
   release            build the release binary and check its shape
-  bench [NAME]...    the measurements, as ratios; writes docs/benchmarks.md when none is named
+  bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
+  docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
   completions DIR    shell completions
   dist DIR           the distribution binary with man pages and completions";
@@ -40,13 +45,16 @@ fn main() -> ExitCode {
         "setup" => tools::set_up(),
         "tidy" => tidy::run(),
         "test" => suite::run(rest).and_then(|counts| counts.verdict()),
+        "fuzz" => fuzz::run(rest),
         "release" => release::build_and_check(),
         "bench" => bench::run(rest),
+        "docs" => calls::write(),
         "man" => dist::man(rest),
         "completions" => dist::completions(rest),
         "dist" => dist::dist(rest),
         // Run as another user by `bench` itself.
         "time-loop" => bench::time_loop(rest),
+        "stat-loop" => bench::stat_loop(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -1,4 +1,4 @@
-//! What the tests and the demo need from the system: Debian packages and two unprivileged users.
+//! What the tests and the demo need from the system: Debian packages, a test program from crates.io and two unprivileged users.
 //!
 //! Only root on a Debian-like system gets anything installed; everybody else works with what is
 //! there, and what misses a program skips with its name. A package that cannot be had is a note,
@@ -6,11 +6,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testkit::users;
+use testkit::{tools, users};
 
-use crate::shell::{Outcome, has, step};
+use crate::shell::{Outcome, cargo, check, has, step};
 
 /// A program and the package that brings it.
 const WANTED: &[(&str, &str)] = &[
@@ -32,26 +33,59 @@ const WANTED: &[(&str, &str)] = &[
     ("setpriv", "util-linux"),
     ("python3", "python3-minimal"),
     ("gcc", "gcc"),
+    ("git", "git"),
+    ("make", "make"),
+    // Guests of other kinds: another C library, other linkers, 32 bits, another architecture.
+    ("musl-gcc", "musl-tools"),
+    ("ld.lld", "lld"),
+    ("qemu-aarch64-static", "qemu-user-static"),
 ];
+
+/// Files that say that a package without a program of its own is there.
+const WANTED_FILES: &[(&str, &str)] = &[("/usr/include/gnu/stubs-32.h", "gcc-multilib")];
 
 /// Installs what is missing and makes the test users, as root; else says what is missing.
 pub(crate) fn set_up() -> Outcome {
     let root = is_root();
-    let missing: Vec<&(&str, &str)> = WANTED.iter().filter(|(program, _)| !has(program)).collect();
-    if !missing.is_empty() {
+    let programs = WANTED.iter().filter(|(program, _)| !has(program));
+    let files = WANTED_FILES.iter().filter(|(file, _)| !Path::new(file).exists());
+    let names: Vec<&str> = programs.chain(files).map(|(_, package)| *package).collect();
+    if !names.is_empty() {
         step("tools");
-        let names: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
         if root && has("apt-get") {
             install(&names);
         } else {
             println!("not installed (only root on Debian can change that): {}", names.join(" "));
         }
     }
+    build_pjdfstest();
     if root {
         users::create().map_err(|error| format!("making the test users: {error}"))?;
         open_tun();
     }
     Ok(())
+}
+
+/// Builds pjdfstest as a static program, for containers of any image. What misses it skips.
+fn build_pjdfstest() {
+    let (name, version) = tools::PJDFSTEST;
+    let root = tools::root();
+    if root.join("bin").join(name).exists() {
+        return;
+    }
+    let words = ["install", name, "--version", version, "--locked", "--quiet"];
+    let mut command = cargo(&words);
+    command
+        .args(["--target", "x86_64-unknown-linux-gnu", "--root"])
+        .arg(&root)
+        .arg("--target-dir")
+        .arg(root.join("build"))
+        .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");
+    if let Err(error) = check(&mut command) {
+        println!("could not build {name}: what needs it will be skipped ({error})");
+    }
+    // What is left of the compilation is of no use; and if it stays, it is in nobody's way.
+    let _ = fs::remove_dir_all(root.join("build"));
 }
 
 /// Gives the network helpers' device the mode that udev gives it everywhere (50-udev-default.rules); a machine without udev has it for

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::args::containers::CloneArgs;
-use crate::container::{ids, record};
+use crate::container::{ids, notes, record, spool};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -26,10 +26,15 @@ pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
         record.clone()
     })?;
     let (from, to) = (source.path(), copy.path());
-    let copied = ids::within(context, &record.config, |_| {
-        OWN.iter()
-            .filter(|name| from.join(name).symlink_metadata().is_ok())
-            .try_for_each(|name| copy_tree(&from.join(name), &to.join(name)))
+    let linked = record.own.stand.driver == Some(rootfs::Driver::HardLink);
+    let tree = if linked { clone_links(&from, &to) } else { Ok(()) };
+    let copied = tree.and_then(|()| {
+        ids::within(context, &record.config, |_| {
+            OWN.iter()
+                .filter(|name| !(linked && matches!(**name, "ROOT" | "owners")))
+                .filter(|name| from.join(name).symlink_metadata().is_ok())
+                .try_for_each(|name| copy_tree(&from.join(name), &to.join(name)))
+        })
     });
     if let Err(report) = copied {
         let _ = copy.remove_with(&|path| ids::delete(context, path));
@@ -37,6 +42,17 @@ pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
     }
     output::line(copy.id())?;
     Ok(Exit::OK)
+}
+
+/// A tree of links: what the image has is shared by the copy too.
+fn clone_links(from: &Path, to: &Path) -> Result<(), Report> {
+    if !from.join(rootfs::drivers::ROOT).exists() {
+        return Ok(());
+    }
+    notes::from_loose(from)?;
+    notes::to_table(from)?;
+    rootfs::linked::clone_tree(spool::open_directory(from)?, spool::open_directory(to)?)?;
+    notes::add(to, &rootfs::Owners::read(&from.join(rootfs::drivers::ROOT_OWNERS))?)
 }
 
 /// Copies a tree with all its attributes, whiteouts and links by the host's `cp`, which shares blocks where it can.

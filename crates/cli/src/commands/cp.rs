@@ -11,7 +11,7 @@ use rootfs::view::IdMap;
 use rootfs::{Root, copy};
 
 use crate::args::archives::CpArgs;
-use crate::container::{ids, launch, record, root, spool};
+use crate::container::{convert, ids, launch, notes, record, root, spool};
 use crate::context::Context;
 use crate::progress;
 use crate::report::{Exit, Report};
@@ -94,13 +94,13 @@ impl Out<'_> {
             name: name.unwrap_or_else(|| self.base()).as_bytes(),
             follow: self.follow,
         };
-        let live = live_root(self.context, &container)?;
+        let live = live_root(self.context, &container, &record)?;
         let trees = match record.config.rootfs {
             Some(_) => None,
             None => Some(root::trees(self.context, store, &record)?),
         };
         let root = root::prepare(self.context, store, &record, &container.path())?;
-        ids::within(self.context, &record.config, |ids| {
+        ids::within_record(self.context, &record, &root, |ids| {
             let mut writer = io::BufWriter::with_capacity(1 << 18, writer);
             let packed = match &live {
                 Some(live) => copy::copy_out(
@@ -163,8 +163,12 @@ impl Out<'_> {
 fn live_root(
     context: &Context,
     container: &store::ContainerDir,
+    record: &record::Record,
 ) -> Result<Option<OwnedFd>, Report> {
-    match launch::main_process(context, container.id()) {
+    // Without mounts, what a process has as its root is the host's.
+    match launch::main_process(context, container.id())
+        .filter(|pid| !convert::runs_plain(record, &container.path(), *pid))
+    {
         None => Ok(None),
         Some(pid) => spool::open_directory(&PathBuf::from(format!("/proc/{pid}/root"))).map(Some),
     }
@@ -261,7 +265,7 @@ impl<'a> Target<'a> {
         let container = record::find(context, name)?;
         let record = record::read(&container)?;
         let root = root::prepare(context, context.store()?, &record, &container.path())?;
-        let live = live_root(context, &container)?;
+        let live = live_root(context, &container, &record)?;
         Ok(Self { context, name, container, record, root, live })
     }
 
@@ -280,22 +284,28 @@ impl<'a> Target<'a> {
     }
 
     fn unpack(&self, directory: &str, archive: impl Read, keep_owners: bool) -> Result<(), Report> {
-        let into = copy::Into { owner: (!keep_owners).then_some((0, 0)), ..copy::Into::default() };
+        let settled = self.record.own.stand.driver == Some(rootfs::Driver::HardLink)
+            && matches!(self.root, Root::Directory(_));
+        let owner = (!keep_owners).then_some((0, 0));
+        let into = copy::Into { owner, settled, ..copy::Into::default() };
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
         let _lock = self.container.lock_shared()?;
         let work = |top: &OwnedFd| {
             let archive = io::BufReader::with_capacity(1 << 18, archive);
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
+            if settled {
+                return notes::add(&self.container.path(), &copied.owners);
+            }
             root::add_to_side_table(&self.container.path(), &copied.owners)
         };
         let done = match (&self.live, &self.root) {
             (Some(live), _) => ids::within(self.context, &self.record.config, |_| work(live)),
             (None, Root::Directory(path)) => {
                 let top = spool::open_directory(path)?;
-                ids::within(self.context, &self.record.config, |_| work(&top))
+                ids::within_record(self.context, &self.record, &self.root, |_| work(&top))
             }
-            (None, Root::Overlay { .. }) => {
+            (None, Root::Overlay { .. } | Root::Stacked { .. }) => {
                 let place = self.container.path();
                 ids::within_mounts(self.context, &self.record.config, || {
                     let root = root::for_engine(self.root.clone());

@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &DiffArgs) -> Result<Exit, Report> {
     }
     let trees = root::trees(context, store, &record)?;
     let root = root::prepare(context, store, &record, &container.path())?;
-    ids::within(context, &record.config, |ids| {
+    ids::within_record(context, &record, &root, |ids| {
         let mut text = String::new();
         for change in rootfs::diff::diff(&trees, &root, ids)? {
             let path = String::from_utf8_lossy(&change.path).into_owned();

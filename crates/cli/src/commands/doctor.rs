@@ -31,7 +31,8 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
         }
     };
     let probing = context.probing();
-    let host = Host::thorough(&probing);
+    let mut host = Host::thorough(&probing);
+    context.try_inside(&mut host);
     let facts = Facts::of(&host, &probing, &ContainerConfig::default());
     let lines = engines(&host, &facts);
     let usable = lines.iter().any(|line| line.chosen);
@@ -76,11 +77,13 @@ struct EngineLine {
     advice: Option<String>,
 }
 
-/// Every mode of the design. The first of [`ENGINES`] that works is the one that `run` takes.
+/// Every mode of the design. The first of [`ENGINES`] that works unasked is the one that `run` takes.
 fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
     let chosen = ENGINES
         .iter()
-        .find(|engine| !matches!(engine.probe(facts), Fit::Unusable(_)))
+        .find(|engine| {
+            !engine.is_asked_for(facts) && !matches!(engine.probe(facts), Fit::Unusable(_))
+        })
         .map(|engine| engine.name());
     MODES
         .iter()
@@ -98,12 +101,14 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
         .collect()
 }
 
-/// What would make the native engine work, or work better: the advice of the trial that it hangs on.
+/// What would make an engine work, or work better: the advice of the trial that it hangs on.
 fn advice(host: &Host, mode: &str, state: State) -> Option<String> {
-    if mode != "N1" {
-        return None;
-    }
     let trial = match state {
+        State::Unusable if matches!(mode, "P1" | "P2") => {
+            let trials = [&host.ptrace.child, &host.seccomp.filter, &host.ptrace.seccomp_stops];
+            trials.into_iter().find(|trial| trial.is_fails())?
+        }
+        _ if mode != "N1" => return None,
         State::Unusable if host.namespaces.user.is_fails() => &host.namespaces.user,
         State::Unusable => &host.seccomp.filter,
         _ if host.overlay.kernel.is_fails() => &host.overlay.kernel,

@@ -26,7 +26,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> 
     };
     let root = root::prepare(context, store, &record, &container.path())?;
     let target = Target::open(context, args.output.as_deref())?;
-    ids::within(context, &record.config, |ids| {
+    ids::within_record(context, &record, &root, |ids| {
         let mut writer = BufWriter::with_capacity(BUFFER, target.writer()?);
         let packed =
             pack::export(trees.as_ref(), Some(&root), ids, pack::Options::default(), &mut writer)?;

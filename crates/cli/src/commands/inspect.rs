@@ -104,7 +104,7 @@ fn root_path(context: &Context, name: &str) -> Result<(), Report> {
     let record = record::read(&container)?;
     match root::prepare(context, context.store()?, &record, &container.path())? {
         rootfs::Root::Directory(path) => output::line(path.display()),
-        rootfs::Root::Overlay { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))
+        rootfs::Root::Overlay { upper, .. } | rootfs::Root::Stacked { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))
             .because(format!("its root is an overlay: what was changed is in {}, above the image's layers", upper.display()))
             .hint("'coracle export' writes the whole tree, 'coracle cp' copies files, 'coracle diff' lists changes")),
     }

@@ -4,7 +4,7 @@ use engine::choose;
 use engine::facts::Facts;
 
 use crate::args::containers::SetupArgs;
-use crate::container::record;
+use crate::container::{convert, record};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -24,7 +24,9 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     if !args.force {
         super::rm::not_running(&container)?;
     }
+    convert::fit(context, context.store()?, &container, &mut record, engine)?;
     let _lock = container.lock_exclusive()?;
+    let mut record = record::read(&container)?;
     record.config.exec_mode = Some(engine.name().to_owned());
     container.write(&record)?;
     Ok(Exit::OK)

@@ -7,6 +7,7 @@ use engine::spec::{ContainerConfig, UserNamespace};
 use rootfs::view::IdMap;
 use sys::userns::Maps;
 
+use super::record::Record;
 use crate::context::Context;
 use crate::report::Report;
 
@@ -73,6 +74,18 @@ pub(crate) fn within(
     })
     .map_err(|error| Report::of(&error, None))?;
     if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
+}
+
+/// The same for the files of a container by its record: those of a plain tree all belong to the caller.
+pub(crate) fn within_record(
+    context: &Context,
+    record: &Record,
+    root: &rootfs::Root,
+    work: impl FnOnce(&IdMap) -> Result<(), Report>,
+) -> Result<(), Report> {
+    let plain = record.own.stand.driver == Some(rootfs::Driver::HardLink)
+        && matches!(root, rootfs::Root::Directory(_));
+    if plain { work(&IdMap::default()) } else { within(context, &record.config, work) }
 }
 
 /// Does work in a user and mount namespace of its own, where a container's root can be mounted.

@@ -5,7 +5,7 @@
 
 use std::os::unix::process::CommandExt;
 
-use engine::choose::{self, Engine};
+use engine::choose::Engine;
 use engine::facts::Facts;
 use engine::plan::{self, Overrides, Plan, Request};
 use engine::supervise::state::{self, Observed};
@@ -13,7 +13,7 @@ use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options};
 use store::{ContainerDir, Store};
 
 use super::record::{self, Record};
-use super::{ids, root};
+use super::{convert, ids, root};
 use crate::context::Context;
 use crate::output;
 use crate::progress;
@@ -68,11 +68,13 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, Report> {
     let config = &record.config;
     let place = container.path();
-    let root = root::for_engine(root::prepare(context, store, record, &place)?);
     let facts = Facts::of(context.host(), &context.probing(), config);
-    let engine = choose::choose(&facts, None, config)?;
+    let engine = convert::engine(&facts, record, &place, resident, overrides.exec)?;
+    let root = root::for_engine(root::prepare_for(context, store, record, &place, engine)?);
     let of_root = engine::accounts::OfRoot(&root);
-    let of_process = resident.map(engine::accounts::OfProcess);
+    // Without mounts, what a process has as its root is the host's.
+    let own_root = overrides.exec && !engine.caps().own_ids;
+    let of_process = resident.filter(|_| own_root).map(engine::accounts::OfProcess);
     let accounts: &dyn plan::Accounts = match &of_process {
         Some(process) => process,
         None => &of_root,
@@ -84,6 +86,7 @@ pub(crate) fn prepare(
         place: &place,
         facts: &facts,
         overrides,
+        own_ids: engine.caps().own_ids,
         accounts,
         running: &running,
     };
@@ -115,8 +118,15 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
     let store = context.store()?;
     let mut overrides = run.overrides.clone();
     overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
+    let mut record = run.record.clone();
+    let resident = main_process(context, run.container.id());
+    let facts = Facts::of(context.host(), &context.probing(), &record.config);
+    let engine = convert::engine(&facts, &record, &run.container.path(), resident, false)?;
+    if !run.explain && store.read_only().is_none() {
+        convert::fit(context, store, &run.container, &mut record, engine)?;
+    }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
-    let prepared = prepare(context, store, &run.container, &run.record, &overrides, None)?;
+    let prepared = prepare(context, store, &run.container, &record, &overrides, resident)?;
     if run.explain {
         let plan = serde_json::to_value(&prepared.plan)
             .map_err(|error| Report::new("cannot print the plan").cause(error))?;
@@ -253,6 +263,7 @@ fn remove_locked(
     lock: store::ContainerLock,
 ) -> Result<(), Report> {
     let volumes = super::volumes::anonymous_of(context, &container);
+    engine::engines::inprocess::forget(&container.path());
     container.remove_with(&|path| ids::delete(context, path))?;
     drop(lock);
     for volume in volumes {

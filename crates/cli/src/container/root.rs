@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use engine::choose::{self, Engine};
 use engine::facts::Facts;
 use engine::plan;
 use engine::spec::{ContainerConfig, UserNamespace};
@@ -11,8 +12,8 @@ use rootfs::{Driver, ImageTrees, Layer, LayerMeta, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
 
-use super::ids;
 use super::record::{Record, Stand};
+use super::{ids, notes};
 use crate::context::Context;
 use crate::image;
 use crate::progress::{Progress, Style};
@@ -31,6 +32,10 @@ pub(crate) fn stand(
     quiet: bool,
 ) -> Result<Stand, Report> {
     let layers = layers(context, store, config, Some(image), quiet)?;
+    if is_for_plain(context, config) {
+        let tree = Some(settled(store, config, &layers)?.to_string());
+        return Ok(Stand { driver: Some(Driver::HardLink), tree, owners: None });
+    }
     let driver = driver(context, store);
     let mut stand = Stand { driver: Some(driver), ..Stand::default() };
     if driver.is_stacked()
@@ -42,6 +47,12 @@ pub(crate) fn stand(
     stand.owners =
         owners(context, store, config, &stand, &layers)?.map(|digest| digest.to_string());
     Ok(stand)
+}
+
+/// Whether the engine that a container will have works on a plain directory. A choice that fails now will say so when it is run.
+fn is_for_plain(context: &Context, config: &ContainerConfig) -> bool {
+    let facts = Facts::of(context.host(), &context.probing(), config);
+    choose::choose(&facts, None, config).is_ok_and(|engine| engine.caps().own_ids)
 }
 
 /// The way of making roots that host and store allow.
@@ -58,6 +69,15 @@ pub(crate) fn driver(context: &Context, store: &Store) -> Driver {
         network_fs: abilities.network,
     };
     drivers::choose(&facts).0
+}
+
+/// The layers of a container's image, topmost last.
+pub(super) fn layers_of(
+    context: &Context,
+    store: &Store,
+    config: &ContainerConfig,
+) -> Result<Vec<Layer>, Report> {
+    layers(context, store, config, None, true)
 }
 
 /// The image's layers, base first; those that are not unpacked are.
@@ -123,6 +143,23 @@ fn flat(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Dig
         staging.commit(&meta)?;
     }
     Ok(chain)
+}
+
+/// The image as one tree in the form that engines without mounts want, made if it is not there.
+pub(super) fn settled(
+    store: &Store,
+    config: &ContainerConfig,
+    layers: &[Layer],
+) -> Result<Digest, Report> {
+    let chain = config.image.as_ref().map_or("", |image| &image.chain);
+    let key = Digest::of(format!("settled tree 1\n{chain}\n").as_bytes());
+    if let BeginTree::Build(staging) = store.trees().begin(&key)? {
+        let directory = open_staging(&staging)?;
+        let topmost = rootfs::image::unstacked(layers.to_vec()).layers;
+        let meta = rootfs::flatten::flatten_settled(&topmost, &directory)?;
+        staging.commit(&meta)?;
+    }
+    Ok(key)
 }
 
 fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd, Report> {
@@ -204,7 +241,7 @@ pub(crate) fn trees(
     Ok(trees)
 }
 
-/// The root of a container below its directory, ready to be mounted; its parts are made when they are not there.
+/// The root of a container below its directory as it is, to be read or written by commands; its parts are made when they are not there.
 pub(crate) fn prepare(
     context: &Context,
     store: &Store,
@@ -214,8 +251,51 @@ pub(crate) fn prepare(
     if let Some(directory) = &record.config.rootfs {
         return Ok(rootfs::Root::Directory(directory.clone()));
     }
-    let trees = trees(context, store, record)?;
-    Ok(rootfs::prepare(place, &trees, record.own.stand.driver.unwrap_or(Driver::Overlay))?)
+    let driver = record.own.stand.driver.unwrap_or(Driver::Overlay);
+    if driver != Driver::HardLink {
+        return Ok(rootfs::prepare(place, &trees(context, store, record)?, driver)?);
+    }
+    let root = plain(context, store, record, place)?;
+    if store.read_only().is_none() {
+        notes::to_table(place)?;
+    }
+    if place.join("upper").exists() {
+        return Ok(drivers::prepare_stacked(place)?);
+    }
+    Ok(root)
+}
+
+/// The root for an engine: one directory, or something to be mounted. [`super::convert::fit`] came before.
+pub(crate) fn prepare_for(
+    context: &Context,
+    store: &Store,
+    record: &Record,
+    place: &Path,
+    engine: &dyn Engine,
+) -> Result<rootfs::Root, Report> {
+    let linked = record.config.rootfs.is_none()
+        && record.own.stand.driver.unwrap_or(Driver::Overlay) == Driver::HardLink;
+    if !linked {
+        return prepare(context, store, record, place);
+    }
+    let root = plain(context, store, record, place)?;
+    if engine.caps().own_ids { Ok(root) } else { Ok(drivers::prepare_stacked(place)?) }
+}
+
+/// The whole tree of a container of links, made where it is not there.
+pub(super) fn plain(
+    context: &Context,
+    store: &Store,
+    record: &Record,
+    place: &Path,
+) -> Result<rootfs::Root, Report> {
+    let directory = place.join(drivers::ROOT);
+    if !directory.exists() {
+        let trees = trees(context, store, record)?;
+        rootfs::prepare(place, &trees, Driver::HardLink)?;
+    }
+    notes::from_loose(place)?;
+    Ok(rootfs::Root::Directory(directory))
 }
 
 /// As the engine wants it.
@@ -225,6 +305,9 @@ pub(crate) fn for_engine(root: rootfs::Root) -> plan::Root {
             plan::Root::Overlay { lowers, upper, work, volatile }
         }
         rootfs::Root::Directory(path) => plan::Root::Directory { path },
+        rootfs::Root::Stacked { directory, upper, work, volatile } => {
+            plan::Root::Overlay { lowers: vec![directory], upper, work, volatile }
+        }
     }
 }
 

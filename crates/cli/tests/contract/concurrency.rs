@@ -25,7 +25,7 @@ fn at_once(count: usize, job: impl Fn(usize) -> Finished + Sync) -> Vec<Finished
 fn ten_runs_of_one_container(w: &World) -> Outcome {
     let name = w.name("ten");
     let _container = Container::named(w, &name);
-    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    w.coracle(&["create", &w.mode(), "--name", &name, &w.image]).ok();
     let done = at_once(10, |n| {
         let path = format!("/tmp/run-{n}");
         w.coracle(&[
@@ -67,7 +67,7 @@ fn run_against_rm(w: &World) -> Outcome {
     for _ in 0..6 {
         let name = w.name("race");
         let _container = Container::named(w, &name);
-        w.coracle(&["create", "--name", &name, &w.image]).ok();
+        w.coracle(&["create", &w.mode(), "--name", &name, &w.image]).ok();
         let done = at_once(2, |n| {
             if n == 0 {
                 w.coracle(&["run", &name, "/bin/guest", "sleep", "1"])
@@ -86,7 +86,7 @@ fn run_against_rm(w: &World) -> Outcome {
 fn one_name_one_winner(w: &World) -> Outcome {
     let name = w.name("winner");
     let _container = Container::named(w, &name);
-    let done = at_once(6, |_| w.coracle(&["create", "--name", &name, &w.image]));
+    let done = at_once(6, |_| w.coracle(&["create", &w.mode(), "--name", &name, &w.image]));
     let won = done.iter().filter(|done| done.code() == 0).count();
     assert_eq!(won, 1, "{done:?}");
     assert!(done.iter().all(|done| [0, 125].contains(&done.code())), "{done:?}");

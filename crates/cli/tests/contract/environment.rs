@@ -117,7 +117,7 @@ fn words_after_the_image_are_the_commands(w: &World) -> Outcome {
 }
 
 fn command_and_entrypoint(w: &World) -> Outcome {
-    let mode = format!("--execmode={}", w.engine);
+    let mode = w.mode();
     let image = w.image.as_str();
     let run = |words: &[&str]| {
         let mut all = vec!["run", "--rm", &mode];

@@ -222,7 +222,7 @@ fn create_then_start(w: &World) -> Outcome {
 fn run_an_existing_container(w: &World) -> Outcome {
     let name = w.name("again");
     let _container = Container::named(w, &name);
-    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    w.coracle(&["create", &w.mode(), "--name", &name, &w.image]).ok();
     w.coracle(&["run", &name, "/bin/guest", "write", "/tmp/kept", "yes"]).ok();
     assert_eq!(w.coracle(&["run", &name, "/bin/guest", "read", "/tmp/kept"]).ok().out(), "yes");
     assert_eq!(w.coracle(&["run", &name]).ok().out(), "[\"/bin/guest\",\"args\",\"default\"]\n");
@@ -283,8 +283,8 @@ fn cidfile(w: &World) -> Outcome {
 fn names(w: &World) -> Outcome {
     let (first, second) = (w.name("name"), w.name("name"));
     let _containers = [Container::named(w, &first), Container::named(w, &second)];
-    w.coracle(&["create", "--name", &first, &w.image]).ok();
-    let done = w.coracle(&["create", "--name", &first, &w.image]);
+    w.coracle(&["create", &w.mode(), "--name", &first, &w.image]).ok();
+    let done = w.coracle(&["create", &w.mode(), "--name", &first, &w.image]);
     assert!(done.code() == 125 && done.err().contains(&first), "{done:?}");
     w.coracle(&["rename", &first, &second]).ok();
     w.coracle(&["inspect", "--type=container", &second]).ok();
@@ -336,7 +336,7 @@ fn ids_by_prefix(w: &World) -> Outcome {
 fn clone_copies_changes(w: &World) -> Outcome {
     let (first, second) = (w.name("orig"), w.name("copy"));
     let _containers = [Container::named(w, &first), Container::named(w, &second)];
-    w.coracle(&["create", "--name", &first, &w.image]).ok();
+    w.coracle(&["create", &w.mode(), "--name", &first, &w.image]).ok();
     w.coracle(&[
         "run",
         &first,
@@ -361,8 +361,8 @@ fn clone_copies_changes(w: &World) -> Outcome {
 fn mode_is_kept(w: &World) -> Outcome {
     let name = w.name("mode");
     let _container = Container::named(w, &name);
-    w.coracle(&["create", "--name", &name, &w.image]).ok();
-    w.coracle(&["setup", &format!("--execmode={}", w.engine), &name]).ok();
+    w.coracle(&["create", &w.mode(), "--name", &name, &w.image]).ok();
+    w.coracle(&["setup", &w.mode(), &name]).ok();
     w.coracle(&["run", &name, "/bin/guest", "exit", "5"]).expect(5);
     assert_ne!(w.coracle(&["setup", "--execmode=Z9", &name]).code(), 0);
     Ok(())

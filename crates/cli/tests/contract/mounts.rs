@@ -287,7 +287,7 @@ fn plain_tree_as_root(w: &World) -> Outcome {
     for name in ["", "bin", "bin/guest", "proc", "dev", "sys", "etc", "tmp"] {
         give(&tree.join(name)).expect("giving the tree to the user");
     }
-    let mode = format!("--execmode={}", w.engine);
+    let mode = w.mode();
     let path = tree.display().to_string();
     let words = ["run", "--rm", &mode, "--rootfs", &path, "/bin/guest", "write", "/tmp/made", "x"];
     w.coracle(&words).ok();

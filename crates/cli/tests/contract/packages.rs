@@ -35,7 +35,7 @@ fn debian(w: &World) -> Result<String, Skip> {
 }
 
 fn sh(w: &World, image: &str, flags: &[&str], script: &str) -> testkit::command::Finished {
-    let mode = format!("--execmode={}", w.engine);
+    let mode = w.mode();
     let mut words = vec!["run", "--rm", &mode];
     words.extend(flags);
     words.extend([image, "sh", "-c", script]);
@@ -77,7 +77,7 @@ fn accounts_and_owners(w: &World) -> Outcome {
         &[],
         "useradd -m somebody && id -u somebody && chown somebody /tmp && su somebody -c 'echo as $(id -un)'",
     );
-    if w.user.range {
+    if w.has_ids() {
         assert!(done.ok().out().ends_with("as somebody\n"), "{done:?}");
     } else {
         assert!(done.out().starts_with("1000\n"), "useradd works with one id: {done:?}");

@@ -86,7 +86,7 @@ fn strict_umask(w: &World) -> Outcome {
         let stat = run(&fresh.words(&flags, &["stat", path]));
         assert!(stat.ok().out().contains(&format!("\"mode\":\"{mode}\"")), "{stat:?}");
     }
-    if w.user.range {
+    if w.has_ids() {
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/image-file"])).ok();
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/hosts"])).ok();
         run(&fresh.words(&["-u", "alice"], &["read", "/etc/resolv.conf"])).ok();

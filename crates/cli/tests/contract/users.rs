@@ -80,7 +80,7 @@ fn unknown_names_are_refused(w: &World) -> Outcome {
 }
 
 fn supplementary_groups(w: &World) -> Outcome {
-    if !w.user.range {
+    if !w.has_ids() {
         testkit::skip!("one mapped id: the kernel forbids setgroups, so no groups can be given");
     }
     let list = |flags: &[&str]| {
@@ -109,7 +109,7 @@ fn caller_inside(w: &World) -> Outcome {
 }
 
 fn owners_of_the_image(w: &World) -> Outcome {
-    if !w.user.range {
+    if !w.has_ids() {
         testkit::skip!("one mapped id: another owner than root cannot be on disk");
     }
     let stat = w.json(&[], &["stat", "/etc/alices"]);
@@ -133,7 +133,7 @@ fn chown_succeeds(w: &World) -> Outcome {
         ],
     );
     done.ok();
-    if w.user.range {
+    if w.has_ids() {
         let lines: Vec<Value> =
             done.out().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         assert_eq!((&lines[0]["uid"], &lines[0]["gid"]), (&json!(5), &json!(6)));
@@ -184,7 +184,7 @@ fn owners_come_out_of_export(w: &World) -> Outcome {
 fn mknod_and_fifo(w: &World) -> Outcome {
     w.guest(&[], &["fifo", "/tmp/pipe"]).ok();
     assert_eq!(w.json(&[], &["fifo", "/tmp/p", ";", "stat", "/tmp/p"])["kind"], json!("fifo"));
-    if w.user.range {
+    if w.user.range && !w.engine.starts_with(['P', 'I']) {
         testkit::skip!("with a range the kernel judges mknod of a device itself, and refuses it");
     }
     w.guest(&[], &["mknod", "/tmp/null", "c", "1", "3"]).ok();
@@ -195,7 +195,7 @@ fn mknod_and_fifo(w: &World) -> Outcome {
 fn dropping_privileges(w: &World) -> Outcome {
     let done = w.guest(&[], &["setuid", "1234", "1235"]);
     done.ok();
-    if w.user.range {
+    if w.has_ids() {
         assert_eq!(crate::world::json(&done)["uid"], json!([1234, 1234, 1234]));
     }
     Ok(())
@@ -204,7 +204,7 @@ fn dropping_privileges(w: &World) -> Outcome {
 fn set_groups(w: &World) -> Outcome {
     let done = w.guest(&[], &["setgroups", "50", "77"]);
     done.ok();
-    if w.user.range {
+    if w.has_ids() {
         assert_eq!(crate::world::json(&done)["groups"], json!([50, 77]));
     }
     Ok(())

@@ -161,6 +161,16 @@ impl World {
         ready
     }
 
+    /// Whether a program can have any id of its own: subordinate ones, or those that an engine keeps itself.
+    pub(crate) fn has_ids(&self) -> bool {
+        self.user.range || self.engine.starts_with(['P', 'I'])
+    }
+
+    /// The flag that picks this engine.
+    pub(crate) fn mode(&self) -> String {
+        format!("--execmode={}", self.engine)
+    }
+
     /// A command with these arguments, as the user.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.user.command(&self.coracle, &self.home);
@@ -191,7 +201,7 @@ impl World {
 
     /// The same with another beginning than `run --rm`.
     pub(crate) fn words_for(&self, verb: &[&str], flags: &[&str], guest: &[&str]) -> Vec<String> {
-        let mode = format!("--execmode={}", self.engine);
+        let mode = self.mode();
         let mut words: Vec<&str> = verb.to_vec();
         words.push(&mode);
         words.extend(flags);

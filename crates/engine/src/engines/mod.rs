@@ -1,3 +1,10 @@
 //! One module per engine.
 
+mod etc;
+pub mod inprocess;
+pub mod interpose;
+mod launch;
 pub mod native;
+pub mod ptrace;
+
+pub(crate) use etc::write_file;

@@ -45,6 +45,8 @@ pub struct Request<'a> {
     pub facts: &'a Facts,
     /// What differs this time.
     pub overrides: &'a Overrides,
+    /// The engine keeps ids itself ([`crate::choose::Caps::own_ids`]): no map restricts them.
+    pub own_ids: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).
@@ -94,12 +96,14 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         }
         None => person.clone(),
     };
-    let ids = identity::ids(
-        if request.overrides.exec { &first } else { &person },
-        config.namespaces.user,
-        request.facts,
-    )?;
-    check_mapped(&person, &ids)?;
+    let owner = if request.overrides.exec { &first } else { &person };
+    let ids = if request.own_ids {
+        identity::single(owner, request.facts)
+    } else {
+        let ids = identity::ids(owner, config.namespaces.user, request.facts)?;
+        check_mapped(&person, &ids)?;
+        ids
+    };
     let hostname = config.hostname.clone().filter(|name| !name.is_empty());
     let (namespaces, network) = namespaces(request, hostname.as_deref(), &mut warnings)?;
     let hostname = match (namespaces.uts, hostname) {
@@ -111,10 +115,11 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let (list, files) =
         mounts::mounts(request, &namespaces, &network, hostname.as_deref(), own_terminals)?;
     let (cgroup, affinity, wrapper) = limits(request)?;
-    let emulate_root = matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
-        && config.namespaces.user != UserNamespace::Host
-        && request.facts.no_seccomp.is_none()
-        && request.facts.uid != 0;
+    let can = request.own_ids
+        || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
+            && request.facts.no_seccomp.is_none()
+            && request.facts.uid != 0;
+    let emulate_root = can && config.namespaces.user != UserNamespace::Host;
     Ok(Plan {
         container: config.id.clone(),
         place: request.place.into(),
@@ -129,11 +134,24 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         network,
         cgroup,
         emulate_root,
+        switches: switches(request.facts, &mut warnings),
         init: config.init && !request.overrides.exec,
         files,
         wrapper,
         warnings,
     })
+}
+
+/// What the engine inside the process is told not to use.
+fn switches(facts: &Facts, warnings: &mut Vec<String>) -> u64 {
+    match abi::shared::Switches::parse(&facts.switches) {
+        Ok(switches) => switches.0,
+        Err(unknown) => {
+            let variable = crate::facts::SWITCHES;
+            warnings.push(format!("{variable} has no switch '{unknown}', so it has no effect"));
+            0
+        }
+    }
 }
 
 fn check_mapped(person: &identity::Person, ids: &Ids) -> Result<()> {
@@ -395,7 +413,11 @@ fn process(
         create_cwd: !overrides.exec,
         uid: person.uid,
         gid: person.gid,
-        groups: identity::groups(person, &config.group_add, isolate, ids, request.accounts)?,
+        groups: if request.own_ids {
+            identity::any_groups(person, &config.group_add, request.accounts)?
+        } else {
+            identity::groups(person, &config.group_add, isolate, ids, request.accounts)?
+        },
         capabilities,
         rlimits: security::rlimits(&config.limits.ulimits)?,
         affinity,

@@ -146,6 +146,29 @@ pub(super) fn ids(person: &Person, userns: UserNamespace, facts: &Facts) -> Resu
     Ok(ids)
 }
 
+/// For engines that keep ids themselves: whoever is asked for, on top of the caller.
+pub(super) fn single(person: &Person, facts: &Facts) -> Ids {
+    let one = |inside, outside| IdRange { inside, outside, count: 1 };
+    Ids::Single { uid: one(person.uid, facts.uid), gid: one(person.gid, facts.gid) }
+}
+
+/// For engines that keep ids themselves: the groups that the image gives and those asked for. (What the caller's own groups open on the
+/// host stays open, whatever is shown.)
+pub(super) fn any_groups(
+    person: &Person,
+    asked: &[String],
+    accounts: &dyn Accounts,
+) -> Result<Groups> {
+    let mut all = person.groups.clone();
+    for name in asked.iter().filter(|name| *name != "keep-groups") {
+        all.push(group_id(name, accounts)?);
+    }
+    all.push(person.gid);
+    all.sort_unstable();
+    all.dedup();
+    Ok(Groups::Set(all))
+}
+
 /// The caller at `at`, the subordinate ids filling the numbers around it in order. Root, who holds every id, keeps them all as they are.
 fn range(caller: u32, at: u32, subordinate: &[(u32, u32)]) -> Vec<IdRange> {
     if caller == 0 {

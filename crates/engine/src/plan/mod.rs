@@ -48,6 +48,9 @@ pub struct Plan {
     pub process: Process,
     /// System calls that only root may make are answered and recorded.
     pub emulate_root: bool,
+    /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
+    #[serde(default)]
+    pub switches: u64,
     /// A small init is the first process and the program its child.
     pub init: bool,
     /// Always make new namespaces, even where somebody lives in the container already.

@@ -138,9 +138,10 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
     if let Ok(socket) = socket::dial(dir) {
         let mut link = Link::new(socket);
-        link.send(&Message::Signal(signal.number() as u8, true))?;
-        // The welcome is the answer: messages are obeyed in the order they come.
-        link.send(&Message::Hello { version: VERSION, wants: 0 })?;
+        // The welcome is the answer: messages are obeyed in the order they come. They go together, because the signal may be the program's
+        // end, and its supervisor's, before a second message could be sent.
+        let request = Message::Signal(signal.number() as u8, true);
+        link.send_all(&[request, Message::Hello { version: VERSION, wants: 0 }])?;
         link.answer()?;
     } else if let Some(init) = &running.init {
         if signal == Signal::KILL || signal == Signal::TERM {
@@ -217,19 +218,13 @@ pub fn top(dir: &Path) -> Result<Vec<Process>, Error> {
     let mains = running.init.iter().chain(&running.runs);
     let mut pids: Vec<u32> = mains
         .flat_map(|main| {
-            let namespace = processes::mount_namespace(main.pid);
+            let namespace = processes::world(main.pid);
             processes::members(main.pid, namespace.as_deref())
         })
         .collect();
     pids.sort_unstable();
     pids.dedup();
-    Ok(pids.into_iter().filter(|&pid| !is_ours(pid)).filter_map(process).collect())
-}
-
-/// Whether a process executes this very program: an init or a helper that an engine forked.
-fn is_ours(pid: u32) -> bool {
-    let program = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).ok();
-    program("self").is_some_and(|own| program(&pid.to_string()) == Some(own))
+    Ok(pids.into_iter().filter(|&pid| !processes::is_ours(pid)).filter_map(process).collect())
 }
 
 fn process(pid: u32) -> Option<Process> {
@@ -283,7 +278,7 @@ impl Members {
             .iter()
             .filter(|main| processes::alive(main))
             .flat_map(|main| {
-                let namespace = processes::mount_namespace(main.pid);
+                let namespace = processes::world(main.pid);
                 processes::members(main.pid, namespace.as_deref())
             })
             .filter_map(processes::identity)
@@ -389,8 +384,15 @@ impl Link {
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Error> {
+        self.send_all(std::slice::from_ref(message))
+    }
+
+    /// All in one write.
+    fn send_all(&mut self, messages: &[Message]) -> Result<(), Error> {
         let mut bytes = std::collections::VecDeque::new();
-        message.encode(&mut bytes);
+        for message in messages {
+            message.encode(&mut bytes);
+        }
         let bytes: Vec<u8> = bytes.into();
         // A few bytes into an empty buffer: never partial.
         rustix::net::send(&self.socket, &bytes, SendFlags::NOSIGNAL)

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use rustix::process::Pid;
 
+use crate::engines::inprocess::residents;
 pub use crate::records::boot_id;
 use crate::spec::ProcessId;
 
@@ -101,6 +102,37 @@ pub fn mount_namespace(pid: u32) -> Option<String> {
     link.into_os_string().into_string().ok()
 }
 
+/// The process that traces another; `None` for nobody.
+fn tracer(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|&tracer| tracer != 0)
+}
+
+/// Whether a process executes this very program: an init, a tracer or a helper that an engine forked.
+pub(crate) fn is_ours(pid: u32) -> bool {
+    let program = |of: &str| fs::read_link(format!("/proc/{of}/exe")).ok();
+    program("self").is_some_and(|own| program(&pid.to_string()) == Some(own))
+}
+
+/// Before the number of a tracer, in what [`world`] returns.
+const TRACER: &str = "tracer:";
+
+/// Before the directory of a container whose engine is inside its processes, likewise.
+const INSIDE: &str = "inside:";
+
+/// What all processes of a container have in common, told by one of them: the directory of the stage that they execute, where the engine is
+/// inside them; the tracer, where it traces; else the mount namespace.
+pub fn world(pid: u32) -> Option<String> {
+    if let Some(home) = residents::home(pid) {
+        return Some(format!("{INSIDE}{}", home.display()));
+    }
+    match tracer(pid).filter(|&tracer| is_ours(tracer)) {
+        Some(tracer) => Some(format!("{TRACER}{tracer}")),
+        None => mount_namespace(pid),
+    }
+}
+
 /// All living descendants of `root` (without it).
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -130,8 +162,8 @@ pub(crate) fn own_children() -> Vec<u32> {
     all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == own)).collect()
 }
 
-/// The processes of a container whose first process is `init`: those in its mount namespace
-/// where it has one of its own, and its descendants. Never this process.
+/// The processes of a container whose first process is `init`: those that have their [`world`] with it in common,
+/// where it is one of its own, and its descendants. Never this process, nor one that traces.
 pub fn members(init: u32, namespace: Option<&str>) -> Vec<u32> {
     let own = std::process::id();
     let mut found: HashSet<u32> = descendants(init).into_iter().collect();
@@ -139,7 +171,14 @@ pub fn members(init: u32, namespace: Option<&str>) -> Vec<u32> {
         found.insert(init);
     }
     let mine = mount_namespace(own);
-    if let Some(wanted) = namespace.filter(|&wanted| mine.as_deref() != Some(wanted)) {
+    if let Some(tracing) = namespace.and_then(|world| world.strip_prefix(TRACER)?.parse().ok()) {
+        found.extend(all().into_iter().filter(|&pid| tracer(pid) == Some(tracing)));
+        found.remove(&tracing);
+    } else if let Some(home) = namespace.and_then(|world| world.strip_prefix(INSIDE)) {
+        let home = Path::new(home);
+        found
+            .extend(all().into_iter().filter(|&pid| residents::home(pid).as_deref() == Some(home)));
+    } else if let Some(wanted) = namespace.filter(|&wanted| mine.as_deref() != Some(wanted)) {
         found.extend(
             all().into_iter().filter(|&pid| mount_namespace(pid).as_deref() == Some(wanted)),
         );

@@ -185,7 +185,7 @@ impl Program {
             pin: Cell::new(
                 fs::File::open(format!("/proc/{number}/ns/mnt")).ok().filter(|_| !guest),
             ),
-            namespace: processes::mount_namespace(number).filter(|_| !guest),
+            namespace: processes::world(number).filter(|_| !guest),
             spared,
             own_pids,
             ignored: 0,

@@ -72,7 +72,7 @@ pub fn layer(
         if change.kind == ChangeKind::Deleted {
             packer.whiteout(&change.path)?;
         } else {
-            packer.add(0, &change.path)?;
+            packer.add(own.first_with(&change.path), &change.path)?;
         }
     }
     packer.finish()

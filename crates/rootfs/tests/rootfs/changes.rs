@@ -40,6 +40,7 @@ fn change(root: &Root) -> PathBuf {
     let (path, copied) = match root {
         Root::Overlay { upper, .. } => (upper.clone(), false),
         Root::Directory(path) => (path.clone(), true),
+        Root::Stacked { .. } => panic!("{root:?}"),
     };
     let at = |name: &str| path.join(name);
     std::fs::create_dir_all(at("etc")).unwrap();
@@ -110,6 +111,56 @@ fn changes_of_both_kinds_of_roots() {
         assert_eq!((theirs.uid, theirs.gid, theirs.mode), (33, 44, 0o640));
         assert_eq!(exported.1.owners.get(b"dev/null").unwrap().device, (1, 3));
     }
+}
+
+/// What an overlay's upper says is the same in a tree of links that it was merged into, and in an overlay of both before that.
+#[test]
+fn an_upper_merged_into_a_tree_of_links() {
+    let place = Place::new();
+    let image = base(&place);
+    if !marks_on_disk(&place) {
+        eprintln!("SKIP merging: whiteouts cannot be on this disk");
+        return;
+    }
+    let ids = IdMap::default();
+    let container = place.fresh();
+    let overlay = rootfs::prepare(&container, &image, Driver::Overlay).unwrap();
+    change(&overlay);
+    let Root::Overlay { upper, .. } = &overlay else { panic!("{overlay:?}") };
+    std::fs::write(upper.join("closed"), "c").unwrap();
+    std::fs::set_permissions(upper.join("closed"), PermissionsExt::from_mode(0o4111)).unwrap();
+    let record = rootfs::Record::from_xattr(b"7:8:777:l:0:0").unwrap();
+    let mut table = Owners::new();
+    table.insert(b"newdir/l", record);
+    table.save(File::open(&container).unwrap(), rootfs::view::UPPER_OWNERS).unwrap();
+    let look = |root: &Root, image: &ImageTrees| {
+        let mut bytes = Vec::new();
+        pack::export(Some(image), Some(root), &ids, Options::default(), &mut bytes).unwrap();
+        (lines(&diff(image, root, &ids).unwrap()), bytes)
+    };
+    let before = look(&overlay, &image);
+    let settled = place.fresh();
+    let meta = rootfs::flatten::flatten_settled(&image.layers, File::open(&settled).unwrap());
+    let settled = ImageTrees::flat(rootfs::Layer::new(settled, meta.unwrap()));
+    let tree = rootfs::prepare(&container, &settled, Driver::HardLink).unwrap();
+    let stacked = rootfs::drivers::prepare_stacked(&container).unwrap();
+    assert!(look(&stacked, &settled) == before);
+    rootfs::merge::merge_upper(&container, &ids).unwrap();
+    assert!(look(&tree, &settled) == before);
+    let closed = container.join("ROOT/closed").metadata().unwrap();
+    assert_eq!(closed.permissions().mode() & 0o7777, 0o1711, "open to its owner, and marked");
+    // A second time there is nothing left to do.
+    rootfs::merge::merge_upper(&container, &ids).unwrap();
+    assert!(look(&tree, &settled) == before);
+    // The image's inodes are known, and those of the container's own are not among them.
+    let list = std::fs::read(container.join("inodes")).unwrap();
+    let inodes: Vec<u64> =
+        list.chunks(12).map(|pair| u64::from_le_bytes(pair[..8].try_into().unwrap())).collect();
+    let inode = |name: &str| {
+        std::os::unix::fs::MetadataExt::ino(&container.join("ROOT").join(name).metadata().unwrap())
+    };
+    assert!(inodes.contains(&inode("etc/keep")) && inodes.contains(&inode("theirs")));
+    assert!(!inodes.contains(&inode("etc/change")) && !inodes.contains(&inode("new")));
 }
 
 #[test]

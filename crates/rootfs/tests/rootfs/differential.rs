@@ -280,4 +280,22 @@ fn a_debian_tree_is_as_gnu_tar_unpacks_it() {
     let mut third = Vec::new();
     pack::export(None, Some(&root), &IdMap::default(), options, &mut third).unwrap();
     assert!(bytes == third);
+
+    // Nor does one of links, by itself and beneath an overlay.
+    let settled = place.fresh();
+    let meta =
+        rootfs::flatten::flatten_settled(&flat.layers, File::open(&settled).unwrap()).unwrap();
+    let settled = ImageTrees::flat(Layer::new(settled, meta));
+    let container = place.fresh();
+    let root = rootfs::prepare(&container, &settled, rootfs::Driver::HardLink).unwrap();
+    let stacked = rootfs::drivers::prepare_stacked(&container).unwrap();
+    for root in [&root, &stacked] {
+        for image in [&flat, &settled] {
+            let changes = rootfs::diff::diff(image, root, &IdMap::default()).unwrap();
+            assert!(changes.is_empty(), "{changes:?}");
+        }
+        let mut fourth = Vec::new();
+        pack::export(None, Some(root), &IdMap::default(), options, &mut fourth).unwrap();
+        assert!(bytes == fourth);
+    }
 }

@@ -320,6 +320,7 @@ fn containers_of_every_driver() {
                     assert_eq!(names(&root), ["etc", "theirs"]);
                     assert_eq!(names(&container), ["ROOT", "owners"]);
                 }
+                other @ rootfs::Root::Stacked { .. } => panic!("{other:?}"),
             }
         }
         if driver == rootfs::Driver::Overlay {

@@ -15,4 +15,6 @@ pub use memory::{release_code, trim_heap};
 pub use process::{
     ForkResult, close_foreign, exit_now, fork, group_of, send_signal, send_signal_fd, set_title,
 };
-pub use signals::{MaskGuard, Received, SignalFd, SignalSet, raise_default, set_ignored};
+pub use signals::{
+    MaskGuard, Received, SignalFd, SignalSet, is_ignored, raise_default, set_ignored,
+};

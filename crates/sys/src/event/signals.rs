@@ -19,6 +19,16 @@ unsafe extern "C" {
     fn signalfd(fd: c_int, mask: *const SignalSet, flags: c_int) -> c_int;
     fn signal(number: c_int, handler: usize) -> usize;
     fn raise(number: c_int) -> c_int;
+    fn sigaction(number: c_int, action: *const Action, old: *mut Action) -> c_int;
+}
+
+/// glibc's `struct sigaction`.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: SignalSet,
+    flags: c_int,
+    restorer: usize,
 }
 
 const SIG_BLOCK: c_int = 0;
@@ -191,6 +201,17 @@ pub fn set_ignored(number: i32, ignored: bool) -> io::Result<()> {
     if before == usize::MAX { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether the process ignores a signal.
+///
+/// # Errors
+/// EINVAL for what is no signal.
+pub fn is_ignored(number: i32) -> io::Result<bool> {
+    let mut now = Action { handler: SIG_DFL, mask: SignalSet::empty(), flags: 0, restorer: 0 };
+    // SAFETY: nothing is changed; `now` is live and has the layout of `struct sigaction`.
+    let error = unsafe { sigaction(number, std::ptr::null(), &raw mut now) };
+    if error == 0 { Ok(now.handler == SIG_IGN) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Sends the calling process a signal with its default effect, whatever mask is in force: used
 /// to stop with the caller's job, or to die by the signal that killed the program.
 ///
@@ -219,6 +240,17 @@ mod tests {
     use super::*;
 
     const SIGUSR1: i32 = 10;
+    const SIGUSR2: i32 = 12;
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        assert!(!is_ignored(SIGUSR2).unwrap());
+        set_ignored(SIGUSR2, true).unwrap();
+        assert!(is_ignored(SIGUSR2).unwrap());
+        set_ignored(SIGUSR2, false).unwrap();
+        assert!(!is_ignored(SIGUSR2).unwrap());
+        assert!(is_ignored(0).is_err());
+    }
 
     #[test]
     fn a_blocked_signal_is_read_from_the_descriptor() {

@@ -13,6 +13,7 @@
 //!
 //! What it does not do: no policy, no locks, no process-wide state except the remembered answer whether `openat2` exists.
 
+pub mod calls;
 pub mod copy;
 mod dirs;
 mod error;

@@ -62,6 +62,26 @@ pub fn strict(root: impl AsFd, path: &[u8], flags: OFlags, method: Method) -> io
     walk(root, path, flags)
 }
 
+/// `openat2` with `RESOLVE_IN_ROOT`, and more of `resolve`. Where a rename or a mount anywhere on the system meets a `..` on the way the kernel
+/// says `EAGAIN`: that is no answer, so it is asked again, and `EAGAIN` comes only from a system where that never ends. `ENOSYS` before Linux 5.6.
+pub fn open_in_root(
+    root: impl AsFd,
+    path: impl rustix::path::Arg + Copy,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> io::Result<OwnedFd> {
+    const TRIES: u32 = 64;
+    let resolve = resolve | ResolveFlags::IN_ROOT;
+    let mut result = Err(Errno::AGAIN);
+    for _ in 0..TRIES {
+        result = fs::openat2(root.as_fd(), path, flags, Mode::empty(), resolve);
+        if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
+            break;
+        }
+    }
+    result
+}
+
 fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let mut parts =
         path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");

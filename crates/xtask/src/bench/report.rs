@@ -16,40 +16,76 @@ pub(crate) fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(&["what", "against", "Coracle", "peer", "result", "aim", ""]);
     for line in lines {
         let unit = if line.unit.is_empty() { String::new() } else { format!(" {}", line.unit) };
-        table.row(&[
-            &line.what,
-            &line.against,
-            &line.ours,
-            &line.theirs,
-            &format!("{:.2}{unit}", line.value),
-            &format!("<= {}{unit}", line.aim),
-            if line.value <= line.aim { "met" } else { "**missed**" },
-        ]);
+        let (aim, verdict) = match line.aim {
+            // Measured for comparison.
+            aim if aim.is_infinite() => (String::new(), ""),
+            aim if line.value <= aim => (format!("<= {aim}{unit}"), "met"),
+            aim => (format!("<= {aim}{unit}"), "**missed**"),
+        };
+        let value = format!("{:.2}{unit}", line.value);
+        table.row(&[&line.what, &line.against, &line.ours, &line.theirs, &value, &aim, verdict]);
     }
     table
 }
 
-/// Writes the document, keeping its notes.
-pub(crate) fn write(bench: &Bench, lines: &[Line], trouble: &[String]) -> Outcome {
+/// Writes the sections that were measured into the document, keeping the others and its notes.
+pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
     let docs = root().join("docs");
     fs::create_dir_all(&docs).map_err(|error| format!("{}: {error}", docs.display()))?;
     let path = docs.join("benchmarks.md");
     let old = fs::read_to_string(&path).unwrap_or_default();
-    let notes = old.find(NOTES).map_or_else(|| format!("{NOTES}\n"), |at| old[at..].to_owned());
     let mut text = String::from(
-        "# Benchmarks\n\nMade by `cargo xtask bench`; do not edit above the notes. Everything runs as an unprivileged user with \
-         the release binary.\nStart-up is pinned to one CPU and each command takes turns with its peer; medians are compared. \
-         A ratio is Coracle's time\nover the peer's in the same run, so below 1 is faster than the peer.\n\n",
+        "# Benchmarks\n\nMade by `cargo xtask bench [NAME]...`, a section for each name; do not edit above the notes. Everything runs as an \
+         unprivileged user with\nthe release binary. Start-up is pinned to one CPU and each command takes turns with its peer; medians are \
+         compared. A ratio is Coracle's time\nover the peer's in the same run, so below 1 is faster than the peer.\n",
     );
-    text.push_str(&table(lines).markdown());
-    for line in trouble {
-        let _ = writeln!(text, "\nNot measured: {line}");
+    for name in super::names() {
+        match sections.iter().find(|section| section.name == name) {
+            Some(section) => text.push_str(&section.text(bench)),
+            None => text.push_str(part(&old, &headline(name))),
+        }
     }
     let _ = write!(text, "\n## Machine\n\n{}\n", machine(bench));
-    text.push_str(&notes);
+    let notes = part(&old, NOTES).trim_start();
+    text.push_str(if notes.is_empty() { NOTES } else { notes });
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     println!("wrote {}", path.display());
     Ok(())
+}
+
+/// What was measured under one name.
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) trouble: Option<String>,
+}
+
+impl Section {
+    fn text(&self, bench: &Bench) -> String {
+        let date = read(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
+        let mut text = format!(
+            "\n{}\n\n{}, {} rounds.\n\n{}",
+            headline(self.name),
+            date.trim(),
+            bench.rounds,
+            table(&self.lines).markdown()
+        );
+        if let Some(trouble) = &self.trouble {
+            let _ = writeln!(text, "\nNot measured: {trouble}");
+        }
+        text
+    }
+}
+
+fn headline(name: &str) -> String {
+    format!("## `{name}`")
+}
+
+/// A section of the document with its headline and the empty line before; nothing where there is none.
+fn part<'a>(text: &'a str, headline: &str) -> &'a str {
+    let Some(start) = text.find(&format!("\n{headline}\n")) else { return "" };
+    let end = text[start + 1..].find("\n## ").map_or(text.len(), |end| start + 1 + end);
+    &text[start..end]
 }
 
 fn machine(bench: &Bench) -> String {

@@ -13,7 +13,7 @@ fn failed(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> 
 }
 
 /// Makes the group, sets its limits, and moves the calling process into it.
-pub(super) fn enter(group: &Cgroup) -> Result<()> {
+pub(in crate::engines) fn enter(group: &Cgroup) -> Result<()> {
     let controllers: Vec<&str> =
         group.settings.iter().filter_map(|(file, _)| file.split('.').next()).collect();
     // Children have only the controllers that their parent passes on. It may do so already, or be forbidden to; then the limit's own file

@@ -7,7 +7,6 @@ mod emulate;
 mod enter;
 mod network;
 mod program;
-mod report;
 mod seccomp_profile;
 mod start;
 mod terminal;
@@ -44,6 +43,7 @@ impl Engine for Native {
             read_only: true,
             enter: true,
             limits: true,
+            own_ids: false,
         }
     }
 

@@ -162,7 +162,7 @@ fn text_of(mut file: std::fs::File) -> String {
 
 /// Starts slirp4netns under a watcher that lives as long as the container.
 fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
-    let (ready, tell) = super::report::raw_pipe()?;
+    let (ready, tell) = crate::engines::launch::report::raw_pipe()?;
     let directory = place.join("run");
     let socket = PathBuf::from(format!("{pid}.slirp"));
     // A socket's path must be short, so it is used by a relative name.
@@ -186,7 +186,7 @@ fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
 fn watch(program: &Path, socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
     let Ok([tell]) = sys::process::keep_only([tell]) else { return };
     let mut tell = std::fs::File::from(tell);
-    let Ok((ready, ready_end)) = super::report::raw_pipe() else { return };
+    let Ok((ready, ready_end)) = crate::engines::launch::report::raw_pipe() else { return };
     // The helper inherits the writing end under its own number.
     if rustix::io::fcntl_setfd(&ready_end, rustix::io::FdFlags::empty()).is_err() {
         return;

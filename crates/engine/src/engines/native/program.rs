@@ -5,59 +5,13 @@
 //! calls of this process are answered by another.
 
 use super::emulate;
+use crate::engines::launch::program::{Ready, limits, run};
 use crate::error::{Error, Result};
 use crate::plan::{Groups, Ids, Plan, Process, Seccomp};
 use rustix::io::Errno;
-use rustix::process::{Gid, Resource, Uid};
+use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::convert::Infallible;
-use std::ffi::CString;
-use std::path::Path;
-use sys::process::Strings;
-
-/// Everything that allocates or can be refused, made before the first irreversible step.
-#[derive(Debug)]
-pub(super) struct Ready {
-    argv: Strings,
-    env: Strings,
-    candidates: Vec<CString>,
-    name: String,
-    searched: String,
-}
-
-/// Prepares the strings of a program.
-pub(super) fn ready(process: &Process) -> Result<Ready> {
-    let zero = |what: &str| Error::Invalid {
-        what: what.into(),
-        value: String::new(),
-        why: "it holds a zero byte".into(),
-    };
-    let name = process.argv.first().cloned().unwrap_or_default();
-    let path = process.env.iter().find_map(|text| text.strip_prefix("PATH=")).unwrap_or_default();
-    let mut searched = String::new();
-    let candidates: Vec<String> = if name.contains('/') {
-        vec![name.clone()]
-    } else {
-        searched = format!(" (PATH={path})");
-        path.split(':')
-            .map(|directory| match directory {
-                "" => format!("./{name}"),
-                directory => format!("{}/{name}", directory.trim_end_matches('/')),
-            })
-            .collect()
-    };
-    Ok(Ready {
-        argv: Strings::new(&process.argv).ok_or_else(|| zero("command"))?,
-        env: Strings::new(&process.env).ok_or_else(|| zero("environment"))?,
-        candidates: candidates
-            .into_iter()
-            .map(CString::new)
-            .collect::<Result<_, _>>()
-            .map_err(|_| zero("command"))?,
-        name,
-        searched,
-    })
-}
 
 fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
@@ -104,44 +58,6 @@ fn enter_directory(process: &Process) -> Result<()> {
         }
         result => result.map_err(failed),
     }
-}
-
-fn limits(process: &Process) -> Result<()> {
-    const RESOURCES: [Resource; 16] = [
-        Resource::Cpu,
-        Resource::Fsize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Nproc,
-        Resource::Nofile,
-        Resource::Memlock,
-        Resource::As,
-        Resource::Locks,
-        Resource::Sigpending,
-        Resource::Msgqueue,
-        Resource::Nice,
-        Resource::Rtprio,
-        Resource::Rttime,
-    ];
-    let finite = |value: u64| (value != u64::MAX).then_some(value);
-    for limit in &process.rlimits {
-        let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
-        let (current, maximum) = (finite(limit.soft), finite(limit.hard));
-        rustix::process::setrlimit(resource, rustix::process::Rlimit { current, maximum })
-            .map_err(|errno| Error::Call {
-                doing: format!("set the limit {resource:?} (the hard limit can only be lowered)"),
-                errno: errno.into(),
-            })?;
-    }
-    if !process.affinity.is_empty() {
-        let mut set = rustix::thread::CpuSet::new();
-        process.affinity.iter().for_each(|&processor| set.set(processor));
-        rustix::thread::sched_setaffinity(None, &set)
-            .map_err(call("restrict the program to the processors of --cpuset-cpus"))?;
-    }
-    Ok(())
 }
 
 fn identity(plan: &Plan) -> Result<()> {
@@ -204,31 +120,4 @@ fn filter(process: &Process) -> Result<()> {
         Seccomp::Profile(text) => super::seccomp_profile::custom(text, process.capabilities)?,
     };
     sys::seccomp::install(&program).map_err(call("install the system call filter"))
-}
-
-fn run(ready: &Ready) -> Error {
-    let mut denied = None;
-    for path in &ready.candidates {
-        let errno = sys::process::exec(path, &ready.argv, &ready.env);
-        match errno {
-            Errno::NOENT | Errno::NOTDIR => {
-                let exists = path.to_str().is_ok_and(|path| Path::new(path).exists());
-                if exists {
-                    // The interpreter of a script or the loader of a program is missing.
-                    return Error::NotExecutable {
-                        program: ready.name.clone(),
-                        errno: errno.into(),
-                    };
-                }
-            }
-            Errno::ACCESS => denied = Some(errno),
-            errno => {
-                return Error::NotExecutable { program: ready.name.clone(), errno: errno.into() };
-            }
-        }
-    }
-    match denied {
-        Some(errno) => Error::NotExecutable { program: ready.name.clone(), errno: errno.into() },
-        None => Error::NotFound { program: ready.name.clone(), searched: ready.searched.clone() },
-    }
 }

@@ -8,8 +8,10 @@
 use crate::error::{Error, Result};
 use crate::plan::{Capabilities, parse_capability};
 use abi::bpf::{self, Assembler, Compare, Instruction};
-use abi::syscalls::{self, ARCH_I386, ARCH_X86_64, X32_BIT};
+use abi::calls::{self, Arch, CALLS};
+use abi::syscalls::{ARCH_I386, ARCH_X86_64, X32_BIT};
 use serde::Deserialize;
+use std::collections::HashMap;
 
 mod default;
 
@@ -114,7 +116,8 @@ fn compile(rules: &[Rule], otherwise: u32) -> Option<Vec<Instruction>> {
     // x32 has the numbers of x86-64 with a bit set; its own numbers above 512 are for calls with other layouts. No image needs them.
     program.ret(bpf::ERRNO | ENOSYS);
     program.place(normal);
-    table(&mut program, rules, otherwise, syscalls::x86_64);
+    let calls: Calls = CALLS.iter().map(|entry| (entry.name, entry)).collect();
+    table(&mut program, rules, otherwise, &calls, Arch::X86_64);
     program.place(i386);
     program.unless_equal(ARCH_I386, unknown);
     let second = program.label();
@@ -123,15 +126,25 @@ fn compile(rules: &[Rule], otherwise: u32) -> Option<Vec<Instruction>> {
     program.ret(bpf::KILL_PROCESS);
     program.place(second);
     program.load_number();
-    table(&mut program, rules, otherwise, syscalls::i386);
+    table(&mut program, rules, otherwise, &calls, Arch::I386);
     program.finish().ok()
 }
 
+/// Calls by name: a profile names hundreds.
+type Calls = HashMap<&'static str, &'static calls::Entry>;
+
 /// The rules for one architecture. The number is loaded.
-fn table(program: &mut Assembler, rules: &[Rule], otherwise: u32, number: fn(&str) -> Option<u32>) {
+fn table(
+    program: &mut Assembler,
+    rules: &[Rule],
+    otherwise: u32,
+    calls: &Calls,
+    architecture: Arch,
+) {
     for rule in rules {
         for name in &rule.names {
-            let Some(number) = number(name) else { continue };
+            let entry = calls.get(name.as_str());
+            let Some(number) = entry.and_then(|entry| entry.number(architecture)) else { continue };
             if rule.conditions.is_empty() {
                 program.ret_if(number, rule.action);
                 continue;
@@ -232,7 +245,7 @@ mod tests {
     use abi::bpf::{Data, run};
 
     fn ask(program: &[Instruction], name: &str, arguments: [u64; 6]) -> u32 {
-        let number = syscalls::x86_64(name).unwrap();
+        let number = abi::syscalls::x86_64(name).unwrap();
         run(program, &Data { number, architecture: ARCH_X86_64, arguments, ..Data::default() })
             .unwrap()
     }
@@ -285,7 +298,7 @@ mod tests {
         assert_eq!(ask(3, ARCH_I386), bpf::ALLOW);
         assert_eq!(ask(21, ARCH_I386), DENIED);
         assert_eq!(ask(X32_BIT, ARCH_X86_64), bpf::ERRNO | ENOSYS);
-        assert_eq!(ask(0, syscalls::ARCH_AARCH64), bpf::KILL_PROCESS);
+        assert_eq!(ask(0, abi::syscalls::ARCH_AARCH64), bpf::KILL_PROCESS);
     }
 
     #[test]

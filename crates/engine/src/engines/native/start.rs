@@ -18,16 +18,17 @@
 
 use super::assistant::{Assistant, map_error, maps};
 use super::terminal::Terminal;
-use super::{cgroup, descriptor, emulate, enter, program, report, tree};
+use super::{cgroup, descriptor, emulate, enter, program, tree};
 use crate::choose::{Child, Ended, Session, Streams};
+use crate::engines::launch::{self, apply, fork, report};
+use crate::engines::write_file;
 use crate::error::{Error, Result};
-use crate::plan::{EtcFile, Plan, Source};
+use crate::plan::{Plan, Source};
 use crate::records::{Records, Turn};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
 use std::io::Read;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use sys::event::ForkResult;
 use sys::namespace::{self, Kinds};
 
@@ -117,48 +118,12 @@ fn fork_inside() -> Result<ForkResult> {
         .map_err(|errno| Error::Call { doing: "fork".into(), errno: errno.into() })
 }
 
-fn fork() -> Result<ForkResult> {
-    sys::event::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
-}
-
-/// Gives the calling process the streams and the session that were asked for.
-fn apply(streams: Streams<'_>) -> Result<()> {
-    let call = |doing: &'static str| {
-        move |errno: Errno| Error::Call { doing: doing.into(), errno: errno.into() }
-    };
-    match streams.session {
-        // A terminal leaves its session when the first process of that ends, so the program's own process makes that session.
-        Session::Inherit | Session::Terminal => {}
-        Session::New => {
-            rustix::process::setsid().map(drop).map_err(call("make a session"))?;
-        }
-    }
-    // A stream may be one of the descriptors 0 to 2 itself, so all are moved away first.
-    let lift = |stream: Option<BorrowedFd<'_>>| {
-        stream.map(|stream| rustix::io::fcntl_dupfd_cloexec(stream, 3)).transpose()
-    };
-    let moved = call("duplicate a descriptor");
-    let stdin = lift(streams.stdin).map_err(&moved)?;
-    let stdout = lift(streams.stdout).map_err(&moved)?;
-    let stderr = lift(streams.stderr).map_err(&moved)?;
-    if let Some(stdin) = stdin {
-        rustix::stdio::dup2_stdin(&stdin).map_err(&moved)?;
-    }
-    if let Some(stdout) = stdout {
-        rustix::stdio::dup2_stdout(&stdout).map_err(&moved)?;
-    }
-    if let Some(stderr) = stderr {
-        rustix::stdio::dup2_stderr(&stderr).map_err(&moved)?;
-    }
-    Ok(())
-}
-
 /// The program's way into its world, carried over the fork.
 pub(super) struct Way<'a> {
     pub(super) plan: &'a Plan,
     /// Whether its root has to be made, or is that of the namespaces entered.
     pub(super) fresh: bool,
-    pub(super) ready: program::Ready,
+    pub(super) ready: launch::program::Ready,
     /// For the notifier.
     host: Option<emulate::Host>,
     pid_namespace: PidNamespace,
@@ -197,7 +162,7 @@ fn prepare_and_go(
     (tied, terminal): (bool, Terminal),
     mut teller: Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
-    let ready = program::ready(&plan.process)?;
+    let ready = launch::program::ready(&plan.process)?;
     let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.turn()?;
@@ -506,32 +471,4 @@ fn world(plan: &Plan) -> Result<()> {
 fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
     way.terminal.take(way.plan, way.fresh)?;
     program::execute(way.plan, &way.ready, way.tied, notifier)
-}
-
-/// Writes one of the container's `/etc` files.
-fn write_file(file: &EtcFile) -> Result<()> {
-    let failed = |doing: &'static str, path: &std::path::Path| {
-        let path = path.to_path_buf();
-        move |error: std::io::Error| Error::File {
-            doing: doing.into(),
-            path: path.clone(),
-            errno: error.into(),
-        }
-    };
-    let mut text = String::new();
-    if let Some(base) = &file.base {
-        let lines = std::fs::read_to_string(base).unwrap_or_default();
-        for line in lines.lines() {
-            let word = line.split_whitespace().next().unwrap_or_default();
-            if !file.without.iter().any(|left_out| left_out == word) {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
-    }
-    text.push_str(&file.text);
-    if let Some(directory) = file.path.parent() {
-        std::fs::create_dir_all(directory).map_err(failed("make", directory))?;
-    }
-    std::fs::write(&file.path, text).map_err(failed("write", &file.path))
 }

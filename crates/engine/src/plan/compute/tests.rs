@@ -30,6 +30,7 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         place: Path::new("/s/containers/x"),
         facts,
         overrides,
+        own_ids: false,
         accounts: &NoAccounts,
         running: &|name| {
             let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);

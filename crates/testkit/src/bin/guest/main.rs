@@ -13,6 +13,7 @@ mod files;
 mod ids;
 mod network;
 mod process;
+mod spoil;
 mod terminal;
 
 use std::ffi::OsString;
@@ -104,6 +105,8 @@ fn verb(words: &[OsString]) -> Answer {
         "fifo" => files::fifo(&path(0)?),
         "mounts" => files::mounts(),
         "mutate" => files::mutate(&path(0)?),
+        "spoil" => spoil::spoil(&path(0)?),
+        "ways" => spoil::ways(),
         "tree" => files::tree(&path(0)?),
         "fill" => files::fill(&path(0)?, number(1)?),
         "ids" => ids::facts(),

@@ -15,6 +15,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use sys::fs::resolve::open_in_root;
 use sys::peer;
 use sys::seccomp::{Answer, Waiting};
 
@@ -90,13 +91,7 @@ impl Files {
         }
         if path.is_absolute() {
             let root = self.of_thread(thread, "root")?;
-            return match rustix::fs::openat2(
-                &root,
-                path,
-                flags,
-                Mode::empty(),
-                ResolveFlags::IN_ROOT,
-            ) {
+            return match open_in_root(&root, path, flags, ResolveFlags::empty()) {
                 // Kernels before 5.6: our root is the container's, so this is right unless the process has changed its root.
                 Err(Errno::NOSYS) => rustix::fs::open(path, flags, Mode::empty()),
                 result => result,

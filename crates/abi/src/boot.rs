@@ -1,0 +1,244 @@
+//! What a nervous system tells the loader: the boot block, and the protocol around it.
+//!
+//! The guest never executes its programs itself: the kernel would look for their interpreters in the host's root. It executes our loader
+//! (crate `stage`), a small static program, which maps program and interpreter as the kernel would. This is how an `execve` goes:
+//!
+//! 1. The guest's `execve` or `execveat` is caught. `view::exec` resolves the path, reads `#!` lines and ELF headers, answers every error
+//!    that the kernel finds before its point of no return, and leaves an `ExecPlan`.
+//! 2. The nervous system turns the call into `execve(LOADER, plan.arguments, plan.environment)`, where LOADER is the host path of the
+//!    loader (a file, or `/proc/PID/fd/N` of a memory file that the nervous system holds), and the other two are the guest's own vectors, or
+//!    one in scratch memory where a script changed them. So `EFAULT`, `E2BIG`, threads, timers, close-on-exec, `/proc/PID/cmdline`
+//!    and `AT_RANDOM` are the kernel's own work. Where this call fails, the guest gets its error; the plan's files are closed.
+//! 3. Where it succeeds, the process has the loader's image and has not run (a tracer sees `PTRACE_EVENT_EXEC`). The nervous system writes
+//!    a boot block to [`BOOT_AT`] (memory that the loader may write to, zeroed by the kernel), and lets the process run. No register is
+//!    to be changed, and no other memory.
+//! 4. The loader opens the files that the block names, maps them, corrects the auxiliary vector on its stack, sets `comm`, tells the kernel
+//!    the new auxiliary vector and heap (`PR_SET_MM_MAP`, where that is allowed), clears its registers and jumps. It does not allocate
+//!    and keeps no descriptor. All its system calls are made between [`LOADER_START`] and [`LOADER_END`]: a nervous system lets them
+//!    pass untouched, by instruction pointer.
+//! 5. What cannot be done any more ends the process by `SIGSEGV`, as the kernel does behind its point of no return.
+//!
+//! When are the files that the block names needed no longer? They are opened by the loader's first calls. A nervous system that named its
+//! own descriptors (`/proc/PID/fd/N`) keeps them until it next hears of the process: the first call that is not the loader's, or its end.
+//!
+//! The loader stays mapped; `/proc/PID/exe` names it. Both are the view's to hide.
+//!
+//! A nervous system inside the process tells the same program (`stage`) by a string on its stack instead: `view::handover`. Then it stays, with
+//! memory of its own:
+//!
+//! ```text
+//!   LOADER_START  headers and code, read-only and executable
+//!   BOOT_AT       the boot block, BOOT_ROOM bytes, then the loader's own variables
+//!   + SHARED      the file that all processes of the container map
+//!   + SLOTS       stacks and buffers of calls that are being decided
+//!   + STUBS       trampolines, as far as they need not be near what they belong to
+//!   + SPARE       what a call needs besides: large scratch memory
+//!   LOADER_END
+//! ```
+//!
+//! Containers may be nested: then there is another's loader already, which every program of ours shares its memory with. So the image can be
+//! moved by whole steps of [`BASE_STEP`], `BASES` times; whoever starts a container takes the first place where nothing is mapped.
+//! The upper half of an address alone says whether it is a loader's.
+//!
+//! All numbers are little-endian; a string is named by its offset from the start of the block, and ends with a NUL.
+
+/// Where the loader's image starts: below the place of position-independent programs (`0x5555_5555_4000` and up), where the kernel puts
+/// nothing by itself with 47 bits of addresses, and in the range that thread and memory sanitizers take for a program's own (they refuse to
+/// start where something is mapped between the ranges they know).
+pub const LOADER_START: u64 = 0x5501_0000_0000;
+/// Where the boot block is written.
+pub const BOOT_AT: u64 = LOADER_START + 0x10_0000;
+/// How long the boot block may be: three paths and the header.
+pub const BOOT_ROOM: usize = 0x4000;
+/// End (exclusive) of the range in which the loader lies with everything that belongs to it.
+pub const LOADER_END: u64 = LOADER_START + RANGE;
+/// Bytes of that range.
+pub const RANGE: u64 = 0x8000_0000;
+/// How far the loader's places are apart.
+pub const BASE_STEP: u64 = 1 << 32;
+/// How many places there are: `LOADER_START`, and others behind it.
+pub const BASES: u64 = 4;
+
+/// From the loader's start to the shared file's mapping: where its memory ends, so that what every program touches takes one page of page tables.
+pub const SHARED: u64 = 0x1b_0000;
+/// Room for that: 510 MiB.
+pub const SHARED_ROOM: u64 = SLOTS - SHARED;
+/// From the loader's start to the slots.
+pub const SLOTS: u64 = 0x2000_0000;
+/// Room for them: 512 MiB.
+pub const SLOTS_ROOM: u64 = STUBS - SLOTS;
+/// From the loader's start to trampolines.
+pub const STUBS: u64 = 0x4000_0000;
+/// Room for them: 512 MiB.
+pub const STUBS_ROOM: u64 = SPARE - STUBS;
+/// From the loader's start to large scratch memory.
+pub const SPARE: u64 = 0x6000_0000;
+/// Room for it: 512 MiB.
+pub const SPARE_ROOM: u64 = RANGE - SPARE;
+
+/// Where the loader starts at one of its places: `base` counts from 0.
+pub const fn start(base: u64) -> u64 {
+    LOADER_START + base * BASE_STEP
+}
+
+/// Whether an address belongs to a loader, whichever place that has.
+pub const fn is_loaders(address: u64) -> bool {
+    let far = address.wrapping_sub(LOADER_START);
+    far < BASES * BASE_STEP && far % BASE_STEP < RANGE
+}
+
+/// Number under which a process of the guest's may hold the root of its tree: below a usual limit of open files (1024), and beyond the 256
+/// that programs look through for descriptors which nobody told them of.
+pub const TREE_DESCRIPTOR: i32 = 1000;
+
+/// First bytes of a boot block.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"CorBoot1");
+
+/// The program runs with privileges that its caller does not have: `AT_SECURE` is 1.
+const SECURE: u32 = 1;
+/// The ids of the block replace `AT_UID`, `AT_EUID`, `AT_GID`, `AT_EGID`.
+const IDS: u32 = 2;
+
+const HEADER: usize = 64;
+
+/// Real and effective ids, as getauxval(3) shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// `AT_UID`.
+    pub uid: u32,
+    /// `AT_EUID`.
+    pub euid: u32,
+    /// `AT_GID`.
+    pub gid: u32,
+    /// `AT_EGID`.
+    pub egid: u32,
+}
+
+/// A boot block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boot<'a> {
+    /// Host path under which the loader opens the program, without NUL.
+    pub program: &'a [u8],
+    /// Host path under which it opens the program's interpreter (`PT_INTERP`), if it has one.
+    pub interpreter: Option<&'a [u8]>,
+    /// `AT_EXECFN`: the name that was executed, as the guest gave it.
+    pub name: &'a [u8],
+    /// Name of the thread (`PR_SET_NAME`), padded with NUL.
+    pub comm: [u8; 16],
+    /// `AT_SECURE`.
+    pub secure: bool,
+    /// Ids for the auxiliary vector; `None` leaves the kernel's.
+    pub ids: Option<Ids>,
+}
+
+impl<'a> Boot<'a> {
+    /// Writes the block; the number of bytes used, or `None` where a string is too long (over 4095 bytes) or holds a NUL.
+    pub fn write(&self, into: &mut [u8; BOOT_ROOM]) -> Option<usize> {
+        let mut end = HEADER;
+        let mut add = |text: &[u8]| -> Option<u32> {
+            if text.len() > 4095 || text.contains(&0) {
+                return None;
+            }
+            let at = end;
+            into[at..at + text.len()].copy_from_slice(text);
+            into[at + text.len()] = 0;
+            end += text.len() + 1;
+            u32::try_from(at).ok()
+        };
+        let program = add(self.program)?;
+        let interpreter = match self.interpreter {
+            Some(path) => add(path)?,
+            None => 0,
+        };
+        let name = add(self.name)?;
+        let flags = if self.secure { SECURE } else { 0 } | if self.ids.is_some() { IDS } else { 0 };
+        let ids = self.ids.unwrap_or(Ids { uid: 0, euid: 0, gid: 0, egid: 0 });
+        into[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        let words = [u32::try_from(end).ok()?, flags, ids.uid, ids.euid, ids.gid, ids.egid];
+        for (index, word) in words.into_iter().enumerate() {
+            put(into, 8 + 4 * index, word);
+        }
+        into[32..48].copy_from_slice(&self.comm);
+        for (index, word) in [program, interpreter, name, 0].into_iter().enumerate() {
+            put(into, 48 + 4 * index, word);
+        }
+        Some(end)
+    }
+
+    /// Reads a block; `None` where it is none.
+    pub fn read(block: &'a [u8; BOOT_ROOM]) -> Option<Self> {
+        if get(block, 0) != MAGIC as u32 || get(block, 4) != (MAGIC >> 32) as u32 {
+            return None;
+        }
+        let flags = get(block, 12);
+        let text = |field: usize| -> Option<&'a [u8]> {
+            let rest = block.get(get(block, field) as usize..)?;
+            rest.get(..rest.iter().position(|byte| *byte == 0)?)
+        };
+        let mut comm = [0; 16];
+        comm.copy_from_slice(&block[32..48]);
+        Some(Self {
+            program: text(48)?,
+            interpreter: if get(block, 52) == 0 { None } else { Some(text(52)?) },
+            name: text(56)?,
+            comm,
+            secure: flags & SECURE != 0,
+            ids: (flags & IDS != 0).then(|| Ids {
+                uid: get(block, 16),
+                euid: get(block, 20),
+                gid: get(block, 24),
+                egid: get(block, 28),
+            }),
+        })
+    }
+}
+
+fn put(block: &mut [u8], at: usize, word: u32) {
+    block[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+fn get(block: &[u8; BOOT_ROOM], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let mut block = [0; BOOT_ROOM];
+        let boot = Boot {
+            program: b"/proc/7/fd/9",
+            interpreter: Some(b"/lib64/ld.so"),
+            name: b"./a",
+            comm: *b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            secure: true,
+            ids: Some(Ids { uid: 1, euid: 0, gid: 2, egid: 3 }),
+        };
+        assert_eq!(Boot::read(&block), None);
+        assert_eq!(boot.write(&mut block), Some(64 + 13 + 13 + 4));
+        assert_eq!(Boot::read(&block), Some(boot));
+        let plain = Boot { interpreter: None, ids: None, secure: false, ..boot };
+        plain.write(&mut block).unwrap();
+        assert_eq!(Boot::read(&block), Some(plain));
+    }
+
+    #[test]
+    fn three_of_the_longest_paths_fit() {
+        let long = [b'x'; 4095];
+        let boot = Boot {
+            program: &long,
+            interpreter: Some(&long),
+            name: &long,
+            comm: [0; 16],
+            secure: false,
+            ids: None,
+        };
+        let mut block = [0; BOOT_ROOM];
+        assert!(boot.write(&mut block).is_some());
+        assert_eq!(Boot::read(&block), Some(boot));
+        assert_eq!(Boot { name: &[b'x'; 4096], ..boot }.write(&mut block), None);
+        assert_eq!(Boot { name: b"a\0b", ..boot }.write(&mut block), None);
+    }
+}

@@ -1,0 +1,664 @@
+//! Which calls a nervous system has to see, and the seccomp program that stops only for them.
+//!
+//! [`catch`] says what is to happen to a call: pass, stop, fail, or one of the latter two if its arguments have something about them.
+//! [`program`] makes a filter of that. The number is tested first and alone, so that the kernel (5.11 and newer) notes once and for all
+//! which numbers always pass; a tree of comparisons finds the rule of the others, at most nine deep. Only a call that would stop looks
+//! at the instruction pointer: what the loader does for itself passes.
+//!
+//! A nervous system without seccomp (every call stops) asks [`Catch::decide`] and so sees the same calls.
+//!
+//! A nervous system inside the process ([`Interest::in_process`]) gets a signal instead of a stop, and sees more: it must not lose that
+//! signal to a mask or a handler of the guest's, nor its memory to a mapping.
+//!
+//! A filter cannot look at memory. Calls whose importance hides behind a pointer (`connect`, `sendmsg`, `clone3`) always stop.
+
+extern crate alloc;
+
+use super::{Arch, Class, NUMBERS, Op, find_on};
+use crate::boot::{BASE_STEP, BASES, LOADER_START};
+use crate::bpf::{ALLOW, Assembler, Broken, Compare, ERRNO, Instruction, Label, TRACE, TRAP};
+use crate::syscalls::X32_BIT;
+use alloc::vec::Vec;
+use linux_raw_sys::errno as raw;
+
+/// Data of the stops that are ours, as opposed to those of a guest's own filter; see [`mark`].
+pub const MARK: u16 = 0xc0ac;
+
+/// The mark of a nervous system whose loader is at one of its places ([`crate::boot::start`]). Containers in containers have different ones: of two
+/// filters that say the same, the kernel tells the newer one's, and by that the outer nervous system knows that the call is the inner one's.
+pub const fn mark(loader: u64) -> u16 {
+    MARK | (loader.wrapping_sub(LOADER_START) / BASE_STEP % BASES) as u16
+}
+const _: () = assert!(MARK & (BASES as u16 - 1) == 0, "a base fits into the mark");
+
+/// What a container needs to have caught.
+#[expect(clippy::struct_excessive_bools, reason = "independent needs")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Interest {
+    /// Ids, owners and modes are the guest's own.
+    pub identity: bool,
+    /// Files of the tree are shared with the image until the first change.
+    pub shared_image: bool,
+    /// There are mount points that the tree does not have, so listings have to be completed.
+    pub listing: bool,
+    /// Addresses (from, to before) of code whose calls pass: the loader's.
+    pub loader: Option<(u64, u64)>,
+    /// The nervous system is in the guest's process, and called by `SIGSYS` with [`MARK`] in `si_errno`: masks and actions of signals, and
+    /// changes of the memory that is its own, are caught too.
+    pub in_process: bool,
+}
+
+impl Interest {
+    /// The action of the filter for calls that are caught.
+    pub const fn action(&self) -> u32 {
+        let action = if self.in_process { TRAP } else { TRACE };
+        let mark = match self.loader {
+            Some((start, _)) => mark(start),
+            None => MARK,
+        };
+        action | mark as u32
+    }
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Catch {
+    /// The kernel does it.
+    Pass,
+    /// The nervous system sees it.
+    Stop,
+    /// It fails with an error number.
+    Fail(u16),
+    /// The nervous system sees it if one of the tests holds.
+    StopIf(&'static [Test]),
+    /// It fails if one of the tests holds.
+    FailIf(u16, &'static [Test]),
+}
+
+/// Something about the arguments of a call, which are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Test {
+    /// The argument is not 0 (a pointer is there).
+    Given(u8),
+    /// The low 32 bits (an `int`) are one of these.
+    OneOf(u8, &'static [u32]),
+    /// The low 32 bits have one of these set.
+    Any(u8, u32),
+    /// The `int`s of both arguments are so.
+    Both((u8, u32), (u8, u32)),
+    /// The first argument is not 0, and the `int` of the second is one of these.
+    GivenWith(u8, u8, &'static [u32]),
+    /// The high 32 bits (where an address lies) are one of these.
+    High(u8, &'static [u32]),
+    /// The argument is 4 GiB or more.
+    Large(u8),
+}
+
+impl Test {
+    /// Whether it holds.
+    pub fn holds(self, arguments: &[u64; 6]) -> bool {
+        let int = |at: u8| arguments[usize::from(at)] as u32;
+        match self {
+            Self::Given(at) => arguments[usize::from(at)] != 0,
+            Self::OneOf(at, values) => values.contains(&int(at)),
+            Self::Any(at, mask) => int(at) & mask != 0,
+            Self::Both((first, value), (second, other)) => {
+                int(first) == value && int(second) == other
+            }
+            Self::GivenWith(at, which, values) => {
+                arguments[usize::from(at)] != 0 && values.contains(&int(which))
+            }
+            Self::High(at, values) => values.contains(&((arguments[usize::from(at)] >> 32) as u32)),
+            Self::Large(at) => arguments[usize::from(at)] >> 32 != 0,
+        }
+    }
+}
+
+impl Catch {
+    /// With the arguments known: [`Catch::Pass`], [`Catch::Stop`] or [`Catch::Fail`].
+    #[must_use]
+    pub fn decide(self, arguments: &[u64; 6]) -> Self {
+        let any = |tests: &[Test]| tests.iter().any(|test| test.holds(arguments));
+        match self {
+            Self::StopIf(tests) if any(tests) => Self::Stop,
+            Self::FailIf(errno, tests) if any(tests) => Self::Fail(errno),
+            Self::StopIf(_) | Self::FailIf(..) => Self::Pass,
+            plain => plain,
+        }
+    }
+}
+
+/// What happens to a call of a number, known or not; `arch` is `AUDIT_ARCH_*`.
+pub fn catch_number(arch: u32, number: u32, interest: &Interest) -> Catch {
+    match (Arch::from_audit(arch), super::find(arch, number)) {
+        (Some(arch), Some(entry)) => catch(arch, entry.op, interest),
+        _ => Catch::Fail(raw::ENOSYS as u16),
+    }
+}
+
+/// `CLONE_NEW*` that make namespaces, and `CLONE_UNTRACED`.
+const CLONE: u32 = 0x7e02_0000 | 0x0080_0000;
+/// `CLONE_FS`, and with it `CLONE_FILES`, of new processes with `SIGCHLD` or no signal: they go elsewhere together with their parent, who does
+/// not see it. Threads are not stopped for it.
+const SHARED_CWD: &[u32] = &[0x200, 0x600, 0x211, 0x611];
+/// Of prctl(2): dumpable, keep capabilities, seccomp, bounding and ambient set, secure bits, memory map, no new privileges, user dispatch.
+const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
+/// Changes of an inode that need no descriptor for writing: `FS_IOC_SETFLAGS` (twice), `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice),
+/// `FS_IOC_ENABLE_VERITY`.
+const IOCTL: &[u32] =
+    &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x4080_6685];
+/// `SOL_SOCKET` with `SO_PEERCRED`, `SO_PEERGROUPS`.
+const PEERS: &[Test] = &[Test::Both((1, 1), (2, 17)), Test::Both((1, 1), (2, 59))];
+/// `AF_NETLINK` with `NETLINK_AUDIT`.
+const AUDIT: &[Test] = &[Test::Both((0, 16), (2, 9))];
+/// Of socketcall(2): all but `listen`, `socketpair`, `send`, `recv`, `shutdown`, `setsockopt`.
+const SOCKETCALL: &[u32] = &[1, 2, 3, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
+
+/// High halves of the addresses of what belongs to a nervous system in the process, wherever that was put ([`crate::boot`]), and the one
+/// before: what begins there may reach into it.
+const OURS: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
+/// Signals whose actions are the nervous system's own: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
+const OWN_SIGNALS: &[u32] = &[7, 11, 31];
+/// `__WALL`; see wait(2).
+const EVERY_CHILD: u32 = 0x4000_0000;
+/// `SIG_BLOCK`, `SIG_SETMASK`.
+const BLOCKING: &[u32] = &[0, 2];
+
+/// What has to be caught besides by who is inside the process: calls that give masks and actions of signals, and that change memory where
+/// the nervous system may lie.
+fn inside(op: Op) -> Option<&'static [Test]> {
+    const MEMORY: &[Test] = &[Test::High(0, OURS), Test::Large(1)];
+    Some(match op {
+        Op::RtSigprocmask | Op::Sigprocmask => &[Test::GivenWith(1, 0, BLOCKING)],
+        // The kernel knows other handlers than the guest's.
+        Op::RtSigaction | Op::Sigaction => &[Test::Given(1), Test::Given(2)],
+        Op::Signal => &[Test::OneOf(0, OWN_SIGNALS)],
+        Op::Ppoll | Op::PpollTime64 => &[Test::Given(3)],
+        Op::Pselect6 | Op::Pselect6Time64 | Op::IoPgetevents | Op::IoPgeteventsTime64 => {
+            &[Test::Given(5)]
+        }
+        Op::EpollPwait | Op::EpollPwait2 => &[Test::Given(4)],
+        Op::Mmap
+        | Op::Munmap
+        | Op::Mprotect
+        | Op::PkeyMprotect
+        | Op::Madvise
+        | Op::Mseal
+        | Op::RemapFilePages => MEMORY,
+        Op::Mremap => &[Test::High(0, OURS), Test::High(4, OURS), Test::Large(1), Test::Large(2)],
+        Op::Shmat => &[Test::High(1, OURS)],
+        Op::Dup2 | Op::Dup3 => &[Test::OneOf(1, &[crate::boot::TREE_DESCRIPTOR as u32])],
+        // Tracers wait so, and nobody else; they would see our signal.
+        Op::Wait4 => &[Test::Any(2, EVERY_CHILD)],
+        _ => return None,
+    })
+}
+
+/// What happens to a call.
+pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
+    if let Some(errno) = refusal(op) {
+        return Catch::Fail(errno);
+    }
+    let if_so = |wanted: bool| if wanted { Catch::Stop } else { Catch::Pass };
+    if interest.in_process
+        && let Some(tests) = inside(op)
+    {
+        return Catch::StopIf(tests);
+    }
+    match op.entry().class {
+        Class::Plain | Class::Refused => match op {
+            // A tracer may have put the thread where it is.
+            Op::SchedGetaffinity | Op::SchedSetaffinity => if_so(!interest.in_process),
+            // Each gives a mask; or closes what may be ours.
+            Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
+                if_so(interest.in_process)
+            }
+            Op::Ioctl if interest.shared_image => {
+                Catch::FailIf(raw::EOPNOTSUPP as u16, &[Test::OneOf(1, IOCTL)])
+            }
+            _ => Catch::Pass,
+        },
+        Class::Path | Class::Exec => Catch::Stop,
+        Class::Descriptor => match op {
+            // Who could open for writing has its own copy, and what a file system is shows nothing of the host's.
+            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
+            Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
+            // Inside, the working directory may be remembered.
+            Op::Fchdir => if_so(interest.identity || interest.in_process),
+            _ => if_so(interest.identity || interest.shared_image),
+        },
+        // Calls that are made for the guest need to know its umask.
+        Class::Identity => if_so(interest.identity || op == Op::Umask),
+        Class::Socket => socket(op, interest),
+        Class::Process => process(arch, op, interest),
+    }
+}
+
+fn socket(op: Op, interest: &Interest) -> Catch {
+    match op {
+        // The kernel refuses audit messages of other namespaces as if there was no audit, and so do programs expect it; from the
+        // host's own it is a permission that emulated root seems to lack.
+        Op::Socket if interest.identity => Catch::FailIf(raw::EPROTONOSUPPORT as u16, AUDIT),
+        Op::Accept | Op::Accept4 => Catch::StopIf(&[Test::Given(1)]),
+        Op::Sendto | Op::Recvfrom => Catch::StopIf(&[Test::Given(4)]),
+        Op::Getsockopt if interest.identity => Catch::StopIf(PEERS),
+        Op::Socket | Op::Getsockopt => Catch::Pass,
+        Op::Socketcall => Catch::StopIf(&[Test::OneOf(0, SOCKETCALL)]),
+        _ => Catch::Stop,
+    }
+}
+
+fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
+    match op {
+        Op::Clone if interest.in_process => {
+            Catch::StopIf(&[Test::Any(0, CLONE), Test::OneOf(0, SHARED_CWD)])
+        }
+        Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
+        Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
+        // What emulated root may do, and the host's caller may not.
+        Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(2)]),
+        Op::Setpriority
+        | Op::Nice
+        | Op::IoprioSet
+        | Op::Setrlimit
+        | Op::SchedSetscheduler
+        | Op::SchedSetattr
+            if interest.identity =>
+        {
+            Catch::Stop
+        }
+        // Everybody (-1) would be all processes of the host's caller; whom an emulated user may signal, the kernel does not know.
+        Op::Kill if interest.identity => Catch::Stop,
+        Op::Kill => Catch::StopIf(&[Test::OneOf(0, &[u32::MAX])]),
+        Op::Clone3
+        | Op::Seccomp
+        | Op::Ptrace
+        | Op::Unshare
+        // Reading is for everybody.
+        | Op::Syslog
+        | Op::Adjtimex
+        | Op::ClockAdjtime
+        | Op::ClockAdjtime64 => Catch::Stop,
+        // The kernel refuses the host's caller by itself.
+        _ => {
+            debug_assert!(op.entry().number(arch).is_some());
+            Catch::Pass
+        }
+    }
+}
+
+/// The error of calls that no guest gets, whatever its arguments: what a kernel without the feature gives, or one without the privilege.
+pub const fn refusal(op: Op) -> Option<u16> {
+    Some(match op {
+        // A ring opens files without a call that could be caught; a ruleset of the guest's would keep our loader from running.
+        Op::IoUringSetup
+        | Op::IoUringEnter
+        | Op::IoUringRegister
+        | Op::LandlockCreateRuleset
+        | Op::LandlockAddRule
+        | Op::LandlockRestrictSelf
+        // Programs fall back to mount(2), whose answer they understand.
+        | Op::Fsopen
+        | Op::Fsconfig
+        | Op::Fsmount
+        | Op::Fspick
+        | Op::OpenTree
+        | Op::OpenTreeAttr
+        | Op::MoveMount
+        | Op::MountSetattr
+        | Op::Statmount
+        | Op::Listmount
+        | Op::Listns
+        | Op::Uselib
+        | Op::LookupDcookie => raw::ENOSYS as u16,
+        Op::Mount
+        | Op::Umount
+        | Op::Umount2
+        | Op::PivotRoot
+        | Op::OpenByHandleAt
+        | Op::FanotifyInit
+        | Op::FanotifyMark
+        | Op::Acct
+        | Op::Swapon
+        | Op::Swapoff
+        | Op::Quotactl
+        // What is the machine's. The kernel refuses most callers by itself, but not root.
+        | Op::QuotactlFd
+        | Op::Setns
+        | Op::Sethostname
+        | Op::Setdomainname
+        | Op::Reboot
+        | Op::Vhangup
+        | Op::Bpf
+        | Op::KexecLoad
+        | Op::KexecFileLoad
+        | Op::InitModule
+        | Op::FinitModule
+        | Op::DeleteModule
+        | Op::Stime
+        | Op::Settimeofday
+        | Op::ClockSettime
+        | Op::ClockSettime64 => raw::EPERM as u16,
+        _ => return None,
+    })
+}
+
+/// The filter for a kernel that runs these architectures; calls of others, and numbers that are not known, are `ENOSYS`.
+///
+/// # Errors
+/// [`Broken`] if the rules have grown beyond what a filter can hold.
+pub fn program(arches: &[Arch], interest: &Interest) -> Result<Vec<Instruction>, Broken> {
+    let mut filter = Filter { assembler: Assembler::new(), blocks: Vec::new() };
+    let stop = filter.assembler.label();
+    for arch in arches {
+        let other = filter.assembler.label();
+        let next = filter.assembler.label();
+        filter.assembler.load_architecture();
+        filter.assembler.unless_equal(arch.audit(), other);
+        let mine = filter.assembler.label();
+        filter.assembler.jump(mine);
+        filter.assembler.place(other);
+        filter.assembler.jump(next);
+        filter.assembler.place(mine);
+        filter.assembler.load_number();
+        filter.tree(&runs(*arch, interest), stop);
+        filter.blocks(stop);
+        filter.assembler.place(next);
+    }
+    filter.assembler.ret(ERRNO | raw::ENOSYS);
+    filter.assembler.place(stop);
+    filter.stop(interest);
+    filter.assembler.finish()
+}
+
+/// Neighbouring numbers with one rule: the first of them, and the rule.
+type Run = (u32, Catch);
+
+fn runs(arch: Arch, interest: &Interest) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for number in 0..=NUMBERS as u32 {
+        let rule = match find_on(arch, number) {
+            Some(entry) => catch(arch, entry.op, interest),
+            None => Catch::Fail(raw::ENOSYS as u16),
+        };
+        if runs.last().is_none_or(|(_, last)| *last != rule) {
+            runs.push((number, rule));
+        }
+    }
+    debug_assert!((NUMBERS as u32) < X32_BIT);
+    runs
+}
+
+struct Filter {
+    assembler: Assembler,
+    blocks: Vec<(Label, Catch)>,
+}
+
+impl Filter {
+    /// Comparisons of the loaded number.
+    fn tree(&mut self, runs: &[Run], stop: Label) {
+        if let [(_, rule)] = runs {
+            return self.leaf(*rule, stop);
+        }
+        let (left, right) = runs.split_at(runs.len() / 2);
+        let (here, there) = (self.assembler.label(), self.assembler.label());
+        let Some((first, _)) = right.first() else { return };
+        // A leaf is one instruction, a branch one or three, and a conditional jump reaches 255.
+        if left.len() * 4 < 255 {
+            self.assembler.if_at_least(*first, there);
+        } else {
+            let far = self.assembler.label();
+            self.assembler.if_at_least(*first, far);
+            self.assembler.jump(here);
+            self.assembler.place(far);
+            self.assembler.jump(there);
+        }
+        self.assembler.place(here);
+        self.tree(left, stop);
+        self.assembler.place(there);
+        self.tree(right, stop);
+    }
+
+    fn leaf(&mut self, rule: Catch, stop: Label) {
+        match rule {
+            Catch::Pass => self.assembler.ret(ALLOW),
+            Catch::Fail(errno) => self.assembler.ret(ERRNO | u32::from(errno)),
+            Catch::Stop => self.assembler.jump(stop),
+            Catch::StopIf(_) | Catch::FailIf(..) => {
+                let known = self.blocks.iter().find(|(_, other)| *other == rule);
+                let label = if let Some((label, _)) = known {
+                    *label
+                } else {
+                    let label = self.assembler.label();
+                    self.blocks.push((label, rule));
+                    label
+                };
+                self.assembler.jump(label);
+            }
+        }
+    }
+
+    /// Rules that look at arguments.
+    fn blocks(&mut self, stop: Label) {
+        for (label, rule) in core::mem::take(&mut self.blocks) {
+            self.assembler.place(label);
+            let hit = self.assembler.label();
+            let (Catch::StopIf(tests) | Catch::FailIf(_, tests)) = rule else { continue };
+            for test in tests {
+                self.test(*test, hit);
+            }
+            self.assembler.ret(ALLOW);
+            self.assembler.place(hit);
+            match rule {
+                Catch::FailIf(errno, _) => self.assembler.ret(ERRNO | u32::from(errno)),
+                _ => self.assembler.jump(stop),
+            }
+        }
+    }
+
+    /// Goes to `hit` if the test holds.
+    fn test(&mut self, test: Test, hit: Label) {
+        match test {
+            Test::Given(at) => {
+                let no = self.assembler.label();
+                self.assembler.argument(at, Compare::NotEqual, 0, no);
+                self.assembler.jump(hit);
+                self.assembler.place(no);
+            }
+            Test::OneOf(at, values) => {
+                self.assembler.load_low(at);
+                for value in values {
+                    self.assembler.if_equal(*value, hit);
+                }
+            }
+            Test::Any(at, mask) => {
+                self.assembler.load_low(at);
+                self.assembler.if_any(mask, hit);
+            }
+            Test::Both((first, value), (second, other)) => {
+                let no = self.assembler.label();
+                self.assembler.load_low(first);
+                self.assembler.unless_equal(value, no);
+                self.assembler.load_low(second);
+                self.assembler.if_equal(other, hit);
+                self.assembler.place(no);
+            }
+            Test::GivenWith(at, which, values) => {
+                let no = self.assembler.label();
+                self.assembler.argument(at, Compare::NotEqual, 0, no);
+                self.assembler.load_low(which);
+                for value in values {
+                    self.assembler.if_equal(*value, hit);
+                }
+                self.assembler.place(no);
+            }
+            Test::High(at, values) => {
+                self.assembler.load_high(at);
+                for value in values {
+                    self.assembler.if_equal(*value, hit);
+                }
+            }
+            Test::Large(at) => {
+                self.assembler.load_high(at);
+                self.assembler.if_any(u32::MAX, hit);
+            }
+        }
+    }
+
+    /// The end of all calls that stop.
+    fn stop(&mut self, interest: &Interest) {
+        if let Some((from, to)) = interest.loader {
+            // What a container around this one does in the same processes, from the places before, is its own business.
+            let inner = interest.in_process && crate::boot::is_loaders(from);
+            let from = if inner { LOADER_START } else { from };
+            let no = self.assembler.label();
+            self.assembler.pointer(Compare::GreaterOrEqual, from, no);
+            self.assembler.pointer(Compare::Less, to, no);
+            self.assembler.ret(ALLOW);
+            self.assembler.place(no);
+        }
+        self.assembler.ret(interest.action());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::{Data, LIMIT, run};
+    use proptest::prelude::*;
+
+    const X86: [Arch; 2] = [Arch::X86_64, Arch::I386];
+
+    fn action(catch: Catch, interest: &Interest) -> u32 {
+        match catch {
+            Catch::Pass => ALLOW,
+            Catch::Stop => interest.action(),
+            Catch::Fail(errno) => ERRNO | u32::from(errno),
+            Catch::StopIf(_) | Catch::FailIf(..) => unreachable!("decided"),
+        }
+    }
+
+    fn argument() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            any::<u64>(),
+            0..70_u64,
+            Just(u64::from(u32::MAX)),
+            Just(u64::MAX),
+            Just(1 << 32),
+            (0x5500..0x5506_u64, any::<u32>()).prop_map(|(high, low)| high << 32 | u64::from(low)),
+            proptest::sample::select(IOCTL).prop_map(u64::from),
+            (0..32_u32).prop_map(|bit| 1 << bit),
+        ]
+    }
+
+    fn interest() -> impl Strategy<Value = Interest> {
+        (any::<[bool; 4]>(), any::<bool>()).prop_map(
+            |([identity, shared_image, listing, in_process], loader)| Interest {
+                identity,
+                shared_image,
+                listing,
+                in_process,
+                loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_program_decides_as_the_rules_do(
+            interest in interest(),
+            arch in prop_oneof![
+                proptest::sample::select(&Arch::ALL[..]).prop_map(Arch::audit),
+                any::<u32>(),
+            ],
+            number in prop_oneof![
+                8 => 0..520_u32, 1 => any::<u32>(), 1 => (0..520_u32).prop_map(|number| number | X32_BIT)
+            ],
+            arguments in proptest::array::uniform6(argument()),
+            pointer in prop_oneof![
+                any::<u64>(), 0x6a00_0000_0000_u64..0x6a00_0001_0000, Just(0x6a00_0001_0000),
+                Just(0x69ff_ffff_ffff)
+            ],
+        ) {
+            for arches in [&X86[..], &[Arch::Aarch64][..]] {
+                let program = program(arches, &interest).unwrap();
+                let data = Data { number, architecture: arch, pointer, arguments };
+                let here = arches.iter().any(|known| known.audit() == arch);
+                let mut wanted = if here {
+                    catch_number(arch, number, &interest).decide(&arguments)
+                } else {
+                    Catch::Fail(raw::ENOSYS as u16)
+                };
+                let inside = interest.loader.is_some_and(|(from, to)| (from..to).contains(&pointer));
+                if wanted == Catch::Stop && inside {
+                    wanted = Catch::Pass;
+                }
+                prop_assert_eq!(run(&program, &data), Some(action(wanted, &interest)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_names_a_file_never_passes() {
+        for entry in &super::super::CALLS {
+            for arch in Arch::ALL {
+                if entry.number(arch).is_some() && entry.takes_path() {
+                    let catch = catch(arch, entry.op, &Interest::default());
+                    assert!(matches!(catch, Catch::Stop | Catch::Fail(_)), "{}", entry.name);
+                }
+            }
+            if entry.class == Class::Refused {
+                assert!(refusal(entry.op).is_some(), "{}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn programs_are_small() {
+        let all = Interest {
+            identity: true,
+            shared_image: true,
+            listing: true,
+            loader: Some((1, 2)),
+            in_process: true,
+        };
+        let length = program(&X86, &all).unwrap().len();
+        // A guest may add filters of its own; the kernel counts them all against one limit of 32768.
+        assert!(length < LIMIT / 3, "{length}");
+    }
+
+    #[test]
+    fn who_is_inside_keeps_its_signal_and_its_memory() {
+        let inside = Interest { in_process: true, ..Interest::default() };
+        let outside = Interest::default();
+        let seen = |op: Op, arguments: [u64; 6]| {
+            assert_ne!(catch(Arch::X86_64, op, &outside).decide(&arguments), Catch::Stop, "{op:?}");
+            catch(Arch::X86_64, op, &inside).decide(&arguments) == Catch::Stop
+        };
+        let ours = crate::boot::LOADER_START + 0x1000;
+        assert!(seen(Op::RtSigprocmask, [2, 1, 0, 8, 0, 0]));
+        for (how, set) in [(1, 1), (2, 0), (77, 1)] {
+            assert!(!seen(Op::RtSigprocmask, [how, set, 0, 8, 0, 0]), "{how} {set}");
+        }
+        assert!(seen(Op::RtSigaction, [1, 1, 0, 8, 0, 0]));
+        assert!(seen(Op::RtSigaction, [31, 0, 1, 8, 0, 0]));
+        assert!(seen(Op::RtSigaction, [1, 0, 1, 8, 0, 0]));
+        assert!(seen(Op::RtSigsuspend, [1, 8, 0, 0, 0, 0]));
+        assert!(seen(Op::Munmap, [ours, 0x1000, 0, 0, 0, 0]));
+        assert!(seen(Op::Munmap, [0x1000, 1 << 46, 0, 0, 0, 0]));
+        assert!(!seen(Op::Munmap, [0x7f00_0000_0000, 0x1000, 0, 0, 0, 0]));
+        assert!(seen(Op::Mremap, [0x1000, 1, 1, 3, ours, 0]));
+        assert!(!seen(Op::Mmap, [0, 0x1000, 3, 0x22, u64::MAX, 0]));
+    }
+
+    #[test]
+    fn hot_calls_pass_whatever_their_arguments() {
+        let all = Interest { identity: true, shared_image: true, ..Interest::default() };
+        let inside = Interest { in_process: true, ..all };
+        assert_eq!(catch(Arch::X86_64, Op::Mmap, &all), Catch::Pass);
+        for op in [Op::Read, Op::Write, Op::Futex, Op::EpollWait, Op::Getpid, Op::Close] {
+            assert_eq!(catch(Arch::X86_64, op, &all), Catch::Pass, "{}", op.name());
+            assert_eq!(catch(Arch::X86_64, op, &inside), Catch::Pass, "{}", op.name());
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Lengths and kinds of instructions in 64-bit mode (Intel SDM volume 2, appendix A; AMD APM volume 3, appendix A).
+//!
+//! Three answers: an instruction; certainly none ([`Decoded::Invalid`]: every processor refuses these bytes); or bytes of which this decoder does
+//! not know what they are ([`Decoded::Unknown`]: cut off, or of an extension with encodings of its own). Whoever proves something must give
+//! up at the last. The property test compares it with `iced-x86`.
+
+/// What is important about an instruction to somebody who wants to put it elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It does the same at any address.
+    Plain,
+    /// It means memory by its distance from the instruction.
+    Relative,
+    /// Control may go elsewhere, and may go on behind it.
+    Branch,
+    /// Control never goes on behind it.
+    End,
+    /// `syscall`.
+    Syscall,
+    /// It does nothing.
+    Nop,
+    /// `int3`.
+    Trap,
+}
+
+/// An instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// Bytes, 1 to 15.
+    pub length: usize,
+    /// What kind it is.
+    pub kind: Kind,
+}
+
+/// What some bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// They begin with this.
+    Instruction(Instruction),
+    /// No processor executes them.
+    Invalid,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// The longest instruction.
+pub const LONGEST: usize = 15;
+
+// What follows an opcode, as bits.
+const MODRM: u8 = 1;
+/// One byte.
+const BYTE: u8 = 2;
+/// Two or four bytes, by the operand's size.
+const WORD: u8 = 4;
+/// Two bytes.
+const TWO: u8 = 8;
+/// An address of the full size.
+const FAR: u8 = 16;
+/// A distance of four bytes.
+const NEAR: u8 = 32;
+const INVALID: u8 = 64;
+const UNKNOWN: u8 = 128;
+
+const fn set(table: &mut [u8; 256], from: usize, to: usize, what: u8) {
+    let mut index = from;
+    while index <= to {
+        table[index] = what;
+        index += 1;
+    }
+}
+
+/// Opcodes of one byte; prefixes and escapes are dealt with before.
+static ONE: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut row = 0;
+    while row < 0x40 {
+        set(&mut table, row, row + 3, MODRM);
+        table[row + 4] = BYTE;
+        table[row + 5] = WORD;
+        set(&mut table, row + 6, row + 7, INVALID);
+        row += 8;
+    }
+    set(&mut table, 0x60, 0x62, INVALID);
+    table[0x63] = MODRM;
+    table[0x68] = WORD;
+    table[0x69] = MODRM | WORD;
+    table[0x6a] = BYTE;
+    table[0x6b] = MODRM | BYTE;
+    set(&mut table, 0x70, 0x7f, BYTE);
+    table[0x80] = MODRM | BYTE;
+    table[0x81] = MODRM | WORD;
+    table[0x82] = INVALID;
+    table[0x83] = MODRM | BYTE;
+    set(&mut table, 0x84, 0x8f, MODRM);
+    table[0x9a] = INVALID;
+    set(&mut table, 0xa0, 0xa3, FAR);
+    table[0xa8] = BYTE;
+    table[0xa9] = WORD;
+    set(&mut table, 0xb0, 0xb7, BYTE);
+    set(&mut table, 0xb8, 0xbf, WORD);
+    set(&mut table, 0xc0, 0xc1, MODRM | BYTE);
+    table[0xc2] = TWO;
+    table[0xc6] = MODRM | BYTE;
+    table[0xc7] = MODRM | WORD;
+    table[0xc8] = TWO | BYTE;
+    table[0xca] = TWO;
+    table[0xcd] = BYTE;
+    table[0xce] = INVALID;
+    set(&mut table, 0xd0, 0xd3, MODRM);
+    table[0xd4] = INVALID;
+    // A second kind of REX, on processors to come.
+    table[0xd5] = UNKNOWN;
+    table[0xd6] = INVALID;
+    set(&mut table, 0xd8, 0xdf, MODRM);
+    set(&mut table, 0xe0, 0xe7, BYTE);
+    set(&mut table, 0xe8, 0xe9, NEAR);
+    table[0xea] = INVALID;
+    table[0xeb] = BYTE;
+    set(&mut table, 0xf6, 0xf7, MODRM);
+    set(&mut table, 0xfe, 0xff, MODRM);
+    table
+};
+
+/// Opcodes of two bytes, behind `0f`.
+static TWO_BYTES: [u8; 256] = {
+    let mut table = [MODRM; 256];
+    table[0x04] = INVALID;
+    set(&mut table, 0x05, 0x09, 0);
+    table[0x0a] = INVALID;
+    table[0x0b] = 0;
+    table[0x0c] = INVALID;
+    table[0x0e] = 0;
+    table[0x0f] = MODRM | BYTE;
+    set(&mut table, 0x24, 0x27, UNKNOWN);
+    set(&mut table, 0x30, 0x35, 0);
+    table[0x36] = INVALID;
+    table[0x37] = 0;
+    table[0x39] = INVALID;
+    set(&mut table, 0x3b, 0x3f, INVALID);
+    set(&mut table, 0x70, 0x73, MODRM | BYTE);
+    table[0x77] = 0;
+    set(&mut table, 0x7a, 0x7b, UNKNOWN);
+    set(&mut table, 0x80, 0x8f, NEAR);
+    set(&mut table, 0xa0, 0xa2, 0);
+    table[0xa4] = MODRM | BYTE;
+    set(&mut table, 0xa6, 0xa7, UNKNOWN);
+    set(&mut table, 0xa8, 0xaa, 0);
+    table[0xac] = MODRM | BYTE;
+    table[0xba] = MODRM | BYTE;
+    table[0xc2] = MODRM | BYTE;
+    set(&mut table, 0xc4, 0xc6, MODRM | BYTE);
+    set(&mut table, 0xc8, 0xcf, 0);
+    // An instruction that is refused; whether more belongs to it, processors do not agree.
+    table[0xff] = UNKNOWN;
+    table
+};
+
+/// What was read before the opcode.
+#[derive(Clone, Copy, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a prefix, and they come in any combination"
+)]
+struct Prefixes {
+    /// `66`: operands of 16 bits.
+    short: bool,
+    /// `67`: addresses of 32 bits.
+    narrow: bool,
+    /// `f2`, `f3`.
+    repeat: bool,
+    lock: bool,
+    /// The byte itself, where it stands right before the opcode.
+    rex: u8,
+}
+
+impl Prefixes {
+    fn is_wide(self) -> bool {
+        self.rex & 8 != 0
+    }
+}
+
+/// Decodes what stands at the beginning of `bytes`.
+pub fn decode(bytes: &[u8]) -> Decoded {
+    let bytes = &bytes[..bytes.len().min(LONGEST)];
+    let mut prefixes = Prefixes::default();
+    let mut at = 0;
+    let opcode = loop {
+        let Some(byte) = bytes.get(at) else { return cut(bytes) };
+        at += 1;
+        match byte {
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 => {}
+            0x66 => prefixes.short = true,
+            0x67 => prefixes.narrow = true,
+            0xf0 => prefixes.lock = true,
+            0xf2 | 0xf3 => prefixes.repeat = true,
+            0x40..=0x4f => {
+                prefixes.rex = *byte;
+                continue;
+            }
+            other => break *other,
+        }
+        // Before other prefixes it says nothing.
+        prefixes.rex = 0;
+    };
+    let decoded = match opcode {
+        0x0f => escaped(bytes, at, prefixes),
+        0x62 => evex(bytes, at, prefixes),
+        0xc4 | 0xc5 => vex(bytes, at, prefixes),
+        opcode => one(bytes, at, opcode, prefixes),
+    };
+    match decoded {
+        Some(decoded) => decoded,
+        None => cut(bytes),
+    }
+}
+
+/// Nothing longer than [`LONGEST`] is an instruction; but of less it cannot be told.
+fn cut(bytes: &[u8]) -> Decoded {
+    if bytes.len() == LONGEST { Decoded::Invalid } else { Decoded::Unknown }
+}
+
+/// Bytes of `ModRM` with what belongs to it, and whether it means memory by distance. `None` where it is cut off.
+fn modrm(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
+    let byte = *bytes.get(at)?;
+    let (mode, memory) = (byte >> 6, byte & 7);
+    if mode == 3 {
+        return Some((1, false));
+    }
+    let (mut length, mut base) = (1, memory);
+    if memory == 4 {
+        base = *bytes.get(at + 1)? & 7;
+        length = 2;
+    }
+    Some(match mode {
+        0 if base == 5 => (length + 4, memory == 5),
+        0 => (length, false),
+        1 => (length + 1, false),
+        _ => (length + 4, false),
+    })
+}
+
+/// The instruction of `what` follows an opcode that ends at `at`.
+fn finish(bytes: &[u8], at: usize, what: u8, prefixes: Prefixes, kind: Kind) -> Option<Decoded> {
+    if what & INVALID != 0 {
+        return Some(Decoded::Invalid);
+    }
+    // Whether a short distance is two or four bytes, Intel's and AMD's processors do not agree.
+    if what & UNKNOWN != 0 || what & NEAR != 0 && prefixes.short {
+        return Some(Decoded::Unknown);
+    }
+    let (mut length, mut kind) = (at, kind);
+    if what & MODRM != 0 {
+        let (more, relative) = modrm(bytes, at)?;
+        length += more;
+        if relative && kind == Kind::Plain {
+            kind = Kind::Relative;
+        }
+    }
+    let word = if prefixes.short && !prefixes.is_wide() { 2 } else { 4 };
+    let address = if prefixes.narrow { 4 } else { 8 };
+    for (bit, size) in [(BYTE, 1), (WORD, word), (TWO, 2), (FAR, address), (NEAR, 4)] {
+        if what & bit != 0 {
+            length += size;
+        }
+    }
+    if length > bytes.len() {
+        return None;
+    }
+    Some(Decoded::Instruction(Instruction { length, kind }))
+}
+
+fn one(bytes: &[u8], at: usize, opcode: u8, prefixes: Prefixes) -> Option<Decoded> {
+    let mut what = ONE[usize::from(opcode)];
+    let next = bytes.get(at).copied();
+    let register = next.map(|byte| byte >> 3 & 7);
+    let mut kind = match opcode {
+        0x70..=0x7f | 0xcd | 0xe0..=0xe3 | 0xe8 | 0xf1 => Kind::Branch,
+        0xc2 | 0xc3 | 0xca | 0xcb | 0xcf | 0xe9 | 0xeb | 0xf4 => Kind::End,
+        0xcc => Kind::Trap,
+        0x90 if !prefixes.repeat && !prefixes.lock && prefixes.rex == 0 => Kind::Nop,
+        _ => Kind::Plain,
+    };
+    match opcode {
+        // AMD's XOP, where POP would have another register.
+        0x8f if next? & 0x1f >= 8 => return Some(Decoded::Unknown),
+        0xb8..=0xbf if prefixes.is_wide() => {
+            return finish(bytes, at + 8, 0, prefixes, Kind::Plain);
+        }
+        // XBEGIN has a distance, and XABORT goes elsewhere.
+        0xc6 if next? == 0xf8 => kind = Kind::Branch,
+        0xc7 if next? == 0xf8 => {
+            kind = Kind::Branch;
+            what = MODRM | NEAR;
+        }
+        0xf6 if register? < 2 => what |= BYTE,
+        0xf7 if register? < 2 => what |= WORD,
+        0xff => match register? {
+            2 | 3 => kind = Kind::Branch,
+            4 | 5 => kind = Kind::End,
+            _ => {}
+        },
+        _ => {}
+    }
+    finish(bytes, at, what, prefixes, kind)
+}
+
+fn escaped(bytes: &[u8], at: usize, prefixes: Prefixes) -> Option<Decoded> {
+    let opcode = *bytes.get(at)?;
+    let at = at + 1;
+    let mut what = TWO_BYTES[usize::from(opcode)];
+    let kind = match opcode {
+        0x38 | 0x3a => {
+            bytes.get(at)?;
+            let what = if opcode == 0x3a { MODRM | BYTE } else { MODRM };
+            return finish(bytes, at + 1, what, prefixes, Kind::Plain);
+        }
+        // Calls of a hypervisor's among them.
+        0x01 if *bytes.get(at)? >= 0xc0 => Kind::Branch,
+        0x05 => Kind::Syscall,
+        0x07 | 0x0b | 0x35 | 0xaa | 0xb9 => Kind::End,
+        0x34 | 0x80..=0x8f => Kind::Branch,
+        0x1f if !prefixes.repeat && !prefixes.lock && bytes.get(at)? & 0x38 == 0 => Kind::Nop,
+        // Whatever is no two registers is read as if it was.
+        0x20..=0x23 => return finish(bytes, at + 1, 0, prefixes, Kind::Plain),
+        // EXTRQ and INSERTQ have two bytes more than VMREAD.
+        0x78 if prefixes.short || prefixes.repeat => return Some(Decoded::Unknown),
+        _ => Kind::Plain,
+    };
+    // A `syscall` with prefixes is one, but not two bytes long.
+    if kind == Kind::Syscall && at != 2 {
+        what = UNKNOWN;
+    }
+    finish(bytes, at, what, prefixes, kind)
+}
+
+/// What follows an opcode of VEX or EVEX.
+fn vector(map: u8, opcode: u8) -> u8 {
+    match (map, opcode) {
+        (1, 0x77) => 0,
+        (1, 0x70..=0x73 | 0xc2 | 0xc4..=0xc6) | (3, _) => MODRM | BYTE,
+        _ => MODRM,
+    }
+}
+
+fn vex(bytes: &[u8], at: usize, prefixes: Prefixes) -> Option<Decoded> {
+    if prefixes.short || prefixes.repeat || prefixes.lock || prefixes.rex != 0 {
+        return Some(Decoded::Invalid);
+    }
+    let first = *bytes.get(at)?;
+    let (map, at) = if bytes[at - 1] == 0xc5 { (1, at + 1) } else { (first & 0x1f, at + 2) };
+    if !(1..=3).contains(&map) {
+        return Some(Decoded::Unknown);
+    }
+    let opcode = *bytes.get(at)?;
+    finish(bytes, at + 1, vector(map, opcode), prefixes, Kind::Plain)
+}
+
+fn evex(bytes: &[u8], at: usize, prefixes: Prefixes) -> Option<Decoded> {
+    if prefixes.short || prefixes.repeat || prefixes.lock || prefixes.rex != 0 {
+        return Some(Decoded::Invalid);
+    }
+    let (first, second) = (*bytes.get(at)?, *bytes.get(at + 1)?);
+    // Other maps and bits belong to extensions that promote old instructions.
+    if first & 8 != 0 || second & 4 == 0 || !matches!(first & 7, 1 | 2 | 3 | 5 | 6) {
+        return Some(Decoded::Unknown);
+    }
+    let opcode = *bytes.get(at + 3)?;
+    let what = if first & 7 == 1 && opcode == 0x77 { UNKNOWN } else { vector(first & 7, opcode) };
+    finish(bytes, at + 4, what, prefixes, Kind::Plain)
+}

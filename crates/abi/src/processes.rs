@@ -1,0 +1,108 @@
+//! What the kernel tells of a process in `/proc/PID`: see proc(5).
+
+/// `AT_PHDR`: where the program headers are.
+const HEADERS: u64 = 3;
+
+/// Where a program's headers are, from `auxv`; `wide` for a 64-bit process.
+pub fn headers(auxiliary: &[u8], wide: bool) -> Option<u64> {
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    let width = if wide { 8 } else { 4 };
+    let mut pairs = auxiliary.chunks_exact(2 * width).map(|pair| pair.split_at(width));
+    pairs.find_map(|(key, value)| (word(key) == HEADERS).then(|| word(value)))
+}
+
+/// Addresses and path in a line of `maps`; `None` where it maps no file.
+pub fn mapping(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let path = line.get(line.iter().position(|byte| *byte == b'/')?..)?;
+    let range = core::str::from_utf8(line.split(|byte| *byte == b' ').next()?).ok()?;
+    let (from, to) = range.split_once('-')?;
+    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, path))
+}
+
+/// A process's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// A letter: `Z` and `X` are of processes that have ended.
+    pub state: u8,
+    /// Its parent.
+    pub parent: u32,
+    /// When it started, in ticks (`USER_HZ`: 100 a second) since the machine did.
+    pub start: u64,
+}
+
+impl Life {
+    /// Nanoseconds of a tick.
+    pub const TICK: u64 = 10_000_000;
+
+    /// From `stat`.
+    pub fn read(text: &[u8]) -> Option<Self> {
+        // Behind the name, which may hold anything.
+        let text = text.get(text.iter().rposition(|byte| *byte == b')')? + 2..)?;
+        let mut words = text.split(|byte| *byte == b' ');
+        let state = *words.next()?.first()?;
+        let parent = u32::try_from(number(words.next()?)?).ok()?;
+        Some(Self { state, parent, start: number(words.nth(17)?)? })
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// The number of the process that a thread belongs to, from `status`.
+pub fn leader(text: &[u8]) -> Option<u32> {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    u32::try_from(number(lines.find_map(|line| line.strip_prefix(b"Tgid:\t"))?)?).ok()
+}
+
+/// A number in decimal.
+pub fn number(digits: &[u8]) -> Option<u64> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn headers_and_maps_are_read() {
+        let pairs = [6_u64, 4096, HEADERS, 0x40_0040, 0, 0];
+        let wide: Vec<u8> = pairs.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let narrow: Vec<u8> = pairs.iter().flat_map(|word| (*word as u32).to_le_bytes()).collect();
+        assert_eq!(headers(&wide, true), Some(0x40_0040));
+        assert_eq!(headers(&narrow, false), Some(0x40_0040));
+        assert_eq!(headers(&[], true), None);
+        let text = b"55d4c8a00000-55d4c8a02000 r--p 00000000 08:01 131 /r/usr/bin/a b (deleted)";
+        assert_eq!(
+            mapping(text),
+            Some((0x55d4_c8a0_0000, 0x55d4_c8a0_2000, &b"/r/usr/bin/a b (deleted)"[..]))
+        );
+        assert_eq!(mapping(b"7ffc0e9f0000-7ffc0ea11000 rw-p 00000000 00:00 0    [stack]"), None);
+    }
+
+    #[test]
+    fn lives_are_read_behind_any_name() {
+        let rest =
+            b"S 41 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 3 18446744073709551615";
+        for name in [&b"(sh)"[..], b"(a) b (c)", b"(\n)"] {
+            let text = [b"43 ", name, b" ", rest].concat();
+            let life = Life::read(&text).unwrap();
+            assert_eq!(life, Life { state: b'S', parent: 41, start: 987_654 });
+            assert!(!life.is_over());
+        }
+        assert_eq!(Life::read(b"43 (sh) Z 41 42"), None);
+        assert_eq!(Life::read(b""), None);
+        // This process's own.
+        let own = std::fs::read("/proc/self/stat").unwrap();
+        assert_eq!(Life::read(&own).unwrap().parent, std::os::unix::process::parent_id());
+        let status = std::fs::read("/proc/thread-self/status").unwrap();
+        assert_eq!(leader(&status), Some(std::process::id()));
+        assert_eq!(leader(b"Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The file that all processes of a container map: what they know in common.
+//!
+//! Every process that has the stage inside maps it at the same place, shared; so does whoever starts programs, and a tracer of the same
+//! container. It is made anew when a program is started in a container where nobody lives, and only then.
+//!
+//! | section | what | who writes |
+//! |---|---|---|
+//! | header | sizes, counters | |
+//! | [`plain`] | which directories can be reached without meeting a symbolic link | everybody |
+//! | [`notes`] | where in the log of notes the record of an inode stands | who has the log's lock |
+//! | [`processes`] | who lives here: program, start, credentials | each process its own entry |
+//! | [`texts`] | paths of programs, each once | everybody, by addition |
+//! | [`records`] | worlds, filters: what programs are started with | who has the container's turn, by addition |
+//! | [`image`] | inodes that the container shares with its image | at the beginning |
+//!
+//! All of it is words that are read and written atomically, and lock-free but for the log's lock: a process may end at any instruction. Bytes
+//! lie in words in little-endian order. The file is sparse: what is never touched costs nothing. A machine has one kind of word order, and
+//! the file never leaves the machine.
+
+pub mod image;
+pub mod notes;
+pub mod plain;
+pub mod processes;
+pub mod records;
+pub mod switches;
+pub mod texts;
+
+pub use switches::Switches;
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// First word: what it is. The last digits count versions of the layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr04");
+
+const WORD: usize = 8;
+const PAGE_WORDS: usize = 4096 / WORD;
+
+/// Words of the header.
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    /// Words of the whole file.
+    pub(super) const LENGTH: usize = 1;
+    /// Entries of the image's list.
+    pub(super) const IMAGE: usize = 2;
+    /// Words of records in use.
+    pub(super) const RECORDS: usize = 3;
+    /// Words of texts in use.
+    pub(super) const TEXTS: usize = 4;
+    /// Records of the log that the index holds.
+    pub(super) const NOTES: usize = 5;
+    /// Entries of that index.
+    pub(super) const NOTES_ENTRIES: usize = 6;
+    /// Whether the index is behind the log: somebody is writing, or was killed over it.
+    pub(super) const NOTES_PENDING: usize = 7;
+    /// Counts changes of directories. In a cache line of its own.
+    pub(super) const GENERATION: usize = 64;
+}
+
+// A program's start looks at the header, at the table of texts and at a text, which lie in the first sixteen pages, and at its world: the kernel
+// maps sixteen pages by one fault. So does the whole of what is known of directories in sixteen pages of its own. All of it begins in the
+// 320 KiB that have their page table in common with the stage's own memory (`boot::SHARED`).
+const TABLE: Range<usize> = after(PAGE_WORDS, texts::TABLE);
+const TEXTS: Range<usize> = after(TABLE.end, texts::WORDS);
+const PLAIN: Range<usize> = after(TEXTS.end.next_multiple_of(16 * PAGE_WORDS), plain::WORDS);
+const RECORDS: Range<usize> = after(PLAIN.end, records::WORDS);
+const PROCESSES: Range<usize> = after(RECORDS.end, processes::WORDS);
+const NOTES: Range<usize> = after(PROCESSES.end, notes::WORDS);
+const IMAGE: usize = NOTES.end;
+
+const fn after(start: usize, words: usize) -> Range<usize> {
+    start..start + words.next_multiple_of(PAGE_WORDS)
+}
+
+/// The file, mapped.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Shared<'a> {
+    /// Bytes of a file for an image with this many shared inodes: a multiple of a page.
+    pub const fn size(image_inodes: usize) -> usize {
+        (IMAGE + image_inodes * image::ENTRY_WORDS).next_multiple_of(PAGE_WORDS) * WORD
+    }
+
+    /// Fills in a new file of zeros, which has to have the [`Shared::size`] of its list: `inodes` is the container's file of that name.
+    /// `None` where it is too small. Nobody else may see the file before this returns.
+    pub fn create(words: &'a [AtomicU64], inodes: &[u8]) -> Option<Self> {
+        let count = image::entries(inodes).count();
+        if words.len() * WORD < Self::size(count) {
+            return None;
+        }
+        let shared = Self { words };
+        image::fill(words.get(IMAGE..)?, inodes);
+        shared.header(header::LENGTH).store(words.len() as u64, Ordering::Relaxed);
+        shared.header(header::IMAGE).store(count as u64, Ordering::Relaxed);
+        shared.header(header::GENERATION).store(1, Ordering::Relaxed);
+        shared.header(header::MAGIC).store(MAGIC, Ordering::Release);
+        Some(shared)
+    }
+
+    /// A file that is complete; `None` where it is none, or another version's.
+    pub fn open(words: &'a [AtomicU64]) -> Option<Self> {
+        let shared = Self { words };
+        let is_ours = words.len() >= IMAGE
+            && shared.header(header::MAGIC).load(Ordering::Acquire) == MAGIC
+            && shared.header(header::LENGTH).load(Ordering::Relaxed) == words.len() as u64;
+        let image = is_ours.then(|| shared.header(header::IMAGE).load(Ordering::Relaxed))?;
+        (words.len() >= IMAGE + image as usize * image::ENTRY_WORDS).then_some(shared)
+    }
+
+    fn header(&self, word: usize) -> &'a AtomicU64 {
+        &self.words[word]
+    }
+
+    /// Directories without symbolic links on the way.
+    pub fn plain(&self) -> plain::Plain<'a> {
+        plain::Plain { generation: self.header(header::GENERATION), table: &self.words[PLAIN] }
+    }
+
+    /// The image's inodes.
+    pub fn image(&self) -> image::Image<'a> {
+        let count = self.header(header::IMAGE).load(Ordering::Relaxed) as usize;
+        image::Image {
+            words: self.words.get(IMAGE..IMAGE + count * image::ENTRY_WORDS).unwrap_or(&[]),
+        }
+    }
+
+    /// The index of the log of notes.
+    pub fn notes(&self) -> notes::Notes<'a> {
+        notes::Notes {
+            covered: self.header(header::NOTES),
+            entries: self.header(header::NOTES_ENTRIES),
+            pending: self.header(header::NOTES_PENDING),
+            table: &self.words[NOTES],
+        }
+    }
+
+    /// Who lives here.
+    pub fn processes(&self) -> processes::Processes<'a> {
+        processes::Processes { words: &self.words[PROCESSES] }
+    }
+
+    /// Paths, each once.
+    pub fn texts(&self) -> texts::Texts<'a> {
+        texts::Texts {
+            used: self.header(header::TEXTS),
+            table: &self.words[TABLE],
+            words: &self.words[TEXTS],
+        }
+    }
+
+    /// What programs are started with.
+    pub fn records(&self) -> records::Records<'a> {
+        records::Records {
+            used: self.header(header::RECORDS),
+            words: &self.words[RECORDS],
+            start: RECORDS.start * WORD,
+        }
+    }
+}
+
+/// A hash of bytes: 64 bits, good in every bit. Not against malice.
+pub fn hash(bytes: &[u8], seed: u64) -> u64 {
+    // Apart: a length and its neighbour must not make up for two seeds, because the last word is filled up with zeros.
+    let mut state = FACTOR ^ seed.rotate_right(8) ^ bytes.len() as u64;
+    let (chunks, rest) = bytes.as_chunks::<WORD>();
+    for chunk in chunks {
+        state = fold(state ^ u64::from_le_bytes(*chunk));
+    }
+    let mut last = [0; WORD];
+    last[..rest.len()].copy_from_slice(rest);
+    fold(fold(state ^ u64::from_le_bytes(last)))
+}
+
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A product whose both halves count.
+const fn fold(word: u64) -> u64 {
+    let product = (word ^ 0x2545_f491_4f6c_dd1d) as u128 * (FACTOR | 1) as u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// Writes bytes into words, from the beginning of the first.
+fn put_bytes(words: &[AtomicU64], bytes: &[u8]) {
+    for (word, chunk) in words.iter().zip(bytes.chunks(WORD)) {
+        let mut whole = [0; WORD];
+        whole[..chunk.len()].copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+    }
+}
+
+/// Reads bytes out of words.
+fn get_bytes(words: &[AtomicU64], into: &mut [u8]) {
+    for (word, chunk) in words.iter().zip(into.chunks_mut(WORD)) {
+        let whole = word.load(Ordering::Relaxed).to_le_bytes();
+        chunk.copy_from_slice(&whole[..chunk.len()]);
+    }
+}
+
+/// Whether words hold these bytes.
+fn has_bytes(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    words.len() >= bytes.len().div_ceil(WORD)
+        && words
+            .iter()
+            .zip(bytes.chunks(WORD))
+            .all(|(word, chunk)| word.load(Ordering::Relaxed).to_le_bytes().starts_with(chunk))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! What the in-process engine is told not to use: for tests of its fallbacks, and for people whose machine has a fault.
+
+/// Switches, as bits. All off is the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Switches(pub u64);
+
+/// Names, as they are given by hand, with their bits in order.
+const NAMES: [&str; 7] = [
+    "no-rewriting",
+    "no-openat2",
+    "no-wipe-on-fork",
+    "no-exec-memory",
+    "no-statx",
+    "no-set-mm",
+    "report-sites",
+];
+
+impl Switches {
+    /// Call sites are never rewritten: mode I2.
+    pub const NO_REWRITING: Self = Self(1 << 0);
+    /// As on kernels before 5.6.
+    pub const NO_OPENAT2: Self = Self(1 << 1);
+    /// As on kernels before 4.14.
+    pub const NO_WIPE_ON_FORK: Self = Self(1 << 2);
+    /// `mprotect(PROT_EXEC)` of memory that was written is refused, as SELinux may do.
+    pub const NO_EXEC_MEMORY: Self = Self(1 << 3);
+    /// As on kernels before 4.11.
+    pub const NO_STATX: Self = Self(1 << 4);
+    /// `PR_SET_MM_MAP` is refused.
+    pub const NO_SET_MM: Self = Self(1 << 5);
+    /// Every rewritten site is told on standard error.
+    pub const REPORT_SITES: Self = Self(1 << 6);
+
+    /// Whether all of these are on.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These too.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Reads names with commas between them; the first that is none where there is one.
+    pub fn parse(text: &str) -> Result<Self, &str> {
+        let mut found = Self::default();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            let bit = NAMES.iter().position(|known| *known == name).ok_or(name)?;
+            found = found.with(Self(1 << bit));
+        }
+        Ok(found)
+    }
+
+    /// The names of those that are on.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 != 0)
+            .map(|(_, name)| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_there_and_back() {
+        assert_eq!(Switches::parse(""), Ok(Switches::default()));
+        let two = Switches::NO_OPENAT2.with(Switches::REPORT_SITES);
+        assert_eq!(Switches::parse("no-openat2, report-sites"), Ok(two));
+        assert!(two.names().eq(["no-openat2", "report-sites"]));
+        assert_eq!(Switches::parse("no-openat2,x"), Err("x"));
+        assert!(two.has(Switches::NO_OPENAT2) && !two.has(Switches::NO_STATX));
+    }
+}

@@ -1,0 +1,212 @@
+//! The file in plain memory, with threads for processes.
+
+use super::processes::{CREDENTIALS, Entry};
+use super::*;
+use std::vec;
+use std::vec::Vec;
+
+fn memory(inodes: usize) -> Vec<AtomicU64> {
+    (0..Shared::size(inodes) / WORD).map(|_| AtomicU64::new(0)).collect()
+}
+
+#[test]
+fn a_file_is_known_by_its_beginning() {
+    let words = memory(0);
+    assert!(Shared::open(&words).is_none());
+    assert!(Shared::open(&[]).is_none());
+    assert!(Shared::create(&words, &std::vec![0; 24 * 1024]).is_none());
+    assert!(Shared::create(&words, &[]).is_some());
+    assert!(Shared::open(&words).is_some());
+    assert!(Shared::open(&words[..words.len() - 1]).is_none());
+}
+
+#[test]
+fn the_images_inodes_are_found() {
+    let mut file = Vec::new();
+    for (inode, links) in [(3_u64, 1_u32), (4, 2), (100, 3), (1 << 40, 4)] {
+        file.extend(inode.to_le_bytes());
+        file.extend(links.to_le_bytes());
+    }
+    let words = memory(image::count(file.len()));
+    let shared = Shared::create(&words, &file).unwrap();
+    let image = Shared::open(&words).unwrap().image();
+    assert_eq!([3, 4, 100, 1 << 40].map(|inode| image.links(inode)), [1, 2, 3, 4].map(Some));
+    assert_eq!([0, 5, u64::MAX].map(|inode| image.links(inode)), [None; 3]);
+    assert_eq!(shared.image().links(100), Some(3));
+    let empty = memory(0);
+    assert_eq!(Shared::create(&empty, &[]).unwrap().image().links(0), None);
+}
+
+#[test]
+fn a_change_makes_directories_unknown() {
+    let words = memory(0);
+    let plain = Shared::create(&words, &[]).unwrap().plain();
+    assert!(!plain.is(b"/a", false));
+    let generation = plain.generation();
+    plain.set(b"/a", false, generation);
+    assert!(plain.is(b"/a", false) && !plain.is(b"/a", true) && !plain.is(b"/b", false));
+    plain.changed();
+    assert!(!plain.is(b"/a", false));
+    plain.set(b"/a", false, generation);
+    assert!(!plain.is(b"/a", false), "what was looked at before the change does not count");
+    let generation = plain.generation();
+    let names: Vec<Vec<u8>> = (0..2000_u32).map(|name| name.to_le_bytes().to_vec()).collect();
+    for name in &names {
+        plain.set(name, true, generation);
+    }
+    let known = names.iter().filter(|name| plain.is(name, true)).count();
+    assert!(known > 1500, "{known} of 2000 are known");
+}
+
+#[test]
+fn what_root_may_search_not_everybody_may() {
+    // Of a link in the root is remembered, for root alone, its path with a NUL: that must say nothing about the path for everybody.
+    for length in 1..64 {
+        let path = vec![b'a'; length];
+        let longer = [&path[..], b"\0"].concat();
+        let words = memory(0);
+        let plain = Shared::create(&words, &[]).unwrap().plain();
+        plain.set(&longer, false, plain.generation());
+        assert!(plain.is(&longer, false) && !plain.is(&longer, true), "{length}");
+        assert!(!plain.is(&path, true) && !plain.is(&path, false), "{length}");
+        let seeds = || 0..4;
+        let hashes = seeds().flat_map(|seed| [hash(&path, seed), hash(&longer, seed)]);
+        let different = hashes.collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(different.len(), 8, "{length}");
+    }
+}
+
+#[test]
+fn records_stand_once_and_are_read() {
+    let words = memory(0);
+    let records = Shared::create(&words, &[]).unwrap().records();
+    let one = records.add(b"a world of its own").unwrap();
+    let two = records.add(b"").unwrap();
+    let three = records.add(b"another").unwrap();
+    assert!(one != two && two != three);
+    assert_eq!(records.add(b"another"), Some(three));
+    assert_eq!(records.add(b"a world of its own"), Some(one));
+    let mut into = [0; 32];
+    assert_eq!(records.read(three, &mut into), Some(7));
+    assert_eq!(&into[..7], b"another");
+    assert_eq!(records.read(three, &mut into[..6]), None);
+    assert_eq!(records.find(three + 2), None);
+    let range = records.find(one).unwrap();
+    assert!(range.start.is_multiple_of(8) && range.len() == 18);
+    assert_eq!(records.add(&std::vec![7; 3 << 20]), None);
+}
+
+#[test]
+fn texts_have_numbers() {
+    let words = memory(0);
+    let texts = Shared::create(&words, &[]).unwrap().texts();
+    let name = |number: u32| std::format!("/usr/bin/program-{number}").into_bytes();
+    let all: Vec<Vec<u32>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| (0..500).filter_map(|at| texts.add(&name(at))).collect::<Vec<_>>())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for numbers in all {
+        assert_eq!(numbers.len(), 500);
+        for (at, number) in (0..).zip(numbers) {
+            let mut into = [0; 64];
+            let length = texts.read(number, &mut into).unwrap();
+            assert_eq!(into[..length], name(at));
+        }
+    }
+    let mut into = [0; 64];
+    assert_eq!(texts.read(0, &mut into), None);
+    assert_eq!(texts.add(&std::vec![b'x'; 2 << 20]), None);
+}
+
+#[test]
+fn the_last_record_of_a_key_is_found() {
+    let words = memory(0);
+    let notes = Shared::create(&words, &[]).unwrap().notes();
+    let keys: [&[u8]; 5] = [b"a", b"b", b"a", b"c", b"a"];
+    for key in keys {
+        notes.add(notes::hash(key), |number| keys[number as usize] == key);
+    }
+    assert_eq!(notes.covered(), 5);
+    let last = |key: &[u8]| notes.find(notes::hash(key)).collect::<Vec<_>>();
+    assert_eq!(
+        (last(b"a"), last(b"b"), last(b"c"), last(b"d")),
+        ([4].into(), [1].into(), [3].into(), [].into())
+    );
+    notes.skip();
+    assert_eq!(notes.covered(), 6);
+    assert!(!notes.is_pending() && !notes.is_full());
+    // Keys whose hashes are the same are told apart by the records.
+    notes.add(7, |_| false);
+    notes.add(7, |_| false);
+    assert_eq!(notes.find(7).collect::<Vec<_>>(), [6, 7]);
+}
+
+#[test]
+fn an_index_that_is_full_says_so_and_ends() {
+    let words = memory(0);
+    let notes = Shared::create(&words, &[]).unwrap().notes();
+    for number in 0..200_000_u64 {
+        notes.add(hash(&number.to_le_bytes(), 0), |_| false);
+    }
+    assert!(notes.is_full());
+    assert_eq!(notes.covered(), 200_000);
+    assert_eq!(notes.find(hash(b"nobody", 9)).count(), 0);
+}
+
+#[test]
+fn processes_come_and_go() {
+    let words = memory(0);
+    let processes = Shared::create(&words, &[]).unwrap().processes();
+    let entry = |process: u32| Entry {
+        process,
+        since: 5,
+        device: (8, 1),
+        inode: u64::from(process) * 10,
+        program: 3,
+        world: 1,
+    };
+    let nobody = |_: u32| -> bool { panic!("nobody is in the way") };
+    assert!(processes.set(&entry(7), &[7; CREDENTIALS], nobody));
+    assert!(processes.set(&Entry { program: 4, ..entry(7) }, &[8; CREDENTIALS], nobody));
+    assert_eq!(processes.get(7), Some((Entry { program: 4, ..entry(7) }, [8; CREDENTIALS])));
+    processes.set_credentials(7, &[9; CREDENTIALS]);
+    assert_eq!(processes.get(7).unwrap().1, [9; CREDENTIALS]);
+    assert_eq!(processes.get(8), None);
+    // The same place: beside it while the other lives, in its place when it is dead.
+    let same = 7 + 8192;
+    assert!(processes.set(&entry(same), &[1; CREDENTIALS], |_| false));
+    assert!(processes.get(7).is_some() && processes.get(same).is_some());
+    assert!(processes.set(&entry(same + 8192), &[1; CREDENTIALS], |process| process == 7));
+    assert!(processes.get(7).is_none());
+    let mut all: Vec<u32> = processes.all().map(|entry| entry.process).collect();
+    all.sort_unstable();
+    assert_eq!(all, [same, same + 8192]);
+    // A whole neighbourhood alive: there is no place.
+    let full =
+        (0..200).filter(|at| processes.set(&entry(20 + at * 8192), &[0; CREDENTIALS], |_| false));
+    assert_eq!(full.count(), 64);
+}
+
+#[test]
+fn nobody_reads_half_an_entry() {
+    let words = memory(0);
+    let processes = Shared::create(&words, &[]).unwrap().processes();
+    let entry = Entry { process: 9, ..Entry::default() };
+    assert!(processes.set(&entry, &[0; CREDENTIALS], |_| false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in 0..20_000 {
+                processes.set_credentials(9, &[count; CREDENTIALS]);
+            }
+        });
+        for _ in 0..20_000 {
+            if let Some((_, credentials)) = processes.get(9) {
+                assert_eq!(credentials, [credentials[0]; CREDENTIALS]);
+            }
+        }
+    });
+}

@@ -1,0 +1,50 @@
+//! What the stage does for the view by its own hands: descriptors and their limit, bad pointers, copies of the image's files, notes, names of
+//! sockets, other processes; and that nothing of it suffers when processes are killed in the middle.
+
+mod container;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use abi::shared::Switches;
+use container::{Container, Way, text};
+
+/// The usual, and without what older kernels do not have.
+const SWITCHES: [Switches; 3] = [
+    Switches(0),
+    Switches::NO_OPENAT2,
+    Switches::NO_STATX.with(Switches::NO_WIPE_ON_FORK).with(Switches::NO_REWRITING),
+];
+
+fn run(source: &str) {
+    for switches in SWITCHES {
+        let container = Container::new();
+        let Some(built) = container.compile(source, &["-O1", "-static", "-pthread"]) else {
+            return;
+        };
+        let guest = container.grow(&built);
+        let way = Way { switches, tree: true, ..Way::default() };
+        assert_eq!(text(&container.run(&way, &guest, &["guest"])), "good\n", "{switches:?}");
+        for image in fs::read_dir(container.file("image")).unwrap() {
+            let image = image.unwrap();
+            let bytes = fs::read(image.path()).unwrap();
+            assert!(
+                bytes.iter().all(|byte| *byte == b'x'),
+                "{} was changed",
+                image.path().display()
+            );
+            let length = image.metadata().unwrap().size();
+            assert!([10, 100, 1000, 4 << 20].contains(&length), "{}", image.path().display());
+        }
+    }
+}
+
+#[test]
+fn the_views_wishes_are_done() {
+    run("hands.c");
+}
+
+#[test]
+fn who_is_killed_leaves_nothing_half_done() {
+    run("killed.c");
+}

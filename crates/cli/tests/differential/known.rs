@@ -1,0 +1,278 @@
+//! Lines in which an engine is known to differ from native, each with its reason.
+
+use testkit::command::Finished;
+
+use super::native::Who;
+
+/// A difference.
+struct Known {
+    /// Engines whose name begins so; empty for all.
+    engines: &'static str,
+    /// `plain` or `range`, see [`testkit::users`]; empty for both.
+    kind: &'static str,
+    program: &'static str,
+    /// As whom, if that matters.
+    who: Option<Who>,
+    /// How the lines begin, natively and here; empty for all lines of the program.
+    lines: &'static [&'static str],
+    /// Why.
+    #[expect(dead_code, reason = "for whoever reads this list")]
+    reason: &'static str,
+}
+
+const ANY: Known =
+    Known { engines: "", kind: "", program: "", who: None, lines: &[""], reason: "" };
+
+/// One mapped id: every file is the program's own, whoever it is.
+const ONE_ID: &str = "the kernel knows one id here, to which everything belongs; what root changed is remembered, and shown to package managers only";
+/// As with overlay mounts.
+const COPIES: &str = "a file with several names inside the image gets its copy under the name that is changed; the others stay the image's";
+
+const KNOWN: &[Known] = &[
+    Known {
+        engines: "P2",
+        program: "tasks",
+        lines: &[
+            "filters: ",
+            "  filters: ",
+            "  filtered: ",
+            "thread_filters: ",
+            "  thread_filters: ",
+        ],
+        reason: "a call that the tracer answers never reaches the guest's own filters, which the kernel would ask after the tracer",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "sites",
+        who: Some(Who::User),
+        lines: &["kind(page, LONG)(0, (long)\"/etc/passwd\", 0, 0)"],
+        reason: ONE_ID,
+    },
+    Known {
+        engines: "I",
+        program: "opens",
+        lines: &["fcntl(fd, F_GETFL)"],
+        reason: "a file is opened with O_NOFOLLOW, so that one call finds out whether it is a link; the flag stays with the descriptor",
+        ..ANY
+    },
+    Known {
+        engines: "I",
+        program: "signals",
+        lines: &[
+            "not blocked: 31",
+            "sigismember(&pending, SIGSYS)",
+            "sigtimedwait(&all, 0, &none): 31",
+            "blocked SIGSYS",
+        ],
+        reason: "SIGSYS is never blocked: one that the guest sends itself is not kept for later",
+        ..ANY
+    },
+    Known {
+        engines: "I",
+        program: "masks",
+        lines: &["sigismember(&now, SIGSYS)", "a mask edited by hand", "in it"],
+        reason: "SIGSYS is never blocked, and a mask is read back without it; one that a handler puts into its frame by hand is the kernel's at once",
+        ..ANY
+    },
+    Known {
+        engines: "I",
+        program: "crowds",
+        lines: &["clone3 without handlers"],
+        reason: "CLONE_CLEAR_SIGHAND is refused, as by a kernel that does not know clone3: libraries then use clone",
+        ..ANY
+    },
+    Known {
+        engines: "I",
+        program: "spaces",
+        lines: &["ulimit -n"],
+        reason: "a program is loaded by descriptors, so execve fails where there are none",
+        ..ANY
+    },
+    Known {
+        engines: "P",
+        program: "spaces",
+        lines: &["ulimit -n"],
+        reason: "a program is loaded by descriptors, so it does not start where there are none",
+        ..ANY
+    },
+    Known {
+        program: "leaks",
+        lines: &["io_uring without parameters"],
+        reason: "a ring opens files without a call that could be caught, so interposing engines have none; natively the call gets as far as its parameters",
+        ..ANY
+    },
+    Known {
+        program: "procs",
+        lines: &["/proc/self/mountstats"],
+        reason: "not every engine has statistics of mounts",
+        ..ANY
+    },
+    Known {
+        program: "opens",
+        lines: &["open(\"/dev/stdout\""],
+        reason: "standard output is a pipe that the suite made as root, and another host user may not open it again",
+        ..ANY
+    },
+    Known { program: "links", lines: &["stat /shared/"], reason: COPIES, ..ANY },
+    Known {
+        engines: "N1",
+        program: "procs",
+        lines: &[
+            "/proc/self/mounts",
+            "/proc/self/mountinfo",
+            "/proc/mounts",
+            "Seccomp",
+            "prctl(PR_GET_SECCOMP)",
+            "Groups",
+        ],
+        reason: "the kernel's own mounts and filters, which name what they are made of",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        program: "threads",
+        lines: &["newuser", "getcwd"],
+        reason: "the other root is the container's, not a chroot: user namespaces may be made in it",
+        ..ANY
+    },
+    Known {
+        engines: "P",
+        program: "tasks",
+        lines: &["  nobody is traced"],
+        reason: "every process has a tracer, and can have but one",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        program: "tasks",
+        lines: &["  filters", "filters", "  strict", "strict"],
+        reason: "the kernel's own filters, beside which there is no strict mode",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "tasks",
+        lines: &[
+            "  setresuid",
+            "  owner of",
+            "  thread_ids",
+            "thread_ids",
+            "  fork_ids",
+            "fork_ids",
+        ],
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known { engines: "N1", kind: "plain", program: "stats", reason: ONE_ID, ..ANY },
+    Known {
+        engines: "N1",
+        program: "stats",
+        lines: &["/etc/passwd: 100644", "/shared/"],
+        reason: "an overlay shows how many names an inode has in the store, and a flattened tree of the image for the other engines gives it more",
+        ..ANY
+    },
+    Known { engines: "N1", kind: "plain", program: "identity", reason: ONE_ID, ..ANY },
+    Known { engines: "N1", kind: "plain", program: "attributes", reason: ONE_ID, ..ANY },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "paths",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "dynamic",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "other",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "links",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "sockets",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "execs",
+        who: Some(Who::User),
+        reason: ONE_ID,
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "range",
+        program: "stats",
+        lines: &["/dev/null"],
+        reason: "the host's devices belong to an id that the namespace does not have",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "range",
+        program: "attributes",
+        lines: &[
+            "setxattr(\"f\", \"trusted.x\"",
+            "getxattr(\"f\", \"trusted.x\"",
+            "removexattr(\"f\", \"trusted.x\"",
+            "f: security.capability",
+        ],
+        reason: "trusted attributes are the host's root's",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "range",
+        program: "identity",
+        who: Some(Who::Root),
+        reason: "ids beyond the range and devices are refused by the kernel to a namespace's root",
+        ..ANY
+    },
+];
+
+/// Whether an engine says, as it should, that it does not run a program: the one inside the process is no loader of 32-bit programs.
+pub(super) fn is_refused(engine: &str, program: &str, done: &Finished) -> bool {
+    let words = done.err();
+    engine.starts_with('I')
+        && program == "narrow"
+        && done.code() == 126
+        && words.contains("is a 32-bit program")
+        && words.contains("--execmode=P1")
+}
+
+/// Whether a line (`- native` or `+ here`) is in the list.
+pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: &str) -> bool {
+    let line = line.get(2..).unwrap_or_default();
+    KNOWN.iter().any(|known| {
+        engine.starts_with(known.engines)
+            && kind.starts_with(known.kind)
+            && program == known.program
+            && known.who.is_none_or(|only| only == who)
+            && known.lines.iter().any(|begin| line.starts_with(begin))
+    })
+}

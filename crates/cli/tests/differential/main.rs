@@ -1,0 +1,179 @@
+//! The differential suite: small programs, one per family of system calls, natively and under every engine.
+//!
+//! A program prints one line for each step: what it called, what that returned, the error's name; nothing that differs between two runs.
+//! Natively it runs as root (or as a user of the tree) in a real chroot, which only root can prepare; under an engine it runs as the
+//! container's root or user, started by an unprivileged user. The lines have to be the same. Where they are known not to be, [`known`] says
+//! which and why. `PITFALLS.md` says which program asks about which of the things that such engines have got wrong.
+
+mod known;
+mod native;
+mod programs;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use testkit::command::{Finished, Input, run_with};
+use testkit::harness::Suite;
+use testkit::person::{Person, everybody};
+use testkit::scratch::Scratch;
+
+use native::{Native, Who};
+use programs::PROGRAMS;
+
+const IMAGE: &str = "localhost/differential:1";
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// One engine of one user.
+struct World {
+    person: Person,
+    engine: String,
+    /// A host directory that is bound to a place that the image does not have.
+    bound: PathBuf,
+    /// A file that only the host has.
+    hidden: PathBuf,
+}
+
+struct Stage {
+    worlds: Vec<World>,
+    missing: Vec<(String, String)>,
+    native: Native,
+    _scratch: Scratch,
+}
+
+impl Stage {
+    fn set() -> Result<Self, String> {
+        if !rustix::process::getuid().is_root() {
+            return Err("a real chroot for comparison needs root".to_owned());
+        }
+        let text = |error: std::io::Error| error.to_string();
+        let scratch = Scratch::new("differential").map_err(text)?;
+        let image = programs::image(scratch.path())?;
+        let layout = scratch.path().join("layout");
+        image.built.write_layout(&layout, IMAGE).map_err(text)?;
+        let hidden = scratch.path().join("only-the-host");
+        std::fs::write(&hidden, "secret").map_err(text)?;
+        let native = Native::prepare(scratch.path(), &image.layer, &hidden)?;
+        let mut worlds = Vec::new();
+        let mut missing = Vec::new();
+        for person in everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)? {
+            let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
+            if done.code() != 0 {
+                return Err(format!("no test image: {done:?}"));
+            }
+            let bound = person.dir("bound");
+            for name in ["in-binding", "another"] {
+                std::fs::write(bound.join(name), "").map_err(text)?;
+                person.give(&bound.join(name));
+            }
+            for engine in person.engines(&mut missing) {
+                let (person, bound, hidden) = (person.clone(), bound.clone(), hidden.clone());
+                worlds.push(World { person, engine, bound, hidden });
+            }
+        }
+        Ok(Self { worlds, missing, native, _scratch: scratch })
+    }
+}
+
+impl World {
+    fn run(&self, program: &str, who: Who) -> Finished {
+        let mode = format!("--execmode={}", self.engine);
+        let bind = format!("{}:/bind", self.bound.display());
+        let path = format!("/bin/{program}");
+        let hidden = self.hidden.display().to_string();
+        let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/"];
+        if who == Who::User {
+            words.extend(["-u", native::USER]);
+        }
+        words.extend([IMAGE, &path, &hidden]);
+        run_with(&mut self.person.command(&words), Input::Null, LIMIT)
+    }
+
+    fn compare(&self, native: &Native, program: &'static str, who: Who) {
+        let right = native.run(program, who);
+        let here = self.run(program, who);
+        if known::is_refused(&self.engine, program, &here) {
+            return;
+        }
+        let (wanted, got) = (lines(&right), lines(&here));
+        assert!(!wanted.is_empty(), "natively it says nothing: {right:?}");
+        let differences: Vec<_> = differences(&wanted, &got)
+            .into_iter()
+            .filter(|line| {
+                !known::is_known(&self.engine, self.person.user.kind(), program, who, line)
+            })
+            .collect();
+        if differences.is_empty() && (right.code() == 0) == (here.code() == 0) {
+            return;
+        }
+        let mut text = format!("{} lines differ (- native, + here):", differences.len());
+        for line in differences.iter().take(60) {
+            let _ = write!(text, "\n  {line}");
+        }
+        panic!("{text}\n  native: {}\n  here: {}\n{}", right.code(), here.code(), here.err());
+    }
+}
+
+fn lines(done: &Finished) -> Vec<String> {
+    done.out().lines().map(str::to_owned).collect()
+}
+
+/// Lines that only one of both has: the shortest edit from one to the other.
+fn differences(left: &[String], right: &[String]) -> Vec<String> {
+    let (rows, columns) = (left.len(), right.len());
+    let mut common = vec![vec![0_u32; columns + 1]; rows + 1];
+    for row in (0..rows).rev() {
+        for column in (0..columns).rev() {
+            common[row][column] = if left[row] == right[column] {
+                common[row + 1][column + 1] + 1
+            } else {
+                common[row + 1][column].max(common[row][column + 1])
+            };
+        }
+    }
+    let (mut row, mut column) = (0, 0);
+    let mut edits = Vec::new();
+    while row < rows || column < columns {
+        if row < rows && column < columns && left[row] == right[column] {
+            row += 1;
+            column += 1;
+        } else if column == columns
+            || row < rows && common[row + 1][column] >= common[row][column + 1]
+        {
+            edits.push(format!("- {}", left[row]));
+            row += 1;
+        } else {
+            edits.push(format!("+ {}", right[column]));
+            column += 1;
+        }
+    }
+    edits
+}
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    match &stage {
+        Err(reason) => suite.skipped("differential", reason),
+        Ok(stage) => {
+            for (name, reason) in &stage.missing {
+                suite.skipped(name, reason);
+            }
+            for world in &stage.worlds {
+                for program in PROGRAMS {
+                    for who in [Who::Root, Who::User] {
+                        let kind = world.person.user.kind();
+                        let name = format!("{}::{kind}::{program}::{}", world.engine, who.name());
+                        suite.case(name, move || {
+                            world.compare(&stage.native, program, who);
+                            Ok(())
+                        });
+                    }
+                }
+            }
+        }
+    }
+    suite.run()
+}

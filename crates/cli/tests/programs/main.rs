@@ -1,0 +1,77 @@
+//! Real programs as emulated root: what people do in containers, in a Debian tree with compilers, Python, Git, sshd and package managers.
+//!
+//! The suite drives the real binary as one unprivileged user, with each engine that `coracle doctor` calls ready for that user: `P1::ssh::login`. The
+//! tree is made once by `mmdebstrap` and kept under `target/testkit`. Where a case compares with real root it looks at that tree, or runs the same in
+//! a plain chroot; then it needs to be root itself, and says so where it is not. What is known to differ stands in [`known`] with its reason.
+
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
+mod accounts;
+mod building;
+mod copying;
+mod known;
+mod languages;
+mod managers;
+mod python;
+mod ssh;
+mod stage;
+mod system;
+
+use std::process::ExitCode;
+
+use testkit::harness::Suite;
+
+use stage::{Case, Stage};
+
+/// Which engines a group runs on: all that give a user without subordinate ids all ids there are, or the quickest of each kind (inside the process,
+/// and tracing) because the group takes minutes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    All,
+    First,
+}
+
+impl On {
+    fn wants(self, engine: &str) -> bool {
+        self == Self::All || engine.ends_with('1')
+    }
+}
+
+type Group = (&'static str, On, &'static [(&'static str, Case)]);
+
+const GROUPS: &[Group] = &[
+    ("python", On::First, python::CASES),
+    ("apt", On::First, system::CASES),
+    ("build", On::All, building::CASES),
+    ("languages", On::First, languages::CASES),
+    ("managers", On::First, managers::CASES),
+    ("accounts", On::All, accounts::CASES),
+    ("ssh", On::All, ssh::CASES),
+    ("copy", On::All, copying::CASES),
+];
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    suite.known(known::KNOWN);
+    // Most cases keep a tracer and its guest busy at once.
+    suite.threads(2);
+    match &stage {
+        Err(reason) => suite.skipped("programs", reason),
+        Ok(stage) => {
+            for (name, reason) in &stage.missing {
+                suite.skipped(name, reason);
+            }
+            for (group, on, cases) in GROUPS {
+                for world in &stage.worlds {
+                    for (case, body) in cases.iter().filter(|_| on.wants(&world.engine)) {
+                        let name = format!("{}::{group}::{case}", world.engine);
+                        suite.case(name, move || body(world));
+                    }
+                }
+            }
+        }
+    }
+    suite.run()
+}

@@ -1,0 +1,202 @@
+//! Where a case runs: one engine, and a store with the Debian image in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use testkit::command::{Finished, Input, run_with};
+use testkit::person::public_copy;
+use testkit::scratch::Scratch;
+use testkit::skip::Outcome;
+use testkit::users::{self, User};
+
+/// One case.
+pub(crate) type Case = fn(&World) -> Outcome;
+
+/// How long an ordinary script may take on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_mins(4);
+
+/// The name of the image.
+pub(crate) const IMAGE: &str = "localhost/debian:programs";
+
+/// What the tree holds beside the minimal base.
+pub(crate) const PACKAGES: &[&str] = &[
+    "build-essential",
+    "python3",
+    "libpython3.11-testsuite",
+    "git",
+    "openssh-server",
+    "openssh-client",
+    "rsync",
+    "sudo",
+    "iputils-ping",
+    "gosu",
+    "rpm",
+    "dnf",
+    "createrepo-c",
+];
+
+/// Everything that lives as long as the suite.
+pub(crate) struct Stage {
+    /// One per engine.
+    pub(crate) worlds: Vec<World>,
+    /// What could not be set up, and why.
+    pub(crate) missing: Vec<(String, String)>,
+    _scratch: Scratch,
+}
+
+/// One engine.
+#[derive(Clone)]
+pub(crate) struct World {
+    coracle: PathBuf,
+    user: User,
+    home: PathBuf,
+    /// `P1`, `P2`...
+    pub(crate) engine: String,
+    /// The tree that `mmdebstrap` made as real root.
+    pub(crate) tree: PathBuf,
+}
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+impl Stage {
+    /// Imports the tree as a user without subordinate ids and asks which engines are ready.
+    pub(crate) fn set() -> Result<Self, String> {
+        let tree = testkit::debian::tar_with("programs", PACKAGES).map_err(|skip| skip.0)?;
+        let scratch = Scratch::new("programs").map_err(|error| error.to_string())?;
+        let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
+            .map_err(|error| error.to_string())?;
+        let user = users::all().into_iter().next();
+        let user = user.ok_or("the test users are missing: run `cargo xtask ci` as root once")?;
+        let home = scratch
+            .dir("home", Some((user.uid, user.gid)), 0o755)
+            .map_err(|error| error.to_string())?;
+        let world = World { coracle, user, home, engine: String::new(), tree };
+        let done = world.import(&world.tree, IMAGE);
+        if done.code() != 0 {
+            return Err(format!("no image: {done:?}"));
+        }
+        let mut missing = Vec::new();
+        let worlds: Vec<World> = world
+            .engines(&mut missing)
+            .into_iter()
+            .filter(|engine| emulates(engine))
+            .map(|engine| World { engine, ..world.clone() })
+            .collect();
+        if worlds.is_empty() && missing.is_empty() {
+            return Err("no engine that emulates root is ready".to_owned());
+        }
+        Ok(Self { worlds, missing, _scratch: scratch })
+    }
+}
+
+/// Whether an engine gives a user without subordinate ids all ids there are.
+fn emulates(engine: &str) -> bool {
+    engine.starts_with(['I', 'P'])
+}
+
+impl World {
+    fn engines(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
+        let done = self.coracle(&["doctor", "--format", "json"]);
+        let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut ready = Vec::new();
+        for engine in report["engines"].as_array().into_iter().flatten() {
+            let (mode, state) = (text(&engine["mode"]), text(&engine["state"]));
+            match state.as_str() {
+                "ready" | "degraded" => ready.push(mode),
+                // What is not in this build, and what does not emulate root, is no skip.
+                "absent" => {}
+                _ if !emulates(&mode) => {}
+                _ => missing.push((mode, format!("{state}: {}", text(&engine["why"])))),
+            }
+        }
+        ready
+    }
+
+    /// A command as the user.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.user.command(&self.coracle, &self.home);
+        command.args(words);
+        command
+    }
+
+    /// Runs `coracle` to its end with nothing to read.
+    pub(crate) fn coracle(&self, words: &[&str]) -> Finished {
+        run_with(&mut self.command(words), Input::Null, LIMIT)
+    }
+
+    /// Makes an image of a tree.
+    pub(crate) fn import(&self, tar: &Path, name: &str) -> Finished {
+        let file = fs::File::open(tar).expect("the tree");
+        let mut import = self.command(&["import", "-q", "-", name]);
+        run_with(import.stdin(file), Input::AsIs, LIMIT)
+    }
+
+    /// A running container of the image; everything it does is given by [`Container::sh`].
+    #[track_caller]
+    pub(crate) fn container(&self) -> Container<'_> {
+        self.container_of(IMAGE)
+    }
+
+    /// The same of another image.
+    #[track_caller]
+    pub(crate) fn container_of(&self, image: &str) -> Container<'_> {
+        self.container_with(image, &[])
+    }
+
+    /// The same with more options.
+    #[track_caller]
+    pub(crate) fn container_with(&self, image: &str, options: &[&str]) -> Container<'_> {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("c-{}-{number}", self.engine.to_lowercase());
+        let mode = format!("--execmode={}", self.engine);
+        let create = ["create", "--name", &name, &mode, "-e", "LC_ALL=C.UTF-8"];
+        let script = "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done";
+        let done = self.coracle(&[&create[..], options, &[image, "sh", "-c", script]].concat());
+        done.ok();
+        let container = Container { world: self, name };
+        self.coracle(&["start", &container.name]).ok();
+        container
+    }
+}
+
+/// A running container that is removed when the case ends, however it ends.
+pub(crate) struct Container<'w> {
+    world: &'w World,
+    name: String,
+}
+
+impl Container<'_> {
+    /// A shell script as emulated root; it stops at the first failure.
+    pub(crate) fn sh(&self, script: &str) -> Finished {
+        self.sh_in(script, LIMIT)
+    }
+
+    /// The same with another limit.
+    pub(crate) fn sh_in(&self, script: &str, limit: Duration) -> Finished {
+        let words = ["exec", &self.name, "sh", "-euc", script];
+        run_with(&mut self.world.command(&words), Input::Null, limit)
+    }
+
+    /// The same with bytes to read.
+    pub(crate) fn feed(&self, script: &str, input: Vec<u8>) -> Finished {
+        let words = ["exec", "-i", &self.name, "sh", "-euc", script];
+        run_with(&mut self.world.command(&words), Input::Bytes(input), LIMIT)
+    }
+
+    /// Stops it and starts it again.
+    #[track_caller]
+    pub(crate) fn restart(&self) {
+        self.world.coracle(&["restart", "-t", "5", &self.name]).ok();
+    }
+}
+
+impl Drop for Container<'_> {
+    fn drop(&mut self) {
+        self.world.coracle(&["rm", "-f", &self.name]);
+    }
+}

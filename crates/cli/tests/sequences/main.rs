@@ -1,0 +1,203 @@
+//! Sequences of system calls, chosen by a seed: the same in a real chroot and under every engine, step by step.
+//!
+//! The guest program does some 120 calls per seed in a directory of its own, most of which name files: with `..`, links, magic links of `/proc`,
+//! descriptors, other roots, bad pointers; in children, threads and after `execve`; and writes down what each gave, and at the end what is left in the
+//! directory. Mode `files` leaves ids alone, mode `ids` changes and shows them and so is for engines that have all ids there are. Where records
+//! differ, the engine is wrong, or [`known`] says why it is not.
+//!
+//! Every seed of `corpus` is played in an ordinary run. `cargo xtask fuzz` plays new ones for a while, and leaves out steps of a sequence that
+//! differs as long as it still does: then what is left is the fault.
+
+mod image;
+mod known;
+mod native;
+mod record;
+mod shrink;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use testkit::command::{Finished, Input, run_with};
+use testkit::harness::Suite;
+use testkit::person::{Person, everybody};
+use testkit::scratch::Scratch;
+
+use native::Native;
+use record::{Difference, Play};
+
+const IMAGE: &str = "localhost/sequences:1";
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// What is played in an ordinary run, as lines `MODE FIRST COUNT`.
+const CORPUS: &str = include_str!("corpus");
+
+/// One engine of one user.
+struct World {
+    person: Person,
+    engine: String,
+    /// A host directory that is bound to `/bind`. One play at a time has it.
+    bound: Mutex<PathBuf>,
+}
+
+struct Stage {
+    worlds: Vec<World>,
+    missing: Vec<(String, String)>,
+    native: Native,
+    /// A file that only the host has.
+    hidden: String,
+    _scratch: Scratch,
+}
+
+impl Stage {
+    fn set() -> Result<Self, String> {
+        if !rustix::process::getuid().is_root() {
+            return Err("a real chroot for comparison needs root".to_owned());
+        }
+        let text = |error: std::io::Error| error.to_string();
+        let scratch = Scratch::new("sequences").map_err(text)?;
+        let image = image::prepare(scratch.path())?;
+        let layout = scratch.path().join("layout");
+        image.built.write_layout(&layout, IMAGE).map_err(text)?;
+        let hidden = scratch.path().join("only-the-host");
+        std::fs::write(&hidden, "secret").map_err(text)?;
+        let native = Native::prepare(scratch.path(), &image.layer)?;
+        let mut worlds = Vec::new();
+        let mut missing = Vec::new();
+        for person in everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)? {
+            let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
+            if done.code() != 0 {
+                return Err(format!("no test image: {done:?}"));
+            }
+            for engine in person.engines(&mut missing) {
+                let bound = Mutex::new(person.dir(&format!("bound-{engine}")));
+                worlds.push(World { person: person.clone(), engine, bound });
+            }
+        }
+        let hidden = hidden.display().to_string();
+        Ok(Self { worlds, missing, native, hidden, _scratch: scratch })
+    }
+}
+
+impl World {
+    fn run(&self, stage: &Stage, play: &Play) -> Finished {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        native::fresh_bound(&bound, play, Some((self.person.user.uid, self.person.user.gid)))
+            .expect("a directory to bind");
+        let mode = format!("--execmode={}", self.engine);
+        let bind = format!("{}:/bind", bound.display());
+        let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/", IMAGE];
+        let guest = play.words(&stage.hidden);
+        words.extend(guest.iter().map(String::as_str));
+        run_with(&mut self.person.command(&words), Input::Null, LIMIT)
+    }
+
+    /// The first difference of each seed that has one.
+    fn differences(&self, stage: &Stage, play: &Play) -> Vec<Difference> {
+        let right = stage.native.run(play, &stage.hidden);
+        assert!(right.code() == 0, "natively: {right:?}");
+        let here = self.run(stage, play);
+        let found = record::compare(&right.out(), &here.out(), &|native, line| {
+            known::is_known(&self.engine, self.person.user.kind(), native, line)
+        });
+        assert!(!found.is_empty() || here.code() == 0, "{here:?}");
+        found
+    }
+
+    /// Whether mode `ids` makes sense here.
+    fn has_ids(&self) -> bool {
+        !self.engine.starts_with('N')
+    }
+
+    fn replay(&self, stage: &Stage, mode: &'static str) {
+        for play in record::corpus(CORPUS, mode) {
+            let mut found = self.differences(stage, &play);
+            found.retain(|difference| {
+                let known = known::seed(&self.engine, mode, difference.seed);
+                if let Some(reason) = known {
+                    println!("{} {mode}: seed {} is known: {reason}", self.engine, difference.seed);
+                }
+                known.is_none()
+            });
+            assert!(found.is_empty(), "{}", record::describe(&play, &found));
+        }
+    }
+
+    /// New seeds until the time is up.
+    fn explore(&self, stage: &Stage, mode: &'static str, fuzz: Fuzz) {
+        let began = Instant::now();
+        let (mut first, mut seeds, mut faults) = (fuzz.first, 0, String::new());
+        while began.elapsed() < fuzz.time {
+            let play = Play::new(mode, first, 64);
+            let found = self.differences(stage, &play);
+            seeds += play.count;
+            first += play.count;
+            for difference in found.iter().take(2) {
+                let small =
+                    shrink::shrink(&play, difference, &|play| self.differences(stage, play));
+                faults += &small;
+                println!("{} {mode}: {small}", self.engine);
+            }
+        }
+        println!(
+            "{} {} {mode}: {seeds} sequences from {}",
+            self.engine,
+            self.person.user.kind(),
+            fuzz.first
+        );
+        assert!(faults.is_empty(), "{faults}");
+    }
+}
+
+/// What `cargo xtask fuzz` asks for.
+#[derive(Clone, Copy)]
+struct Fuzz {
+    /// For each engine, user and mode.
+    time: Duration,
+    first: u64,
+}
+
+impl Fuzz {
+    /// `CORACLE_FUZZ=SECONDS:FIRST`.
+    fn wanted() -> Option<Self> {
+        let text = std::env::var("CORACLE_FUZZ").ok()?;
+        let (seconds, first) = text.split_once(':')?;
+        Some(Self { time: Duration::from_secs(seconds.parse().ok()?), first: first.parse().ok()? })
+    }
+}
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let fuzz = Fuzz::wanted();
+    let mut suite = Suite::new();
+    suite.threads(2);
+    suite.case("comparison".to_owned(), || {
+        record::finds_differences();
+        Ok(())
+    });
+    match &stage {
+        Err(reason) => suite.skipped("sequences", reason),
+        Ok(stage) => {
+            for (name, reason) in &stage.missing {
+                suite.skipped(name, reason);
+            }
+            for world in &stage.worlds {
+                let modes: &[&'static str] =
+                    if world.has_ids() { &["files", "ids"] } else { &["files"] };
+                for mode in modes {
+                    let name = format!("{}::{}::{mode}", world.engine, world.person.user.kind());
+                    suite.case(name, move || {
+                        match fuzz {
+                            Some(fuzz) => world.explore(stage, mode, fuzz),
+                            None => world.replay(stage, mode),
+                        }
+                        Ok(())
+                    });
+                }
+            }
+        }
+    }
+    suite.run()
+}

@@ -1,0 +1,156 @@
+//! What is played, and comparing what two runs of it recorded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Steps of a sequence.
+pub(crate) const STEPS: u32 = 120;
+
+/// Sequences that one run of the guest program plays.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Play {
+    /// `files` or `ids`.
+    pub(crate) mode: &'static str,
+    pub(crate) first: u64,
+    /// At most 64.
+    pub(crate) count: u64,
+    pub(crate) steps: u32,
+    /// Only these steps.
+    pub(crate) only: Option<Vec<u32>>,
+}
+
+impl Play {
+    pub(crate) fn new(mode: &'static str, first: u64, count: u64) -> Self {
+        Self { mode, first, count, steps: STEPS, only: None }
+    }
+
+    /// Whether nothing is left out.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.only.is_none()
+    }
+
+    /// The words of the guest program.
+    pub(crate) fn words(&self, hidden: &str) -> Vec<String> {
+        let only = self.only.as_ref().map_or_else(
+            || "-".to_owned(),
+            |steps| {
+                let mut text = ",".to_owned();
+                for step in steps {
+                    let _ = write!(text, "{step},");
+                }
+                text
+            },
+        );
+        let numbers =
+            [self.first.to_string(), self.count.to_string(), self.steps.to_string()].into_iter();
+        ["/bin/sequences", "run"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(numbers)
+            .chain([self.mode.to_owned(), hidden.to_owned(), only])
+            .collect()
+    }
+}
+
+/// The plays of a mode in the corpus: lines of mode, first seed and how many.
+pub(crate) fn corpus(text: &str, mode: &'static str) -> Vec<Play> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words[0] == mode)
+        .map(|words| {
+            let number = |at: usize| words[at].parse().expect("a number in the corpus");
+            Play::new(mode, number(1), number(2))
+        })
+        .collect()
+}
+
+/// Where a sequence goes different ways.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) seed: u64,
+    pub(crate) step: u32,
+    pub(crate) native: String,
+    pub(crate) here: String,
+    /// What both did before, the last calls only.
+    pub(crate) before: Vec<String>,
+}
+
+type Records<'t> = BTreeMap<u64, Vec<(u32, &'t str)>>;
+
+/// Lines begin with `SEED.STEP `.
+fn records(text: &str) -> Records<'_> {
+    let mut records = Records::new();
+    for line in text.lines() {
+        let Some((key, words)) = line.split_once(' ') else { continue };
+        let Some((seed, step)) = key.split_once('.') else { continue };
+        if let (Ok(seed), Ok(step)) = (seed.parse(), step.parse()) {
+            records.entry(seed).or_default().push((step, words));
+        }
+    }
+    records
+}
+
+/// The first difference of every seed that is not known. What follows a known one is still compared.
+pub(crate) fn compare(
+    native: &str,
+    here: &str,
+    known: &dyn Fn(&str, &str) -> Option<bool>,
+) -> Vec<Difference> {
+    let here = records(here);
+    let mut found = Vec::new();
+    for (seed, right) in records(native) {
+        let empty = Vec::new();
+        let ours = here.get(&seed).unwrap_or(&empty);
+        for at in 0..right.len().max(ours.len()) {
+            let end = (u32::MAX, "(nothing)");
+            let (wanted, got) = (*right.get(at).unwrap_or(&end), *ours.get(at).unwrap_or(&end));
+            if wanted == got {
+                continue;
+            }
+            match known(wanted.1, got.1).filter(|_| wanted.0 == got.0) {
+                Some(true) => continue,
+                Some(false) => break,
+                None => {}
+            }
+            found.push(Difference {
+                seed,
+                step: wanted.0.min(got.0),
+                native: wanted.1.to_owned(),
+                here: got.1.to_owned(),
+                before: right[at.saturating_sub(12)..at.min(right.len())]
+                    .iter()
+                    .map(|(step, words)| format!("{step} {words}"))
+                    .collect(),
+            });
+            break;
+        }
+    }
+    found
+}
+
+/// For people.
+pub(crate) fn describe(play: &Play, found: &[Difference]) -> String {
+    let mut text = format!("{} sequences of {} differ", found.len(), play.mode);
+    for difference in found.iter().take(6) {
+        let Difference { seed, step, native, here, before } = difference;
+        let _ = write!(text, "\n seed {seed}, step {step}:");
+        for line in before {
+            let _ = write!(text, "\n     {line}");
+        }
+        let _ = write!(text, "\n   - {native}\n   + {here}");
+    }
+    text
+}
+
+/// What the comparison finds, and does not find: this binary has no other place for it.
+pub(crate) fn finds_differences() {
+    let native = "1.0 a\n1.1 b\n1.2 c\n2.0 same\n";
+    let found = compare(native, "1.0 a\n1.1 x\n1.2 y\n2.0 same\n", &|_, here| {
+        (here == "x").then_some(true)
+    });
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].step, found[0].here.as_str()), (2, "y"));
+    assert_eq!(compare(native, "1.0 a\n", &|_, _| None).len(), 2);
+    assert!(compare(native, native, &|_, _| None).is_empty());
+}

@@ -1,0 +1,150 @@
+//! The engine inside the process: the guest's system calls come to a program of ours in its own address space, and the view decides there.
+//!
+//! Two modes of one mechanism. In I1 a call site jumps straight to the stage from its second call on, because it was rewritten; in I2
+//! every call that is caught comes by a signal (`SIGSYS`), and no code of the guest's is ever changed.
+//!
+//! ```text
+//!   engine (here)                          stage (crate `stage`, in each process of the container)
+//!   ─────────────                          ────────────────────────────────────────────────────────
+//!   prepares the world on disk
+//!   makes the shared file, adds this world ──────► maps it
+//!   plans the first `execve` with the view
+//!   executes the stage, ───── a string ──────────► installs the filter, loads the program; from now on alone
+//! ```
+//!
+//! - [`start`]: from a plan to a guest. [`first`]: the first program, decided by the same rules as every later one.
+//! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is executed.
+//! - [`shared`]: what a start writes down for all processes of the container. [`residents`]: who these are.
+//! - [`probe`]: the trial by which a host shows that all this works.
+//!
+//! There is no process of ours beside the guests: when the last one ends nobody notices, and what it left is tidied away by whoever starts
+//! the next one or removes the container.
+//!
+//! It is no security boundary: a guest that wants to get at the caller's files finds a way.
+
+mod first;
+mod memory;
+pub mod probe;
+pub mod residents;
+mod shared;
+mod stage_file;
+mod start;
+
+pub use shared::forget;
+
+use super::interpose;
+use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
+use crate::error::Result;
+use crate::facts::Facts;
+use crate::plan::Plan;
+
+/// How call sites are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// They are rewritten where that is safe.
+    Rewritten,
+    /// They stay as they are.
+    Signals,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rewritten => "I1",
+            Self::Signals => "I2",
+        }
+    }
+}
+
+/// Mode I1.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rewritten;
+
+/// Mode I2.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Signals;
+
+macro_rules! engine {
+    ($type:ident, $name:literal, $about:literal) => {
+        impl Engine for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn about(&self) -> &'static str {
+                $about
+            }
+
+            fn caps(&self) -> Caps {
+                interpose::CAPS
+            }
+
+            fn probe(&self, facts: &Facts) -> Fit {
+                fit(Mode::$type, facts)
+            }
+
+            fn is_asked_for(&self, facts: &Facts) -> bool {
+                !facts.inside_works
+            }
+
+            fn is_inside(&self) -> bool {
+                true
+            }
+
+            fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+                start::spawn(Mode::$type, plan, streams)
+            }
+
+            fn enter(&self, _resident: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+                // There are no namespaces to enter: another program in the same world.
+                start::spawn(Mode::$type, plan, streams)
+            }
+
+            fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+                start::here(Mode::$type, plan)
+            }
+
+            fn become_resident(&self, _resident: u32, plan: &Plan) -> Result<Ended> {
+                start::here(Mode::$type, plan)
+            }
+        }
+    };
+}
+
+engine!(
+    Rewritten,
+    "I1",
+    "inside the process, call sites rewritten; emulated root, no namespaces, no tracer"
+);
+engine!(
+    Signals,
+    "I2",
+    "inside the process, by signals alone; emulated root, no namespaces, no tracer"
+);
+
+/// It needs a filter that may trap, the one architecture that the stage is for, and a trial that did not fail.
+fn fit(mode: Mode, facts: &Facts) -> Fit {
+    let rewriting = facts.no_rewriting.as_ref().filter(|_| mode == Mode::Rewritten);
+    let failed = [facts.no_seccomp.as_ref(), facts.no_inside.as_ref(), rewriting];
+    match failed.into_iter().flatten().next() {
+        Some(why) => Fit::Unusable(why.clone()),
+        None if cfg!(target_arch = "x86_64") => Fit::Ready,
+        None => Fit::Unusable("it is for x86-64".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_needs_filters_and_no_tracing() {
+        let none = Facts { no_seccomp: Some("no filters".into()), ..Facts::default() };
+        assert_eq!(fit(Mode::Signals, &none), Fit::Unusable("no filters".into()));
+        let none = Facts { no_ptrace: Some("Yama".into()), ..Facts::default() };
+        assert_eq!(fit(Mode::Signals, &none), Fit::Ready);
+        let none = Facts { no_rewriting: Some("SELinux".into()), ..Facts::default() };
+        assert_eq!(fit(Mode::Signals, &none), Fit::Ready);
+        assert_eq!(fit(Mode::Rewritten, &none), Fit::Unusable("SELinux".into()));
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether the engine works here: a program of ours is run by it, and does what programs do.
+//!
+//! In an empty tree with nothing but that program, it looks at files often enough for call sites to be rewritten, in several threads and in
+//! children that are forked and executed, and is ended by a signal. That takes some ten milliseconds; whoever asks remembers the answer.
+
+use super::Mode;
+use super::start::Entry;
+use crate::engines::interpose::prepare::{Files, Prepared};
+use crate::engines::interpose::world::{Bound, Compiled};
+use crate::engines::launch::program;
+use crate::plan::{Groups, Process, Seccomp};
+use host::Trial;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use sys::probe::{Ended, in_child};
+use view::Task;
+use view::identity::{Credentials, Groups as Ids};
+use view::world::Kind;
+
+/// The first argument by which a program knows that it is to be the guest: then it calls [`be_guest`].
+pub const WORD: &str = "_self-test";
+/// Where the guest finds its own program.
+const PROGRAM: &str = "/self-test";
+/// What a child of it is to do.
+const CHILD: &str = "child";
+const WAIT: &str = "wait";
+
+/// The trials of both modes: by signals alone, and with rewriting. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
+/// the caller's own, which is used up.
+#[must_use]
+pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 2] {
+    [Mode::Signals, Mode::Rewritten].map(|mode| {
+        let how = format!("a program that was run by {}", mode.name());
+        match try_mode(mode, program, &scratch.join(mode.name()), timeout) {
+            Ok(()) => Trial::works(how),
+            Err(why) => Trial::fails(how, why),
+        }
+    })
+}
+
+fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Result<(), String> {
+    let prepared = prepare(program, place).map_err(|error| error.to_string())?;
+    let report = in_child(timeout, |link| match execute(mode, &prepared) {
+        Ok(never) => match never {},
+        Err(error) => {
+            link.tell(error.to_string().as_bytes());
+            99
+        }
+    });
+    let report = report.map_err(|error| error.to_string())?;
+    match report.ended {
+        Ended::Exited(0) => Ok(()),
+        Ended::Exited(99) => Err(String::from_utf8_lossy(&report.told).into_owned()),
+        Ended::Exited(code) => Err(format!("the program said {code}")),
+        Ended::Killed(signal) => Err(format!("the program was ended by signal {signal}")),
+        Ended::TimedOut => Err(format!("the program hung for {} s", timeout.as_secs_f32())),
+    }
+}
+
+fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
+    std::fs::create_dir_all(place.join("run"))?;
+    std::fs::create_dir_all(place.join("ROOT/proc"))?;
+    let place = place.canonicalize()?;
+    let root = place.join("ROOT");
+    let bound = |guest: &str, host: &Path, kind: Kind| Bound {
+        guest: guest.into(),
+        host: host.as_os_str().as_bytes().to_vec(),
+        read_only: kind == Kind::Host,
+        kind,
+    };
+    let world = Compiled::new(
+        vec![
+            bound("/", &root, Kind::Tree),
+            bound("/proc", Path::new("/proc"), Kind::Proc),
+            bound(PROGRAM, &program.canonicalize()?, Kind::Host),
+        ],
+        None,
+    );
+    Ok(Prepared { world, files: Files::of(&place, root.clone()), cwd: root })
+}
+
+fn execute(mode: Mode, prepared: &Prepared) -> crate::Result<std::convert::Infallible> {
+    let process = Process {
+        argv: [PROGRAM, WORD].map(str::to_owned).to_vec(),
+        env: Vec::new(),
+        cwd: PathBuf::from("/"),
+        create_cwd: false,
+        uid: 0,
+        gid: 0,
+        groups: Groups::Keep,
+        capabilities: None,
+        rlimits: Vec::new(),
+        affinity: Vec::new(),
+        no_new_privileges: true,
+        seccomp: Seccomp::None,
+        tty: false,
+    };
+    let ready = program::ready(&process)?;
+    let task = Task::new(Credentials::new(0, 0, Ids::NONE), 0o22);
+    let _ = rustix::process::chdir(&prepared.cwd);
+    let entry = Entry { mode, switches: 0, process: &process, prepared, task, fresh: true };
+    Err(entry.execute(&ready, || Ok(()))?)
+}
+
+/// What the guest does: 0 if all of it went as it should, else which step did not.
+#[must_use]
+pub fn be_guest(words: &[&str]) -> u8 {
+    match words {
+        [CHILD] => u8::from(!looks_right()),
+        [WAIT] => {
+            std::thread::sleep(Duration::from_mins(1));
+            1
+        }
+        _ => steps(),
+    }
+}
+
+/// The guest's root, and nothing of the host's.
+fn looks_right() -> bool {
+    (0..10).all(|_| {
+        Path::new(PROGRAM).exists()
+            && !Path::new("/run").exists()
+            && std::env::current_exe().is_ok_and(|program| program == Path::new(PROGRAM))
+            && std::fs::write("/file", "x").is_ok()
+            && std::fs::read("/proc/self/comm").is_ok_and(|name| name.starts_with(b"self-test"))
+    })
+}
+
+fn steps() -> u8 {
+    let child = |word: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args([WORD, word]);
+        command
+    };
+    if !looks_right() {
+        return 1;
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            std::thread::spawn(move || {
+                looks_right() && child(CHILD).status().is_ok_and(|status| status.success())
+            })
+        })
+        .collect();
+    if !threads.into_iter().all(|thread| thread.join().unwrap_or(false)) {
+        return 2;
+    }
+    let Ok(mut waiting) = child(WAIT).spawn() else { return 3 };
+    let killed =
+        waiting.kill().is_ok() && waiting.wait().is_ok_and(|status| status.signal() == Some(9));
+    if !killed {
+        return 4;
+    }
+    u8::from(!looks_right()) * 5
+}
+
+/// What is remembered of a trial: under which key, and what came of it.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Remembered {
+    key: String,
+    trials: host::InsideProcess,
+}
+
+/// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless a failure may be over in a moment).
+#[must_use]
+pub fn known(
+    host: &host::Host,
+    memory: Option<&Path>,
+    program: &Path,
+    scratch: &Path,
+    timeout: Duration,
+) -> host::InsideProcess {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+    let filters = filters.unwrap_or_default().trim();
+    let key = format!("{}:{filters}:{}", host.cache_key(), blobs::STAGE_MARK);
+    let known = memory.and_then(|path| std::fs::read(path).ok());
+    let known = known.and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
+    if let Some(known) = known.filter(|known| known.key == key) {
+        return known.trials;
+    }
+    let [signals, rewriting] = try_modes(program, scratch, timeout);
+    let _ = std::fs::remove_dir_all(scratch);
+    let trials = host::InsideProcess { signals, rewriting };
+    // A machine that was too busy may not be so the next time.
+    let lasting = [&trials.signals, &trials.rewriting]
+        .iter()
+        .all(|trial| !trial.why().is_some_and(|why| why.contains("hung")));
+    if let Some(path) = memory.filter(|_| lasting)
+        && let Ok(bytes) = serde_json::to_vec(&Remembered { key, trials: trials.clone() })
+    {
+        let staging = path.with_extension(format!("new-{}", std::process::id()));
+        if std::fs::write(&staging, bytes).is_ok() {
+            let _ = std::fs::rename(staging, path);
+        }
+    }
+    trials
+}

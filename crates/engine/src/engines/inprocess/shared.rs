@@ -1,0 +1,167 @@
+//! What a start adds to the file that all processes of the container share: its world, and the filter that makes its calls come to the stage.
+
+use super::Mode;
+use super::stage_file::StageFile;
+use crate::engines::interpose::common::{self, Common};
+use crate::engines::interpose::prepare::Prepared;
+use crate::error::{Error, Result};
+use abi::boot::{self, RANGE};
+use abi::bpf::Instruction;
+use abi::calls::Arch;
+use abi::calls::filter::Interest;
+use abi::shared::Switches;
+use rustix::io::Errno;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use view::World;
+use view::stored::{self, Places, Start};
+use view::world::Kind;
+
+/// Room for a world: the most bindings, with two of the longest paths each.
+const WORLD_MAX: usize = 256 * 8192 + 64 * 1024;
+
+/// What the hand-over says of the file.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Its host path.
+    pub(super) path: PathBuf,
+    /// Number of the record with the world.
+    pub(super) world: u32,
+    /// Number of the record with the filter.
+    pub(super) filter: u32,
+    /// What is not to be used.
+    pub(super) switches: Switches,
+}
+
+impl Shared {
+    /// The caller has the container's turn; `fresh` says that nobody lives there.
+    pub(super) fn new(
+        mode: Mode,
+        switches: u64,
+        prepared: &Prepared,
+        world: &World<'_>,
+        stage: &StageFile,
+        fresh: bool,
+    ) -> Result<Self> {
+        let files = &prepared.files;
+        let path = files.run.join(common::NAME);
+        let failed = |error: std::io::Error| Error::File {
+            doing: "make".into(),
+            path: path.clone(),
+            errno: error.into(),
+        };
+        // Who lives here without it is traced, and takes notice of it when it appears.
+        let known = if fresh { None } else { Common::open(&path) };
+        let common = match known {
+            Some(common) => common,
+            None => Common::create(&path, &files.image_inodes, &files.notes).map_err(failed)?,
+        };
+        let shared = common.shared();
+        let full = || failed(std::io::Error::from(Errno::NOSPC));
+        let filter = shared.records().add(&filter(prepared, stage)?).ok_or_else(full)?;
+        let mut switches = Switches(switches);
+        if mode == Mode::Signals {
+            switches = switches.with(Switches::NO_REWRITING);
+        }
+        let aliases = aliases(&files.run).unwrap_or_default();
+        if fresh {
+            // Of those who lived here before.
+            remove(&aliases);
+        }
+        let tree = world.bindings.iter().find(|binding| binding.guest == b"/");
+        let places = Places {
+            tree: tree.filter(|root| root.kind == Kind::Tree).map_or(&[][..], |root| root.host),
+            stage: stage.path.to_bytes(),
+            shared: path.as_os_str().as_bytes(),
+            notes: files.notes.as_os_str().as_bytes(),
+            workshop: files.run.as_os_str().as_bytes(),
+            run: files.run.as_os_str().as_bytes(),
+            aliases: aliases.as_os_str().as_bytes(),
+        };
+        let start = Start { identity: prepared.world.identity(), switches, filter, places };
+        let mut bytes = vec![0; WORLD_MAX];
+        let length = stored::write(&start, world, &mut bytes).ok_or_else(|| Error::Invalid {
+            what: "mounts".into(),
+            value: world.bindings.len().to_string(),
+            why: format!("this engine has room for {}", stored::BINDINGS_MAX),
+        })?;
+        let world = shared.records().add(&bytes[..length]).ok_or_else(full)?;
+        Ok(Self { path: path.clone(), world, filter, switches })
+    }
+}
+
+/// Removes what those who lived in a container left outside of its directory, which is `place`. For when it is removed.
+pub fn forget(place: &Path) {
+    if let Some(aliases) = aliases(&place.join("run")) {
+        remove(&aliases);
+    }
+}
+
+/// A directory of aliases, if it is there. The kernel does not let us remove somebody else's.
+fn remove(aliases: &Path) {
+    if !aliases.as_os_str().is_empty() {
+        let _ = std::fs::remove_dir_all(aliases);
+    }
+}
+
+/// The seccomp program, as the kernel reads it.
+fn filter(prepared: &Prepared, stage: &StageFile) -> Result<Vec<u8>> {
+    let start = boot::start(stage.base);
+    let interest = Interest {
+        identity: prepared.world.identity().is_some(),
+        shared_image: prepared.files.image_inodes.exists(),
+        listing: prepared.world.lacks_mount_points(),
+        loader: Some((start, start + RANGE)),
+        in_process: true,
+    };
+    let program = abi::calls::filter::program(&[Arch::X86_64, Arch::I386], &interest);
+    let program = program.map_err(|_| Error::Call {
+        doing: "make the system call filter".into(),
+        errno: Errno::TOOBIG.into(),
+    })?;
+    let bytes = |one: &Instruction| {
+        let [low, high] = one.code.to_le_bytes();
+        let [k0, k1, k2, k3] = one.k.to_le_bytes();
+        [low, high, one.jt, one.jf, k0, k1, k2, k3]
+    };
+    Ok(program.iter().flat_map(bytes).collect())
+}
+
+/// Where a container's directory of aliases is, if it needs one ([`Places::aliases`]): in `/tmp`, because it has to have a short path. The stage
+/// makes it when it needs it, and believes it only if it is the caller's own.
+fn aliases(run: &Path) -> Option<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let found = run.symlink_metadata().ok()?;
+    let words = [u64::from(uid), found.dev(), found.ino()];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let hash = abi::shared::hash(&bytes, 0);
+    Some(format!("/tmp/{}{hash:016x}", String::from_utf8_lossy(stored::ALIASES)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_container_left_is_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        forget(place.path());
+        let run = place.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        let aliases = aliases(&run).unwrap();
+        std::fs::create_dir(&aliases).unwrap();
+        std::os::unix::fs::symlink(place.path(), aliases.join("one")).unwrap();
+        forget(place.path());
+        assert!(aliases.symlink_metadata().is_err() && run.exists());
+    }
+
+    #[test]
+    fn each_container_has_its_aliases() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, other] = dirs.each_ref().map(|dir| aliases(dir.path()).unwrap());
+        assert!(one != other && aliases(dirs[0].path()) == Some(one.clone()));
+        assert!(one.as_os_str().len() <= 40, "{one:?}");
+        assert_eq!(aliases(Path::new("/no/such/directory")), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! The file that all processes of a container share ([`abi::shared`]), as programs outside of the container see it.
+//!
+//! It is there where a program was started with the nervous system inside, until nobody lives in the container. Who else changes the container's
+//! tree meanwhile (a tracer, an `exec` by another engine) tells what it changes there.
+
+use super::notes::Notes;
+use abi::shared::Shared;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::io::ErrorKind;
+use std::path::Path;
+use sys::shared::SharedWords;
+
+/// Its name in the container's directory for what is needed while it runs.
+pub const NAME: &str = "shared";
+
+/// The file, mapped.
+#[derive(Debug)]
+pub struct Common {
+    words: SharedWords,
+}
+
+impl Common {
+    /// Makes the file anew, with the image's list of `inodes` (a file that need not exist) and the index of the log of `notes`. Whoever
+    /// calls this has the container's turn, and nobody lives there by an older file.
+    pub fn create(path: &Path, inodes: &Path, notes: &Path) -> std::io::Result<Self> {
+        let inodes = match std::fs::read(inodes) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            result => result?,
+        };
+        // Complete under another name: a tracer that looks for it sees all of it or nothing.
+        let unfinished = path.with_extension("new");
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(&unfinished, flags, Mode::from_raw_mode(0o600))?;
+        let count = abi::shared::image::count(inodes.len());
+        let words = SharedWords::create(&file, Shared::size(count))?;
+        let shared = Shared::create(words.words(), &inodes).ok_or(ErrorKind::InvalidData)?;
+        let mut notes = Notes::new(notes.to_path_buf());
+        notes.index(&shared.notes())?;
+        std::fs::rename(&unfinished, path)?;
+        // What a tracer has noted before it could see the file.
+        notes.index(&shared.notes())?;
+        Ok(Self { words })
+    }
+
+    /// The file where there is one, of this version.
+    pub fn open(path: &Path) -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let words = SharedWords::map(&file).ok()?;
+        Shared::open(words.words())?;
+        Some(Self { words })
+    }
+
+    /// What is in it.
+    pub fn shared(&self) -> Shared<'_> {
+        // It was complete when it was mapped, and stays so.
+        Shared::open(self.words.words())
+            .unwrap_or_else(|| unreachable!("a shared file does not change its kind"))
+    }
+}
+
+/// The file of a container, as it comes and goes while a tracer runs.
+#[derive(Debug)]
+pub struct Perhaps {
+    path: std::path::PathBuf,
+    /// Mapped, and which file that is.
+    common: Option<(Common, (u64, u64))>,
+}
+
+impl Perhaps {
+    /// In the container's directory for what is needed while it runs.
+    pub fn in_directory(run: &Path) -> Self {
+        Self { path: run.join(NAME), common: None }
+    }
+
+    /// What is there now.
+    pub fn get(&mut self) -> Option<&Common> {
+        let now = match rustix::fs::lstat(&self.path) {
+            Ok(stat) => Some((stat.st_dev, stat.st_ino)),
+            Err(Errno::NOENT) => None,
+            // Not readable at the moment: what is mapped is as good as anything.
+            Err(_) => self.common.as_ref().map(|(_, file)| *file),
+        };
+        if self.common.as_ref().map(|(_, file)| *file) != now {
+            self.common = now.and_then(|file| Some((Common::open(&self.path)?, file)));
+        }
+        self.common.as_ref().map(|(common, _)| common)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mut perhaps = Perhaps::in_directory(dir.path());
+        assert!(perhaps.get().is_none());
+        let mut inodes = 7_u64.to_le_bytes().to_vec();
+        inodes.extend(2_u32.to_le_bytes());
+        std::fs::write(at("inodes"), inodes).unwrap();
+        let mut log = Notes::new(at("notes"));
+        log.set(b"key", Some(b"value")).unwrap();
+        let one = Common::create(&at(NAME), &at("inodes"), &at("notes")).unwrap();
+        assert_eq!(one.shared().image().links(7), Some(2));
+        assert_eq!(one.shared().notes().covered(), 1);
+        let generation = one.shared().plain().generation();
+        perhaps.get().unwrap().shared().plain().changed();
+        assert_eq!(one.shared().plain().generation(), generation + 1);
+        let other = Common::create(&at(NAME), &at("none"), &at("none")).unwrap();
+        assert_eq!(perhaps.get().unwrap().shared().image().links(7), None);
+        perhaps.get().unwrap().shared().plain().changed();
+        assert_eq!(other.shared().plain().generation(), generation + 1);
+        std::fs::remove_file(at(NAME)).unwrap();
+        assert!(perhaps.get().is_none());
+        std::fs::write(at(NAME), "nonsense").unwrap();
+        assert!(perhaps.get().is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! The calls that a nervous system of the std side leaves to [`HostCalls`](super::host::HostCalls), written once; and [`Lent`], by which all of them
+//! share one copy of the view's code.
+
+use view::Task;
+use view::errno::Result;
+use view::guest::{Guest, Host, Nerves};
+use view::text::Text;
+
+/// Inside an `impl Host`: all calls that only pass on to the field `hands`. What depends on who is asking stays with the caller:
+/// `pid`, `tid`, `program_of`, `with_task`, `is_executed`, `signal_all`.
+macro_rules! pass_on_to_hands {
+    () => {
+        crate::engines::interpose::hands::pass_on! {
+                fn open(&mut self, dir: view::Dir, path: &std::ffi::CStr, flags: u32, mode: u32, resolve: u64)
+                    -> view::errno::Result<view::HostFd>;
+                fn close(&mut self, fd: view::HostFd);
+                fn statx(&mut self, dir: view::Dir, path: &std::ffi::CStr, flags: u32, into: &mut linux_raw_sys::general::statx)
+                    -> view::errno::Result<()>;
+                fn readlink(&mut self, dir: view::Dir, path: &std::ffi::CStr, into: &mut view::Text) -> view::errno::Result<()>;
+                fn path_of(&mut self, dir: view::Dir, into: &mut view::Text) -> view::errno::Result<()>;
+                fn access(&mut self, dir: view::Dir, path: &std::ffi::CStr, mode: u32, flags: u32) -> view::errno::Result<()>;
+                fn mkdir(&mut self, dir: view::Dir, path: &std::ffi::CStr, mode: u32) -> view::errno::Result<()>;
+                fn mknod(&mut self, dir: view::Dir, path: &std::ffi::CStr, mode: u32) -> view::errno::Result<()>;
+                fn unlink(&mut self, dir: view::Dir, path: &std::ffi::CStr, flags: u32) -> view::errno::Result<()>;
+                fn rename(&mut self, from: (view::Dir, &std::ffi::CStr), to: (view::Dir, &std::ffi::CStr), flags: u32) -> view::errno::Result<()>;
+                fn link(&mut self, from: (view::Dir, &std::ffi::CStr), to: (view::Dir, &std::ffi::CStr), flags: u32) -> view::errno::Result<()>;
+                fn symlink(&mut self, target: &std::ffi::CStr, dir: view::Dir, path: &std::ffi::CStr) -> view::errno::Result<()>;
+                fn chmod(&mut self, dir: view::Dir, path: &std::ffi::CStr, mode: u32) -> view::errno::Result<()>;
+                fn chown(&mut self, dir: view::Dir, path: &std::ffi::CStr, uid: u32, gid: u32, flags: u32)
+                    -> view::errno::Result<()>;
+                fn utimens(&mut self, dir: view::Dir, path: &std::ffi::CStr,
+                    times: Option<&[linux_raw_sys::general::timespec; 2]>, flags: u32) -> view::errno::Result<()>;
+                fn truncate(&mut self, dir: view::Dir, path: &std::ffi::CStr, length: u64) -> view::errno::Result<()>;
+                fn statfs(&mut self, dir: view::Dir, path: &std::ffi::CStr, into: &mut linux_raw_sys::general::statfs64)
+                    -> view::errno::Result<()>;
+                fn getxattr(&mut self, dir: view::Dir, path: &std::ffi::CStr, nofollow: bool, name: &std::ffi::CStr, into: &mut [u8])
+                    -> view::errno::Result<usize>;
+                fn setxattr(&mut self, dir: view::Dir, path: &std::ffi::CStr, nofollow: bool, name: &std::ffi::CStr, value: &[u8],
+                    flags: u32) -> view::errno::Result<()>;
+                fn listxattr(&mut self, dir: view::Dir, path: &std::ffi::CStr, nofollow: bool, into: &mut [u8])
+                    -> view::errno::Result<usize>;
+                fn removexattr(&mut self, dir: view::Dir, path: &std::ffi::CStr, nofollow: bool, name: &std::ffi::CStr)
+                    -> view::errno::Result<()>;
+                fn pread(&mut self, fd: view::HostFd, into: &mut [u8], offset: u64) -> view::errno::Result<usize>;
+                fn write_all(&mut self, fd: view::HostFd, from: &[u8]) -> view::errno::Result<()>;
+                fn memory_file(&mut self, name: &std::ffi::CStr) -> view::errno::Result<view::HostFd>;
+                fn image_links(&mut self, inode: u64) -> Option<u32>;
+                fn copy_up(&mut self, path: &std::ffi::CStr) -> view::errno::Result<()>;
+                fn note(&mut self, key: &[u8], into: &mut [u8]) -> Option<usize>;
+                fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> view::errno::Result<()>;
+                fn only_names(&mut self, descriptor: i32) -> view::errno::Result<bool>;
+                fn is_written(&mut self, file: view::HostFd) -> bool;
+                fn alias(&mut self, directory: view::HostFd, into: &mut view::Text) -> view::errno::Result<()>;
+                fn changed(&mut self);
+        }
+
+        fn has_openat2(&self) -> bool {
+            self.hands.has_openat2()
+        }
+
+        fn is_image_device(&self, major: u32, minor: u32) -> bool {
+            self.hands.is_image_device(major, minor)
+        }
+    };
+}
+
+/// Calls of one list.
+macro_rules! pass_on {
+    ($(fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&mut self $(, $argument: $type)*) $(-> $result)? {
+            self.hands.$name($($argument),*)
+        })*
+    };
+}
+
+/// Somebody's nerves, whoever's they are: the view is compiled for this type alone, which spares the binary a second copy of all rules.
+pub(in crate::engines) struct Lent<'a> {
+    hands: &'a mut dyn Nerves,
+}
+
+impl<'a> Lent<'a> {
+    pub(in crate::engines) fn new(nerves: &'a mut dyn Nerves) -> Self {
+        Self { hands: nerves }
+    }
+}
+
+impl Guest for Lent<'_> {
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.hands.read(at, into)
+    }
+
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> Result<usize> {
+        self.hands.read_some(at, into)
+    }
+
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
+        self.hands.write(at, from)
+    }
+
+    fn scratch(&mut self, bytes: &[u8], align: usize) -> Result<u64> {
+        self.hands.scratch(bytes, align)
+    }
+
+    fn scratch_room(&mut self, length: usize, align: usize) -> Result<u64> {
+        self.hands.scratch_room(length, align)
+    }
+
+    fn read_text(&mut self, at: u64, into: &mut Text) -> Result<()> {
+        self.hands.read_text(at, into)
+    }
+}
+
+impl Host for Lent<'_> {
+    pass_on_to_hands!();
+
+    fn pid(&self) -> u32 {
+        self.hands.pid()
+    }
+
+    fn tid(&self) -> u32 {
+        self.hands.tid()
+    }
+
+    fn program_of(&mut self, pid: u32, into: &mut Text) -> bool {
+        self.hands.program_of(pid, into)
+    }
+
+    fn with_task(&mut self, tid: u32, look: &mut dyn FnMut(&Task)) -> bool {
+        self.hands.with_task(tid, look)
+    }
+
+    fn is_executed(&mut self, device: (u32, u32), inode: u64) -> bool {
+        self.hands.is_executed(device, inode)
+    }
+
+    fn signal_all(&mut self, signal: u32) -> Result<()> {
+        self.hands.signal_all(signal)
+    }
+}
+
+pub(in crate::engines) use {pass_on, pass_on_to_hands};

@@ -1,0 +1,111 @@
+//! The notes of a container by path: for whoever makes a tree, and for whoever reads one while nothing runs in it.
+
+use super::notes::Notes;
+use crate::error::{Error, Result};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+use std::path::Path;
+use sys::fs::resolve::{self, Method};
+use sys::fs::{DirStack, Kind};
+
+fn failed(doing: &str, path: &Path) -> impl Fn(Errno) -> Error {
+    let (doing, path) = (doing.to_owned(), path.to_path_buf());
+    move |errno| Error::File { doing: doing.clone(), path: path.clone(), errno: errno.into() }
+}
+
+/// Writes records of files of a tree (paths relative to its top, texts as [`view::identity::Truth::to_text`] makes them) into its notes.
+/// Files that are not there are passed over.
+pub fn note<'a>(
+    root: &Path,
+    notes: &Path,
+    records: impl IntoIterator<Item = (&'a [u8], String)>,
+) -> Result<()> {
+    let top =
+        rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
+    let mut log = Notes::new(notes.to_path_buf());
+    for (path, text) in records {
+        let (parent, name) = resolve::split(path);
+        let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
+        let Ok(parent) = resolve::strict(&top, parent, flags, Method::Best) else { continue };
+        let Ok(key) = key(&parent, name) else { continue };
+        log.set(&key, Some(text.as_bytes())).map_err(failed("write", notes))?;
+    }
+    Ok(())
+}
+
+/// The records that stand in the notes, by path.
+pub fn noted(root: &Path, notes: &Path) -> Result<Vec<(Vec<u8>, String)>> {
+    let mut found = Vec::new();
+    if notes.metadata().map_or(0, |meta| meta.len()) == 0 {
+        return Ok(found);
+    }
+    let mut log = Notes::new(notes.to_path_buf());
+    let top =
+        rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
+    let walk =
+        |error: sys::fs::Error| Error::Call { doing: error.to_string(), errno: Errno::IO.into() };
+    let read = failed("read", root);
+    let mut stack = DirStack::new(top).map_err(walk)?;
+    let mut pending = vec![sys::fs::read_dir(stack.fd()).map_err(&read)?];
+    while let Some(entries) = pending.last_mut() {
+        let Some(entry) = entries.pop() else {
+            pending.pop();
+            stack.leave().map_err(walk)?;
+            continue;
+        };
+        if let Ok(key) = key(stack.fd(), &entry.name)
+            && let Some(text) = log.get(&key)
+        {
+            let text = String::from_utf8_lossy(text).into_owned();
+            found.push((stack.path_of(&entry.name), text));
+        }
+        if entry.kind == Kind::Directory {
+            stack.enter(&entry.name).map_err(walk)?;
+            pending.push(sys::fs::read_dir(stack.fd()).map_err(&read)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The key of a name's note.
+fn key(parent: impl AsFd, name: &[u8]) -> Result<[u8; view::identity::record::NOTE_KEY], Errno> {
+    let mut facts = view::identity::NO_FACTS;
+    let (flags, wanted) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME);
+    match rustix::fs::statx(parent.as_fd(), name, flags, wanted) {
+        Ok(stat) => {
+            facts.stx_mask = stat.stx_mask;
+            facts.stx_ino = stat.stx_ino;
+            facts.stx_btime.tv_sec = stat.stx_btime.tv_sec;
+            facts.stx_btime.tv_nsec = stat.stx_btime.tv_nsec;
+            facts.stx_dev_major = stat.stx_dev_major;
+            facts.stx_dev_minor = stat.stx_dev_minor;
+        }
+        Err(Errno::NOSYS) => {
+            let stat = sys::fs::stat(parent, name)?;
+            facts.stx_ino = stat.st_ino;
+            facts.stx_dev_major = rustix::fs::major(stat.st_dev);
+            facts.stx_dev_minor = rustix::fs::minor(stat.st_dev);
+        }
+        Err(errno) => return Err(errno),
+    }
+    Ok(view::identity::note_key(&facts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_found_by_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, notes) = (dir.path().join("ROOT"), dir.path().join("notes"));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("x", root.join("a/b/link")).unwrap();
+        std::fs::write(root.join("plain"), "").unwrap();
+        assert!(noted(&root, &notes).unwrap().is_empty());
+        let text = || "1:2:777:l:0:0".to_owned();
+        note(&root, &notes, [(&b"a/b/link"[..], text()), (b"gone/link", text())]).unwrap();
+        assert_eq!(noted(&root, &notes).unwrap(), [(b"a/b/link".to_vec(), text())]);
+    }
+}

@@ -1,0 +1,73 @@
+//! What engines share that have no namespaces of the kernel's and interpose on system calls instead.
+//!
+//! The container's tree is a plain directory of the host's ([`crate::plan::Root::Directory`]), whose regular files may be hard links to the
+//! image's. Before the program runs, [`prepare`] makes what the kernel would have mounted (directories for memory, mount points, files in
+//! `/etc`), and [`world`] compiles the plan's mounts into the table of bindings by which the view shows one tree.
+//!
+//! Beside the tree, in the container's directory:
+//!
+//! | name | what |
+//! |---|---|
+//! | `ROOT/` | the tree |
+//! | `inodes` | which inodes of the tree are the image's; see [`prepare::Files::image_inodes`] |
+//! | `notes` | records of inodes that cannot carry attributes: a log |
+//! | `run/shared` | what processes with the nervous system inside have in common; see [`common`] |
+//! | `run/memory/` | directories that stand for memory file systems, and a `/dev` of the container's own; emptied when nobody lives there |
+
+pub mod common;
+mod convert;
+pub mod copy_up;
+pub mod emulators;
+pub(super) mod hands;
+pub mod host;
+pub mod loose;
+pub mod notes;
+mod points;
+pub mod prepare;
+mod spot;
+pub(super) mod start;
+pub mod world;
+
+use crate::choose::{Caps, Fit};
+use crate::facts::Facts;
+
+/// What engines without namespaces can do.
+pub const CAPS: Caps = Caps {
+    fake_root: true,
+    binds: true,
+    tmpfs: true,
+    namespaces: false,
+    network: false,
+    security: false,
+    read_only: true,
+    enter: true,
+    limits: true,
+    own_ids: true,
+};
+
+/// How well an engine that traces its programs fits a host; `filtered` if it lets a filter choose the calls that stop.
+#[must_use]
+pub fn fit_of_tracing(facts: &Facts, filtered: bool) -> Fit {
+    let filter = [&facts.no_seccomp, &facts.no_seccomp_stops];
+    let filter = filter.into_iter().flatten().next().filter(|_| filtered);
+    match (&facts.no_ptrace, filter) {
+        (Some(why), _) | (None, Some(why)) => Fit::Unusable(why.clone()),
+        (None, None) => Fit::Ready,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_filters_every_call_is_stopped_at() {
+        let none = Facts { no_seccomp: Some("no filters".into()), ..Facts::default() };
+        assert_eq!(fit_of_tracing(&none, true), Fit::Unusable("no filters".into()));
+        assert_eq!(fit_of_tracing(&none, false), Fit::Ready);
+        let none = Facts { no_ptrace: Some("Yama".into()), ..Facts::default() };
+        assert_eq!(fit_of_tracing(&none, true), Fit::Unusable("Yama".into()));
+        assert_eq!(fit_of_tracing(&none, false), Fit::Unusable("Yama".into()));
+        assert_eq!(fit_of_tracing(&Facts::default(), true), Fit::Ready);
+    }
+}

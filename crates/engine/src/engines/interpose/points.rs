@@ -1,0 +1,242 @@
+//! Names of mounts while the table grows: a guest path to what will be there, and places to mount on.
+//!
+//! A target is resolved as a program in the container would: through what is mounted so far, links included, `..` stopping at the root.
+//! Whoever lives in the container already could swap directories for links meanwhile; that changes where its own names lead, and
+//! nothing is ever made through a link ([`sys::fs::resolve`]).
+
+use super::world::{Bound, is_at_or_below};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use sys::fs::resolve;
+use view::world::Kind;
+
+/// What a guest path means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Absolute, without links.
+    pub(super) guest: Vec<u8>,
+    /// Where that lies on the host.
+    pub(super) host: PathBuf,
+    /// What is there.
+    pub(super) kind: Option<FileType>,
+}
+
+/// The mounts so far.
+#[derive(Debug, Default)]
+pub(super) struct Points {
+    mounts: Vec<Bound>,
+}
+
+impl Points {
+    /// With the root.
+    pub(super) fn new(root: Bound) -> Self {
+        Self { mounts: vec![root] }
+    }
+
+    /// Mounts over whatever is at and beneath its place.
+    pub(super) fn add(&mut self, mount: Bound) {
+        self.mounts.retain(|earlier| !is_at_or_below(&earlier.guest, &mount.guest));
+        self.mounts.push(mount);
+    }
+
+    /// Everything at and beneath a path becomes read-only.
+    pub(super) fn make_read_only(&mut self, guest: &[u8]) {
+        for mount in &mut self.mounts {
+            mount.read_only |= is_at_or_below(&mount.guest, guest);
+        }
+    }
+
+    /// The root alone becomes read-only.
+    pub(super) fn make_root_read_only(&mut self) {
+        for mount in self.mounts.iter_mut().filter(|mount| mount.guest == b"/") {
+            mount.read_only = true;
+        }
+    }
+
+    /// The mounts in the order in which they were made.
+    pub(super) fn finish(self) -> Vec<Bound> {
+        self.mounts
+    }
+
+    /// The mount that a path without links lies in.
+    pub(super) fn mount_of(&self, guest: &[u8]) -> Option<&Bound> {
+        let over = self.mounts.iter().filter(|mount| is_at_or_below(guest, &mount.guest));
+        over.max_by_key(|mount| mount.guest.len())
+    }
+
+    fn host_of(&self, guest: &[u8]) -> PathBuf {
+        let Some(mount) = self.mount_of(guest) else { return PathBuf::from("/") };
+        let skip = if mount.guest == b"/" { 0 } else { mount.guest.len() };
+        let rest = &guest[skip..];
+        let mut host = mount.host.clone();
+        if rest.len() > 1 {
+            if host == b"/" {
+                host.clear();
+            }
+            host.extend_from_slice(rest);
+        }
+        PathBuf::from(OsStr::from_bytes(&host))
+    }
+
+    fn is_mount(&self, guest: &[u8]) -> bool {
+        self.mounts.iter().any(|mount| mount.guest == guest)
+    }
+
+    /// Resolves a path. What is missing is taken as it is written.
+    pub(super) fn find(&self, path: &Path) -> Result<Found, Errno> {
+        let parts = |path: &[u8]| -> VecDeque<Vec<u8>> {
+            let all = path.split(|byte| *byte == b'/');
+            all.filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
+        };
+        let mut pending = parts(path.as_os_str().as_bytes());
+        let mut at: Vec<u8> = Vec::new();
+        let mut kind = Some(FileType::Directory);
+        let mut links = 0;
+        while let Some(part) = pending.pop_front() {
+            if part == b".." {
+                at.truncate(at.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                continue;
+            }
+            let next = [&at[..], b"/", &part].concat();
+            let host = self.host_of(&next);
+            match rustix::fs::statat(CWD, &host, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => kind = Some(FileType::from_raw_mode(stat.st_mode)),
+                Err(Errno::NOENT) => kind = None,
+                Err(errno) => return Err(errno),
+            }
+            match kind {
+                Some(FileType::Symlink) if !self.is_mount(&next) => {
+                    links += 1;
+                    if links > resolve::LINKS_MAX {
+                        return Err(Errno::LOOP);
+                    }
+                    let target = rustix::fs::readlinkat(CWD, &host, Vec::new())?.into_bytes();
+                    if target.starts_with(b"/") {
+                        at.clear();
+                    }
+                    for part in parts(&target).into_iter().rev() {
+                        pending.push_front(part);
+                    }
+                    kind = Some(FileType::Directory);
+                }
+                Some(FileType::Directory) | None => at = next,
+                Some(_) if pending.is_empty() => at = next,
+                Some(_) => return Err(Errno::NOTDIR),
+            }
+        }
+        if at.is_empty() {
+            at.push(b'/');
+        }
+        let host = self.host_of(&at);
+        Ok(Found { guest: at, host, kind })
+    }
+
+    /// Makes a missing directory or empty file, with the directories above it. In the container's own tree everything is made step by
+    /// step from its top; elsewhere (a volume) by its host path.
+    pub(super) fn make(&self, found: &Found, directory: bool) -> Result<(), Errno> {
+        let in_tree = |mount: &&Bound| mount.kind == Kind::Tree && mount.guest == b"/";
+        match self.mount_of(&found.guest).filter(in_tree) {
+            Some(root) => make_in_tree(OsStr::from_bytes(&root.host), &found.guest[1..], directory),
+            None => make_on_host(&found.host, directory),
+        }
+    }
+}
+
+/// The mode of directories that are made on the way.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+
+fn make_in_tree(root: &OsStr, path: &[u8], directory: bool) -> Result<(), Errno> {
+    let root = rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty())?;
+    let make_directory = |missing: &resolve::Obstacle<'_>| match missing.errno {
+        Errno::NOENT => new_directory(missing.dir, missing.name),
+        errno => Err(errno),
+    };
+    let (parent, name) = resolve::split(path);
+    let place = resolve::in_root(&root, parent, make_directory)?;
+    if directory { new_directory(&place.dir, name) } else { new_file(&place.dir, name) }
+}
+
+fn new_directory(parent: impl rustix::fd::AsFd, name: &[u8]) -> Result<(), Errno> {
+    let parent = parent.as_fd();
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Ok(()),
+        Err(errno) => return Err(errno),
+    }
+    // The caller's mask is not the container's.
+    let made = rustix::fs::openat(parent, name, sys::fs::DIRECTORY, Mode::empty())?;
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))
+}
+
+fn new_file(parent: impl rustix::fd::AsFd, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(FILE_MODE)) {
+        Ok(made) => rustix::fs::fchmod(&made, Mode::from_raw_mode(FILE_MODE)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn make_on_host(path: &Path, directory: bool) -> Result<(), Errno> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    std::fs::create_dir_all(parent)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let parent = rustix::fs::open(parent, sys::fs::DIRECTORY, Mode::empty())?;
+    let name = name.as_bytes();
+    if directory { new_directory(&parent, name) } else { new_file(&parent, name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn bound(guest: &str, host: &Path) -> Bound {
+        Bound {
+            guest: guest.into(),
+            host: host.as_os_str().as_bytes().to_vec(),
+            read_only: false,
+            kind: if guest == "/" { Kind::Tree } else { Kind::Host },
+        }
+    }
+
+    #[test]
+    fn targets_are_resolved_as_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, data) = (dir.path().join("root"), dir.path().join("data"));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(data.join("in")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        symlink("/a", root.join("abs")).unwrap();
+        symlink("../../../../a/b", root.join("a/up")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        symlink("/a/b", data.join("out")).unwrap();
+        let mut points = Points::new(bound("/", &root));
+        points.add(bound("/data", &data));
+        let guest = |path: &str| {
+            let found = points.find(Path::new(path))?;
+            Ok((String::from_utf8(found.guest).unwrap(), found.kind.is_some()))
+        };
+        let is = |path: &str, exists: bool| Ok((path.to_owned(), exists));
+        assert_eq!(guest("/"), is("/", true));
+        assert_eq!(guest("/abs/b/"), is("/a/b", true));
+        assert_eq!(guest("/a/up"), is("/a/b", true));
+        assert_eq!(guest("/data/in"), is("/data/in", true));
+        assert_eq!(guest("/data/out/x/y"), is("/a/b/x/y", false));
+        assert_eq!(guest("/../etc/new"), is("/etc/new", false));
+        assert_eq!(guest("/loop"), Err(Errno::LOOP));
+        assert_eq!(guest("/file/x"), Err(Errno::NOTDIR));
+        let new = points.find(Path::new("/abs/n/e/w")).unwrap();
+        points.make(&new, false).unwrap();
+        assert!(root.join("a/n/e/w").is_file());
+        let new = points.find(Path::new("/data/n")).unwrap();
+        assert_eq!(new.host, data.join("n"));
+        points.make(&new, true).unwrap();
+        assert!(data.join("n").is_dir());
+    }
+}

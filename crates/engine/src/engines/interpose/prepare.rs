@@ -1,0 +1,499 @@
+//! From a plan to a world on disk: what the kernel would have mounted is made as directories, files and links.
+//!
+//! | the plan says | here |
+//! |---|---|
+//! | bind | a binding, and a place in the tree where there is none |
+//! | memory | a directory in `run/memory/`; its size is not limited |
+//! | a file system of the kernel | the host's, where it is |
+//! | a link | a link |
+//! | mask, read-only | a binding of something empty, a flag of the bindings |
+//!
+//! `noexec`, `nosuid` and `nodev` have no counterpart: set-id bits and devices are never real here, and executing is not prevented.
+
+use super::copy_up::UNFINISHED;
+use super::points::{Found, Points};
+use super::world::{Bound, Compiled};
+use crate::error::{Error, Result};
+use crate::plan::{Ids, Mount, MountFlags, Plan, Root};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use view::identity::Truth;
+use view::identity::record::OWNER;
+use view::world::{Identity, Kind};
+
+/// Directories that stand for memory, in the container's directory.
+const MEMORY: &str = "run/memory";
+/// An empty file and an empty directory in it, for masks.
+const EMPTY_FILE: &str = ".empty-file";
+const EMPTY_DIRECTORY: &str = ".empty-directory";
+/// The bit of a mode on disk that says that there is a record.
+const MARK: u32 = 0o1000;
+/// `S_IFDIR`.
+const DIRECTORY: u32 = 0o040_000;
+
+/// Where the parts of a container lie on the host. All paths are absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files {
+    /// The tree that is `/`, canonical.
+    pub root: PathBuf,
+    /// The inodes of the tree that belong to the image: little-endian pairs of inode number (`u64`) and number of names inside the image
+    /// (`u32`), 12 bytes each, sorted by inode. There may be none (a tree that is wholly the container's own).
+    pub image_inodes: PathBuf,
+    /// The log of records of inodes without attributes. There may be none yet.
+    pub notes: PathBuf,
+    /// A directory of this container's in which the engine may put what it needs while somebody lives there (the loader's file).
+    pub run: PathBuf,
+}
+
+/// A world that is ready.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// Bindings and ids.
+    pub world: Compiled,
+    /// Where things are.
+    pub files: Files,
+    /// The program's working directory on the host.
+    pub cwd: PathBuf,
+}
+
+/// Makes everything that the plan mounts, and compiles its table.
+///
+/// The caller holds the container's turn ([`crate::records::Records::turn`]). `fresh` says that nobody lives in the container: then memory
+/// is emptied first; else it is found as the residents left it.
+pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
+    let Root::Directory { path } = &plan.root else {
+        return Err(Error::Invalid {
+            what: "root".into(),
+            value: "overlay".into(),
+            why: "an engine without mounts needs one directory".into(),
+        });
+    };
+    let failed = |call: &'static str| {
+        move |error: std::io::Error| Error::Root {
+            root: path.clone(),
+            call: call.into(),
+            errno: error.into(),
+        }
+    };
+    let root = path.canonicalize().map_err(failed("realpath"))?;
+    let place = plan.place.canonicalize().map_err(failed("realpath"))?;
+    if fresh {
+        clean(&place);
+    }
+    let memory = place.join(MEMORY);
+    std::fs::create_dir_all(&memory).map_err(failed("mkdir"))?;
+    plan.files.iter().try_for_each(crate::engines::write_file)?;
+    let points = Points::new(Bound {
+        guest: b"/".to_vec(),
+        host: root.as_os_str().as_bytes().to_vec(),
+        read_only: false,
+        kind: Kind::Tree,
+    });
+    // A tree of the user's own gets no place for what is only convenient.
+    let own = root == place.join("ROOT");
+    let mut maker = Maker { points, memory, own };
+    let user = user_of(&plan.ids);
+    plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
+    let cwd = maker.working_directory(plan)?;
+    let identity = plan.emulate_root.then(|| identity(plan));
+    let world = Compiled::new(maker.points.finish(), identity);
+    Ok(Prepared { world, files: Files::of(&place, root), cwd })
+}
+
+/// The container's user and group.
+fn user_of(ids: &Ids) -> (u32, u32) {
+    let (users, groups) = ids.lines();
+    let first = |lines: &[crate::plan::IdRange]| lines.first().map_or(0, |line| line.inside);
+    (first(users), first(groups))
+}
+
+fn identity(plan: &Plan) -> Identity {
+    let (uid, gid) = user_of(&plan.ids);
+    Identity {
+        host_uid: rustix::process::getuid().as_raw(),
+        host_gid: rustix::process::getgid().as_raw(),
+        uid,
+        gid,
+    }
+}
+
+/// Empties what stood for memory, and removes copies that nobody finished. For whoever finds that nobody lives in the container any more,
+/// holding its turn.
+pub fn clean(place: &Path) {
+    let Ok(run) = rustix::fs::open(place.join("run"), sys::fs::DIRECTORY, Mode::empty()) else {
+        return;
+    };
+    let _ = sys::fs::remove_tree(&run, b"memory");
+    let _ = rustix::fs::unlinkat(&run, super::common::NAME, AtFlags::empty());
+    for entry in sys::fs::read_dir(&run).unwrap_or_default() {
+        if entry.name.starts_with(UNFINISHED.as_bytes()) {
+            let _ = rustix::fs::unlinkat(&run, &entry.name[..], AtFlags::empty());
+        }
+    }
+}
+
+/// Somebody is in a container: held by each tracer for as long as it has guests. A program that ends can leave others behind, of
+/// which the records of the container know nothing.
+#[derive(Debug)]
+pub struct Presence(#[expect(dead_code, reason = "holds the lock until it is dropped")] OwnedFd);
+
+impl Presence {
+    /// In the container whose directory is `place`. Where there are no locks, nobody can tell.
+    pub fn new(place: &Path) -> Option<Self> {
+        let file = open_presence(place)?;
+        rustix::fs::flock(&file, FlockOperation::LockShared).ok()?;
+        Some(Self(file))
+    }
+
+    /// Whether nobody is there.
+    #[must_use]
+    pub fn is_none(place: &Path) -> bool {
+        let Some(file) = open_presence(place) else { return true };
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+    }
+}
+
+fn open_presence(place: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    rustix::fs::open(place.join("run/.presence"), flags, Mode::from_raw_mode(0o600)).ok()
+}
+
+struct Maker {
+    points: Points,
+    memory: PathBuf,
+    /// The tree is the container's own.
+    own: bool,
+}
+
+impl Maker {
+    fn mount(&mut self, mount: &Mount, user: (u32, u32)) -> Result<()> {
+        match mount {
+            Mount::Bind { source, target, flags, optional } => {
+                self.bind(source, target, *flags, *optional)
+            }
+            Mount::Tmpfs { target, flags, options } => self.memory(target, *flags, options, user),
+            Mount::Kernel { kind, target, flags, .. } => {
+                let source = match kind.as_str() {
+                    "proc" => "/proc",
+                    "sysfs" => "/sys",
+                    "devpts" => "/dev/pts",
+                    "mqueue" => "/dev/mqueue",
+                    "cgroup2" => "/sys/fs/cgroup",
+                    other => {
+                        return Err(failed(other, target)(Errno::NODEV));
+                    }
+                };
+                self.bind(Path::new(source), target, *flags, true)
+            }
+            // The host's `/dev/pts/ptmx` is mostly closed to everybody; `/dev/ptmx` does the same.
+            Mount::Symlink { path, to } if to == Path::new("pts/ptmx") => {
+                self.bind(Path::new("/dev/ptmx"), path, MountFlags::default(), true)
+            }
+            Mount::Symlink { path, to } => self.link(path, to),
+            Mount::Mask { path } => self.mask(path),
+            Mount::ReadOnly { path } => {
+                if let Ok(found) = self.points.find(path)
+                    && found.kind.is_some()
+                {
+                    self.read_only(&found);
+                }
+                Ok(())
+            }
+            Mount::ReadOnlyRoot => {
+                self.points.make_root_read_only();
+                Ok(())
+            }
+        }
+    }
+
+    fn bind(
+        &mut self,
+        source: &Path,
+        target: &Path,
+        flags: MountFlags,
+        optional: bool,
+    ) -> Result<()> {
+        let host = match source.canonicalize() {
+            Ok(host) => host,
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                if optional && matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) {
+                    return Ok(());
+                }
+                return Err(Error::MountSource {
+                    path: source.into(),
+                    target: target.into(),
+                    errno: errno.into(),
+                });
+            }
+        };
+        let directory = host.is_dir();
+        let found = match self.place(target, directory, self.own || !optional) {
+            Err(Error::MountPoint { .. }) if optional => return Ok(()),
+            result => result?,
+        };
+        if found.kind.is_some_and(|kind| (kind == FileType::Directory) != directory) {
+            return Err(failed(&source.display().to_string(), target)(Errno::NOTDIR));
+        }
+        let kind = if host == Path::new("/proc") { Kind::Proc } else { Kind::Host };
+        self.points.add(bound(found.guest, &host, flags.read_only, kind));
+        Ok(())
+    }
+
+    /// The place of a mount, made if it is missing. Where it cannot be made although there is a directory for it, the view shows it there
+    /// all the same.
+    fn place(&self, target: &Path, directory: bool, make: bool) -> Result<Found> {
+        let failed =
+            |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
+        let found = self.points.find(target).map_err(failed)?;
+        if found.kind.is_some() {
+            return Ok(found);
+        }
+        if !make {
+            return Err(failed(Errno::NOENT));
+        }
+        match self.points.make(&found, directory) {
+            Err(errno) if !found.host.parent().is_some_and(Path::is_dir) => Err(failed(errno)),
+            _ => Ok(found),
+        }
+    }
+
+    fn memory(
+        &mut self,
+        target: &Path,
+        flags: MountFlags,
+        options: &[(String, String)],
+        user: (u32, u32),
+    ) -> Result<()> {
+        let found = self.place(target, true, true)?;
+        if found.kind.is_some_and(|kind| kind != FileType::Directory) {
+            return Err(failed("tmpfs", target)(Errno::NOTDIR));
+        }
+        let host = self.memory.join(memory_name(&found.guest));
+        let made = match rustix::fs::mkdir(&host, Mode::from_raw_mode(0o700)) {
+            Ok(()) => set_top(&host, options, user),
+            // Somebody lives here who has it already.
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        made.map_err(failed("tmpfs", target))?;
+        self.points.add(bound(found.guest, &host, flags.read_only, Kind::Host));
+        Ok(())
+    }
+
+    fn link(&self, path: &Path, to: &Path) -> Result<()> {
+        let failed = |errno: Errno| Error::MountPoint { target: path.into(), errno: errno.into() };
+        let parent = self.place(path.parent().unwrap_or(Path::new("/")), true, true)?;
+        let link = parent.host.join(path.file_name().unwrap_or_default());
+        match rustix::fs::symlink(to, link) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    /// What the image does not have needs no cover.
+    fn mask(&mut self, path: &Path) -> Result<()> {
+        let Ok(found) = self.points.find(path) else { return Ok(()) };
+        let directory = match found.kind {
+            None => return Ok(()),
+            Some(kind) => kind == FileType::Directory,
+        };
+        let host = self.memory.join(if directory { EMPTY_DIRECTORY } else { EMPTY_FILE });
+        let made = if directory {
+            std::fs::create_dir_all(&host)
+        } else {
+            std::fs::File::create(&host).map(drop)
+        };
+        made.map_err(|error| {
+            failed("a mask", path)(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        self.points.add(bound(found.guest, &host, true, Kind::Mask));
+        Ok(())
+    }
+
+    fn read_only(&mut self, found: &Found) {
+        if let Some(mount) = self.points.mount_of(&found.guest).cloned() {
+            // A mount of its own, unless it is one.
+            if mount.guest != found.guest {
+                self.points.add(Bound {
+                    guest: found.guest.clone(),
+                    host: found.host.as_os_str().as_bytes().to_vec(),
+                    ..mount
+                });
+            }
+        }
+        self.points.make_read_only(&found.guest);
+    }
+
+    /// The host path of the program's working directory, which is made where the container is to have it.
+    fn working_directory(&self, plan: &Plan) -> Result<PathBuf> {
+        let process = &plan.process;
+        let failed = |errno: Errno| Error::WorkingDirectory {
+            path: process.cwd.clone(),
+            errno: errno.into(),
+        };
+        let found = self.points.find(&process.cwd).map_err(failed)?;
+        match found.kind {
+            Some(FileType::Directory) => {}
+            Some(_) => return Err(failed(Errno::NOTDIR)),
+            None if !process.create_cwd => return Err(failed(Errno::NOENT)),
+            None if self.points.mount_of(&found.guest).is_some_and(|mount| mount.read_only) => {
+                return Err(failed(Errno::ROFS));
+            }
+            None => self.points.make(&found, true).map_err(failed)?,
+        }
+        Ok(found.host)
+    }
+}
+
+fn bound(guest: Vec<u8>, host: &Path, read_only: bool, kind: Kind) -> Bound {
+    Bound { guest, host: host.as_os_str().as_bytes().to_vec(), read_only, kind }
+}
+
+fn failed(what: &str, target: &Path) -> impl FnOnce(Errno) -> Error {
+    let (what, target) = (what.to_owned(), target.to_path_buf());
+    move |errno| Error::Mount { what, target, errno: errno.into() }
+}
+
+/// A file name for a guest path: `+` stands for a slash, `++` for itself; a long one is cut and told apart by a hash.
+fn memory_name(guest: &[u8]) -> PathBuf {
+    let mut name = Vec::with_capacity(guest.len());
+    for byte in guest {
+        match byte {
+            b'/' => name.push(b'+'),
+            b'+' => name.extend_from_slice(b"++"),
+            byte => name.push(*byte),
+        }
+    }
+    if name.len() > 200 {
+        // FNV-1a.
+        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let hash = guest.iter().fold(0xcbf2_9ce4_8422_2325, step);
+        name.truncate(200);
+        name.extend_from_slice(format!("{hash:016x}").as_bytes());
+    }
+    PathBuf::from(OsStr::from_bytes(&name))
+}
+
+/// Mode and owner of a memory file system's top.
+fn set_top(host: &Path, options: &[(String, String)], user: (u32, u32)) -> Result<(), Errno> {
+    let option = |key: &str, radix: u32, default: u32| {
+        let text = options.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str());
+        text.map_or(Ok(default), |text| u32::from_str_radix(text, radix).map_err(|_| Errno::INVAL))
+    };
+    let mode = option("mode", 8, 0o1777)? & 0o7777;
+    let (uid, gid) = (option("uid", 10, 0)?, option("gid", 10, 0)?);
+    let truth = Truth { mode: DIRECTORY | mode, uid, gid, device: (0, 0) };
+    let on_disk = mode & 0o1777 | 0o700;
+    let top = rustix::fs::open(host, sys::fs::DIRECTORY, Mode::empty())?;
+    if on_disk == mode && (uid, gid) == user {
+        return rustix::fs::fchmod(&top, Mode::from_raw_mode(on_disk));
+    }
+    match sys::fs::xattr::set(&top, OWNER.to_bytes(), truth.to_text().as_bytes()) {
+        Ok(()) => rustix::fs::fchmod(&top, Mode::from_raw_mode(on_disk | MARK)),
+        // Then it belongs to the container's user.
+        Err(Errno::OPNOTSUPP | Errno::NOSPC) => {
+            rustix::fs::fchmod(&top, Mode::from_raw_mode(on_disk))
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Puts the program by which guests are executed into the container's [`Files::run`] and returns its path. Cheap where it is there already.
+pub fn place_loader(files: &Files, name: &str, program: &[u8]) -> Result<PathBuf> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = files.run.join(name);
+    if std::fs::read(&path).is_ok_and(|there| there == program) {
+        return Ok(path);
+    }
+    let failed = |error: std::io::Error| Error::File {
+        doing: "write".into(),
+        path: path.clone(),
+        errno: error.into(),
+    };
+    let staging = files.run.join(format!("{name}.{}", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o500)
+        .open(&staging)
+        .map_err(failed)?;
+    std::io::Write::write_all(&mut file, program).map_err(failed)?;
+    drop(file);
+    std::fs::rename(&staging, &path).map_err(failed)?;
+    Ok(path)
+}
+
+/// The same for the stage for one of its places, under a name that begins so. The name tells builds and places apart: a file of the right
+/// size need not be compared, nor the stage be unpacked.
+pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let name = format!("{beginning}{}-{base}", blobs::STAGE_MARK);
+    let path = files.run.join(&name);
+    let whole = path.symlink_metadata().is_ok_and(|found| {
+        found.is_file()
+            && found.len() == blobs::STAGE_SIZE as u64
+            && found.uid() == rustix::process::geteuid().as_raw()
+    });
+    if whole { Ok(path) } else { place_loader(files, &name, &blobs::stage(base)) }
+}
+
+impl Files {
+    /// The parts of the container whose directory is `place`.
+    #[must_use]
+    pub fn of(place: &Path, root: PathBuf) -> Self {
+        Self {
+            root,
+            image_inodes: place.join("inodes"),
+            notes: place.join("notes"),
+            run: place.join("run"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_there_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("run")).unwrap();
+        assert!(Presence::is_none(dir.path()));
+        let (one, other) = (Presence::new(dir.path()), Presence::new(dir.path()));
+        assert!(one.is_some() && other.is_some());
+        drop(one);
+        assert!(!Presence::is_none(dir.path()));
+        drop(other);
+        assert!(Presence::is_none(dir.path()));
+    }
+
+    #[test]
+    fn what_an_end_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        std::fs::create_dir_all(run.join("memory/+tmp")).unwrap();
+        for name in [".copy-of-1-2", ".lock", "loader"] {
+            std::fs::write(run.join(name), "").unwrap();
+        }
+        clean(dir.path());
+        let mut left: Vec<_> =
+            std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [".lock", "loader"]);
+    }
+
+    #[test]
+    fn names_of_memory_are_names() {
+        assert_eq!(memory_name(b"/dev/shm"), Path::new("+dev+shm"));
+        assert_eq!(memory_name(b"/a+b"), Path::new("+a++b"));
+        let long = [&b"/"[..], &[b'x'; 4000]].concat();
+        assert_eq!(memory_name(&long).as_os_str().len(), 216);
+    }
+}

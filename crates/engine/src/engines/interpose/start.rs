@@ -1,0 +1,206 @@
+//! What engines without namespaces share in starting a program: who waits for whom, what is made ready, and how a failure is told.
+//!
+//! An engine lends a [`Become`]: how the process that was made ready turns into the guest.
+
+use super::copy_up::{Images, Workshop};
+use super::host::Parts;
+use super::notes::Notes;
+use super::prepare::{self, Prepared, Presence};
+use crate::choose::{Child, Ended, Session, Streams};
+use crate::engines::inprocess::residents;
+use crate::engines::launch::{apply, fork, program, report};
+use crate::engines::native::cgroup;
+use crate::error::{Error, Result};
+use crate::plan::{Groups, Plan};
+use crate::records::{Records, Turn};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::convert::Infallible;
+use std::path::Path;
+use sys::event::ForkResult;
+use view::Task;
+use view::identity::Credentials;
+
+/// Turns the calling process into the program of a plan.
+pub(in crate::engines) type Become<'a> = &'a dyn Fn(&Plan, Ties, Ready) -> Result<Infallible>;
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// How a program's process stands to its parent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::engines) struct Ties {
+    /// It dies with its parent.
+    pub(in crate::engines) tied: bool,
+    /// Its standard input becomes its controlling terminal.
+    pub(in crate::engines) terminal: bool,
+    /// It was forked for this: an init above it keeps nothing.
+    forked: bool,
+}
+
+/// Runs the start in the calling process.
+pub(in crate::engines) fn here(become_guest: Become<'_>, plan: &Plan) -> Result<Ended> {
+    start(become_guest, plan, Ties::default())
+}
+
+/// Starts as a child of the caller.
+pub(in crate::engines) fn spawn(
+    become_guest: Become<'_>,
+    plan: &Plan,
+    streams: Streams<'_>,
+) -> Result<Child> {
+    let (mut teller, mut hearer) = report::pipe()?;
+    let child = match fork()? {
+        ForkResult::Parent(pid) => pid,
+        ForkResult::Child => {
+            drop(hearer);
+            let ties = Ties {
+                tied: streams.tied,
+                terminal: streams.session == Session::Terminal,
+                forked: true,
+            };
+            let started = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                apply(streams).and_then(|()| start(become_guest, plan, ties))
+            }));
+            let code = match started {
+                Ok(Ok(ended)) => ended.code(),
+                Ok(Err(error)) => {
+                    let code = i32::from(error.exit_code());
+                    teller.failed(error);
+                    code
+                }
+                Err(_) => 125,
+            };
+            sys::process::exit_now(code);
+        }
+    };
+    drop(teller);
+    if let Err(error) = hearer.outcome() {
+        reap(child);
+        return Err(error);
+    }
+    // On kernels before 5.3 there are none.
+    let pidfd = rustix::process::pidfd_open(child, PidfdFlags::empty()).ok();
+    Ok(Child { pid: number(child), pidfd, master: None })
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get() as u32
+}
+
+fn reap(child: Pid) {
+    let _ =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()));
+}
+
+fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
+    let ready = program::ready(&plan.process)?;
+    let records = Records::open(&plan.place)?;
+    let turn = records.turn()?;
+    let fresh = is_empty(&plan.place, &records);
+    let prepared = prepare::prepare(plan, fresh)?;
+    if let Some(group) = &plan.cgroup {
+        cgroup::enter(group)?;
+    }
+    let ready = Ready { program: ready, prepared, records, fresh, turn };
+    if plan.init {
+        return with_init(become_guest, plan, ties, ready);
+    }
+    match become_guest(plan, ties, ready) {
+        Ok(never) => match never {},
+        Err(error) => Err(error),
+    }
+}
+
+/// What was made ready before anything irreversible.
+pub(in crate::engines) struct Ready {
+    pub(in crate::engines) program: program::Ready,
+    pub(in crate::engines) prepared: Prepared,
+    pub(in crate::engines) records: Records,
+    /// Nobody lived in the container.
+    pub(in crate::engines) fresh: bool,
+    /// Held until the program is executed.
+    pub(in crate::engines) turn: Turn,
+}
+
+/// Stays as the container's init, which is no guest; the program is a child.
+fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) -> Result<Ended> {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let (mut teller, mut hearer) = report::pipe()?;
+    let child = match fork()? {
+        ForkResult::Child => {
+            drop(hearer);
+            let ties = Ties { tied: true, ..ties };
+            let Err(error) = become_guest(plan, ties, ready);
+            teller.failed(error.clone());
+            sys::process::exit_now(i32::from(error.exit_code()));
+        }
+        ForkResult::Parent(pid) => pid,
+    };
+    drop((teller, ready));
+    if ties.tied {
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    }
+    if let Err(error) = hearer.outcome() {
+        reap(child);
+        return Err(error);
+    }
+    if ties.forked {
+        drop(hearer);
+        // Pipes shall end, and a dead supervisor's socket be dead, though this process was forked with copies.
+        let _ = sys::process::keep_only([]);
+        sys::process::exit_now(crate::supervise::run_init(child));
+    }
+    Ok(Ended::Code(crate::supervise::run_init(child)))
+}
+
+/// Directory and terminal of the program's process.
+pub(in crate::engines) fn settle(plan: &Plan, prepared: &Prepared, ties: Ties) -> Result<()> {
+    rustix::process::chdir(&prepared.cwd).map_err(|errno| Error::WorkingDirectory {
+        path: plan.process.cwd.clone(),
+        errno: errno.into(),
+    })?;
+    if ties.terminal {
+        rustix::process::setsid().map_err(call("make a session"))?;
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
+            .map_err(call("make the terminal the controlling one"))?;
+    }
+    Ok(())
+}
+
+/// Whether nobody lives in the container whose directory is `place`. The caller holds its turn.
+pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
+    records.living().is_empty() && Presence::is_none(place) && !residents::any(place)
+}
+
+/// What the view's hands work on.
+pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
+    let files = &prepared.files;
+    let images = Images::read(&files.image_inodes).map_err(|error| Error::File {
+        doing: "read".into(),
+        path: files.image_inodes.clone(),
+        errno: error.into(),
+    })?;
+    let workshop = Workshop::new(files.run.clone());
+    Ok(Parts { images, notes: Notes::new(files.notes.clone()), workshop, run: files.run.clone() })
+}
+
+/// The first thread, as the guest is to see it.
+pub(in crate::engines) fn first_task(plan: &Plan) -> Result<Task> {
+    let process = &plan.process;
+    let groups = match &process.groups {
+        Groups::Set(groups) => groups.clone(),
+        Groups::Keep if plan.emulate_root => Vec::new(),
+        Groups::Keep => rustix::process::getgroups()
+            .map_err(call("read the groups"))?
+            .into_iter()
+            .map(rustix::process::Gid::as_raw)
+            .collect(),
+    };
+    let groups = view::identity::Groups::new(groups)
+        .map_err(|errno| call("set the groups")(Errno::from_raw_os_error(i32::from(errno.0))))?;
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    Ok(Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits()))
+}

@@ -1,0 +1,131 @@
+//! The tracer's process, and the moment from which its maker is a guest.
+//!
+//! The guest is the process that the user started, so its number, its signals, its job and its exit status are what everybody expects. The
+//! tracer is a child of it that `wait` does not show (it has no exit signal), in a session of its own, without any descriptor of
+//! the guest's. It seizes its parent:
+//!
+//! | guest to be | tracer |
+//! |---|---|
+//! | forks | leaves the session, closes everything, gets ready |
+//! | lets itself be traced by that process (`PR_SET_PTRACER`, for Yama), says so | |
+//! | | seizes; where every call stops, interrupts it once |
+//! | reads the end of the report, or an error | closes the report; waits for events |
+//! | installs the filter, executes the program | answers |
+//!
+//! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`, Linux 3.8). When the last guest has
+//! ended, so does the tracer.
+
+use super::nerves::Hands;
+use super::tracer::Tracer;
+use crate::engines::launch::report;
+use crate::error::{Error, Result};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use sys::ptrace::{self, Event, Go, Id, Stop, Whom};
+use view::Task;
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// A guest that is to be traced.
+pub(super) struct Guest {
+    /// What the view is to know of its first thread.
+    pub(super) task: Task,
+    /// Filters stop its calls.
+    pub(super) filtered: bool,
+}
+
+/// Makes the calling process a guest of a new tracer. `make` runs in the tracer's process, as does `end` when the last guest has ended.
+///
+/// The caller must have one thread.
+pub(super) fn attach<'a, H: Hands>(
+    guest: Guest,
+    make: impl FnOnce() -> Result<Tracer<'a, H>>,
+    end: impl FnOnce(),
+) -> Result<()> {
+    let (gate, opener) = report::raw_pipe()?;
+    let (teller, mut hearer) = report::pipe()?;
+    let this = std::process::id();
+    let forked = sys::process::fork_unseen().map_err(call("fork the tracer"))?;
+    let Some(tracer) = forked else {
+        drop((opener, hearer));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            be_tracer(this, guest, Ends { gate, teller }, make);
+            end();
+        }));
+        sys::process::exit_now(i32::from(ended.is_err()));
+    };
+    drop((gate, teller));
+    // No Yama: nothing to allow.
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(tracer));
+    rustix::io::write(&opener, &[1]).map_err(call("start the tracer"))?;
+    hearer.outcome().map(drop)
+}
+
+/// The tracer's ends of the pipes between the two.
+struct Ends {
+    gate: OwnedFd,
+    teller: report::Teller,
+}
+
+fn be_tracer<'a, H: Hands>(
+    parent: Id,
+    guest: Guest,
+    ends: Ends,
+    make: impl FnOnce() -> Result<Tracer<'a, H>>,
+) {
+    // Away from the caller's terminal and job: a Ctrl-C is not for us.
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    let _ = rustix::thread::set_name(c"coracle-trace");
+    rustix::process::umask(rustix::fs::Mode::empty());
+    // A worker's end must be reported to us.
+    let _ = sys::event::set_ignored(rustix::process::Signal::CHILD.as_raw(), false);
+    if let Some(maximum) = rustix::process::getrlimit(Resource::Nofile).maximum {
+        let most = Rlimit { current: Some(maximum), maximum: Some(maximum) };
+        let _ = rustix::process::setrlimit(Resource::Nofile, most);
+    }
+    let Ends { gate, teller } = ends;
+    let Ok([gate, told]) = sys::process::keep_only([gate, teller.into()]) else { return };
+    let mut teller = report::Teller::from(told);
+    let mut byte = [0];
+    if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
+        return;
+    }
+    match make().and_then(|tracer| seize(tracer, parent, guest)) {
+        Ok(mut tracer) => {
+            drop(teller);
+            tracer.run();
+        }
+        Err(error) => teller.failed(error),
+    }
+}
+
+fn seize<H: Hands>(mut tracer: Tracer<'_, H>, parent: Id, guest: Guest) -> Result<Tracer<'_, H>> {
+    let running = ptrace::seize(parent, guest.filtered).map_err(|errno| match errno {
+        Errno::PERM => Error::Traced { errno: errno.into() },
+        errno => call("trace the program")(errno),
+    })?;
+    tracer.adopt(parent, guest.task);
+    if !guest.filtered {
+        let failed = call("stop the program");
+        running.interrupt().map_err(&failed)?;
+        loop {
+            match ptrace::wait(Whom::One(parent), false).map_err(&failed)? {
+                Some(Event::Stopped(stopped, stop)) => {
+                    let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+                    stopped.go(Go::ToSyscall, signal).map_err(&failed)?;
+                    if stop == Stop::Trap {
+                        break;
+                    }
+                }
+                Some(_) => return Err(Error::Vanished("the program was killed".into())),
+                None => {}
+            }
+        }
+    }
+    Ok(tracer)
+}

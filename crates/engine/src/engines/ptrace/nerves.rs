@@ -1,0 +1,162 @@
+//! The view's nervous system in a tracer: the memory of a stopped thread, and the tracer's own calls on the host's files.
+
+use super::kin::Kin;
+use super::scratch::{Chunks, Room, Scratch, Spot};
+use super::tracee::{Program, Tracee};
+use crate::engines::interpose::hands::pass_on_to_hands;
+use crate::engines::interpose::host::HostCalls;
+use rustix::io::Errno as Raw;
+use std::collections::{BTreeSet, HashMap};
+use sys::ptrace::{Id, Memory};
+use view::guest::{Guest, Host};
+use view::{Errno, Task, Text};
+
+/// Calls on the host's files for a thread whose descriptors and working directory are reached through `/proc`.
+pub trait Hands: Host {
+    /// From now on the calls are for this thread.
+    fn serve(&mut self, thread: u32);
+}
+
+impl Hands for HostCalls {
+    fn serve(&mut self, thread: u32) {
+        HostCalls::serve(self, thread);
+    }
+}
+
+const PAGE: usize = 4096;
+/// Most paths are shorter than this.
+const SHORT: usize = 256;
+
+/// One thread, stopped at a call.
+pub(super) struct Nerves<'a, H> {
+    pub(super) hands: &'a mut H,
+    pub(super) memory: Memory,
+    pub(super) thread: Id,
+    pub(super) process: Id,
+    /// Scratch memory of the call.
+    pub(super) scratch: Scratch,
+    /// The process's room for it.
+    pub(super) room: Room,
+    /// Parts of that room that no other call uses.
+    pub(super) free: Chunks,
+    pub(super) kin: Kin<'a>,
+    pub(super) programs: &'a HashMap<Id, Program>,
+    pub(super) tracees: &'a HashMap<Id, Tracee>,
+}
+
+/// What the kernel refused, in the view's words.
+pub(super) fn errno(errno: Raw) -> Errno {
+    Errno(errno.raw_os_error() as u16)
+}
+
+impl<H> Guest for Nerves<'_, H> {
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
+        self.memory.read(at, into).map_err(errno)
+    }
+
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        self.memory.read_some(at, into).map_err(errno)
+    }
+
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Errno> {
+        self.memory.write(at, from).map_err(errno)
+    }
+
+    fn scratch(&mut self, bytes: &[u8], align: usize) -> Result<u64, Errno> {
+        let (length, align) = (bytes.len() as u64, align as u64);
+        match self.scratch.take(self.room, self.free, length, align).ok_or(Errno::E2BIG)? {
+            Spot::Room(at) => self.memory.write(at, bytes).map(|()| at),
+            Spot::Stack(at) => self.memory.write_stack(at, bytes).map(|()| at),
+        }
+        .map_err(errno)
+    }
+
+    fn scratch_room(&mut self, length: usize, align: usize) -> Result<u64, Errno> {
+        let (length, align) = (length as u64, align as u64);
+        match self.scratch.take(self.room, self.free, length, align).ok_or(Errno::E2BIG)? {
+            Spot::Room(at) => Ok(at),
+            // Its lowest byte makes the stack grow.
+            Spot::Stack(at) => self.memory.write_stack(at, &[0]).map(|()| at).map_err(errno),
+        }
+    }
+
+    fn read_text(&mut self, at: u64, into: &mut Text) -> Result<(), Errno> {
+        into.clear();
+        let mut short = [0; SHORT];
+        let length = (PAGE - at as usize % PAGE).min(SHORT);
+        let length = self.read_some(at, &mut short[..length])?;
+        if take(&short[..length], into)? {
+            return Ok(());
+        }
+        let mut page = [0; PAGE];
+        let mut at = at.wrapping_add(length as u64);
+        loop {
+            // Not past the end of a page: the next one may not be there, and the string may end before it.
+            let length = PAGE - at as usize % PAGE;
+            let length = self.read_some(at, &mut page[..length])?;
+            if take(&page[..length], into)? {
+                return Ok(());
+            }
+            at = at.wrapping_add(length as u64);
+        }
+    }
+}
+
+/// Adds bytes up to a NUL; whether there was one.
+fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    into.push(&bytes[..end.unwrap_or(bytes.len())])?;
+    Ok(end.is_some())
+}
+
+impl<H: Host> Host for Nerves<'_, H> {
+    pass_on_to_hands!();
+
+    fn pid(&self) -> u32 {
+        self.process
+    }
+
+    fn tid(&self) -> u32 {
+        self.thread
+    }
+
+    fn program_of(&mut self, pid: u32, into: &mut Text) -> bool {
+        match self.programs.get(&pid) {
+            Some(program) if !program.path.is_empty() => {
+                *into = program.path;
+                true
+            }
+            _ => self.kin.program(pid, into),
+        }
+    }
+
+    fn with_task(&mut self, tid: u32, look: &mut dyn FnMut(&Task)) -> bool {
+        match self.tracees.get(&tid).and_then(|tracee| tracee.task.as_deref()) {
+            Some(task) => {
+                look(task);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn is_executed(&mut self, (major, minor): (u32, u32), inode: u64) -> bool {
+        let file = (major, minor, inode);
+        // The kernel lets the parent of a vfork go on when its child has executed something, which we may hear of later.
+        self.programs.values().any(|program| program.inode == file)
+            || self.tracees.values().any(|tracee| tracee.phase.executes() == Some(file))
+    }
+
+    fn signal_all(&mut self, signal: u32) -> Result<(), Errno> {
+        let mut result = Err(Errno::ESRCH);
+        let all = self.kin.all().into_iter().chain(self.programs.keys().copied());
+        let all: BTreeSet<Id> = all.filter(|&process| process != self.process).collect();
+        for process in all {
+            let Some(pid) = rustix::process::Pid::from_raw(process as i32) else { continue };
+            if sys::event::send_signal(pid, signal as i32).is_ok() {
+                result = Ok(());
+            }
+        }
+        result
+    }
+}

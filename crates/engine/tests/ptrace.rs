@@ -1,0 +1,207 @@
+//! The ptrace engine, as an unprivileged user, with and without a filter.
+//!
+//! The guests are small C programs (`tests/ptrace/*.c`, compiled here, static) that check for themselves what they see. Each must pass on the
+//! host, so that what fails in a container is the engine's fault. Where tracing is forbidden or there is no compiler the tests say so
+//! and pass.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const MODES: [&str; 2] = ["P1", "P2"];
+/// How many containers there were.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Seconds after which a guest is killed.
+const PATIENCE: &str = "100";
+
+/// A container with one program.
+struct Container {
+    uid: Option<u32>,
+    directory: PathBuf,
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Container {
+    /// With a guest compiled from `tests/ptrace/NAME.c`.
+    fn new(name: &str) -> Option<Self> {
+        let uid = rustix::process::geteuid().is_root().then_some(1000);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name_of_this = format!("coracle-ptrace-{}-{count}", std::process::id());
+        let directory = std::env::temp_dir().join(name_of_this);
+        for part in ["ROOT/bin", "ROOT/etc", "ROOT/tmp"] {
+            std::fs::create_dir_all(directory.join(part)).unwrap();
+        }
+        std::fs::write(directory.join("ROOT/etc/passwd"), "root:x:0:0::/:/bin/sh\n").unwrap();
+        let mut built = std::env::current_exe().ok()?;
+        built.pop();
+        built.pop();
+        std::fs::copy(built.join("examples/native"), directory.join("native")).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/ptrace/{name}.c"));
+        let compiled = Command::new("gcc")
+            .args(["-O1", "-Wall", "-static", "-pthread", "-o"])
+            .arg(directory.join("ROOT/bin/guest"))
+            .arg(source)
+            .status();
+        if !compiled.is_ok_and(|status| status.success()) {
+            eprintln!("SKIP {name}: no C compiler that makes static programs");
+            return None;
+        }
+        let container = Self { uid, directory };
+        if let Some(uid) = uid {
+            let owner = format!("{uid}:{uid}");
+            let status =
+                Command::new("chown").args(["-R", &owner]).arg(&container.directory).status();
+            assert!(status.unwrap().success());
+        }
+        Some(container)
+    }
+
+    /// A command as the container's user, ended after some time.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", PATIENCE]);
+        if let Some(uid) = self.uid {
+            let uid = uid.to_string();
+            command.args(["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups"]);
+        }
+        command.args(words).current_dir("/");
+        command
+    }
+
+    fn guest(&self, mode: &str, verb: &str, words: &[&str]) -> Command {
+        let setup = serde_json::json!({
+            "place": self.directory,
+            "root": {"directory": {"path": self.directory.join("ROOT")}},
+            "mode": mode,
+            "config": {"id": "0123456789abcdef".repeat(4)},
+        });
+        let file = self.directory.join(format!("{mode}.json"));
+        std::fs::write(&file, setup.to_string()).unwrap();
+        let program = self.directory.join("native").display().to_string();
+        let file = file.display().to_string();
+        let mut all = vec![program.as_str(), verb, &file];
+        all.extend(words);
+        self.command(&all)
+    }
+}
+
+fn told(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+/// A guest that succeeds on the host succeeds in both modes.
+fn as_on_the_host(name: &str) {
+    let Some(container) = Container::new(name) else { return };
+    let program = container.directory.join("ROOT/bin/guest").display().to_string();
+    let native = container.command(&[&program]).output().unwrap();
+    assert!(native.status.success(), "on the host: {}", told(&native));
+    for mode in MODES {
+        let output = container.guest(mode, "run", &["/bin/guest", mode]).output().unwrap();
+        if told(&output).contains("may not be traced") {
+            eprintln!("SKIP {name} in {mode}: {}", told(&output));
+            continue;
+        }
+        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, told(&output));
+    }
+}
+
+#[test]
+fn signals_and_stops() {
+    as_on_the_host("signals");
+}
+
+#[test]
+fn processes_and_threads() {
+    as_on_the_host("processes");
+}
+
+/// 32-bit calls of 64-bit code, threads that stop sharing, processors after many calls.
+#[test]
+fn roads_that_few_programs_take() {
+    as_on_the_host("corners");
+}
+
+/// Where every call stops it does so before the guest's own filters, so those do not see what the view answers: not tested in P2.
+#[test]
+fn filters_and_tracers_inside() {
+    as_on_the_host("inside");
+}
+
+/// No arguments of a guest's end its tracer. Not on the host: what comes of them there is not for a test.
+#[test]
+fn nonsense_does_no_harm() {
+    let Some(container) = Container::new("nonsense") else { return };
+    for mode in MODES {
+        let output = container.guest(mode, "run", &["/bin/guest"]).output().unwrap();
+        if told(&output).contains("may not be traced") {
+            eprintln!("SKIP nonsense in {mode}: {}", told(&output));
+            continue;
+        }
+        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, told(&output));
+    }
+}
+
+/// Exit codes and deaths by a signal are the program's own, and so is the process.
+#[test]
+fn the_guest_is_the_process_that_was_started() {
+    let Some(container) = Container::new("ends") else { return };
+    for mode in MODES {
+        for (words, code, signal) in [
+            (["exit", "3"], Some(3), None),
+            (["signal", "9"], None, Some(9)),
+            (["signal", "15"], None, Some(15)),
+        ] {
+            let mut all = vec!["/bin/guest"];
+            all.extend(words);
+            // `timeout` is its parent, and passes on only what it was told itself.
+            let mut command = container.guest(mode, "run", &all);
+            let status = without_timeout(&mut command).status().unwrap();
+            assert_eq!((status.code(), status.signal()), (code, signal), "{mode} {words:?}");
+        }
+        let missing = container.guest(mode, "run", &["/nope"]).output().unwrap();
+        assert_eq!(missing.status.code(), Some(127), "{}", told(&missing));
+        let child = without_timeout(&mut container.guest(mode, "run", &["/bin/guest", "pid", ""]))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(told(&output).trim(), pid.to_string(), "{mode}");
+    }
+}
+
+/// The same command without `timeout -s KILL SECONDS` before it.
+fn without_timeout(command: &mut Command) -> Command {
+    let words: Vec<_> = command.get_args().skip(3).collect();
+    let mut plain = Command::new(words[0]);
+    plain.args(&words[1..]).current_dir("/").stdin(Stdio::null());
+    plain
+}
+
+/// A tracer that is killed takes its guests with it, whatever they do.
+#[test]
+fn guests_die_with_their_tracer() {
+    let Some(container) = Container::new("ends") else { return };
+    for mode in MODES {
+        let mut command = container.guest(mode, "run", &["/bin/guest", "family", "5"]);
+        let mut child = without_timeout(&mut command).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
+        let tracer = rustix::process::Pid::from_raw(tracer.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(tracer, rustix::process::Signal::KILL).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "{mode}");
+        // The pipe ends when the last of the family has.
+        let rest = std::io::Read::read_to_string(&mut lines, &mut line);
+        assert!(rest.is_ok(), "{mode}");
+    }
+}

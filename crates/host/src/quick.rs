@@ -1,0 +1,159 @@
+//! The few trials that the choice of an engine hangs on, made once and remembered.
+//!
+//! `run` must know whether user namespaces, filters and tracing work, and files alone do not tell. Trying costs milliseconds, so what came of
+//! it is kept in a file, under a key of everything that it is known to depend on: boot, kernel, user, user namespace, the switches in `/proc/sys`,
+//! the label of the security module, the filters we are under, the root directory. A failure that may be over in a moment is not kept.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::namespaces::Barrier;
+use crate::programs::{read_short, read_trimmed};
+use crate::security::{Security, status_field};
+use crate::{Host, Trial};
+
+/// Switches that decide.
+const SWITCHES: [&str; 6] = [
+    "user/max_user_namespaces",
+    "kernel/unprivileged_userns_clone",
+    "kernel/apparmor_restrict_unprivileged_userns",
+    "kernel/apparmor_restrict_unprivileged_unconfined",
+    "kernel/yama/ptrace_scope",
+    "kernel/seccomp/actions_avail",
+];
+/// Lines of `/proc/self/status` that decide.
+const LINES: [&str; 4] = ["NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff"];
+
+/// What was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Trials {
+    key: String,
+    user_namespace: Trial,
+    barrier: Option<Barrier>,
+    filter: Trial,
+    trace: Trial,
+    seccomp_stops: Trial,
+}
+
+impl Host {
+    /// Adds to the quick facts what the choice of an engine hangs on: from the file `memory` if it holds for this moment, else by trying
+    /// (and the file is written, where that is possible).
+    pub fn try_engines(&mut self, memory: Option<&Path>, timeout: Duration) {
+        let key = key(self);
+        let known = memory.and_then(|path| std::fs::read(path).ok());
+        let known = known.and_then(|bytes| serde_json::from_slice::<Trials>(&bytes).ok());
+        let trials = known.filter(|known| known.key == key).unwrap_or_else(|| {
+            let trials = Trials::make(key, timeout);
+            if trials.will_last()
+                && let Some(path) = memory
+            {
+                let _ = remember(path, &trials);
+            }
+            trials
+        });
+        self.namespaces.user = trials.user_namespace;
+        self.namespaces.barrier = trials.barrier;
+        self.seccomp.filter = trials.filter;
+        self.ptrace.child = trials.trace;
+        self.ptrace.seccomp_stops = trials.seccomp_stops;
+    }
+}
+
+fn key(host: &Host) -> String {
+    let mut key = host.cache_key();
+    let status = read_short("/proc/self/status").unwrap_or_default();
+    for name in LINES {
+        let _ = write!(key, ":{}", status_field(&status, name).unwrap_or_default());
+    }
+    for name in SWITCHES {
+        let value = read_trimmed(format!("/proc/sys/{name}")).unwrap_or_default();
+        let _ = write!(key, ":{value}");
+    }
+    let label = read_trimmed("/proc/self/attr/current").unwrap_or_default();
+    let root = rustix::fs::stat("/").map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
+    let _ = write!(key, ":{}:{}:{}", label.trim_end_matches('\0'), root.0, root.1);
+    key
+}
+
+impl Trials {
+    fn make(key: String, timeout: Duration) -> Self {
+        let (user_namespace, barrier) = crate::namespaces::user(&Security::read(), timeout);
+        Self {
+            key,
+            user_namespace,
+            barrier,
+            filter: crate::seccomp::filter(timeout),
+            trace: crate::ptrace::child(timeout),
+            seccomp_stops: crate::ptrace::seccomp_stops(timeout),
+        }
+    }
+
+    /// Whether what failed will fail again: not for want of memory or of room in a limit that others fill.
+    fn will_last(&self) -> bool {
+        [&self.user_namespace, &self.filter, &self.trace, &self.seccomp_stops].iter().all(|trial| {
+            match trial {
+                Trial::Fails { errno: Some(errno), .. } => {
+                    let passing = [Errno::NOMEM, Errno::AGAIN, Errno::USERS, Errno::MFILE];
+                    let number = Errno::from_raw_os_error(*errno);
+                    let full = number == Errno::NOSPC
+                        && read_trimmed("/proc/sys/user/max_user_namespaces").as_deref()
+                            != Some("0");
+                    !full && !passing.contains(&number)
+                }
+                Trial::Fails { errno: None, .. } => false,
+                Trial::Untried | Trial::Works { .. } => true,
+            }
+        })
+    }
+}
+
+/// Writes under another name first: others may read and write at the same time.
+fn remember(path: &Path, trials: &Trials) -> std::io::Result<()> {
+    let bytes = serde_json::to_vec(trials)?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let mut options = std::fs::File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&name)?;
+    file.write_all(&bytes)?;
+    drop(file);
+    std::fs::rename(&name, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_remembered_while_its_key_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("host.json");
+        let mut host = Host::quick(&crate::Context::default());
+        let trials = Trials {
+            key: key(&host),
+            trace: Trial::fails("by a test", "no tracing today"),
+            ..Trials::default()
+        };
+        remember(&path, &trials).unwrap();
+        host.try_engines(Some(&path), Duration::from_secs(20));
+        assert_eq!(host.ptrace.child.why(), Some("no tracing today"));
+        remember(&path, &Trials { key: "of yesterday".into(), ..trials }).unwrap();
+        host.try_engines(Some(&path), Duration::from_secs(20));
+        assert_ne!(host.ptrace.child.why(), Some("no tracing today"));
+        assert_ne!(host.ptrace.child, Trial::Untried);
+    }
+
+    #[test]
+    fn a_failure_that_passes_is_not_kept() {
+        let busy = Trial::fails("unshare", "EAGAIN").with_errno(Some(Errno::AGAIN.raw_os_error()));
+        assert!(!Trials { user_namespace: busy, ..Trials::default() }.will_last());
+        let denied = Trial::fails("unshare", "EPERM").with_errno(Some(Errno::PERM.raw_os_error()));
+        assert!(Trials { user_namespace: denied, ..Trials::default() }.will_last());
+    }
+}

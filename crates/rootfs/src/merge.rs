@@ -1,0 +1,173 @@
+//! A container's changes in an overlay's upper directory become part of its own whole tree.
+//!
+//! For a container that ran with mounts and shall run without: `upper/` is laid over `ROOT/` as the kernel would show it, and everything
+//! in it gets the form of [`crate::settled`]. Files move by rename, so that a large upper costs little.
+//!
+//! Interrupted, it is begun again and does the rest: what has moved is no longer in the upper, whiteouts stay there until the end, and an
+//! opaque directory loses its mark when what it hides is gone, before anything moves in. Until the end the overlay of both shows the same tree.
+
+use crate::apply::times;
+use crate::drivers::ROOT;
+use crate::error::Error;
+use crate::owners::{FileKind, OWNER_XATTR, Owners};
+use crate::settled::{self, LOOSE, MARK};
+use crate::view::{IdMap, Stack, UPPER_OWNERS};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, Stat};
+use rustix::io::Errno;
+use std::path::Path;
+use sys::fs::{DirStack, Kind, read_dir};
+
+/// Attributes by which overlay steers.
+const OVERLAY: &[u8] = b"user.overlay.";
+
+/// Merges `upper/` of a container's directory into `ROOT/`. Nobody may run in it. Records of what cannot carry attributes are added to the
+/// table [`LOOSE`] of that directory. The upper itself is left as an empty shell for the caller to delete.
+pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
+    let open = |name: &str| crate::view::open_tree(&container.join(name));
+    let table = Owners::read(&container.join(UPPER_OWNERS))?;
+    let mut loose = Owners::read(&container.join(LOOSE))?;
+    let before = loose.len();
+    let upper = open("upper")?;
+    let mut work =
+        Work { own: Stack::live(crate::copy::reopen(&upper)?, table, ids), loose: &mut loose };
+    let (mut from, mut to) = (DirStack::new(upper)?, DirStack::new(open(ROOT)?)?);
+    // What a directory says of itself is read before its files move out, which changes its time.
+    let mut pending = vec![(look(&from)?, work.files(&from, &to)?)];
+    while let Some((stat, directories)) = pending.last_mut() {
+        let Some(name) = directories.pop() else {
+            work.finish(&from, &to, stat)?;
+            pending.pop();
+            from.leave()?;
+            to.leave()?;
+            continue;
+        };
+        enter(&mut from, &mut to, &name)?;
+        pending.push((look(&from)?, work.files(&from, &to)?));
+    }
+    if loose.len() != before {
+        let directory = crate::view::open_tree(container)?;
+        loose.save(&directory, LOOSE)?;
+    }
+    Ok(())
+}
+
+/// Goes into a directory of the upper, which is made in the tree where it is not.
+fn enter(from: &mut DirStack, to: &mut DirStack, name: &[u8]) -> Result<(), Error> {
+    let path = to.path_of(name);
+    let fail = |step, errno| Error::disk(step, &path, errno);
+    let source =
+        sys::fs::open_dir_force(from.fd(), name).map_err(|errno| fail("open directory", errno))?;
+    let opaque = sys::fs::whiteout::is_opaque(&source).map_err(|errno| fail("look at", errno))?;
+    let is_directory = sys::fs::stat(to.fd(), name)
+        .is_ok_and(|stat| FileKind::from_mode(stat.st_mode) == FileKind::Directory);
+    if opaque || !is_directory {
+        sys::fs::remove_tree(to.fd(), name).map_err(Error::Tree)?;
+    }
+    match rustix::fs::mkdirat(to.fd(), name, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(fail("make directory", errno)),
+    }
+    if opaque {
+        for attribute in [&b"user.overlay.opaque"[..], b"trusted.overlay.opaque"] {
+            let _ = sys::fs::xattr::remove(&source, attribute);
+        }
+    }
+    from.enter_fd(name, source)?;
+    to.enter(name)?;
+    Ok(())
+}
+
+fn look(stack: &DirStack) -> Result<Stat, Error> {
+    rustix::fs::fstat(stack.fd()).map_err(|errno| Error::disk("look at", &stack.path(), errno))
+}
+
+struct Work<'a> {
+    /// The upper, as what it says of its files.
+    own: Stack,
+    loose: &'a mut Owners,
+}
+
+impl Work<'_> {
+    /// Everything in a directory but directories, whose names are returned.
+    fn files(&mut self, from: &DirStack, to: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
+        let mut directories = Vec::new();
+        let entries = read_dir(from.fd())
+            .map_err(|errno| Error::disk("read directory", &from.path(), errno))?;
+        for entry in entries {
+            if entry.kind == Kind::Directory {
+                directories.push(entry.name);
+                continue;
+            }
+            self.file(from, to, &entry.name)?;
+        }
+        Ok(directories)
+    }
+
+    fn file(&mut self, from: &DirStack, to: &DirStack, name: &[u8]) -> Result<(), Error> {
+        let path = to.path_of(name);
+        let fail = |step, errno| Error::disk(step, &path, errno);
+        let stat = sys::fs::stat(from.fd(), name).map_err(|errno| fail("look at", errno))?;
+        if sys::fs::whiteout::is(&stat) {
+            return sys::fs::remove_tree(to.fd(), name).map_err(Error::Tree);
+        }
+        let dir = crate::copy::reopen(from.fd())?;
+        let (facts, fd) = self.own.open(0, &dir, &path, name)?;
+        let mut record = facts.record;
+        if let Some(fd) = &fd {
+            // A sticky file is one that has the mark from the tree beneath.
+            record.mode &= !MARK;
+            own_it(fd, &stat);
+            if !settled::write(fd, &path, stat.st_mode, &record)? {
+                self.loose.insert(&path, record);
+            } else if !settled::needs_record(&record) {
+                let _ = sys::fs::xattr::remove(fd, OWNER_XATTR);
+            }
+        } else {
+            if (record.uid, record.gid) != (0, 0) {
+                self.loose.insert(&path, record);
+            }
+            let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+            if stat.st_uid != user.as_raw() {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let _ = rustix::fs::chownat(from.fd(), name, Some(user), Some(group), flags);
+            }
+        }
+        let is_directory = sys::fs::stat(to.fd(), name)
+            .is_ok_and(|stat| FileKind::from_mode(stat.st_mode) == FileKind::Directory);
+        if is_directory {
+            sys::fs::remove_tree(to.fd(), name).map_err(Error::Tree)?;
+        }
+        rustix::fs::renameat(from.fd(), name, to.fd(), name).map_err(|errno| fail("move", errno))
+    }
+
+    /// What a directory of the upper says about itself, after everything in it.
+    fn finish(&mut self, from: &DirStack, to: &DirStack, stat: &Stat) -> Result<(), Error> {
+        let path = to.path();
+        let fail = |step, errno| Error::disk(step, &path, errno);
+        let source = crate::copy::reopen(from.fd())?;
+        let target = crate::copy::reopen(to.fd())?;
+        let record = self.own.facts(0, &path, stat, Some(&source))?.record;
+        settled::copy_attributes(&source, &target, &path, |name| {
+            name.starts_with(b"user.") && !name.starts_with(OVERLAY)
+        })?;
+        let now = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
+        if !settled::write(&target, &path, now.st_mode, &record)? {
+            self.loose.insert(&path, record);
+        } else if !settled::needs_record(&record) {
+            let _ = sys::fs::xattr::remove(&target, OWNER_XATTR);
+        }
+        // The upper's own too, for whoever begins again after an interruption.
+        let times = times((stat.st_mtime, stat.st_mtime_nsec as u32));
+        let _ = rustix::fs::futimens(&source, &times);
+        rustix::fs::futimens(&target, &times).map_err(|errno| fail("set the time of", errno))
+    }
+}
+
+/// A file of a subordinate id comes to belong to the caller; its record says whose it was.
+fn own_it(fd: &OwnedFd, stat: &Stat) {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    if stat.st_uid != user.as_raw() {
+        let _ = rustix::fs::fchown(fd.as_fd(), Some(user), Some(group));
+    }
+}

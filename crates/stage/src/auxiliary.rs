@@ -1,0 +1,170 @@
+//! The stack of a new program: arguments, environment and auxiliary vector (getauxval(3)), which the kernel made for the loader and
+//! which are made to describe the guest's program.
+
+use abi::boot::Boot;
+use linux_raw_sys::auxvec as at;
+use linux_raw_sys::prctl::prctl_mm_map;
+
+use crate::load::Image;
+use crate::system::{self, Failed};
+
+/// The end of the stack where addresses are not randomised.
+const STACK_END: u64 = 0x7fff_ffff_f000;
+const PAGE: u64 = abi::elf::PAGE;
+
+/// The stack, as the kernel left it.
+pub(crate) struct Stack {
+    /// `argc`, `argv`, `envp`, auxiliary vector: the vectors end with a null pointer, the last with `AT_NULL`.
+    pointer: *mut u64,
+    /// The first pointer of the environment.
+    environment: *mut u64,
+    /// The first pair of the auxiliary vector.
+    vector: *mut [u64; 2],
+    /// Number of pairs, with `AT_NULL`.
+    pairs: usize,
+    /// Where the kernel put the name of the loader: the end of the environment's strings.
+    strings_end: u64,
+    /// That name.
+    name: u64,
+}
+
+impl Stack {
+    /// # Safety
+    /// `pointer` is the stack pointer of a program's first instruction, and nobody else uses what it points to.
+    pub(crate) unsafe fn new(pointer: *mut u64) -> Self {
+        // SAFETY: the layout is the kernel's promise (System V ABI, "Process Initialization"): each loop ends at the null that is there.
+        unsafe {
+            let arguments = *pointer as usize;
+            let environment = pointer.add(1 + arguments + 1);
+            let mut end = environment;
+            while *end != 0 {
+                end = end.add(1);
+            }
+            let vector = end.add(1).cast::<[u64; 2]>();
+            let mut pairs = 1;
+            let mut strings_end = 0;
+            let mut pair = vector;
+            while (*pair)[0] != 0 {
+                if (*pair)[0] == u64::from(at::AT_EXECFN) {
+                    strings_end = (*pair)[1];
+                }
+                pairs += 1;
+                pair = pair.add(1);
+            }
+            Self { pointer, environment, vector, pairs, strings_end, name: strings_end }
+        }
+    }
+
+    /// Takes the last string of the environment out of it, if it begins like this: it stays where it is, between the environment's other strings
+    /// and the loader's name. The stack pointer keeps its place (and its alignment), the auxiliary vector moves down by a word.
+    pub(crate) fn take_last_variable(&mut self, mark: &[u8]) -> Option<&'static mut [u8]> {
+        let end = self.vector.cast::<u64>();
+        // SAFETY: the vectors are the kernel's; behind the environment's pointers there is one that is null, then the auxiliary vector. Strings
+        // end with a NUL.
+        unsafe {
+            let last = end.sub(2);
+            if last < self.environment {
+                return None;
+            }
+            let start = *last as *mut u8;
+            let length = core::ffi::CStr::from_ptr(start.cast()).count_bytes();
+            let string = core::slice::from_raw_parts_mut(start, length);
+            if !string.starts_with(mark) {
+                return None;
+            }
+            *last = 0;
+            core::ptr::copy(end, end.sub(1), self.pairs * 2);
+            self.vector = end.sub(1).cast();
+            self.strings_end = start as u64;
+            Some(string)
+        }
+    }
+
+    /// Whether programs may read the base of fs by an instruction (`HWCAP2_FSGSBASE`).
+    pub(crate) fn has_fsgsbase(&self) -> bool {
+        // SAFETY: `pairs` pairs are there.
+        let vector = unsafe { core::slice::from_raw_parts(self.vector, self.pairs) };
+        vector.iter().any(|[kind, value]| *kind == u64::from(at::AT_HWCAP2) && value & 2 != 0)
+    }
+
+    /// End of the stack's last page: behind the loader's name there are only a null word and the end.
+    fn end(&self) -> u64 {
+        let mut end = self.name;
+        // SAFETY: the name is a string on the stack, put there by the kernel.
+        while unsafe { *(end as *const u8) } != 0 {
+            end += 1;
+        }
+        (end + 1).next_multiple_of(PAGE)
+    }
+
+    /// Whether the kernel randomises this process's addresses. It says so nowhere (a personality or a system-wide setting forbids it), but
+    /// a stack that ends where the address space does is one that was not moved.
+    pub(crate) fn is_randomized(&self) -> bool {
+        self.end() != STACK_END
+    }
+
+    /// Makes all of the stack executable, also what it grows by.
+    pub(crate) fn make_executable(&self) -> Result<(), Failed> {
+        const PROT_GROWSDOWN: u32 = 0x0100_0000;
+        let start = self.pointer as u64 & !(PAGE - 1);
+        system::protect(start, self.end() - start, 7 | PROT_GROWSDOWN)
+    }
+
+    /// Makes the auxiliary vector describe the program.
+    pub(crate) fn describe(
+        &mut self,
+        boot: &Boot<'_>,
+        program: &Image,
+        interpreter: Option<&Image>,
+    ) {
+        // SAFETY: `pairs` pairs are there, and this is the only reference to them.
+        let vector = unsafe { core::slice::from_raw_parts_mut(self.vector, self.pairs) };
+        for [kind, value] in vector {
+            let new = match *kind as u32 {
+                at::AT_PHDR => program.extent.table.wrapping_add(program.bias),
+                at::AT_PHNUM => u64::from(program.entries),
+                at::AT_ENTRY => program.entry,
+                at::AT_BASE => interpreter.map_or(0, |image| image.bias),
+                at::AT_EXECFN => boot.name.as_ptr() as u64,
+                at::AT_SECURE => u64::from(boot.secure),
+                at::AT_UID | at::AT_EUID | at::AT_GID | at::AT_EGID => match boot.ids {
+                    Some(ids) => u64::from(match *kind as u32 {
+                        at::AT_UID => ids.uid,
+                        at::AT_EUID => ids.euid,
+                        at::AT_GID => ids.gid,
+                        _ => ids.egid,
+                    }),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            *value = new;
+        }
+    }
+
+    /// Has the kernel show the program's memory, auxiliary vector and heap as if it had loaded the program itself.
+    pub(crate) fn tell_kernel(&self, program: &Image, heap: u64) {
+        let there = |address: u64| address.wrapping_add(program.bias);
+        // SAFETY: `argv[0]` and `envp[0]` are within the vectors; an empty vector has its null pointer there.
+        let (first_argument, first_variable) = unsafe { (*self.pointer.add(1), *self.environment) };
+        // Strings lie one behind the other: arguments, environment, the loader's name.
+        let environment = if first_variable == 0 { self.strings_end } else { first_variable };
+        let arguments = if first_argument == 0 { environment } else { first_argument };
+        system::set_memory_map(&prctl_mm_map {
+            start_code: there(program.extent.code.0),
+            end_code: there(program.extent.code.1),
+            start_data: there(program.extent.data.0),
+            end_data: there(program.extent.data.1),
+            start_brk: heap,
+            brk: heap,
+            start_stack: self.pointer as u64,
+            arg_start: arguments,
+            arg_end: environment,
+            env_start: environment,
+            env_end: self.strings_end,
+            auxv: self.vector.cast(),
+            auxv_size: (self.pairs * size_of::<[u64; 2]>()) as u32,
+            exe_fd: u32::MAX,
+        });
+    }
+}

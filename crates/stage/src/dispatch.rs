@@ -1,0 +1,255 @@
+//! A caught call, from the guest's registers to its result.
+//!
+//! [`caught`] runs on the slot's stack, outside any signal's context, with the guest's own mask of signals. Who decides, in this order:
+//!
+//! 1. `filters`: the guest's own seccomp filters, which the kernel would have asked first;
+//! 2. what only a nervous system inside the process has to do: `signals`, `clone`, `memory_guard`, `filters` (see [`own_rule`]);
+//! 3. the view (`view::calls::enter`), whose verdict is carried out here.
+//!
+//! Calls that the kernel does for the guest are made on the guest's own stack ([`crate::gate::on_guest_stack`]), because they may block: a
+//! signal's handler then runs where it would run without us. Calls after which somebody else comes back too (`clone`), or nobody, leave by
+//! an exit ([`Road::Exit`]).
+
+use crate::frame::Frame;
+use crate::nerves::{Link, Nerves};
+use crate::{
+    clone, cwd, exec, filters, gate, memory_guard, rewrite, shared, signals, slots, system, tasks,
+    tree,
+};
+use abi::boot::TREE_DESCRIPTOR;
+use abi::calls::Op;
+use core::mem::MaybeUninit;
+use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLOEXEC};
+use view::guest::Host as _;
+use view::{After, Call, Desk, Errno, HostFd, Scene, Task, Verdict};
+
+/// How often the view may want to be asked again about one call, because a file had to be copied or a name was not what it seemed: others
+/// may be faster each time.
+const ROUNDS: u32 = 8;
+
+/// One caught call while it is decided.
+pub(crate) struct Visit<'a> {
+    /// The guest's registers. Whoever returns [`Road::Done`] leaves `rax` to [`caught`].
+    pub(crate) frame: &'a mut Frame,
+    /// The view's buffers of this call's slot.
+    pub(crate) desk: &'a mut Desk,
+    /// Memory of this call's slot for what the kernel is to read in the guest's place.
+    pub(crate) scratch: &'a mut [u8],
+    /// Room in this call's slot for a copy of the thread's state.
+    task: &'a mut MaybeUninit<Task>,
+    /// The call as it was made.
+    pub(crate) call: Call,
+}
+
+/// What one of the stage's own rules says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Road {
+    /// Nothing: the view decides.
+    View,
+    /// The guest gets this result.
+    Done(i64),
+    /// The kernel does this call on the guest's stack, and the guest gets the result.
+    Kernel(Call),
+    /// The slot is given back and all registers are the guest's again before this call is made, at an instruction that belongs to the
+    /// guest's return address: for calls that return twice, or not at all. Where all exits belong to other return addresses, `ENOSYS`.
+    Exit(Call),
+}
+
+/// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `gate`.
+pub(crate) extern "C" fn caught(frame: &mut Frame) {
+    slots::settle(frame);
+    let slot = slots::of(frame);
+    let call = frame.call();
+    // SAFETY: the slot is this call's, and these are different members of it.
+    let (desk, scratch, task) =
+        unsafe { (&mut (*slot).desk, &mut (*slot).scratch, &mut (*slot).task) };
+    let mut visit = Visit { frame, desk, scratch, task, call };
+    let result = answer(&mut visit);
+    let frame = visit.frame;
+    if let Some(result) = result {
+        frame.rax = result as u64;
+    }
+    if frame.is_by_signal() {
+        rewrite::consider(frame);
+    }
+}
+
+/// The result, or `None` where the call is still to be made, at an exit.
+fn answer(visit: &mut Visit<'_>) -> Option<i64> {
+    let call = visit.call;
+    match filters::before(visit) {
+        filters::Answer::Allowed => {}
+        filters::Answer::Result(result) => return Some(result),
+        filters::Answer::Kernel => return None,
+    }
+    let Some(entry) = abi::calls::find(call.arch, call.number) else {
+        return Some(Errno::ENOSYS.result());
+    };
+    match own_rule(visit, entry.op) {
+        Road::View => Some(by_view(visit, entry.op)),
+        Road::Done(result) => Some(result),
+        Road::Kernel(made) => {
+            // SAFETY: a call of the guest's, with its own memory or what a rule has put in its place.
+            Some(unsafe { gate::on_guest_stack(visit.frame, &made, After::Nothing) })
+        }
+        Road::Exit(made) if gate::exit(visit.frame, &made) => None,
+        Road::Exit(_) => Some(Errno::ENOSYS.result()),
+    }
+}
+
+/// What a nervous system inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
+/// every process has to be given anew, and the calls that come here are few.)
+#[inline(never)]
+fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
+    match op {
+        Op::RtSigaction
+        | Op::RtSigprocmask
+        | Op::RtSigsuspend
+        | Op::Sigaltstack
+        | Op::Ppoll
+        | Op::Pselect6
+        | Op::EpollPwait
+        | Op::EpollPwait2
+        | Op::IoPgetevents => signals::rule(visit, op),
+        Op::Clone
+        | Op::Clone3
+        | Op::Fork
+        | Op::Vfork
+        | Op::Unshare
+        | Op::Ptrace
+        | Op::Wait4
+        | Op::Waitid => clone::rule(visit, op),
+        Op::Mmap
+        | Op::Munmap
+        | Op::Mprotect
+        | Op::PkeyMprotect
+        | Op::Mremap
+        | Op::Madvise
+        | Op::Mseal
+        | Op::RemapFilePages
+        | Op::Shmat
+        | Op::Brk => memory_guard::rule(visit, op),
+        Op::Seccomp | Op::Prctl => filters::rule(visit, op),
+        Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(visit.call.arguments[0]) => {
+            Road::Done(Errno::EBADF.result())
+        }
+        _ => Road::View,
+    }
+}
+
+/// Asks the view, and does what it says.
+fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
+    let call = visit.call;
+    let mut nerves = Nerves::new(visit.scratch);
+    for _ in 0..ROUNDS {
+        let (made, after) = match enter(&mut nerves, (visit.desk, visit.task), &call, op) {
+            Verdict::Done(result) => return result,
+            Verdict::Pass => (call, After::Nothing),
+            Verdict::Watch(after) => (call, after),
+            Verdict::Instead(other, after) => (other, after),
+            Verdict::Give(file, flags) => return give(&mut nerves, file, flags),
+            Verdict::CopyUp => match copy_up(&mut nerves, visit.desk) {
+                Ok(()) => continue,
+                Err(errno) => return errno.result(),
+            },
+            // Has been tried.
+            Verdict::Exec => return Errno::ENOSYS.result(),
+        };
+        let moves = matches!(op, Op::Chdir | Op::Fchdir);
+        if moves {
+            cwd::moves();
+        }
+        if matches!(op, Op::CloseRange | Op::Dup2 | Op::Dup3) {
+            tree::taken(op, &call.arguments);
+        }
+        // SAFETY: the guest's own call, or one that the view has made of it, with what it wants to be read in the scratch memory.
+        let result = unsafe { gate::on_guest_stack(visit.frame, &made, after) };
+        if result == i64::from(TREE_DESCRIPTOR) {
+            tree::lose();
+        }
+        if moves {
+            cwd::moved();
+        }
+        if after == After::Nothing {
+            return result;
+        }
+        if let Some(shown) =
+            leave(&mut nerves, (visit.desk, visit.task), (&call, op), after, result)
+        {
+            return shown;
+        }
+    }
+    Errno::EAGAIN.result()
+}
+
+fn enter(
+    nerves: &mut Nerves<'_>,
+    (desk, room): (&mut Desk, &mut MaybeUninit<Task>),
+    call: &Call,
+    op: Op,
+) -> Verdict {
+    let lent = tasks::lend(op, room);
+    let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
+    let verdict = view::calls::enter(&mut scene, call);
+    if verdict == Verdict::Exec {
+        // What the task has become is the next program's. Where that does not come, the task is what it was.
+        let departure = slots::depart(slots::at(&raw const *scene.desk as u64));
+        let result = exec::carry_out(&mut scene, call);
+        slots::stay(&departure);
+        return Verdict::Done(result);
+    }
+    lent.give_back();
+    verdict
+}
+
+/// The file at `desk.host` belongs to the image.
+#[cold]
+#[inline(never)]
+fn copy_up(nerves: &mut Nerves<'_>, desk: &Desk) -> view::errno::Result<()> {
+    nerves.copy_up(desk.host.as_c_str())
+}
+
+/// The result, or `None` where the view has to be asked again.
+#[inline(never)]
+fn leave(
+    nerves: &mut Nerves<'_>,
+    (desk, room): (&mut Desk, &mut MaybeUninit<Task>),
+    (call, op): (&Call, Op),
+    after: After,
+    result: i64,
+) -> Option<i64> {
+    let lent = tasks::lend(op, room);
+    let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
+    if view::calls::again(&mut scene, after, result) {
+        return None;
+    }
+    let shown = view::calls::leave(&mut scene, after, call, result);
+    lent.give_back();
+    Some(shown)
+}
+
+/// Gives the guest a descriptor of a file that is held, opened anew. The number is the lowest free one, as if nothing had been held.
+#[inline(never)]
+fn give(nerves: &mut Nerves<'_>, file: HostFd, flags: u32) -> i64 {
+    let mut name = Link::new();
+    let named = name.push(b"/proc/self/fd/").and_then(|()| name.push_number(file.0 as u32));
+    let named = named.and_then(|()| name.push(b"\0")).and_then(|()| name.as_c_str());
+    let Ok(named) = named else { return Errno::EMFILE.result() };
+    let start = i64::from(AT_FDCWD) as u64;
+    let arguments = [start, named.as_ptr() as u64, u64::from(flags), 0, 0, 0];
+    // SAFETY: the kernel reads the name.
+    let opened = unsafe { system::call(__NR_openat, arguments) };
+    let held = i64::from(file.0);
+    if opened < held {
+        nerves.close(file);
+        return opened;
+    }
+    // The held descriptor had the number that the guest would have got.
+    let keep = u64::from(flags & O_CLOEXEC);
+    // SAFETY: both descriptors are the stage's until the guest hears of them.
+    unsafe {
+        let moved = system::call(__NR_dup3, [opened as u64, held as u64, keep, 0, 0, 0]);
+        system::call(__NR_close, [opened as u64, 0, 0, 0, 0, 0]);
+        if moved < 0 { moved } else { held }
+    }
+}

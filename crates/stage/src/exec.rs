@@ -1,0 +1,312 @@
+//! `execve` inside the process: handing over to the next program, and taking over from the last (`view::handover`).
+//!
+//! The program of before resolves everything, with its own world and credentials, and holds the new program and its interpreter open: every
+//! error is known before its memory is gone. Then it executes the stage again, with the guest's own arguments and environment, and one
+//! string more. What the kernel does at an `execve` (signals, descriptors, threads, memory, `/proc`) it does there.
+//!
+//! The stage's new image takes the string off its stack and becomes what the string says.
+
+use crate::auxiliary::Stack;
+use crate::load::{self, Image};
+use crate::nerves::{Nerves, kin};
+use crate::system::{self, Failed};
+use crate::{filters, shared, signals, slots, tasks};
+use abi::boot::{self, Boot};
+use abi::shared::Switches;
+use abi::syscalls::ARCH_X86_64;
+use core::ffi::CStr;
+use linux_raw_sys::general as raw;
+use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
+use view::exec::{ExecPlan, Machine};
+use view::guest::Guest;
+use view::handover::Handover;
+use view::{Call, Errno, HostFd, Scene};
+
+/// What this process executes, wherever that is. A new process's first look at its own `/proc` costs more than finding the stage's file, so that
+/// comes first.
+const AGAIN: &CStr = c"/proc/self/exe";
+
+/// Most bytes that the guest's own filters may have at an `execve`: with what escapes NULs they still fit into one string.
+const FILTERS_MAX: usize = 48 * 1024;
+/// Room for a string with such filters.
+const STRING_MAX: usize = 72 * 1024;
+
+/// What is told on standard error where a program cannot be run in this mode.
+const NARROW: &[u8] =
+    b"coracle: this is a 32-bit program, which the in-process engine cannot run: use --execmode=P1\n";
+
+/// Carries out [`view::Verdict::Exec`]: the plan is in the scene's desk, and the task is what the next program's shall be. Comes back only
+/// with the error.
+#[inline(never)]
+pub(crate) fn carry_out(scene: &mut Scene<'_, Nerves<'_>>, call: &Call) -> i64 {
+    let result = match scene.desk.exec.machine {
+        // Its vectors have narrow pointers, and none of them could name our string.
+        _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
+        Machine::X86_64 => execute(scene),
+        Machine::I386 => {
+            tell(NARROW);
+            Err(Errno::ENOEXEC)
+        }
+    };
+    scene.desk.exec.release(scene.nerves);
+    match result {
+        Ok(()) => Errno::ENOEXEC.result(),
+        Err(errno) => errno.result(),
+    }
+}
+
+fn tell(words: &[u8]) {
+    // SAFETY: the kernel reads the words.
+    unsafe {
+        system::call(raw::__NR_write, [2, words.as_ptr() as u64, words.len() as u64, 0, 0, 0])
+    };
+}
+
+fn execute(scene: &mut Scene<'_, Nerves<'_>>) -> Result<(), Errno> {
+    let mask = signals::hold(slots::at(&raw const *scene.desk as u64));
+    let result = execute_with(scene, mask);
+    signals::exchange_mask(mask);
+    result
+}
+
+fn execute_with(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<(), Errno> {
+    let string = write(scene, mask)?;
+    let environment = extend(scene, string)?;
+    let plan = &scene.desk.exec;
+    let files = [plan.program, plan.interpreter];
+    for file in files.into_iter().flatten() {
+        keep(file, true)?;
+    }
+    let departed = tasks::departs();
+    crate::tracing::before_exec();
+    kin::becomes(plan.program_guest.as_bytes(), plan.inode, scene.task);
+    let result = run_file(&mut scene.desk.output, plan.arguments, environment).or_else(|errno| {
+        match errno {
+            // The file has gone since, or cannot be reached or executed by its name.
+            Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::ELOOP => {
+                run(AGAIN, plan.arguments, environment)
+            }
+            errno => Err(errno),
+        }
+    });
+    kin::tell(scene.task);
+    tasks::returned(departed);
+    for file in files.into_iter().flatten() {
+        let _ = keep(file, false);
+    }
+    result
+}
+
+/// Whether a descriptor survives the `execve`.
+fn keep(file: HostFd, kept: bool) -> Result<(), Errno> {
+    let flags = if kept { 0 } else { u64::from(raw::FD_CLOEXEC) };
+    let arguments = [file.0 as u64, u64::from(raw::F_SETFD), flags, 0, 0, 0];
+    // SAFETY: changes a flag of a descriptor of ours.
+    unsafe { system::checked(raw::__NR_fcntl, arguments) }.map(|_| ())
+}
+
+fn run(path: &CStr, arguments: u64, environment: u64) -> Result<(), Errno> {
+    let arguments = [path.as_ptr() as u64, arguments, environment, 0, 0, 0];
+    // SAFETY: the kernel reads the vectors; if it succeeds there is nobody to come back to.
+    unsafe { system::checked(raw::__NR_execve, arguments) }.map(|_| ())
+}
+
+/// Executes the stage's file, whose name says what is in it. One that is in memory has none: only whoever started the container has it open.
+fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Errno> {
+    let path = shared::places().stage;
+    let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/"));
+    let room = room.ok_or(Errno::ENOENT)?;
+    room[..path.len()].copy_from_slice(path);
+    room[path.len()] = 0;
+    let path = CStr::from_bytes_with_nul(room).map_err(|_| Errno::ENOENT)?;
+    run(path, arguments, environment)
+}
+
+/// Writes the hand-over into scratch memory; its address.
+fn write(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<u64, Errno> {
+    let Scene { nerves, task, desk, .. } = scene;
+    let plan: &ExecPlan = &desk.exec;
+    let (Some(program), places) = (plan.program, shared::places()) else {
+        return Err(Errno::ENOEXEC);
+    };
+    let filters = if tasks::filters() == 0 {
+        &[][..]
+    } else {
+        let at = nerves.scratch_room(FILTERS_MAX, 8)?;
+        // SAFETY: memory of this call's, of that length, that nobody else uses.
+        let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, FILTERS_MAX) };
+        let length = filters::save(room).ok_or(Errno::E2BIG)?;
+        &room[..length]
+    };
+    let handover = Handover {
+        program: program.0,
+        interpreter: plan.interpreter.map(|file| file.0),
+        name: plan.name.as_bytes(),
+        path: plan.program_guest.as_bytes(),
+        inode: plan.inode,
+        comm: plan.comm,
+        secure: plan.secure,
+        ids: plan.ids,
+        shared: places.shared,
+        world: shared::world_number(),
+        filter: None,
+        switches: shared::switches(),
+        ignored: signals::ignored(),
+        blocked: mask,
+        filters,
+    };
+    let buffer = &mut desk.input;
+    if let Some(length) = handover.write(task, &mut buffer[..]) {
+        let room = buffer.get_mut(..=length).ok_or(Errno::E2BIG)?;
+        room[length] = 0;
+        return nerves.scratch(room, 1);
+    }
+    let at = nerves.scratch_room(STRING_MAX, 1)?;
+    // SAFETY: memory of this call's, of that length, that nobody else uses.
+    let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, STRING_MAX) };
+    let length = handover.write(task, room).ok_or(Errno::E2BIG)?;
+    room[length] = 0;
+    Ok(at)
+}
+
+/// The guest's environment with one string more: the address of the new vector.
+fn extend(scene: &mut Scene<'_, Nerves<'_>>, string: u64) -> Result<u64, Errno> {
+    const WORD: u64 = 8;
+    let given = scene.desk.exec.environment;
+    let mut count = 0;
+    let mut word = [0; 8];
+    if given != 0 {
+        loop {
+            scene.nerves.read(given + count * WORD, &mut word)?;
+            if word == [0; 8] {
+                break;
+            }
+            count += 1;
+        }
+    }
+    let vector = scene.nerves.scratch_room(((count + 2) * WORD) as usize, 8)?;
+    let mut copied = 0;
+    let buffer = &mut scene.desk.output;
+    while copied < count {
+        let piece = ((count - copied) * WORD).min(buffer.len() as u64) as usize;
+        scene.nerves.read(given + copied * WORD, &mut buffer[..piece])?;
+        scene.nerves.write(vector + copied * WORD, &buffer[..piece])?;
+        copied += piece as u64 / WORD;
+    }
+    scene.nerves.write(vector + count * WORD, &string.to_le_bytes())?;
+    scene.nerves.write(vector + (count + 1) * WORD, &[0; 8])?;
+    Ok(vector)
+}
+
+/// Becomes the program that the last string of the environment speaks of; where it starts.
+pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
+    let string = stack.take_last_variable(view::handover::MARK).ok_or(Failed)?;
+    let (start, length) = (string.as_mut_ptr(), string.len());
+    let task = tasks::first();
+    let handover = Handover::read(string, task).ok_or(Failed)?;
+    let newest = filters::restore(handover.filters);
+    attach(&handover)?;
+    let switches = shared::switches();
+    slots::prepare(stack.has_fsgsbase(), !switches.has(Switches::NO_WIPE_ON_FORK))?;
+    tasks::start(newest);
+    kin::enter(handover.path, handover.inode, handover.filter.map(|_| &*task));
+    signals::install(handover.ignored);
+    let boot = Boot {
+        program: b"",
+        interpreter: None,
+        name: handover.name,
+        comm: handover.comm,
+        secure: handover.secure,
+        ids: handover.ids,
+    };
+    let entry = load(stack, &boot, &handover, switches)?;
+    match handover.filter {
+        Some(number) => install(number)?,
+        // All were blocked by the program before; whoever is started from outside has the mask of the caller.
+        None => {
+            signals::exchange_mask(handover.blocked);
+        }
+    }
+    // What is no variable of the program's does not stay in its memory. The name, at the end, is its own.
+    let rest = length - handover.name.len();
+    // SAFETY: the string lies on the stack, and nobody looks at it any more.
+    unsafe { core::ptr::write_bytes(start, 0, rest) };
+    Ok(entry)
+}
+
+/// Maps the file that all processes of the container share.
+fn attach(handover: &Handover<'_>) -> Result<(), Failed> {
+    // SAFETY: a NUL follows the path in the hand-over.
+    let path = unsafe { CStr::from_ptr(handover.shared.as_ptr().cast()) };
+    let file = system::open_shared(path)?;
+    let at = system::base() + boot::SHARED;
+    let mapped = system::size(file).and_then(|length| {
+        if length > boot::SHARED_ROOM {
+            return Err(Failed);
+        }
+        system::map_shared(at, length, file).map(|()| length)
+    });
+    system::close(file);
+    let length = usize::try_from(mapped?).map_err(|_| Failed)?;
+    // SAFETY: it is mapped for good, and nothing has been asked before.
+    unsafe { shared::attach(at, length, handover.world)? };
+    shared::switch_on(handover.switches);
+    Ok(())
+}
+
+/// Loads program and interpreter, and closes them.
+fn load(
+    stack: &mut Stack,
+    boot: &Boot<'_>,
+    handover: &Handover<'_>,
+    switches: Switches,
+) -> Result<u64, Failed> {
+    let random = stack.is_randomized();
+    let role = load::Role::Program { interpreted: handover.interpreter.is_some(), random };
+    let file = handover.program as u64;
+    let program = Image::load_file(file, role)?;
+    system::close(file);
+    let interpreter = match handover.interpreter {
+        Some(file) => {
+            let image = Image::load_file(file as u64, load::Role::Interpreter)?;
+            system::close(file as u64);
+            Some(image)
+        }
+        None => None,
+    };
+    crate::finish(
+        stack,
+        boot,
+        &program,
+        interpreter.as_ref(),
+        random,
+        !switches.has(Switches::NO_SET_MM),
+    )
+}
+
+/// Installs the filter for this process and all that come of it.
+fn install(number: u32) -> Result<(), Failed> {
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        instructions: u64,
+    }
+    const SET_MODE_FILTER: u64 = 1;
+    const INSTRUCTION: usize = 8;
+    let range = shared::shared().records().find(number).ok_or(Failed)?;
+    let length = u16::try_from(range.len() / INSTRUCTION).map_err(|_| Failed)?;
+    let at = system::base() + boot::SHARED + range.start as u64;
+    let program = Program { length, instructions: at };
+    let program = &raw const program as u64;
+    // SAFETY: the kernel reads the program, which lies in the shared file.
+    unsafe {
+        system::call(raw::__NR_prctl, [u64::from(PR_SET_NO_NEW_PRIVS), 1, 0, 0, 0, 0]);
+        system::checked(raw::__NR_seccomp, [SET_MODE_FILTER, 0, program, 0, 0, 0])
+            .or_else(|_| {
+                // Before Linux 3.17 there was no call of its own: PR_SET_SECCOMP, SECCOMP_MODE_FILTER.
+                system::checked(raw::__NR_prctl, [22, 2, program, 0, 0, 0])
+            })
+            .map_err(|_| Failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,329 @@
+//! The guest's own seccomp filters.
+//!
+//! A guest's filter is really installed ([`rule`]), with a prefix that lets the stage's own calls pass (`view::calls::filters` has the reasons), so the
+//! kernel answers for all calls that it does itself. It is kept here too, because calls that the stage handles would escape it: those of rewritten sites
+//! are never seen by the kernel, and of two filters of which one says `TRAP` and the other `ERRNO`, the first wins. So every caught
+//! call is asked of the thread's filters first ([`before`]):
+//!
+//! - Allowed (or logged): it goes on.
+//! - An error: that is its result. Without a tracer or listener of the guest's own, `TRACE` and `USER_NOTIF` are `ENOSYS`.
+//! - To be trapped or killed: the call is made at an instruction whose address the prefix does not exempt, with the guest's registers, and the kernel
+//!   does the rest.
+//!
+//! Programs lie one behind the other in an arena that is as large as all that the kernel accepts for one thread. Each names the one that was
+//! newest when it was installed, so threads and children share what they have in common. Nothing is ever freed.
+
+use crate::dispatch::{Road, Visit};
+use crate::frame::Frame;
+use crate::system::{self, Written};
+use crate::{gate, memory, tasks};
+use abi::bpf::{self, Data, Instruction};
+use abi::calls::Op;
+use abi::syscalls::ARCH_X86_64;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use linux_raw_sys::general as raw;
+use linux_raw_sys::prctl::{PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH};
+use view::calls::filters::{INSTRUCTION, PREFIX, Wish, installed, strict, without_trace};
+use view::identity::Capability;
+use view::{Call, Errno, Task};
+
+/// Most instructions that one thread's filters may have together (`MAX_INSNS_PER_PATH`).
+const ARENA: usize = 32_768;
+/// Longest program.
+const LONGEST: usize = bpf::LIMIT;
+
+/// Programs, each behind a word with its length (low half) and the number of the one before it (high half). A program's number is the index
+/// of that word; no program has number 0.
+static CELLS: Written<[[u8; INSTRUCTION]; ARENA]> = Written::new([[0; INSTRUCTION]; ARENA]);
+/// The first cell that is free.
+static END: AtomicU32 = AtomicU32::new(0);
+
+const FLAG_NEW_LISTENER: u64 = 1 << 3;
+
+fn cells() -> &'static [[u8; INSTRUCTION]; ARENA] {
+    CELLS.get()
+}
+
+/// A program, and the number of the one before it.
+fn program(number: u32) -> Option<(&'static [[u8; INSTRUCTION]], u32)> {
+    let at = number as usize;
+    let head = u64::from_le_bytes(*cells().get(at)?);
+    let length = head as u32 as usize;
+    Some((cells().get(at + 1..at + 1 + length)?, (head >> 32) as u32))
+}
+
+/// The same as instructions.
+fn instructions(cells: &[[u8; INSTRUCTION]]) -> &[Instruction] {
+    #[expect(clippy::cast_ptr_alignment, reason = "cells lie at multiples of eight")]
+    let first = cells.as_ptr().cast::<Instruction>();
+    // SAFETY: both are eight bytes: a 16-bit word, two bytes, a 32-bit word, little-endian; any bytes are valid.
+    unsafe { core::slice::from_raw_parts(first, cells.len()) }
+}
+
+/// Takes cells for a program of this length: their number, if there is room.
+fn reserve(length: usize) -> Option<u32> {
+    let mut end = END.load(Ordering::Relaxed).max(1);
+    loop {
+        let next = end as usize + 1 + length;
+        if next > ARENA {
+            return None;
+        }
+        let known = END.load(Ordering::Relaxed);
+        if known.max(1) != end {
+            end = known.max(1);
+            continue;
+        }
+        match END.compare_exchange(known, next as u32, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return Some(end),
+            Err(other) => end = other.max(1),
+        }
+    }
+}
+
+/// The cells of a program, to be written by whoever has reserved them.
+fn write(number: u32, length: usize, before: u32) -> &'static mut [[u8; INSTRUCTION]] {
+    // SAFETY: these cells are the caller's alone, until it tells a thread the program's number.
+    let cells = unsafe { CELLS.get_mut() };
+    let at = number as usize;
+    cells[at] = (length as u64 | u64::from(before) << 32).to_le_bytes();
+    &mut cells[at + 1..at + 1 + length]
+}
+
+/// Gives back what was reserved last; somebody else may have reserved more meanwhile, and then it is lost.
+fn release(number: u32, length: usize) {
+    let end = number + 1 + length as u32;
+    let _ = END.compare_exchange(end, number, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// What the guest's own filters say of a call that the stage handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It goes on.
+    Allowed,
+    /// The guest gets this result.
+    Result(i64),
+    /// The kernel is to answer it at an instruction where it looks at filters; the frame has been changed so that the call is made there.
+    Kernel,
+}
+
+/// Asks the calling thread's filters.
+#[inline]
+pub(crate) fn before(visit: &mut Visit<'_>) -> Answer {
+    if END.load(Ordering::Relaxed) == 0 { Answer::Allowed } else { ask(visit) }
+}
+
+#[cold]
+fn ask(visit: &mut Visit<'_>) -> Answer {
+    let call = visit.call;
+    let data = Data {
+        number: call.number,
+        architecture: call.arch,
+        pointer: visit.frame.return_address,
+        arguments: call.arguments,
+    };
+    let mut answer = bpf::ALLOW;
+    let mut number = tasks::filters();
+    // From the newest to the oldest; each was installed after the one that it names.
+    while number != 0 {
+        let Some((cells, older)) = program(number) else { break };
+        let instructions = instructions(cells);
+        let one = bpf::run(instructions, &data).unwrap_or(bpf::KILL_PROCESS);
+        // The newer one counts where two are equal, and `answer` is the newer.
+        answer = bpf::severer(one, answer);
+        if older >= number {
+            break;
+        }
+        number = older;
+    }
+    match answer & 0xffff_0000 {
+        bpf::ALLOW | bpf::LOG => Answer::Allowed,
+        bpf::ERRNO => Answer::Result(-i64::from((answer & 0xffff).min(4095))),
+        bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
+        // The kernel has been asked already, and did not find so.
+        _ if visit.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
+        _ if gate::outside(visit.frame) || leave_outside(visit.frame) => Answer::Kernel,
+        _ => Answer::Result(Errno::EPERM.result()),
+    }
+}
+
+/// How many return addresses can have an instruction outside.
+const OUTSIDE: usize = 64;
+/// The return addresses that have one; 0 where it is not finished.
+static BOUND: [AtomicU64; OUTSIDE] = [const { AtomicU64::new(0) }; OUTSIDE];
+/// How many have been begun.
+static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// Has a call made at an instruction that no filter exempts: when [`crate::dispatch::caught`] returns, the slot is given back, and the registers are
+/// the guest's. Each such instruction has a page behind the stage's range, and belongs to one return address.
+fn leave_outside(frame: &mut Frame) -> bool {
+    let back = frame.return_address;
+    let there = |index: usize| system::base() + abi::boot::RANGE + index as u64 * abi::elf::PAGE;
+    let known = BOUND.iter().position(|bound| bound.load(Ordering::Acquire) == back);
+    let index = known.unwrap_or_else(|| BEGUN.fetch_add(1, Ordering::AcqRel) as usize);
+    if known.is_none() {
+        if index >= OUTSIDE || !make(there(index), back) {
+            return false;
+        }
+        BOUND[index].store(back, Ordering::Release);
+    }
+    frame.rax = frame.number;
+    frame.return_address = there(index);
+    true
+}
+
+/// Makes a page of `syscall; jmp back`.
+fn make(at: u64, back: u64) -> bool {
+    const READ_WRITE: u32 = 3;
+    const READ_EXECUTE: u64 = 5;
+    let mut code = [0x0f, 0x05, 0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    code[8..].copy_from_slice(&back.to_le_bytes());
+    if system::map(system::Place::Free(at), abi::elf::PAGE, READ_WRITE, None).is_err() {
+        return false;
+    }
+    // SAFETY: the page has just been mapped, for this alone.
+    unsafe {
+        (at as *mut [u8; 16]).write(code);
+        system::call(raw::__NR_mprotect, [at, abi::elf::PAGE, READ_EXECUTE, 0, 0, 0]) == 0
+    }
+}
+
+/// Rules for `seccomp`, `prctl(PR_SET_SECCOMP)`, and for what would dispatch the stage's own calls to the guest.
+pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
+    let call = visit.call;
+    if op == Op::Prctl && call.arguments[0] as u32 == PR_SET_SYSCALL_USER_DISPATCH {
+        return if call.arguments[1] == 0 {
+            Road::Kernel(call)
+        } else {
+            Road::Done(Errno::EINVAL.result())
+        };
+    }
+    let asks = op == Op::Seccomp || call.arguments[0] as u32 == PR_SET_SECCOMP;
+    match Wish::of(&call) {
+        Wish::Other if asks && call.arch == ARCH_X86_64 => Road::Kernel(call),
+        Wish::Other => Road::View,
+        _ if call.arch != ARCH_X86_64 => Road::Done(Errno::ENOSYS.result()),
+        wish => Road::Done(install(op, &call, wish).unwrap_or_else(Errno::result)),
+    }
+}
+
+#[inline(never)]
+fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
+    let mut room = MaybeUninit::<Task>::zeroed();
+    let mut lent = tasks::lend(op, &mut room);
+    let (address, length, flags) = match wish {
+        Wish::Filter(header, flags) => {
+            if flags & FLAG_NEW_LISTENER != 0 {
+                return Err(Errno::EBUSY);
+            }
+            let (address, length) = header_of(header)?;
+            let creds = &lent.task.creds;
+            if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
+                return Err(Errno::EACCES);
+            }
+            (address, length, flags)
+        }
+        // SECCOMP_MODE_FILTER: the two do not mix.
+        _ if lent.task.filters.mode == 2 => return Err(Errno::EINVAL),
+        _ => (0, strict(ARCH_X86_64).len(), 0),
+    };
+    if PREFIX.len() + length > LONGEST {
+        return Err(Errno::EINVAL);
+    }
+    let whole = PREFIX.len() + length;
+    let number = reserve(whole).ok_or(Errno::ENOMEM)?;
+    let cells = write(number, whole, lent.filters);
+    let (prefix, own) = cells.split_at_mut(PREFIX.len());
+    prefix.copy_from_slice(&PREFIX);
+    let read = if address == 0 {
+        own.copy_from_slice(&strict(ARCH_X86_64));
+        Ok(())
+    } else {
+        memory::read(address, own.as_flattened_mut())
+    };
+    without_trace(own.as_flattened_mut());
+    // The guest's program may be wrong: the kernel says so.
+    match read.and_then(|()| give(cells, flags)) {
+        Ok(0) => {
+            installed(lent.task, call, 0);
+            lent.filters = number;
+            lent.give_back();
+            Ok(0)
+        }
+        other => {
+            release(number, whole);
+            other
+        }
+    }
+}
+
+/// Address and length of the program that a `struct sock_fprog` speaks of.
+fn header_of(header: u64) -> Result<(u64, usize), Errno> {
+    let mut bytes = [0; 16];
+    memory::read(header, &mut bytes)?;
+    let length = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+    let mut address = [0; 8];
+    address.copy_from_slice(&bytes[8..]);
+    match u64::from_le_bytes(address) {
+        _ if length == 0 || length > LONGEST => Err(Errno::EINVAL),
+        0 => Err(Errno::EFAULT),
+        address => Ok((address, length)),
+    }
+}
+
+/// Has the kernel install a program. With `SECCOMP_FILTER_FLAG_TSYNC` the result can be the number of a thread that differs.
+fn give(program: &[[u8; INSTRUCTION]], flags: u64) -> Result<i64, Errno> {
+    const SET_MODE_FILTER: u64 = 1;
+    let header = [program.len() as u64, program.as_ptr() as u64];
+    let header = header.as_ptr() as u64;
+    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the program.
+    let result = unsafe {
+        if flags == 0 {
+            // Older than the other.
+            let arguments = [u64::from(PR_SET_SECCOMP), 2, header, 0, 0, 0];
+            system::checked(raw::__NR_prctl, arguments)
+        } else {
+            system::checked(raw::__NR_seccomp, [SET_MODE_FILTER, flags, header, 0, 0, 0])
+        }
+    };
+    result.map(|result| result as i64)
+}
+
+/// Writes the calling thread's programs for the next one, the oldest first: how many bytes. `None` where they do not fit.
+pub(crate) fn save(into: &mut [u8]) -> Option<usize> {
+    let mut end = 0;
+    let mut done = 0;
+    let newest = tasks::filters();
+    // Each round finds the oldest of those that are newer than the last.
+    while done != newest {
+        let mut oldest = newest;
+        while let Some((_, older)) = program(oldest)
+            && older != done
+            && older < oldest
+        {
+            oldest = older;
+        }
+        let (cells, _) = program(oldest)?;
+        let bytes = cells.as_flattened();
+        into.get_mut(end..end + 4)?.copy_from_slice(&(cells.len() as u32).to_le_bytes());
+        end += 4;
+        into.get_mut(end..end + bytes.len())?.copy_from_slice(bytes);
+        end += bytes.len();
+        done = oldest;
+    }
+    Some(end)
+}
+
+/// Takes over what [`save`] wrote, at the start of a program: the newest program's number.
+pub(crate) fn restore(mut bytes: &[u8]) -> u32 {
+    let mut newest = 0;
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((own, rest)) = rest.split_at_checked(length * INSTRUCTION) else { break };
+        let Some(number) = reserve(length) else { break };
+        write(number, length, newest).as_flattened_mut().copy_from_slice(own);
+        newest = number;
+        bytes = rest;
+    }
+    newest
+}

@@ -1,0 +1,174 @@
+//! Mapping one ELF image, step by step as the kernel does it (`load_elf_binary`, `load_elf_interp`).
+
+use abi::elf::{self, Extent, Header, Mapping, PAGE};
+
+use crate::system::{self, Failed, Place, Written};
+
+/// `ELF_ET_DYN_BASE`: where position-independent programs with an interpreter go, before randomisation: two thirds of the address space.
+const PROGRAM_BASE: u64 = (0x7fff_ffff_f000 / 3 * 2) & !(PAGE - 1);
+/// Bits of randomness in the pages of addresses; the kernel's default (`vm.mmap_rnd_bits`).
+const RANDOM_BITS: u32 = 28;
+/// How far the heap may be moved from the end of the program (32 MiB before Linux 6.10).
+const HEAP_RANDOM: u64 = 1 << 30;
+
+/// Program headers that do not follow the file header. One image at a time.
+static TABLE: Written<[u8; elf::TABLE_MAX]> = Written::new([0; elf::TABLE_MAX]);
+
+/// What an image is loaded as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// What was executed.
+    Program {
+        /// It has an interpreter.
+        interpreted: bool,
+        /// Addresses are randomised.
+        random: bool,
+    },
+    /// Its interpreter.
+    Interpreter,
+}
+
+/// An image in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Image {
+    /// What is added to the addresses in the file.
+    pub(crate) bias: u64,
+    /// Where it starts to run.
+    pub(crate) entry: u64,
+    /// Number of program headers.
+    pub(crate) entries: u16,
+    /// `PT_GNU_STACK` asks for an executable stack.
+    pub(crate) executable_stack: bool,
+    /// Its memory, in addresses of the file.
+    pub(crate) extent: Extent,
+    /// Whether it is position-independent.
+    pub(crate) relocatable: bool,
+}
+
+impl Image {
+    /// Maps the file at `path`.
+    pub(crate) fn load(path: &[u8], role: Role) -> Result<Self, Failed> {
+        let file = system::open(path)?;
+        let image = Self::load_file(file, role);
+        system::close(file);
+        image
+    }
+
+    /// Maps a file that is open; it stays open.
+    pub(crate) fn load_file(file: u64, role: Role) -> Result<Self, Failed> {
+        // Nearly always the program headers follow the file header: one read has both.
+        let mut usual = [0; 1024];
+        let count = system::read(file, &mut usual, 0)?;
+        let header = header(&usual[..count])?;
+        let length = header.table_length().ok_or(Failed)?;
+        let start = usize::try_from(header.table).map_err(|_| Failed)?;
+        let there = start.checked_add(length).and_then(|end| usual[..count].get(start..end));
+        let table = match there {
+            Some(table) => table,
+            None => read_table(file, header.table, length)?,
+        };
+        let segments = elf::segments(header.class, table);
+        let extent = elf::extent(&header, segments.clone()).ok_or(Failed)?;
+        let relocatable = header.kind == elf::SHARED;
+        let mut bias = None;
+        for segment in segments.clone().filter(|segment| segment.kind == elf::LOAD) {
+            let mapping = segment.mapping().ok_or(Failed)?;
+            let known = match bias {
+                Some(bias) => bias,
+                None => reserve(&extent, place(&extent, relocatable, role)?, file, &mapping)?,
+            };
+            map(file, known, &mapping, bias.is_none() && covers(&extent, &mapping))?;
+            bias = Some(known);
+        }
+        let bias = bias.ok_or(Failed)?;
+        let executable_stack =
+            segments.clone().any(|segment| segment.kind == elf::STACK && segment.flags & 1 != 0);
+        let entry = header.entry.wrapping_add(bias);
+        Ok(Self { bias, entry, entries: header.entries, executable_stack, extent, relocatable })
+    }
+
+    /// Where the heap starts: behind the program, or where a position-independent one would be that has no interpreter.
+    pub(crate) fn heap(&self, interpreted: bool, random: bool) -> Result<u64, Failed> {
+        let end = elf::page_up(self.extent.heap.wrapping_add(self.bias)).ok_or(Failed)?;
+        let end = if self.relocatable && !interpreted && random { PROGRAM_BASE } else { end };
+        let moved = if random { system::random() % (HEAP_RANDOM / PAGE) * PAGE } else { 0 };
+        Ok(end + moved)
+    }
+}
+
+fn header(start: &[u8]) -> Result<Header, Failed> {
+    let header = Header::read(start).ok_or(Failed)?;
+    let is_ours = header.class == elf::Class::Bits64
+        && header.machine == elf::MACHINE_X86_64
+        && header.is_loadable();
+    if is_ours { Ok(header) } else { Err(Failed) }
+}
+
+/// Reads program headers that are elsewhere in the file. They are the caller's until the next image is loaded.
+fn read_table(file: u64, offset: u64, length: usize) -> Result<&'static [u8], Failed> {
+    // SAFETY: images are loaded one after the other, each by a function that keeps no reference.
+    let buffer = unsafe { TABLE.get_mut() };
+    let buffer = buffer.get_mut(..length).ok_or(Failed)?;
+    let count = system::read(file, buffer, offset)?;
+    if count == length { Ok(buffer) } else { Err(Failed) }
+}
+
+/// Where an image's lowest page shall be.
+fn place(extent: &Extent, relocatable: bool, role: Role) -> Result<Place, Failed> {
+    Ok(match role {
+        _ if !relocatable => Place::Free(extent.low),
+        Role::Program { interpreted: true, random } => {
+            let moved =
+                if random { (system::random() & ((1 << RANDOM_BITS) - 1)) * PAGE } else { 0 };
+            let base = (PROGRAM_BASE + moved) & !(extent.align - 1);
+            Place::Free(base & !(PAGE - 1))
+        }
+        _ if extent.align > PAGE => {
+            // The kernel finds an address for a whole page only: take more, and give back what is too much.
+            let room = (extent.high - extent.low).checked_add(extent.align).ok_or(Failed)?;
+            let got = system::map(Place::Near(0), room, 0, None)?;
+            system::unmap(got, room);
+            Place::Free((got + extent.align - 1) & !(extent.align - 1))
+        }
+        _ => Place::Near(0),
+    })
+}
+
+/// Whether mapping this first segment can take the image's whole room.
+fn covers(extent: &Extent, first: &Mapping) -> bool {
+    first.start == extent.low && first.length != 0
+}
+
+/// Takes all of the image's memory at once, so that nothing comes between its segments; what is to be added to addresses.
+///
+/// The first segment is mapped over the whole length and cut, as the kernel does it: one call less than an empty reservation, and what no
+/// segment fills stays a hole.
+fn reserve(extent: &Extent, place: Place, file: u64, first: &Mapping) -> Result<u64, Failed> {
+    let length = extent.high - extent.low;
+    if !covers(extent, first) {
+        return Ok(system::map(place, length, 0, None)?.wrapping_sub(extent.low));
+    }
+    let got = system::map(place, length, first.protection, Some((file, first.offset)))?;
+    system::unmap(got + first.length, length - first.length);
+    Ok(got.wrapping_sub(extent.low))
+}
+
+fn map(file: u64, bias: u64, mapping: &Mapping, mapped: bool) -> Result<(), Failed> {
+    if mapping.length != 0 && !mapped {
+        let at = Place::Over(mapping.start.wrapping_add(bias));
+        system::map(at, mapping.length, mapping.protection, Some((file, mapping.offset)))?;
+    }
+    if let Some(zero) = mapping.zero
+        && mapping.protection & 2 != 0
+    {
+        let start = zero.wrapping_add(bias);
+        let length = PAGE - start % PAGE;
+        // SAFETY: the rest of a writable page that has just been mapped.
+        unsafe { core::ptr::write_bytes(start as *mut u8, 0, length as usize) };
+    }
+    if mapping.bare_length != 0 {
+        let at = Place::Over(mapping.bare_start.wrapping_add(bias));
+        system::map(at, mapping.bare_length, mapping.bare_protection, None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Calls that would change the stage's own memory.
+//!
+//! A program that cleans up its address space, or takes fixed addresses, does not know that somebody lives at [`abi::boot::LOADER_START`]. For it
+//! there is nothing mapped, so what it does there has no effect; and what it asks to have there, it does not get. Only calls that name an
+//! address near the range, or a length of 4 GiB and more, come here at all.
+
+use crate::dispatch::{Road, Visit};
+use crate::system;
+use abi::boot::RANGE;
+use abi::calls::Op;
+use linux_raw_sys::general as raw;
+use view::{Call, Errno};
+
+/// End of a process's addresses.
+const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+
+/// Rules for `mmap`, `munmap`, `mprotect`, `mremap`, `madvise`... that name the stage's range.
+pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
+    let call = visit.call;
+    let [address, length, third, flags, new, _] = call.arguments;
+    if op == Op::Shmat {
+        // The length is the segment's, but where it starts is what counts: the range is far from everybody else's.
+        return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Road::Kernel(call) };
+    }
+    let hit = overlaps(address, length);
+    match op {
+        Op::Mremap => {
+            let fixed = flags as u32 & raw::MREMAP_FIXED != 0;
+            if hit {
+                return refuse(Errno::EFAULT);
+            }
+            if fixed && overlaps(new, third) {
+                return refuse(Errno::EINVAL);
+            }
+            Road::Kernel(call)
+        }
+        _ if !hit => Road::Kernel(call),
+        Op::Mmap => match flags as u32 {
+            flags if flags & raw::MAP_FIXED_NOREPLACE == raw::MAP_FIXED_NOREPLACE => {
+                refuse(Errno::EEXIST)
+            }
+            flags if flags & raw::MAP_FIXED != 0 => refuse(Errno::ENOMEM),
+            // A mere wish.
+            _ => Road::Kernel(without_address(call)),
+        },
+        Op::Munmap => around(&call, None),
+        Op::Madvise => around(&call, Some(Errno::ENOMEM)),
+        Op::RemapFilePages => refuse(Errno::EINVAL),
+        _ => refuse(Errno::ENOMEM),
+    }
+}
+
+fn refuse(errno: Errno) -> Road {
+    Road::Done(errno.result())
+}
+
+fn without_address(mut call: Call) -> Call {
+    call.arguments[0] = 0;
+    call
+}
+
+/// Whether memory is, in part, the stage's. What the kernel would refuse anyway does not count.
+fn overlaps(address: u64, length: u64) -> bool {
+    let start = system::base();
+    let Some(end) = address.checked_add(length) else { return false };
+    length != 0 && end <= TASK_SIZE && address < start + RANGE && end > start
+}
+
+/// Makes a call for what lies before and behind the stage's memory. `holes`: what it says of places where nothing is mapped.
+fn around(call: &Call, holes: Option<Errno>) -> Road {
+    let [address, length, third, ..] = call.arguments;
+    if !address.is_multiple_of(abi::elf::PAGE) {
+        return refuse(Errno::EINVAL);
+    }
+    let end = (address + length).next_multiple_of(abi::elf::PAGE);
+    let start = system::base();
+    let pieces = [(address, start.min(end)), ((start + RANGE).max(address), end)];
+    for (from, to) in pieces {
+        if from < to {
+            let arguments = [from, to - from, third, 0, 0, 0];
+            // SAFETY: the guest's own call, on memory that is not the stage's.
+            let result = unsafe { system::call(call.number, arguments) };
+            if system::is_error(result) && Some(Errno(result.unsigned_abs() as u16)) != holes {
+                return Road::Done(result);
+            }
+        }
+    }
+    holes.map_or(Road::Done(0), refuse)
+}

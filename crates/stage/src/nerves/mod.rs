@@ -1,0 +1,220 @@
+//! The hands that the stage lends the view: the guest's memory, and calls made for it.
+//!
+//! The guest's memory, its descriptors and its working directory are this process's own, so most of the view's wishes are one call of the
+//! kernel's. What is held for the view (`HostFd`) is a descriptor among the guest's: only while one call is decided.
+//!
+//! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`spot`]: where a call starts.
+//! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`notes`]: records of inodes without attributes.
+//! - [`kin`]: other processes of the container.
+
+pub(crate) mod calls;
+mod copy_up;
+mod host;
+pub(crate) mod kin;
+mod notes;
+mod spot;
+
+use crate::slots::SLOT_SIZE;
+use crate::{memory, shared, system};
+use abi::boot;
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+pub(crate) use spot::Link;
+use spot::Name;
+use view::errno::Result;
+use view::guest::{Dir, Guest, Host};
+use view::stored::ALIAS;
+use view::text::PATH_MAX;
+use view::{Errno, HostFd, Text};
+
+/// Most that one call may put into scratch memory ([`Guest::scratch`]), but for vectors of arguments, which may be longer.
+const SCRATCH_MAX: usize = 128 * 1024;
+/// How many descriptors are lent to the kernel's own call.
+const LENT_MAX: usize = 4;
+
+/// How many mappings for what is large.
+const LARGE_MAX: usize = 3;
+
+/// The hands, for one call.
+pub(crate) struct Nerves<'a> {
+    /// The slot's.
+    scratch: &'a mut [u8],
+    used: usize,
+    /// More of it, mapped; 0 before it is needed.
+    more: u64,
+    more_used: usize,
+    /// A mapping for what is larger than all of it (address, length): a vector of arguments, one of an environment, and a string.
+    large: [(u64, u64); LARGE_MAX],
+    /// Descriptors that a path in scratch memory names; -1 where there is none.
+    lent: [i32; LENT_MAX],
+}
+
+impl<'a> Nerves<'a> {
+    /// With the scratch memory of a slot.
+    pub(crate) fn new(scratch: &'a mut [u8]) -> Self {
+        Self {
+            scratch,
+            used: 0,
+            more: 0,
+            more_used: 0,
+            large: [(0, 0); LARGE_MAX],
+            lent: [-1; LENT_MAX],
+        }
+    }
+
+    /// Room in the slot, else in memory that is mapped for it.
+    fn room(&mut self, length: usize, align: usize) -> Result<u64> {
+        let start = self.scratch.as_ptr() as u64;
+        let at = (start + self.used as u64).next_multiple_of(align as u64);
+        let end = (at - start) as usize + length;
+        if end <= self.scratch.len() {
+            self.used = end;
+            return Ok(at);
+        }
+        if self.more == 0 {
+            // Each slot has its own place for it, which somebody may have left mapped who never came back from a call.
+            let slot = start & !(SLOT_SIZE as u64 - 1);
+            let place = system::Place::Over(slot - boot::SLOTS + boot::SPARE);
+            let mapped = system::map(place, SCRATCH_MAX as u64, 3, None);
+            self.more = mapped.map_err(|_| Errno::ENOMEM)?;
+        }
+        let at = self.more_used.next_multiple_of(align);
+        if length > SCRATCH_MAX - at.min(SCRATCH_MAX) {
+            return self.large(length);
+        }
+        self.more_used = at + length;
+        Ok(self.more + at as u64)
+    }
+
+    /// A mapping of its own.
+    #[cold]
+    fn large(&mut self, length: usize) -> Result<u64> {
+        let free = self.large.iter_mut().find(|(_, length)| *length == 0).ok_or(Errno::E2BIG)?;
+        let mapped = system::map(system::Place::Near(0), length as u64, 3, None);
+        *free = (mapped.map_err(|_| Errno::E2BIG)?, length as u64);
+        Ok(free.0)
+    }
+
+    /// Keeps a descriptor until the call is over.
+    fn lend(&mut self, descriptor: i32) -> bool {
+        let free = self.lent.iter_mut().find(|lent| **lent < 0);
+        free.map(|free| *free = descriptor).is_some()
+    }
+}
+
+/// Device (major, minor) of a host path.
+#[cold]
+#[inline(never)]
+pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
+    let mut name = Name::new();
+    let path = notes::host_path(&mut name, path, b"").ok()?;
+    let mut facts = view::identity::NO_FACTS;
+    host::look(calls::CWD, path, 0, &mut facts).ok()?;
+    Some((facts.stx_dev_major, facts.stx_dev_minor))
+}
+
+impl Nerves<'_> {
+    /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. What has no path that a link could name is lent for
+    /// this call.
+    fn alias_of(&mut self, directory: i32, into: &mut Text) -> Result<()> {
+        let aliases = shared::places().aliases;
+        let named = self.path_of(Dir::Held(HostFd(directory)), into);
+        let is_named = named.is_ok() && into.as_bytes().first() == Some(&b'/');
+        if is_named
+            && !aliases.is_empty()
+            && link(aliases, into).is_ok()
+            && same(directory, into.as_c_str())
+        {
+            calls::close(directory);
+            return Ok(());
+        }
+        if !self.lend(directory) {
+            calls::close(directory);
+            return Err(Errno::EMFILE);
+        }
+        into.set(b"/proc/self/fd/")?;
+        into.push_number(directory as u32)
+    }
+}
+
+/// Makes a link to a path in the directory of aliases; puts its own path in place of the other.
+fn link(aliases: &[u8], path: &mut Text) -> Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let hash = abi::shared::hash(path.as_bytes(), 4);
+    let mut name = [0; ALIAS];
+    for (at, digit) in name.iter_mut().enumerate() {
+        *digit = DIGITS[(hash >> (4 * at)) as usize % 16];
+    }
+    let mut room = Name::new();
+    let alias = notes::host_path(&mut room, aliases, &name)?;
+    let mut room = Name::new();
+    let directory = notes::host_path(&mut room, aliases, b"")?;
+    match calls::mkdirat(calls::CWD, directory, 0o700) {
+        // It may be somebody else's, who knew the name before.
+        Err(Errno::EEXIST) => {
+            let facts = calls::newfstatat(calls::CWD, directory, AT_SYMLINK_NOFOLLOW)?;
+            if facts.st_uid != calls::geteuid() || facts.st_mode & 0o170_022 != 0o040_000 {
+                return Err(Errno::EPERM);
+            }
+        }
+        result => {
+            result?;
+            calls::fchmodat(calls::CWD, directory, 0o700)?;
+        }
+    }
+    match calls::symlinkat(path.as_c_str(), calls::CWD, alias) {
+        Err(Errno::EEXIST) => {}
+        result => result?,
+    }
+    path.set(alias.to_bytes())
+}
+
+/// Whether a path leads to the file that a descriptor names.
+fn same(descriptor: i32, path: &core::ffi::CStr) -> bool {
+    let of = |dir, path, flags| {
+        calls::newfstatat(dir, path, flags).map(|facts| (facts.st_dev, facts.st_ino))
+    };
+    of(descriptor, c"", AT_EMPTY_PATH).is_ok_and(|file| of(calls::CWD, path, 0) == Ok(file))
+}
+
+impl Drop for Nerves<'_> {
+    fn drop(&mut self) {
+        if self.more != 0 {
+            system::unmap(self.more, SCRATCH_MAX as u64);
+        }
+        for (at, length) in self.large {
+            system::unmap(at, length);
+        }
+        for lent in self.lent {
+            if lent >= 0 {
+                calls::close(lent);
+            }
+        }
+    }
+}
+
+impl Guest for Nerves<'_> {
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
+        memory::read(at, into)
+    }
+
+    fn read_some(&mut self, at: u64, into: &mut [u8]) -> Result<usize> {
+        memory::read_some(at, into)
+    }
+
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
+        memory::write(at, from)
+    }
+
+    fn scratch(&mut self, bytes: &[u8], align: usize) -> Result<u64> {
+        let at = self.room(bytes.len(), align)?;
+        memory::write(at, bytes).map(|()| at)
+    }
+
+    fn scratch_room(&mut self, length: usize, align: usize) -> Result<u64> {
+        self.room(length, align)
+    }
+
+    fn read_text(&mut self, at: u64, into: &mut Text) -> Result<()> {
+        into.fill(|bytes: &mut [u8; PATH_MAX]| memory::read_text(at, bytes))
+    }
+}

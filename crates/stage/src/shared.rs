@@ -1,0 +1,123 @@
+//! The file that all processes of a container map: its worlds, caches and registry ([`abi::shared`]), and what this process has read in it.
+
+use crate::system::{Failed, Written};
+use abi::shared::{Shared, Switches};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering};
+use view::stored::{BINDINGS_MAX, EMULATORS_MAX, Places, Start};
+use view::world::{Binding, Emulator, Kind};
+use view::{World, stored};
+
+/// In this order in memory: of the tables only the beginning is used.
+#[repr(C)]
+struct State {
+    shared: Shared<'static>,
+    number: u32,
+    start: Start<'static>,
+    world: World<'static>,
+    bindings: [Binding<'static>; BINDINGS_MAX],
+    emulators: [Emulator<'static>; EMULATORS_MAX],
+}
+
+static STATE: Written<MaybeUninit<State>> = Written::new(MaybeUninit::uninit());
+
+/// Switches that are on: those of the start, and what this process has found out.
+static SWITCHES: AtomicU64 = AtomicU64::new(0);
+
+/// Takes over the file, which is mapped at `start` (and stays), and reads the world with this number.
+///
+/// # Safety
+/// The memory is mapped, shared, to be read and written, for the rest of the program, and the file is not shortened. Nothing else has been
+/// asked of this module yet, and there is one thread.
+pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<(), Failed> {
+    // SAFETY: as the caller says; the words are only used atomically.
+    let words = unsafe {
+        core::slice::from_raw_parts(start as *const AtomicU64, length / size_of::<AtomicU64>())
+    };
+    let shared = Shared::open(words).ok_or(Failed)?;
+    let range = shared.records().find(number).ok_or(Failed)?;
+    // SAFETY: the record lies in the mapping, and does not change any more.
+    let bytes: &'static [u8] = unsafe {
+        core::slice::from_raw_parts((start as usize + range.start) as *const u8, range.len())
+    };
+    let (start, tables) = stored::read(bytes).ok_or(Failed)?;
+    // SAFETY: the caller's promise: nobody has a reference to it yet.
+    let state = unsafe { STATE.get_mut() }.as_mut_ptr();
+    let nowhere = Binding { guest: b"", host: b"", read_only: false, kind: Kind::Mask };
+    if tables.bindings > BINDINGS_MAX || tables.emulators > EMULATORS_MAX {
+        return Err(Failed);
+    }
+    // SAFETY: each member is written before a reference to it is made; tables are used as far as they are written.
+    unsafe {
+        (&raw mut (*state).shared).write(shared);
+        (&raw mut (*state).number).write(number);
+        (&raw mut (*state).start).write(start);
+        let bindings = (&raw mut (*state).bindings).cast::<Binding<'static>>();
+        let emulators = (&raw mut (*state).emulators).cast::<Emulator<'static>>();
+        for index in 0..tables.bindings {
+            bindings.add(index).write(nowhere);
+        }
+        for index in 0..tables.emulators {
+            emulators.add(index).write(Emulator { machine: 0, host: b"" });
+        }
+        let bindings = core::slice::from_raw_parts_mut(bindings, tables.bindings);
+        let emulators = core::slice::from_raw_parts_mut(emulators, tables.emulators);
+        tables.fill(bindings, emulators).ok_or(Failed)?;
+        let world = World::new(bindings, start.identity, emulators);
+        (&raw mut (*state).world).write(world);
+    }
+    switch_on(start.switches);
+    Ok(())
+}
+
+fn state() -> &'static State {
+    // SAFETY: whoever asks lives in a world: the process has attached.
+    unsafe { STATE.get().assume_init_ref() }
+}
+
+/// The container.
+pub(crate) fn world() -> &'static World<'static> {
+    &state().world
+}
+
+/// Number of the record that the world is.
+pub(crate) fn world_number() -> u32 {
+    state().number
+}
+
+/// Where things are on the host.
+pub(crate) fn places() -> &'static Places<'static> {
+    &state().start.places
+}
+
+/// The file.
+pub(crate) fn shared() -> &'static Shared<'static> {
+    &state().shared
+}
+
+/// What is not to be used.
+pub(crate) fn switches() -> Switches {
+    Switches(SWITCHES.load(Ordering::Relaxed))
+}
+
+/// From now on these are not used either, here and in the programs that this one executes.
+pub(crate) fn switch_on(found: Switches) {
+    if !switches().has(found) {
+        SWITCHES.fetch_or(found.0, Ordering::Relaxed);
+    }
+}
+
+/// Device (major, minor) of the container's tree, asked of the kernel once: plus one, because 0 is not known yet.
+static TREE_DEVICE: AtomicU64 = AtomicU64::new(0);
+
+/// Device of the container's tree; `None` where there is none.
+pub(crate) fn tree_device() -> Option<(u32, u32)> {
+    let mut known = TREE_DEVICE.load(Ordering::Relaxed);
+    if known == 0 {
+        known = crate::nerves::device_of(places().tree)
+            .map_or(u64::MAX, |(major, minor)| (u64::from(major) << 32 | u64::from(minor)) + 1);
+        TREE_DEVICE.store(known, Ordering::Relaxed);
+    }
+    let device = known.wrapping_sub(1);
+    (known != u64::MAX).then_some(((device >> 32) as u32, device as u32))
+}

@@ -1,0 +1,230 @@
+//! The guest's actions: `rt_sigaction`, and the table of handlers that ours go on to.
+//!
+//! A handler of the guest's is installed as ours, with the guest's flags, mask (without `SIGSYS`) and restorer, and stands in [`TABLE`]. Three
+//! signals always have ours; what the guest wants of them stands only there. Whether an action that the kernel tells is the guest's own is
+//! seen by its handler, so children that share this memory but not the kernel's table (`vfork`) need no table of their own: what they
+//! install is installed as it is.
+//!
+//! A handler may run on another thread while its entry is being changed; each word of an entry is whole, and the handler's is what counts.
+
+use super::{BUS, FAULTS, NEVER_BLOCKED, SEGV, SYS, bit, stage_return, stage_signal};
+use crate::dispatch::{Road, Visit};
+use crate::gate::stage_sigsys;
+use crate::{memory, system, tasks};
+use abi::syscalls::ARCH_X86_64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use linux_raw_sys::general as raw;
+use view::Errno;
+
+/// The default action, and none.
+pub(super) const DEFAULT: u64 = 0;
+pub(super) const IGNORE: u64 = 1;
+
+const INFORMED: u64 = raw::SA_SIGINFO as u64;
+const RESTORED: u64 = raw::SA_RESTORER as u64;
+const ONCE: u64 = raw::SA_RESETHAND as u64;
+const ALTERNATE: u64 = raw::SA_ONSTACK as u64;
+const NESTED: u64 = raw::SA_NODEFER as u64;
+
+/// `struct kernel_sigaction`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Action {
+    pub(super) handler: u64,
+    pub(super) flags: u64,
+    pub(super) restorer: u64,
+    pub(super) mask: u64,
+}
+
+impl Action {
+    const SIZE: usize = size_of::<Self>();
+
+    fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let word = |index: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+            u64::from_le_bytes(word)
+        };
+        Self { handler: word(0), flags: word(1), restorer: word(2), mask: word(3) }
+    }
+
+    fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        for (slot, word) in
+            bytes.chunks_exact_mut(8).zip([self.handler, self.flags, self.restorer, self.mask])
+        {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Whether it calls a function.
+    pub(super) const fn is_handler(&self) -> bool {
+        self.handler > IGNORE
+    }
+}
+
+/// One entry, word by word.
+struct Entry([AtomicU64; 4]);
+
+/// What the guest wants of each signal that has our handler; from signal 1 on.
+static TABLE: [Entry; 64] = [const { Entry([const { AtomicU64::new(0) }; 4]) }; 64];
+
+/// The guest's action, where the kernel has ours.
+pub(super) fn guests(signal: u32) -> Action {
+    let Some(entry) = TABLE.get((signal as usize).wrapping_sub(1)) else {
+        return Action::default();
+    };
+    let [handler, flags, restorer, mask] = entry.0.each_ref().map(|word| word.load(Relaxed));
+    Action { handler, flags, restorer, mask }
+}
+
+fn set_guests(signal: u32, action: Action) {
+    let Some(entry) = TABLE.get((signal as usize).wrapping_sub(1)) else { return };
+    let words = [action.handler, action.flags, action.restorer, action.mask];
+    for (slot, word) in entry.0.iter().zip(words) {
+        if slot.load(Relaxed) != word {
+            slot.store(word, Relaxed);
+        }
+    }
+}
+
+/// A handler with `SA_RESETHAND` has been called.
+pub(super) fn reset(signal: u32) {
+    set_guests(signal, Action { handler: DEFAULT, ..guests(signal) });
+}
+
+fn address(of: unsafe extern "C" fn()) -> u64 {
+    of as *const () as u64
+}
+
+/// What the kernel is given for what the guest wants.
+fn made_of(signal: u32, action: Action) -> Action {
+    let own = Action {
+        handler: address(stage_signal),
+        flags: INFORMED | RESTORED | ALTERNATE | NESTED,
+        restorer: address(stage_return),
+        mask: 0,
+    };
+    if signal == SYS {
+        return Action { handler: address(stage_sigsys), ..own };
+    }
+    let mask = action.mask & !NEVER_BLOCKED;
+    if !action.is_handler() {
+        return if FAULTS & bit(signal) != 0 { own } else { Action { mask, ..action } };
+    }
+    let flags = action.flags | INFORMED;
+    if FAULTS & bit(signal) != 0 {
+        let restorer = if flags & RESTORED == 0 { own.restorer } else { action.restorer };
+        return Action { handler: own.handler, flags: flags & !ONCE | RESTORED, restorer, mask };
+    }
+    Action { handler: own.handler, flags, restorer: action.restorer, mask }
+}
+
+/// What the guest is told of what the kernel has, if what we know of the guest's action is this.
+fn shown(signal: u32, kernel: Action, known: Action) -> Action {
+    let ours = [address(stage_signal), address(stage_sigsys)];
+    if !ours.contains(&kernel.handler) {
+        return kernel;
+    }
+    if (FAULTS | bit(SYS)) & bit(signal) != 0 {
+        return known;
+    }
+    Action {
+        handler: known.handler,
+        flags: kernel.flags & !INFORMED | known.flags & INFORMED,
+        restorer: kernel.restorer,
+        mask: kernel.mask | known.mask & NEVER_BLOCKED,
+    }
+}
+
+/// `rt_sigaction`; the action before.
+fn exchange(signal: u32, new: Option<Action>) -> Result<Action, Errno> {
+    let mut before = Action::default();
+    let given = new.as_ref().map_or(0, |new| &raw const *new as u64);
+    let arguments = [u64::from(signal), given, &raw mut before as u64, 8, 0, 0];
+    // SAFETY: the kernel reads one structure and writes another, both on this stack; handlers are the guest's own, or ours.
+    unsafe { system::checked(raw::__NR_rt_sigaction, arguments) }.map(|_| before)
+}
+
+/// Decides an `rt_sigaction`.
+pub(super) fn rule(visit: &mut Visit<'_>) -> Road {
+    let call = visit.call;
+    let [signal, new, old, size, ..] = call.arguments;
+    if call.arch != ARCH_X86_64 {
+        return Road::Done(Errno::ENOSYS.result());
+    }
+    let signal = signal as u32;
+    // The kernel says what is wrong.
+    if size != 8 || !(1..=64).contains(&signal) {
+        return Road::Kernel(call);
+    }
+    match act(signal, new, old) {
+        Ok(()) => Road::Done(0),
+        Err(errno) => Road::Done(errno.result()),
+    }
+}
+
+fn act(signal: u32, new: u64, old: u64) -> Result<(), Errno> {
+    let mut bytes = [0; Action::SIZE];
+    let new = if new == 0 {
+        None
+    } else {
+        memory::read(new, &mut bytes)?;
+        Some(Action::from_bytes(&bytes))
+    };
+    let before = match new {
+        None => shown(signal, exchange(signal, None)?, guests(signal)),
+        Some(new) => set(signal, new)?,
+    };
+    if old == 0 { Ok(()) } else { memory::write(old, &before.to_bytes()) }
+}
+
+fn set(signal: u32, new: Action) -> Result<Action, Errno> {
+    if tasks::is_borrower() {
+        // The kernel's table is this process's, the memory its parent's.
+        let new = Action { mask: new.mask & !NEVER_BLOCKED, ..new };
+        let before = exchange(signal, (signal != SYS).then_some(new))?;
+        return Ok(shown(signal, before, guests(signal)));
+    }
+    let known = guests(signal);
+    if new.is_handler() {
+        set_guests(signal, new);
+    }
+    let before = exchange(signal, Some(made_of(signal, new))).inspect_err(|_| {
+        set_guests(signal, known);
+    })?;
+    set_guests(signal, Action { mask: new.mask & !UNBLOCKABLE, ..new });
+    Ok(shown(signal, before, known))
+}
+
+/// `SIGKILL` and `SIGSTOP`, which the kernel takes out of every mask.
+const UNBLOCKABLE: u64 = bit(raw::SIGKILL) | bit(raw::SIGSTOP);
+
+/// At the start of a program: our handlers of the three signals, which have the default action now; `ignored` (bits as in a mask) is what the
+/// guest had ignored before.
+pub(super) fn install(ignored: u64) {
+    for signal in [SYS, SEGV, BUS] {
+        let handler = if ignored & bit(signal) == 0 { DEFAULT } else { IGNORE };
+        let action = Action { handler, ..Action::default() };
+        set_guests(signal, action);
+        // It cannot fail: the signals exist.
+        let _ = exchange(signal, Some(made_of(signal, action)));
+    }
+}
+
+/// Which of the three signals the guest ignores: the kernel does not know, and forgets it at an `execve`.
+pub(super) fn ignored() -> u64 {
+    [SYS, SEGV, BUS]
+        .into_iter()
+        .filter(|signal| {
+            exchange(*signal, None)
+                .is_ok_and(|kernel| shown(*signal, kernel, guests(*signal)).handler == IGNORE)
+        })
+        .fold(0, |mask, signal| mask | bit(signal))
+}
+
+/// Lets a signal do what it does by default, from now on: the process is about to end by it.
+pub(super) fn make_default(signal: u32) {
+    let _ = exchange(signal, Some(Action::default()));
+}

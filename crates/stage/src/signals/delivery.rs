@@ -1,0 +1,178 @@
+//! What happens when a signal arrives: the handler that the kernel knows, and where it goes on.
+
+use super::actions::{self, IGNORE};
+use super::context::{Context, Information};
+use super::{FAULTS, NEVER_BLOCKED, SYNCHRONOUS, SYS, bit};
+use crate::frame::Frame;
+use crate::{gate, memory, slots, system, tasks};
+use core::arch::global_asm;
+use linux_raw_sys::general as raw;
+
+// The guest's handler is given what the kernel gave ours: three arguments, the stack pointer, the callee-saved registers. Where there is none to
+// go on to, the frame is left as `sigreturn` wants it.
+global_asm!(
+    ".globl stage_signal",
+    ".p2align 4",
+    "stage_signal:",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "call {decide}",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "mov r11, rax",
+    "xor eax, eax",
+    "test r11, r11",
+    "jz 2f",
+    "jmp r11",
+    "2:",
+    "add rsp, 8",
+    ".globl stage_return",
+    "stage_return:",
+    "mov eax, 15",
+    "syscall",
+    decide = sym decide,
+);
+
+unsafe extern "C" {
+    /// The handler of every signal that the guest handles, and of the three that are always ours.
+    pub(crate) fn stage_signal();
+    /// The end of a handler of ours: `rt_sigreturn`.
+    pub(crate) fn stage_return();
+}
+
+/// Where the handler goes on: the guest's function, or 0 to return from the signal.
+///
+/// It runs on the guest's stack or its alternate one, with little room.
+unsafe extern "C" fn decide(
+    signal: u32,
+    information: *const Information,
+    context: *mut Context,
+) -> u64 {
+    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
+    let (information, context) = unsafe { (&*information, &mut *context) };
+    // Otherwise somebody sent it.
+    let fault = information.code > 0;
+    if fault
+        && FAULTS & bit(signal) != 0
+        && let Some(mended) = memory::fixup(context.registers.rip)
+    {
+        context.registers.rip = mended;
+        return 0;
+    }
+    if slots::contain(context.registers.rsp) && !(fault && SYNCHRONOUS & bit(signal) != 0) {
+        defer(signal, information, context);
+        return 0;
+    }
+    let action = actions::guests(signal);
+    if action.is_handler() {
+        gate::surface(context);
+        if tasks::SUMMONS.contains(&signal) {
+            tasks::summon();
+        }
+        hand_over(signal, &action);
+        return action.handler;
+    }
+    if fault && SYNCHRONOUS & bit(signal) != 0 && signal != SYS {
+        // What faults does so again, and the kernel ends the process as it would have.
+        actions::make_default(signal);
+    } else if action.handler != IGNORE || fault {
+        actions::make_default(signal);
+        send_again(signal, &raw const *information as u64);
+    }
+    0
+}
+
+/// What the kernel would have done for a handler that it knows.
+fn hand_over(signal: u32, action: &actions::Action) {
+    if (FAULTS | bit(SYS)) & bit(signal) == 0 {
+        return;
+    }
+    if action.flags & u64::from(raw::SA_RESETHAND) != 0 {
+        actions::reset(signal);
+    }
+    let mask = action.mask & !NEVER_BLOCKED;
+    if signal == SYS && mask != 0 {
+        let arguments = [u64::from(raw::SIG_BLOCK), &raw const mask as u64, 0, 8, 0, 0];
+        // SAFETY: the kernel reads the mask. The one before is in the frame, from where the handler's return restores it.
+        unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
+    }
+}
+
+/// Queues a signal for the calling thread once more, as it was; where there is no room for that, without what came with it.
+fn send_again(signal: u32, information: u64) {
+    let (process, thread) = (u64::from(system::process()), u64::from(system::thread()));
+    let arguments = [process, thread, u64::from(signal), information, 0, 0];
+    // SAFETY: the kernel reads the structure; a signal to oneself.
+    unsafe {
+        if system::call(raw::__NR_rt_tgsigqueueinfo, arguments) != 0 {
+            system::call(raw::__NR_tgkill, arguments);
+        }
+    }
+}
+
+/// Keeps a signal that arrived while the stage was at work in a slot, until the guest's stack pointer is about to be in place. No other comes
+/// meanwhile.
+fn defer(signal: u32, information: &Information, context: &mut Context) {
+    let registers = &mut context.registers;
+    let slot = slots::at(registers.rsp);
+    // SAFETY: the slot is taken by the call that this thread was making, which stands still.
+    let head = unsafe { &mut (*slot).head };
+    // SAFETY: as above; only the address is taken.
+    let frame = unsafe { &raw mut (*slot).frame } as u64;
+    // A second one can only be among those that are never blocked, and of these only one that somebody sent.
+    if head.deferred == 0 {
+        head.deferred = u64::from(signal);
+        head.mask = context.mask;
+        // SAFETY: `siginfo_t` has 128 bytes, which the kernel has written.
+        head.information = unsafe { (&raw const *information).cast::<[u64; 16]>().read() };
+        context.mask |= !SYNCHRONOUS;
+    }
+    if let Some((instruction, stack)) = gate::look_again(registers.rip, registers.rsp, frame) {
+        registers.rip = instruction;
+        registers.rsp = stack;
+    }
+}
+
+/// Delivers the signal that was deferred in this frame's slot: queues it again, and restores the mask with the guest's stack pointer in place.
+pub(crate) extern "C" fn deliver(frame: &mut Frame) {
+    let slot = slots::of(frame);
+    // SAFETY: the slot is this call's; the frame is another member of it.
+    let head = unsafe { &mut (*slot).head };
+    let signal = head.deferred as u32;
+    if signal == 0 {
+        return;
+    }
+    let mask = head.mask;
+    send_again(signal, head.information.as_ptr() as u64);
+    head.deferred = 0;
+    let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, 0, 8, 0, 0];
+    // SAFETY: the kernel reads the mask, which stays where it is. The signal arrives at the end of this call.
+    unsafe { gate::on_guest_stack_at_once(frame, raw::__NR_rt_sigprocmask, arguments) };
+}
+
+/// Blocks all signals, because the program is about to end by an `execve`: what arrives from now on is for the next one, which is to be given
+/// the mask that this returns. One that was deferred waits for it too, as one that had arrived a moment later. `slot`: of the caller.
+pub(crate) fn hold(slot: *mut slots::Slot) -> u64 {
+    // Of those that faults raise, a tracer's is to wait too.
+    let mut mask = exchange_mask(!SYNCHRONOUS | bit(raw::SIGTRAP));
+    // SAFETY: the slot is this call's.
+    let head = unsafe { &mut (*slot).head };
+    if head.deferred != 0 {
+        send_again(head.deferred as u32, head.information.as_ptr() as u64);
+        head.deferred = 0;
+        mask = head.mask;
+    }
+    mask
+}
+
+/// Sets the mask, and returns the one before.
+pub(crate) fn exchange_mask(mask: u64) -> u64 {
+    let (mask, mut before) = (mask & !NEVER_BLOCKED, 0_u64);
+    let there = &raw mut before as u64;
+    let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, there, 8, 0, 0];
+    // SAFETY: the kernel reads one mask and writes another.
+    unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
+    before
+}

@@ -1,0 +1,82 @@
+//! Calls that give the kernel a mask of signals: `SIGSYS` is taken out of it, because a trap whose signal is blocked kills.
+//!
+//! A guest that blocks `SIGSYS` and looks finds that it does not: the one difference. Masks that a handler writes into its `ucontext_t` by hand
+//! are not seen.
+
+use super::NEVER_BLOCKED;
+use crate::dispatch::{Road, Visit};
+use crate::memory;
+use abi::calls::Op;
+use abi::syscalls::ARCH_X86_64;
+use view::Errno;
+
+/// Bytes of the kernel's `sigset_t`.
+const SET: u64 = 8;
+
+/// Where a call has its mask.
+enum Given {
+    /// The argument at the first index points to it, the one at the second is its size.
+    Directly(usize, usize),
+    /// The argument points to the two.
+    Packed(usize),
+}
+
+/// Decides a call with a mask; `None` for others.
+pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
+    let given = match op {
+        Op::RtSigprocmask => Given::Directly(1, 3),
+        Op::RtSigsuspend => Given::Directly(0, 1),
+        Op::Ppoll => Given::Directly(3, 4),
+        Op::EpollPwait | Op::EpollPwait2 => Given::Directly(4, 5),
+        Op::Pselect6 | Op::IoPgetevents => Given::Packed(5),
+        Op::Sigprocmask
+        | Op::Sigsuspend
+        | Op::Ssetmask
+        | Op::PpollTime64
+        | Op::Pselect6Time64
+        | Op::IoPgeteventsTime64 => return Some(Road::Done(Errno::ENOSYS.result())),
+        _ => return None,
+    };
+    if visit.call.arch != ARCH_X86_64 {
+        return Some(Road::Done(Errno::ENOSYS.result()));
+    }
+    Some(match without(visit, &given) {
+        Ok(road) => road,
+        Err(errno) => Road::Done(errno.result()),
+    })
+}
+
+/// The same call without what must not be blocked. What the kernel refuses (another size, a bad pointer) is left to it.
+fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
+    let mut call = visit.call;
+    let [at, size] = match *given {
+        Given::Directly(at, size) => [call.arguments[at], call.arguments[size]],
+        Given::Packed(at) => {
+            let mut packed = [[0; 8]; 2];
+            memory::read(call.arguments[at], packed.as_flattened_mut())?;
+            packed.map(u64::from_le_bytes)
+        }
+    };
+    let mut bytes = [0; SET as usize];
+    if at == 0 || size != SET {
+        return Ok(Road::Kernel(call));
+    }
+    memory::read(at, &mut bytes)?;
+    let mask = u64::from_le_bytes(bytes);
+    if mask & NEVER_BLOCKED == 0 {
+        return Ok(Road::Kernel(call));
+    }
+    // The desk is this call's until it returns, and signals' handlers have desks of their own.
+    let room = &mut visit.desk.output[..24];
+    let there = room.as_ptr() as u64;
+    room[..8].copy_from_slice(&(mask & !NEVER_BLOCKED).to_le_bytes());
+    match *given {
+        Given::Directly(index, _) => call.arguments[index] = there,
+        Given::Packed(index) => {
+            room[8..16].copy_from_slice(&there.to_le_bytes());
+            room[16..24].copy_from_slice(&SET.to_le_bytes());
+            call.arguments[index] = there + 8;
+        }
+    }
+    Ok(Road::Kernel(call))
+}

@@ -1,0 +1,181 @@
+//! Guests that trace guests: ptrace(2).
+//!
+//! The kernel does it, for nobody else traces a guest here. Three things would go wrong, and are mended:
+//!
+//! - A thread that is traced stops at every signal, ours ([`system::mark`]) too. What a tracer hears of such a stop is kept from it, and the thread goes on
+//!   as the tracer let it go on last, with the signal ([`wait`]). Debuggers wait with `__WALL`, which the container's filter catches; whoever else
+//!   traces gets another filter, that catches all its waiting, with its first request.
+//! - A debugger makes its child with `vfork`, and the child asks to be traced before its `execve`. That call may come by our signal: the child would
+//!   stop for a tracer that waits for the `execve`. So the child of a `vfork` is traced only when it executes ([`before_exec`]).
+//! - A traced process gets `SIGTRAP` at an `execve`, when the stage has not loaded the program yet, and a debugger would look for it in vain. But
+//!   all signals are blocked during an `execve` (`signals::hold`), and this one is delivered when the program is there.
+//!
+//! What a tracer that follows system calls sees of the stage's own, it sees; their paths are the host's.
+
+use crate::dispatch::{Road, Visit};
+use crate::{gate, memory, system, tasks};
+use abi::boot::{BASES, LOADER_START, RANGE};
+use abi::bpf::{ALLOW, Instruction, TRAP};
+use abi::calls::Op;
+use abi::syscalls::ARCH_X86_64;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use linux_raw_sys::general as raw;
+use linux_raw_sys::ptrace as requests;
+use view::{After, Call, Errno};
+
+/// The child of `vfork` that wants to be traced; 0 for none.
+static WISH: AtomicU32 = AtomicU32::new(0);
+
+/// How the last threads were let go on: number of the thread (high half), request.
+static RESUMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// The calls by which this process waits are all caught.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+const fn one(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction { code, jt, jf, k }
+}
+
+const LOAD: u16 = 0x20;
+const EQUAL: u16 = 0x15;
+const AT_LEAST: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+/// Catches `wait4` and `waitid`, but not a loader's.
+const WAITS: [Instruction; 12] = [
+    one(LOAD, 0, 0, 4),
+    one(EQUAL, 0, 8, ARCH_X86_64),
+    one(LOAD, 0, 0, 0),
+    one(EQUAL, 1, 0, raw::__NR_wait4),
+    one(EQUAL, 0, 5, raw::__NR_waitid),
+    one(LOAD, 0, 0, 12),
+    one(AT_LEAST, 0, 4, (LOADER_START >> 32) as u32),
+    one(AT_LEAST, 3, 0, (LOADER_START >> 32) as u32 + BASES as u32),
+    one(LOAD, 0, 0, 8),
+    one(AT_LEAST, 1, 0, RANGE as u32),
+    one(RETURN, 0, 0, ALLOW),
+    one(RETURN, 0, 0, TRAP),
+];
+
+/// Has all waiting of this process caught from now on.
+fn watch() {
+    const SET_MODE_FILTER: u64 = 1;
+    const ALL_THREADS: u64 = 1;
+    if WATCHED.swap(true, Relaxed) {
+        return;
+    }
+    let mut waits = WAITS;
+    if let Some(last) = waits.last_mut() {
+        last.k |= u32::from(system::mark());
+    }
+    let header = [waits.len() as u64, waits.as_ptr() as u64];
+    let header = header.as_ptr() as u64;
+    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the program.
+    unsafe {
+        let all = [SET_MODE_FILTER, ALL_THREADS, header, 0, 0, 0];
+        if system::call(raw::__NR_seccomp, all) != 0 {
+            system::call(raw::__NR_seccomp, [SET_MODE_FILTER, 0, header, 0, 0, 0]);
+        }
+    }
+}
+
+fn resumed(thread: u32) -> &'static AtomicU64 {
+    &RESUMED[thread as usize % RESUMED.len()]
+}
+
+/// Decides a `ptrace`.
+pub(crate) fn rule(visit: &mut Visit<'_>) -> Road {
+    let call = visit.call;
+    if call.arch != ARCH_X86_64 {
+        return Road::Done(Errno::ENOSYS.result());
+    }
+    let (request, thread) = (call.arguments[0] as u32, call.arguments[1] as u32);
+    match request {
+        requests::PTRACE_TRACEME if tasks::is_borrower() => {
+            WISH.store(system::process(), Relaxed);
+            return Road::Done(0);
+        }
+        requests::PTRACE_CONT
+        | requests::PTRACE_SYSCALL
+        | requests::PTRACE_SINGLESTEP
+        | requests::PTRACE_SYSEMU
+        | requests::PTRACE_SYSEMU_SINGLESTEP => {
+            resumed(thread).store(u64::from(thread) << 32 | u64::from(request), Relaxed);
+        }
+        _ => {}
+    }
+    if request != requests::PTRACE_TRACEME {
+        watch();
+    }
+    Road::Kernel(call)
+}
+
+/// A process is about to execute: if it is one that wants to be traced from then on, it is.
+pub(crate) fn before_exec() {
+    let wish = WISH.load(Relaxed);
+    if wish != 0 && wish == system::process() {
+        WISH.store(0, Relaxed);
+        // SAFETY: changes who hears of this process.
+        unsafe {
+            system::call(raw::__NR_ptrace, [u64::from(requests::PTRACE_TRACEME), 0, 0, 0, 0, 0])
+        };
+    }
+}
+
+/// Decides a `wait4` or `waitid` of a tracer: stops by our own signal are passed over.
+pub(crate) fn wait(visit: &mut Visit<'_>, op: Op) -> Road {
+    let call = visit.call;
+    if call.arch != ARCH_X86_64 {
+        return Road::Kernel(call);
+    }
+    loop {
+        // SAFETY: the guest's own call.
+        let result = unsafe { gate::on_guest_stack(visit.frame, &call, After::Nothing) };
+        let heard =
+            if op == Op::Waitid { of_waitid(&call, result) } else { of_wait4(&call, result) };
+        let Some(thread) = heard.filter(|thread| is_ours(*thread)) else {
+            return Road::Done(result);
+        };
+        let last = resumed(thread).load(Relaxed);
+        let known = (last >> 32) as u32 == thread;
+        let request = if known { last as u32 } else { requests::PTRACE_CONT };
+        let arguments = [u64::from(request), u64::from(thread), 0, u64::from(raw::SIGSYS), 0, 0];
+        // SAFETY: lets a thread go on that the guest traces.
+        unsafe { system::call(raw::__NR_ptrace, arguments) };
+    }
+}
+
+/// The thread of which a `wait4` has told that it stopped with `SIGSYS`.
+fn of_wait4(call: &Call, result: i64) -> Option<u32> {
+    /// Stopped (0x7f) by `SIGSYS`, and no event of ptrace(2).
+    const STOPPED: u32 = raw::SIGSYS << 8 | 0x7f;
+    let mut status = [0; 4];
+    if result <= 0 || call.arguments[1] == 0 {
+        return None;
+    }
+    memory::read(call.arguments[1], &mut status).ok()?;
+    (u32::from_le_bytes(status) == STOPPED).then_some(result as u32)
+}
+
+/// Likewise of a `waitid`.
+fn of_waitid(call: &Call, result: i64) -> Option<u32> {
+    if result != 0 || call.arguments[2] == 0 {
+        return None;
+    }
+    // `siginfo_t`: signal, error number, code, padding, process, user, status.
+    let mut words = [[0; 4]; 7];
+    memory::read(call.arguments[2], words.as_flattened_mut()).ok()?;
+    let [_, _, code, _, thread, _, status] = words.map(u32::from_le_bytes);
+    (code == raw::CLD_TRAPPED && status == raw::SIGSYS).then_some(thread)
+}
+
+/// Whether a thread has stopped with our signal.
+fn is_ours(thread: u32) -> bool {
+    const SYS_SECCOMP: i32 = 1;
+    let mut information = [0_i32; 32];
+    let there = information.as_mut_ptr() as u64;
+    let arguments = [u64::from(requests::PTRACE_GETSIGINFO), u64::from(thread), 0, there, 0, 0];
+    // SAFETY: the kernel writes a `siginfo_t` of 128 bytes: signal, error number, code.
+    let told = unsafe { system::call(raw::__NR_ptrace, arguments) } == 0;
+    told && information[1] == i32::from(system::mark()) && information[2] == SYS_SECCOMP
+}

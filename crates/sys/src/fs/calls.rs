@@ -1,0 +1,110 @@
+//! Calls that `rustix` has not, or whose results it does not show whole.
+
+use crate::raw;
+use linux_raw_sys::general::{
+    __NR_fcntl, __NR_fstatfs, __NR_statfs, __NR_truncate, F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK,
+    SIGURG, statfs64,
+};
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+/// [truncate(2)](https://man7.org/linux/man-pages/man2/truncate.2.html): follows links, and opens nothing (a pipe is `EINVAL`).
+pub fn truncate(path: &CStr, length: u64) -> Result<(), Errno> {
+    // SAFETY: the path is a string that ends with a NUL and lives during the call, which only reads it.
+    unsafe { raw::call(__NR_truncate, [path.as_ptr().addr(), length as usize, 0, 0, 0]) }.map(drop)
+}
+
+/// [statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), with the id of the file system.
+pub fn statfs(path: &CStr) -> Result<statfs64, Errno> {
+    let mut facts = MaybeUninit::<statfs64>::uninit();
+    // SAFETY: the path is a string that ends with a NUL, the buffer has the size of the structure; the call reads one and writes the other.
+    unsafe {
+        let arguments = [path.as_ptr().addr(), facts.as_mut_ptr().addr(), 0, 0, 0];
+        raw::call(__NR_statfs, arguments)?;
+        Ok(facts.assume_init())
+    }
+}
+
+/// `fstatfs`, likewise; the file may have been opened by `O_PATH`.
+pub fn fstatfs(file: impl AsFd) -> Result<statfs64, Errno> {
+    let mut facts = MaybeUninit::<statfs64>::uninit();
+    let number = file.as_fd().as_raw_fd() as usize;
+    // SAFETY: the buffer has the size of the structure, which the call writes.
+    unsafe {
+        raw::call(__NR_fstatfs, [number, facts.as_mut_ptr().addr(), 0, 0, 0])?;
+        Ok(facts.assume_init())
+    }
+}
+
+/// Whether anybody has a regular file, which is open for reading only here, open for writing: asks for a lease (`F_SETLEASE` of
+/// [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl.2.html)) and gives it back. False where the kernel does not tell: of other
+/// users' files, and where the file system has no leases, or gives them for reasons of its own (those of the network: `EAGAIN` means there
+/// that the server has promised nothing).
+pub fn is_open_for_writing(file: impl AsFd) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlay.
+    const LOCAL: [i64; 6] =
+        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630];
+    let number = file.as_fd().as_raw_fd() as usize;
+    // SAFETY: numbers alone.
+    let call = |command: u32, argument: u32| unsafe {
+        raw::call(__NR_fcntl, [number, command as usize, argument as usize, 0, 0])
+    };
+    // Who opens the file for writing in between makes the kernel ask for the lease by a signal: one that is ignored.
+    if call(F_SETSIG, SIGURG).is_err() {
+        return false;
+    }
+    match call(F_SETLEASE, F_RDLCK) {
+        Ok(_) => {
+            let _ = call(F_SETLEASE, F_UNLCK);
+            false
+        }
+        Err(errno) => {
+            errno == Errno::AGAIN && fstatfs(&file).is_ok_and(|facts| LOCAL.contains(&facts.f_type))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn file_systems_are_the_same_by_name_and_by_file() {
+        let by_name = statfs(c"/").unwrap();
+        let by_file = fstatfs(std::fs::File::open("/").unwrap()).unwrap();
+        assert_eq!(by_name.f_type, by_file.f_type);
+        assert_eq!(by_name.f_fsid.val, by_file.f_fsid.val);
+        assert!(by_name.f_namelen >= 14);
+        assert_eq!(statfs(c"/none/such").map(drop), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn writers_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let writer = std::fs::File::create(&path).unwrap();
+        let reader = std::fs::File::open(&path).unwrap();
+        assert!(is_open_for_writing(&reader));
+        drop(writer);
+        assert!(!is_open_for_writing(&reader));
+        assert!(std::fs::File::create(&path).is_ok(), "no lease is left");
+    }
+
+    #[test]
+    fn files_get_shorter_and_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "12345").unwrap();
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        truncate(&name, 2).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"12");
+        truncate(&name, 4).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"12\0\0");
+        assert_eq!(truncate(c"/none/such", 0), Err(Errno::NOENT));
+        assert_eq!(truncate(&name, u64::MAX), Err(Errno::INVAL));
+    }
+}

@@ -1,0 +1,200 @@
+//! Every way to write to a file that is there, each tried on a file of its own.
+//!
+//! For an engine whose containers share inodes with their image: whatever a program does, the image must not see it. A shared mapping is
+//! not among them because it needs a descriptor that is open for writing, which is.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
+    XattrFlags,
+};
+use serde_json::json;
+
+use crate::{Answer, name_of};
+
+type Way = fn(&Path) -> std::io::Result<()>;
+
+const OTHER: &[u8] = b"spoilt by a container\n";
+const TIMES: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 1, tv_nsec: 0 },
+    last_modification: Timespec { tv_sec: 1, tv_nsec: 0 },
+};
+
+fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn own_name(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn write_to(path: impl AsRef<Path>) -> std::io::Result<()> {
+    OpenOptions::new().write(true).open(path)?.write_all(OTHER)
+}
+
+fn donor(path: &Path) -> std::io::Result<File> {
+    let other = beside(path, ".other");
+    fs::write(&other, OTHER)?;
+    File::open(other)
+}
+
+/// What is done, by the name of the file that it is done to.
+pub(crate) const WAYS: [(&str, Way); 39] = [
+    ("write", |path| write_to(path)),
+    ("append", |path| OpenOptions::new().append(true).open(path)?.write_all(OTHER)),
+    ("open-truncate", |path| File::create(path).map(drop)),
+    ("creat", |path| {
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        let file = File::from(rustix::fs::open(path, flags, Mode::RUSR)?);
+        file.write_all_at(OTHER, 0)
+    }),
+    ("truncate", |path| {
+        OpenOptions::new().write(true).open(path)?.set_len(0)?;
+        nix::unistd::truncate(path, 3).map_err(Into::into)
+    }),
+    ("truncate-only", |path| nix::unistd::truncate(path, 0).map_err(Into::into)),
+    ("fallocate", |path| {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), 0, 4096)?)
+    }),
+    ("copy-file-range", |path| {
+        let (from, to) = (donor(path)?, OpenOptions::new().write(true).open(path)?);
+        Ok(rustix::fs::copy_file_range(from, None, to, None, 100).map(drop)?)
+    }),
+    ("sendfile", |path| {
+        let (from, to) = (donor(path)?, OpenOptions::new().write(true).open(path)?);
+        Ok(rustix::fs::sendfile(to, from, None, 100).map(drop)?)
+    }),
+    ("openat", |path| {
+        let dir = File::open(path.parent().unwrap_or(Path::new("/")))?;
+        let name = path.file_name().unwrap_or_default();
+        let file = rustix::fs::openat(dir, name, OFlags::WRONLY, Mode::empty())?;
+        File::from(file).write_all(OTHER)
+    }),
+    ("openat2", |path| {
+        let file = match rustix::fs::openat2(
+            CWD,
+            path,
+            OFlags::WRONLY,
+            Mode::empty(),
+            ResolveFlags::empty(),
+        ) {
+            Err(rustix::io::Errno::NOSYS) => return Ok(()),
+            file => file?,
+        };
+        File::from(file).write_all(OTHER)
+    }),
+    ("open-by-descriptor", |path| {
+        let file = File::open(path)?;
+        write_to(own_name(&file))
+    }),
+    ("open-by-path-descriptor", |path| {
+        let file = rustix::fs::open(path, OFlags::PATH, Mode::empty())?;
+        write_to(own_name(&File::from(file)))
+    }),
+    ("open-through-link", |path| {
+        let link = beside(path, ".link");
+        std::os::unix::fs::symlink(path, &link)?;
+        write_to(link)
+    }),
+    ("direct", |path| {
+        let flags = OFlags::SYNC.bits() as i32;
+        OpenOptions::new().write(true).custom_flags(flags).open(path)?.write_all(OTHER)
+    }),
+    ("chmod", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600))),
+    ("chmod-setuid", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o4755))),
+    ("fchmod", |path| File::open(path)?.set_permissions(fs::Permissions::from_mode(0o601))),
+    ("chmod-by-descriptor", |path| {
+        let file = File::open(path)?;
+        fs::set_permissions(own_name(&file), fs::Permissions::from_mode(0o602))
+    }),
+    ("chown", |path| std::os::unix::fs::chown(path, Some(5), Some(6))),
+    ("lchown", |path| std::os::unix::fs::lchown(path, Some(5), Some(6))),
+    ("fchown", |path| std::os::unix::fs::fchown(File::open(path)?, Some(5), Some(6))),
+    ("chown-to-root", |path| std::os::unix::fs::chown(path, Some(0), Some(0))),
+    ("fchownat-empty", |path| {
+        let file = rustix::fs::open(path, OFlags::PATH, Mode::empty())?;
+        let (user, group) = (rustix::fs::Uid::from_raw(5), rustix::fs::Gid::from_raw(6));
+        Ok(rustix::fs::chownat(file, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?)
+    }),
+    ("utimens", |path| Ok(rustix::fs::utimensat(CWD, path, &TIMES, AtFlags::empty())?)),
+    ("lutimens", |path| Ok(rustix::fs::utimensat(CWD, path, &TIMES, AtFlags::SYMLINK_NOFOLLOW)?)),
+    ("futimens", |path| Ok(rustix::fs::futimens(File::open(path)?, &TIMES)?)),
+    ("setxattr", |path| Ok(rustix::fs::setxattr(path, "user.test", b"x", XattrFlags::empty())?)),
+    ("lsetxattr", |path| Ok(rustix::fs::lsetxattr(path, "user.test", b"x", XattrFlags::empty())?)),
+    ("fsetxattr", |path| {
+        let file = File::open(path)?;
+        Ok(rustix::fs::fsetxattr(file, "user.test", b"x", XattrFlags::empty())?)
+    }),
+    ("removexattr", |path| {
+        rustix::fs::setxattr(path, "user.gone", b"x", XattrFlags::empty())?;
+        Ok(rustix::fs::removexattr(path, "user.gone")?)
+    }),
+    ("link-then-write", |path| {
+        let link = beside(path, ".name");
+        fs::hard_link(path, &link)?;
+        write_to(link)
+    }),
+    ("link-by-descriptor-then-write", |path| {
+        let file = File::open(path)?;
+        let link = beside(path, ".name");
+        let follow = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(CWD, own_name(&file), CWD, &link, follow)?;
+        write_to(link)
+    }),
+    ("rename-over", |path| {
+        drop(donor(path)?);
+        fs::rename(beside(path, ".other"), path)
+    }),
+    ("rename-then-write", |path| {
+        let moved = beside(path, ".moved");
+        fs::rename(path, &moved)?;
+        write_to(moved)
+    }),
+    ("exchange", |path| {
+        drop(donor(path)?);
+        let other = beside(path, ".other");
+        match rustix::fs::renameat_with(CWD, &other, CWD, path, RenameFlags::EXCHANGE) {
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => Ok(()),
+            result => Ok(result?),
+        }
+    }),
+    ("unlink", |path| fs::remove_file(path)),
+    ("unlink-then-create", |path| {
+        let old = File::open(path)?;
+        fs::remove_file(path)?;
+        fs::write(path, OTHER)?;
+        let mut text = String::new();
+        (&old).read_to_string(&mut text)?;
+        old.set_permissions(fs::Permissions::from_mode(0o700))
+    }),
+    ("read-then-write", |path| {
+        let mut old = String::new();
+        let mut early = File::open(path)?;
+        write_to(path)?;
+        early.read_to_string(&mut old).map(drop)
+    }),
+];
+
+/// Does all of them in a directory with a file for each; prints those that failed.
+pub(crate) fn spoil(dir: &Path) -> Answer {
+    let failed: Vec<(&str, String)> = WAYS
+        .iter()
+        .filter_map(|(name, way)| Some((*name, name_of(&way(&dir.join(name)).err()?))))
+        .collect();
+    println!("{}", json!(failed));
+    Ok(0)
+}
+
+/// The names of the files that [`spoil`] wants.
+pub(crate) fn ways() -> Answer {
+    println!("{}", json!(WAYS.map(|(name, _)| name).to_vec()));
+    Ok(0)
+}

@@ -1,0 +1,23 @@
+//! Test programs that `cargo xtask setup` builds for the suites, under `target/tools`.
+
+use std::path::PathBuf;
+
+use crate::debian::cache;
+use crate::skip::Skip;
+
+/// What is built, and which version.
+pub const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
+
+/// Where they are.
+pub fn root() -> PathBuf {
+    cache().with_file_name("tools")
+}
+
+/// pjdfstest, as a static program: <https://github.com/saidsay-so/pjdfstest>.
+pub fn pjdfstest() -> Result<PathBuf, Skip> {
+    let path = root().join("bin").join(PJDFSTEST.0);
+    if path.exists() {
+        return Ok(path);
+    }
+    Err(Skip("pjdfstest is not installed: run `cargo xtask setup`".to_owned()))
+}

@@ -1,0 +1,568 @@
+//! Extended attributes: xattr(7).
+//!
+//! - Ours (`user.coracle.`) do not exist for the guest.
+//! - `user.*` are the file's own, under the guest's idea of who may read and write it.
+//! - `security.*`, `trusted.*` and the access lists of acl(5) need a privilege that the caller lacks. They are kept as `user.coracle.x.` + name, and shown
+//!   under their own names. A list is kept as it is, and the mode of the file follows it; who may do what is decided by the mode alone.
+//!   On an inode that cannot have attributes of users (links, pipes, a file system without them) they are kept in its note: [`noted`].
+//!   What the host itself has under such a name (a label of SELinux) is shown where the guest has set none.
+//!
+//! Values up to a kilobyte go through the view's own memory. Larger ones are left to the kernel, in the guest, with the host's path and name.
+
+use super::access_list::AccessList;
+use super::arguments::Arguments;
+use super::stat::place_of;
+use super::support::{Target, binding_of, copy_up, is_shared, more_than_a_name, reach, target_of};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
+use crate::identity::{self, Capability, Found, Truth, Want, noted, rules};
+use crate::paths::{Intent, Place};
+use crate::verdict::{After, Call, Verdict};
+use crate::world::Identity;
+use abi::calls::{Op, Role};
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFLNK, S_IFREG, S_ISVTX, XATTR_CREATE,
+    XATTR_REPLACE,
+};
+
+/// Longest value that the view copies itself, in bytes.
+const VALUE_ROOM: usize = 1024;
+/// Longest list of names, in bytes: what the usual file systems can hold.
+const LIST_ROOM: usize = 4096;
+/// `XATTR_SIZE_MAX`.
+const SIZE_MAX: u64 = 65_536;
+/// `XATTR_NAME_MAX`.
+const NAME_MAX: usize = 255;
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+
+/// Whether [`rule`] decides this call.
+pub(super) const fn concerns(op: Op) -> bool {
+    deed(op).is_some()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Get,
+    Set,
+    List,
+    Remove,
+}
+
+const fn deed(op: Op) -> Option<Deed> {
+    Some(match op {
+        Op::Getxattr | Op::Lgetxattr | Op::Fgetxattr | Op::Getxattrat => Deed::Get,
+        Op::Setxattr | Op::Lsetxattr | Op::Fsetxattr | Op::Setxattrat => Deed::Set,
+        Op::Listxattr | Op::Llistxattr | Op::Flistxattr | Op::Listxattrat => Deed::List,
+        Op::Removexattr | Op::Lremovexattr | Op::Fremovexattr | Op::Removexattrat => Deed::Remove,
+        _ => return None,
+    })
+}
+
+/// Where a call's value is, how long it is, and how it is set.
+#[derive(Debug, Clone, Copy)]
+struct Value {
+    at: u64,
+    size: u64,
+    flags: u32,
+}
+
+impl Value {
+    fn of<N: Nerves>(
+        scene: &mut Scene<'_, N>,
+        arguments: &Arguments<'_>,
+        deed: Deed,
+    ) -> Result<Self> {
+        let none = Self { at: 0, size: 0, flags: 0 };
+        if matches!(arguments.op(), Op::Getxattrat | Op::Setxattrat) {
+            // `struct xattr_args`: the value's address (64 bits), its size and flags (32 bits each).
+            if arguments.word(5) < 16 {
+                return Err(Errno::EINVAL);
+            }
+            let mut bytes = [0; 16];
+            scene.nerves.read(arguments.word(4), &mut bytes)?;
+            let size = u64::from(abi::layout::u32_at(&bytes, 8));
+            let flags = abi::layout::u32_at(&bytes, 12);
+            return Ok(Self { at: abi::layout::u64_at(&bytes, 0), size, flags });
+        }
+        let Some(at) = arguments.position(Role::Buffer) else { return Ok(none) };
+        let flags = if deed == Deed::Set { arguments.int(at + 2) } else { 0 };
+        Ok(Self { at: arguments.word(at), size: arguments.word(at + 1), flags })
+    }
+}
+
+/// Decides a call of this family.
+pub(super) fn rule<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let deed = deed(arguments.op()).ok_or(Errno::ENOSYS)?;
+    let value = Value::of(scene, arguments, deed)?;
+    if deed == Deed::Set && value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(at) = arguments.position(Role::Attribute) {
+        read_name(scene, arguments.word(at))?;
+    }
+    if deed == Deed::Set && value.size > SIZE_MAX {
+        return Err(Errno::E2BIG);
+    }
+    if arguments.position(Role::Fd) == Some(0) {
+        let fd = arguments.int(0) as i32;
+        more_than_a_name(scene, fd)?;
+        let mut place = place_of(Dir::Guest(fd));
+        scene.desk.found[0].clear();
+        (place.kind, place.read_only) = binding_of(scene, Dir::Guest(fd))?;
+        return on_place(scene, arguments, &place, deed, value, Some(fd));
+    }
+    let flags = match arguments.op() {
+        Op::Lgetxattr | Op::Lsetxattr | Op::Llistxattr | Op::Lremovexattr => AT_SYMLINK_NOFOLLOW,
+        Op::Getxattrat | Op::Setxattrat | Op::Listxattrat | Op::Removexattrat => arguments.flags(),
+        _ => 0,
+    };
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
+    let place = super::support::find(scene, arguments, 0, intent)?;
+    let result = on_place(scene, arguments, &place, deed, value, None);
+    place.close(scene.nerves);
+    result
+}
+
+/// The attribute's name, into `spare[0]`.
+fn read_name<N: Nerves>(scene: &mut Scene<'_, N>, at: u64) -> Result<()> {
+    let name = &mut scene.desk.spare[0];
+    match scene.nerves.read_text(at, name) {
+        Err(Errno::ENAMETOOLONG) => return Err(Errno::ERANGE),
+        result => result?,
+    }
+    if name.is_empty() || name.len() > NAME_MAX { Err(Errno::ERANGE) } else { Ok(()) }
+}
+
+/// Attributes whose own handlers ask who may have them; of the unknown ones the mode is asked.
+const SYSTEM: &[u8] = b"system.";
+
+/// What kind of attribute a name means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Space {
+    /// `user.*`
+    User,
+    /// `security.*`
+    Security,
+    /// `trusted.*`
+    Trusted,
+    /// acl(5)
+    AccessList,
+    /// Our own.
+    Own,
+    /// Anything else: the kernel knows.
+    Other,
+}
+
+impl Space {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            own if own.starts_with(OWN_ATTRIBUTES) => Self::Own,
+            user if user.starts_with(b"user.") => Self::User,
+            security if security.starts_with(b"security.") => Self::Security,
+            trusted if trusted.starts_with(b"trusted.") => Self::Trusted,
+            ACCESS_LIST | DEFAULT_LIST => Self::AccessList,
+            _ => Self::Other,
+        }
+    }
+
+    const fn hidden(self) -> bool {
+        matches!(self, Self::Security | Self::Trusted | Self::AccessList)
+    }
+}
+
+fn on_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    place: &Place,
+    deed: Deed,
+    value: Value,
+    descriptor: Option<i32>,
+) -> Result<Verdict> {
+    let found = if let Some(identity) = scene.world.identity {
+        super::support::look(scene, &identity, place, 0)?
+    } else {
+        let facts = super::support::facts(scene, place, 0)?;
+        let truth = Truth { mode: u32::from(facts.stx_mode), ..Truth::default() };
+        Found { facts, truth, recorded: false }
+    };
+    if place.directory && !found.truth.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    let identity = scene.world.identity.filter(|_| found.emulates(place.kind));
+    let writes = matches!(deed, Deed::Set | Deed::Remove);
+    if writes && place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let mut wanted = Wanted { arguments, place: *place, value, found, identity };
+    if writes {
+        let space = Space::of(scene.desk.spare[0].as_bytes());
+        wanted.may_write(scene, space, deed)?;
+        let shared = match descriptor {
+            None => is_shared(scene, place.kind, &found.facts).then_some(Target::CopyUp),
+            Some(fd) => Some(target_of(scene, fd, &found.facts)?),
+        };
+        match (shared, descriptor) {
+            (Some(Target::CopyUp), None) => return copy_up(scene, place, 0),
+            (Some(Target::CopyUp), Some(_)) => return Ok(Verdict::CopyUp),
+            (Some(Target::Nothing), _) => return Ok(Verdict::Done(0)),
+            (Some(Target::Copy), _) => {
+                let host = scene.desk.host;
+                scene.desk.found[0] = host;
+                wanted.place.at = Dir::Root;
+            }
+            (Some(Target::Itself) | None, _) => {}
+        }
+    }
+    if let Some(identity) = identity.filter(|identity| {
+        wanted.place.at == place.at && identity::files::is_locked(identity, place.kind, &found)
+    }) && !is_shared(scene, place.kind, &found.facts)
+    {
+        let at = reach(scene.desk, place, 0);
+        let truth = &found.truth;
+        identity::set_truth(scene.nerves, &identity, place.kind, at, &found, truth)?;
+    }
+    match deed {
+        Deed::Get => wanted.get(scene),
+        Deed::Set => wanted.set(scene),
+        Deed::List => wanted.list(scene),
+        Deed::Remove => wanted.remove(scene),
+    }
+}
+
+/// One call about one file.
+struct Wanted<'c> {
+    arguments: &'c Arguments<'c>,
+    place: Place,
+    value: Value,
+    found: Found,
+    /// Where owners and privileges are emulated.
+    identity: Option<Identity>,
+}
+
+impl Wanted<'_> {
+    /// `xattr_permission` of the kernel, for writing.
+    fn may_write<N: Nerves>(&self, scene: &Scene<'_, N>, space: Space, deed: Deed) -> Result<()> {
+        if space == Space::Own {
+            return Err(if deed == Deed::Set { Errno::EPERM } else { Errno::ENODATA });
+        }
+        if self.identity.is_none() {
+            return Ok(());
+        }
+        let (who, file) = (&scene.task.creds, &self.found.truth);
+        let name = scene.desk.spare[0].as_bytes();
+        match space {
+            Space::User => {
+                user_file(file).ok_or(Errno::EPERM)?;
+                if file.is_directory() && file.mode & S_ISVTX != 0 {
+                    rules::may_change(who, file)?;
+                }
+                rules::may(who, file, Want::WRITE)
+            }
+            Space::Security => {
+                let needed = if name == b"security.capability" {
+                    Capability::SETFCAP
+                } else {
+                    Capability::SYS_ADMIN
+                };
+                if who.has(needed) { Ok(()) } else { Err(Errno::EPERM) }
+            }
+            Space::Trusted if !who.has(Capability::SYS_ADMIN) => Err(Errno::EPERM),
+            Space::AccessList if file.kind() == S_IFLNK => Err(Errno::EOPNOTSUPP),
+            Space::AccessList if name == DEFAULT_LIST && !file.is_directory() => {
+                Err(if deed == Deed::Set { Errno::EACCES } else { Errno::ENODATA })
+            }
+            Space::AccessList => rules::may_change(who, file),
+            Space::Other if !name.starts_with(SYSTEM) => rules::may(who, file, Want::WRITE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the name on disk into `spare[1]`.
+    fn name_on_disk<N: Nerves>(&self, scene: &mut Scene<'_, N>, space: Space) -> Result<()> {
+        let [name, on_disk] = &mut scene.desk.spare;
+        on_disk.clear();
+        if space.hidden() && self.identity.is_some() {
+            on_disk.push(HIDDEN_ATTRIBUTES)?;
+        }
+        on_disk.push(name.as_bytes())?;
+        if on_disk.len() > NAME_MAX { Err(Errno::ERANGE) } else { Ok(()) }
+    }
+
+    fn get<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+        let space = Space::of(scene.desk.spare[0].as_bytes());
+        let (who, file) = (&scene.task.creds, &self.found.truth);
+        match space {
+            Space::Own => return Err(Errno::ENODATA),
+            Space::User if self.identity.is_some() => {
+                user_file(file).ok_or(Errno::ENODATA)?;
+                rules::may(who, file, Want::READ)?;
+            }
+            Space::Trusted if self.identity.is_some() && !who.has(Capability::SYS_ADMIN) => {
+                return Err(Errno::ENODATA);
+            }
+            Space::Other
+                if self.identity.is_some()
+                    && !scene.desk.spare[0].as_bytes().starts_with(SYSTEM) =>
+            {
+                rules::may(who, file, Want::READ)?;
+            }
+            _ => {}
+        }
+        self.name_on_disk(scene, space)?;
+        let result = match self.get_named(scene, 1) {
+            Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(scene),
+            result => result,
+        };
+        match result {
+            // A label that the host's kernel gives.
+            Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
+                if space == Space::Security && self.identity.is_some() =>
+            {
+                self.get_named(scene, 0)
+            }
+            Err(Errno::EPERM) if space.hidden() => Err(Errno::ENODATA),
+            result => result,
+        }
+    }
+
+    /// Reads the attribute whose name on disk is in `spare[which]`.
+    fn get_named<N: Nerves>(&self, scene: &mut Scene<'_, N>, which: usize) -> Result<Verdict> {
+        let mut bytes = [0; VALUE_ROOM];
+        let (dir, path) = reach(scene.desk, &self.place, 0);
+        let name = scene.desk.spare[which].as_c_str();
+        let room = (self.value.size.min(SIZE_MAX) as usize).min(VALUE_ROOM);
+        match scene.nerves.getxattr(dir, path, true, name, &mut bytes[..room]) {
+            Ok(length) => {
+                if room > 0 {
+                    scene.nerves.write(self.value.at, &bytes[..length])?;
+                }
+                Ok(Verdict::Done(length as i64))
+            }
+            Err(Errno::ERANGE) if self.value.size > VALUE_ROOM as u64 => {
+                self.by_kernel(scene, which, Op::Lgetxattr)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Whether an attribute that the disk refused may be in the inode's note.
+    fn is_elsewhere(&self, space: Space, errno: Errno) -> bool {
+        let refused = match errno {
+            Errno::EOPNOTSUPP => true,
+            Errno::EPERM | Errno::ENODATA => !can_carry(u32::from(self.found.facts.stx_mode)),
+            _ => false,
+        };
+        refused && space.hidden() && self.identity.is_some()
+    }
+
+    fn get_noted<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+        let mut bytes = [0; VALUE_ROOM];
+        let room = (self.value.size as usize).min(VALUE_ROOM);
+        let name = scene.desk.spare[0].as_bytes();
+        let length = noted::get(scene.nerves, &self.found.facts, name, &mut bytes[..room])?;
+        if room > 0 {
+            scene.nerves.write(self.value.at, &bytes[..length])?;
+        }
+        Ok(Verdict::Done(length as i64))
+    }
+
+    fn set<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+        let space = Space::of(scene.desk.spare[0].as_bytes());
+        self.name_on_disk(scene, space)?;
+        let mut bytes = [0; VALUE_ROOM];
+        let small = bytes.get_mut(..self.value.size as usize);
+        if space == Space::AccessList && self.identity.is_some() {
+            let small = small.ok_or(Errno::E2BIG)?;
+            scene.nerves.read(self.value.at, small)?;
+            return self.set_list(scene, small);
+        }
+        let Some(small) = small else { return self.by_kernel(scene, 1, Op::Lsetxattr) };
+        if !small.is_empty() {
+            scene.nerves.read(self.value.at, small)?;
+        }
+        self.set_bytes(scene, small)
+    }
+
+    fn set_bytes<N: Nerves>(&self, scene: &mut Scene<'_, N>, bytes: &[u8]) -> Result<Verdict> {
+        let (dir, path) = reach(scene.desk, &self.place, 0);
+        let name = scene.desk.spare[1].as_c_str();
+        let flags = self.value.flags;
+        let space = Space::of(scene.desk.spare[0].as_bytes());
+        let result = match scene.nerves.setxattr(dir, path, true, name, bytes, flags) {
+            Err(errno) if errno != Errno::ENODATA && self.is_elsewhere(space, errno) => {
+                let name = scene.desk.spare[0].as_bytes();
+                noted::set(scene.nerves, &self.found.facts, name, bytes, flags)
+            }
+            result => result,
+        };
+        result.map(|()| Verdict::Done(0))
+    }
+
+    /// An access list: the mode follows it, and one that says no more than a mode is not kept.
+    fn set_list<N: Nerves>(&self, scene: &mut Scene<'_, N>, bytes: &[u8]) -> Result<Verdict> {
+        let list = AccessList::parse(bytes).ok_or(Errno::EINVAL)?;
+        let (dir, path) = reach(scene.desk, &self.place, 0);
+        let is_default = scene.desk.spare[0].as_bytes() == DEFAULT_LIST;
+        if list.empty || (list.is_mode && !is_default) {
+            let name = scene.desk.spare[1].as_c_str();
+            match scene.nerves.removexattr(dir, path, true, name) {
+                Ok(()) | Err(Errno::ENODATA) => {}
+                Err(errno) if self.is_elsewhere(Space::AccessList, errno) => {
+                    let name = scene.desk.spare[0].as_bytes();
+                    match noted::remove(scene.nerves, &self.found.facts, name) {
+                        Ok(()) | Err(Errno::ENODATA) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                // Devices have no attributes, so nothing is lost.
+                Err(Errno::EPERM | Errno::EOPNOTSUPP) => {}
+                Err(errno) => return Err(errno),
+            }
+        } else {
+            self.set_bytes(scene, bytes)?;
+        }
+        if !is_default
+            && !list.empty
+            && let Some(identity) = self.identity
+        {
+            let mode = self.found.truth.mode & !0o777 | list.mode;
+            let new = Truth { mode, ..self.found.truth };
+            let at = reach(scene.desk, &self.place, 0);
+            let kind = self.place.kind;
+            identity::set_truth(scene.nerves, &identity, kind, at, &self.found, &new)?;
+        }
+        Ok(Verdict::Done(0))
+    }
+
+    fn remove<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+        let space = Space::of(scene.desk.spare[0].as_bytes());
+        self.name_on_disk(scene, space)?;
+        let (dir, path) = reach(scene.desk, &self.place, 0);
+        let name = scene.desk.spare[1].as_c_str();
+        let result = match scene.nerves.removexattr(dir, path, true, name) {
+            Err(errno) if self.is_elsewhere(space, errno) => {
+                let name = scene.desk.spare[0].as_bytes();
+                noted::remove(scene.nerves, &self.found.facts, name)
+            }
+            result => result,
+        };
+        match result {
+            Err(Errno::EPERM) if space.hidden() => Err(Errno::ENODATA),
+            Err(Errno::ENODATA) if space == Space::AccessList => Ok(Verdict::Done(0)),
+            result => result.map(|()| Verdict::Done(0)),
+        }
+    }
+
+    fn list<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+        let mut bytes = [0; LIST_ROOM];
+        let (dir, path) = reach(scene.desk, &self.place, 0);
+        let on_disk = scene.nerves.listxattr(dir, path, true, &mut bytes);
+        let trusted = scene.task.creds.has(Capability::SYS_ADMIN);
+        let facts = &self.found.facts;
+        let may_be_noted = self.identity.is_some()
+            && (!can_carry(u32::from(facts.stx_mode)) || on_disk == Err(Errno::EOPNOTSUPP));
+        let mut length = match on_disk {
+            Err(Errno::EOPNOTSUPP) if may_be_noted => 0,
+            result => shown_names(&mut bytes, result?, trusted),
+        };
+        if may_be_noted {
+            let shown = |name: &[u8]| trusted || !name.starts_with(b"trusted.");
+            length = noted::list(scene.nerves, facts, &mut bytes, length, shown)?;
+        }
+        if self.value.size > 0 {
+            if self.value.size < length as u64 {
+                return Err(Errno::ERANGE);
+            }
+            scene.nerves.write(self.value.at, &bytes[..length])?;
+        }
+        Ok(Verdict::Done(length as i64))
+    }
+
+    /// Has the guest's kernel do it: on the host's path, with the name in `spare[which]`.
+    fn by_kernel<N: Nerves>(
+        &self,
+        scene: &mut Scene<'_, N>,
+        which: usize,
+        op: Op,
+    ) -> Result<Verdict> {
+        let host = &mut scene.desk.host;
+        let dir = self.place.held.map_or(self.place.at, Dir::Held);
+        if self.place.at == Dir::Root && self.place.held.is_none() {
+            *host = scene.desk.found[0];
+        } else {
+            scene.nerves.path_of(dir, host)?;
+        }
+        let path = scene.nerves.scratch(scene.desk.host.with_nul(), 1)?;
+        let name = scene.nerves.scratch(scene.desk.spare[which].with_nul(), 1)?;
+        let number = op.entry().number(self.arguments.arch).ok_or(Errno::ENOSYS)?;
+        let Value { at, size, flags } = self.value;
+        let arguments = [path, name, at, size, u64::from(flags), 0];
+        Ok(Verdict::Instead(Call { number, arguments, ..*self.arguments.call }, After::Nothing))
+    }
+}
+
+/// Whether a file can have attributes of users.
+const fn user_file(file: &Truth) -> Option<()> {
+    match file.kind() {
+        S_IFREG | S_IFDIR => Some(()),
+        _ => None,
+    }
+}
+
+/// Turns a list of names on disk into what the guest sees, in place; gives its length. Names stay in their order; a name that is there twice (the
+/// host's and the guest's own) is shown once.
+fn shown_names(bytes: &mut [u8], length: usize, trusted: bool) -> usize {
+    let (mut from, mut to) = (0, 0);
+    while from < length {
+        let size = bytes[from..length]
+            .iter()
+            .position(|byte| *byte == 0)
+            .map_or(length - from, |nul| nul + 1);
+        let name = &bytes[from..from + size];
+        let start = match name.strip_prefix(HIDDEN_ATTRIBUTES) {
+            Some(true_name) if trusted || !true_name.starts_with(b"trusted.") => {
+                Some(from + HIDDEN_ATTRIBUTES.len())
+            }
+            None if !name.starts_with(OWN_ATTRIBUTES) => Some(from),
+            _ => None,
+        };
+        if let Some(start) = start {
+            let end = from + size;
+            let known =
+                bytes[..to].split_inclusive(|byte| *byte == 0).any(|old| *old == bytes[start..end]);
+            if !known {
+                bytes.copy_within(start..end, to);
+                to += end - start;
+            }
+        }
+        from += size;
+    }
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_as_the_guest_gave_them() {
+        let all = b"user.a\0user.coracle.owner\0user.coracle.x.trusted.b\0user.coracle.x.security.c\0security.c\0";
+        let shown = |trusted| {
+            let mut bytes = all.to_vec();
+            let length = shown_names(&mut bytes, all.len(), trusted);
+            bytes.truncate(length);
+            bytes
+        };
+        assert_eq!(shown(true), b"user.a\0trusted.b\0security.c\0");
+        assert_eq!(shown(false), b"user.a\0security.c\0");
+    }
+}

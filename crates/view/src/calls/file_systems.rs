@@ -1,0 +1,39 @@
+//! `statfs`: what file system a name is on.
+//!
+//! The numbers are the host's; a read-only binding says so. The calling architecture decides the layout: `struct statfs` of 64-bit
+//! machines, that of i386, and i386's `struct statfs64`. `fstatfs` is the kernel's, since nothing in it is the host's secret.
+
+use super::arguments::Arguments;
+use super::support::{reach, with_place};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::Nerves;
+use crate::paths::Intent;
+use crate::verdict::Verdict;
+use abi::calls::{Op, Role};
+use abi::layout::stat::{EMPTY_STATFS, Statfs};
+
+/// `statfs`, `statfs64`.
+pub(super) fn statfs<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let at = arguments.position(Role::Statfs).ok_or(Errno::ENOSYS)?;
+    let address = arguments.word(at);
+    let form = Statfs::of(arguments.arch, arguments.op()).ok_or(Errno::ENOSYS)?;
+    if arguments.op() == Op::Statfs64 && arguments.word(at - 1) != form.size() as u64 {
+        return Err(Errno::EINVAL);
+    }
+    with_place(scene, arguments, Intent::FOLLOW, |scene, place| {
+        let mut facts = EMPTY_STATFS;
+        let (dir, path) = reach(scene.desk, place, 0);
+        scene.nerves.statfs(dir, path, &mut facts)?;
+        if place.read_only {
+            const ST_RDONLY: i64 = 1;
+            facts.f_flags |= ST_RDONLY;
+        }
+        let bytes = form.write(&facts).map_err(|_| Errno::EOVERFLOW)?;
+        scene.nerves.write(address, &bytes[..form.size()])?;
+        Ok(Verdict::Done(0))
+    })
+}

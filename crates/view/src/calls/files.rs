@@ -1,0 +1,347 @@
+//! What is done to one file or directory that exists: `truncate`, `utimensat` and its like, `chdir`, `readlink`, `getcwd`,
+//! `name_to_handle_at`, `inotify_add_watch`.
+
+use super::arguments::{Arguments, times};
+use super::open::let_in;
+use super::support::{
+    Target, binding_of, copy_up, emulated, facts, find, is_directory, is_shared, look,
+    more_than_a_name, not_executed, on_place, reach, target_of, with_place,
+};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity::{self, Want, rules};
+use crate::paths::{self, Intent, Look, Origin, Place, seen_from};
+use crate::verdict::{After, Verdict};
+use crate::world::Kind;
+use abi::calls::{Op, Role};
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, UTIME_NOW, UTIME_OMIT,
+    statx, timespec,
+};
+
+/// `chdir`: the guest goes there itself.
+pub(super) fn chdir<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    with_place(scene, arguments, Intent::FOLLOW, |scene, place| {
+        if let Some(identity) = emulated(scene, place.kind)
+            && !scene.task.creds.overrides()
+        {
+            let found = look(scene, &identity, place, 0)?;
+            if !found.truth.is_directory() {
+                return Err(Errno::ENOTDIR);
+            }
+            rules::may_search(&scene.task.creds, &found.truth)?;
+        }
+        on_place(scene, arguments, place, 0, After::Nothing)
+    })
+}
+
+/// `fchdir`: the kernel asks nobody who owns the directory, so the true mode is asked here.
+pub(super) fn fchdir<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let at = Dir::Guest(arguments.int(0) as i32);
+    let (kind, _) = binding_of(scene, at)?;
+    if let Some(identity) = emulated(scene, kind)
+        && !scene.task.creds.overrides()
+    {
+        let found = identity::look(scene.nerves, &identity, kind, at, c"")?;
+        if found.truth.is_directory() {
+            rules::may_search(&scene.task.creds, &found.truth)?;
+        }
+    }
+    Ok(Verdict::Pass)
+}
+
+/// `getcwd`: the kernel's name, in the guest's words.
+pub(super) fn getcwd<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    const UNREACHABLE: &[u8] = b"(unreachable)/";
+    let (buffer, size) = (arguments.word(0), arguments.word(1));
+    let desk = &mut *scene.desk;
+    if scene.task.root.as_bytes() == b"/"
+        && scene.nerves.remembered_cwd(&mut desk.link)
+        && let Some(here) = paths::in_tree(scene.world, desk.link.as_bytes())
+    {
+        desk.host.set(if here.is_empty() { b"/" } else { here })?;
+        return answer_cwd(scene, buffer, size);
+    }
+    scene.nerves.path_of(Dir::Cwd, &mut desk.link)?;
+    if desk.link.as_bytes().ends_with(b" (deleted)") {
+        let mut facts = identity::files::NO_FACTS;
+        scene.nerves.statx(Dir::Cwd, c"", AT_EMPTY_PATH, &mut facts)?;
+        if facts.stx_nlink == 0 {
+            return Err(Errno::ENOENT);
+        }
+    }
+    let origin = paths::reverse(scene.world, desk.link.as_bytes(), &mut desk.host)?;
+    if !matches!(origin, Origin::Inside(_)) || !seen_from(&scene.task.root, &mut desk.host)? {
+        desk.host.set(UNREACHABLE)?;
+    }
+    answer_cwd(scene, buffer, size)
+}
+
+fn answer_cwd<N: Nerves>(scene: &mut Scene<'_, N>, buffer: u64, size: u64) -> Result<Verdict> {
+    let text = scene.desk.host.with_nul();
+    if text.len() as u64 > size {
+        return Err(Errno::ERANGE);
+    }
+    scene.nerves.write(buffer, text)?;
+    Ok(Verdict::Done(text.len() as i64))
+}
+
+/// `readlink`, `readlinkat`.
+pub(super) fn readlink<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let out = arguments.position(Role::PathOut).ok_or(Errno::ENOSYS)?;
+    let (buffer, size) = (arguments.word(out), arguments.int(out + 1) as i32);
+    if size <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let intent = Intent { look: Look::Later, ..Intent::NO_FOLLOW.or_empty().held() };
+    with_place(scene, arguments, intent, |scene, place| {
+        if place.kind != Kind::Proc && place.direct {
+            return Ok(Verdict::Pass);
+        }
+        link_text(scene, place)?;
+        let bytes = scene.desk.link.as_bytes();
+        let length = bytes.len().min(size as usize);
+        scene.nerves.write(buffer, &bytes[..length])?;
+        Ok(Verdict::Done(length as i64))
+    })
+}
+
+/// Puts the text of a link, as the guest is to see it, into `desk.link`.
+fn link_text<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
+    if place.kind == Kind::Proc {
+        let host = scene.desk.found[0];
+        let desk = &mut *scene.desk;
+        let (world, task) = (scene.world, &*scene.task);
+        let link = &mut desk.link;
+        let target = crate::proc::follow(scene.nerves, world, task, host.as_bytes(), link)?;
+        if target == crate::proc::Target::Jump {
+            seen_from(&scene.task.root, link)?;
+        }
+        return Ok(());
+    }
+    let desk = &mut *scene.desk;
+    if let Some(held) = place.held {
+        // By descriptor, the kernel says so of what is no link.
+        return match scene.nerves.readlink(Dir::Held(held), c"", &mut desk.link) {
+            Err(Errno::ENOENT) => Err(Errno::EINVAL),
+            result => result,
+        };
+    }
+    scene.nerves.readlink(place.at, desk.found[0].as_c_str(), &mut desk.link)
+}
+
+/// `truncate`.
+pub(super) fn truncate<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let length = u64::try_from(arguments.length()).map_err(|_| Errno::EINVAL)?;
+    let place = find(scene, arguments, 0, Intent::FOLLOW.held_or_seen())?;
+    let result = truncate_place(scene, &place, length);
+    place.close(scene.nerves);
+    result
+}
+
+fn truncate_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    length: u64,
+) -> Result<Verdict> {
+    let facts = facts(scene, place, 0)?;
+    let kind = u32::from(facts.stx_mode) & S_IFMT;
+    if kind != S_IFREG {
+        return Err(if is_directory(&facts) { Errno::EISDIR } else { Errno::EINVAL });
+    }
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let mut restore = After::Nothing;
+    if let Some(identity) = emulated(scene, place.kind) {
+        let found = look(scene, &identity, place, 0)?;
+        if found.truth.is_device() {
+            return Err(Errno::EINVAL);
+        }
+        rules::may(&scene.task.creds, &found.truth, Want::WRITE)?;
+        not_executed(scene, &facts)?;
+        if is_shared(scene, place.kind, &facts) {
+            return copy_up(scene, place, 0);
+        }
+        let (dir, path) = reach(scene.desk, place, 0);
+        let who = &scene.task.creds;
+        identity::written(scene.nerves, &identity, who, place.kind, (dir, path), &found)?;
+        if facts.stx_uid == identity.host_uid && facts.stx_mode & 0o200 == 0 {
+            restore = let_in(scene, place, &identity, &found)?;
+        }
+    } else {
+        not_executed(scene, &facts)?;
+        if is_shared(scene, place.kind, &facts) {
+            return copy_up(scene, place, 0);
+        }
+    }
+    let (dir, path) = reach(scene.desk, place, 0);
+    let result = scene.nerves.truncate(dir, path, length);
+    if let After::Restore(held, mode) = restore {
+        // The file is the caller's, so this does not fail; and if it did, the contents are what was asked for.
+        let _ = scene.nerves.chmod(Dir::Held(held), c"", mode);
+    }
+    result.map(|()| Verdict::Done(0))
+}
+
+/// `utime`, `utimes`, `futimesat`, `utimensat`.
+pub(super) fn utimens<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let flags = arguments.flags();
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let times = times(arguments, scene.nerves)?;
+    if let Some(times) = &times {
+        if times.iter().all(|time| time.tv_nsec == i64::from(UTIME_OMIT)) {
+            return Ok(Verdict::Done(0));
+        }
+        // Microseconds are looked at before the file is, nanoseconds afterwards.
+        if !matches!(arguments.op(), Op::Utimensat | Op::UtimensatTime64) {
+            are_valid(Some(times))?;
+        }
+    }
+    let (dir, address) = arguments.path(0)?;
+    if let Dir::Guest(descriptor) = dir
+        && address == 0
+    {
+        return if flags == 0 {
+            utimens_open(scene, descriptor, times.as_ref())
+        } else {
+            Err(Errno::EINVAL)
+        };
+    }
+    with_place(scene, arguments, Intent::FOLLOW.with_at_flags(flags), |scene, place| {
+        utimens_place(scene, place, times.as_ref())
+    })
+}
+
+/// Whether every time is one.
+fn are_valid(times: Option<&[timespec; 2]>) -> Result<()> {
+    let valid = |time: &timespec| {
+        (0..1_000_000_000).contains(&time.tv_nsec)
+            || [i64::from(UTIME_NOW), i64::from(UTIME_OMIT)].contains(&time.tv_nsec)
+    };
+    if times.is_none_or(|times| times.iter().all(valid)) { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn utimens_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    times: Option<&[timespec; 2]>,
+) -> Result<Verdict> {
+    are_valid(times)?;
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let facts = facts(scene, place, 0)?;
+    if let Dir::Guest(descriptor) = place.at
+        && scene.desk.found[0].is_empty()
+    {
+        return utimens_open(scene, descriptor, times);
+    }
+    may_set_times(scene, place, times)?;
+    if is_shared(scene, place.kind, &facts) {
+        return copy_up(scene, place, 0);
+    }
+    let flags = super::support::at_flags(place);
+    let (dir, path) = reach(scene.desk, place, 0);
+    scene.nerves.utimens(dir, path, times, flags)?;
+    Ok(Verdict::Done(0))
+}
+
+fn may_set_times<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    times: Option<&[timespec; 2]>,
+) -> Result<()> {
+    let Some(identity) = emulated(scene, place.kind) else { return Ok(()) };
+    if scene.task.creds.overrides() {
+        return Ok(());
+    }
+    let found = look(scene, &identity, place, 0)?;
+    rules::may_set_times(&scene.task.creds, &found.truth, times)
+}
+
+/// Of an open file.
+fn utimens_open<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    descriptor: i32,
+    times: Option<&[timespec; 2]>,
+) -> Result<Verdict> {
+    more_than_a_name(scene, descriptor)?;
+    are_valid(times)?;
+    let at = Dir::Guest(descriptor);
+    let mut facts: statx = identity::files::NO_FACTS;
+    scene.nerves.statx(at, c"", AT_EMPTY_PATH, &mut facts)?;
+    let (kind, read_only) = binding_of(scene, at)?;
+    if read_only {
+        return Err(Errno::EROFS);
+    }
+    if let Some(identity) = emulated(scene, kind)
+        && !scene.task.creds.overrides()
+    {
+        let (truth, _) = identity::truth_of(scene.nerves, &identity, kind, at, c"", &facts);
+        rules::may_set_times(&scene.task.creds, &truth, times)?;
+    }
+    match target_of(scene, descriptor, &facts)? {
+        Target::Itself => Ok(Verdict::Pass),
+        Target::CopyUp => Ok(Verdict::CopyUp),
+        Target::Nothing => Ok(Verdict::Done(0)),
+        Target::Copy => {
+            let path = scene.desk.host.as_c_str();
+            scene.nerves.utimens(Dir::Root, path, times, AT_SYMLINK_NOFOLLOW)?;
+            Ok(Verdict::Done(0))
+        }
+    }
+}
+
+/// `name_to_handle_at`: a handle says nothing of names; opening one is not for guests.
+pub(super) fn name_to_handle<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let flags = arguments.flags();
+    let mut intent = Intent::NO_FOLLOW;
+    intent.follow = flags & AT_SYMLINK_FOLLOW != 0;
+    intent.empty = flags & AT_EMPTY_PATH != 0;
+    with_place(scene, arguments, intent, |scene, place| {
+        on_place(scene, arguments, place, 0, After::Nothing)
+    })
+}
+
+/// `inotify_add_watch`: events name files relative to what is watched (inotify(7)), so nothing has to be turned back.
+pub(super) fn watch<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    const IN_DONT_FOLLOW: u32 = 0x0200_0000;
+    let follow = arguments.int(2) & IN_DONT_FOLLOW == 0;
+    with_place(scene, arguments, Intent { follow, ..Intent::FOLLOW }, |scene, place| {
+        if let Some(identity) = emulated(scene, place.kind)
+            && !scene.task.creds.overrides()
+        {
+            let found = look(scene, &identity, place, 0)?;
+            rules::may(&scene.task.creds, &found.truth, Want::READ)?;
+        }
+        on_place(scene, arguments, place, 0, After::Nothing)
+    })
+}

@@ -1,0 +1,385 @@
+//! seccomp(2) inside the guest.
+//!
+//! A guest's filter is really installed. The kernel runs it beside ours and takes the most severe answer, so what it forbids stays forbidden
+//! (`KILL`, `TRAP`, `ERRNO` win over our `TRACE`), before anybody looks. A call that is changed by a tracer is checked again: rules
+//! here and elsewhere keep the number of a call, and filters cannot look through pointers, so the second check says what the first said.
+//!
+//! Three things would go wrong, and are mended by a prefix and a small change of the program ([`Program`]):
+//!
+//! - Our loader makes calls where the kernel would have made none; those from its addresses are allowed.
+//! - A tracer that sees every call skips one by the number -1, which later kernels show to the filter: allowed, it does nothing.
+//! - `RET_TRACE` without a tracer of the guest's own is `ENOSYS`, and would reach ours: it becomes that error.
+//!
+//! Programs that leave no room for the prefix, or are longer than a desk, are installed as they are. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`)
+//! is `EBUSY`, as where there is another one already: a call that it lets continue would never be seen by us. Strict mode is made of
+//! a filter, because the kernel does not mix the two; a call that it forbids ends the thread by `SIGSYS` rather than `SIGKILL`.
+
+use super::process::narrow;
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::Nerves;
+use crate::identity::Capability;
+use crate::task::Task;
+use crate::verdict::{After, Call, Verdict};
+use abi::boot::{BASES, LOADER_START, RANGE};
+use abi::bpf::{ALLOW, ERRNO, KILL_THREAD, LIMIT, TRACE};
+use linux_raw_sys::prctl::PR_SET_SECCOMP;
+
+const SET_MODE_STRICT: u32 = 0;
+const SET_MODE_FILTER: u32 = 1;
+const MODE_STRICT: u32 = 1;
+const MODE_FILTER: u32 = 2;
+const FLAG_TSYNC: u64 = 1;
+const FLAG_NEW_LISTENER: u64 = 1 << 3;
+/// Bytes of `struct sock_filter`.
+pub const INSTRUCTION: usize = 8;
+
+const LOAD: u16 = 0x20;
+const LOAD_NUMBER: u16 = 0x00;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_GREATER_EQUAL: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+/// `struct sock_filter`.
+const fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> [u8; INSTRUCTION] {
+    let ([c0, c1], [k0, k1, k2, k3]) = (code.to_le_bytes(), k.to_le_bytes());
+    [c0, c1, jt, jf, k0, k1, k2, k3]
+}
+
+/// Instructions of [`PREFIX`].
+const PREFIX_LENGTH: usize = 9;
+
+/// What comes before the guest's program: number -1 and calls of loaders, wherever they lie, are allowed; the accumulator is 0 again behind it.
+pub const PREFIX: [[u8; INSTRUCTION]; PREFIX_LENGTH] = [
+    instruction(LOAD, 0, 0, 0),
+    instruction(JUMP_EQUAL, 5, 0, u32::MAX),
+    instruction(LOAD, 0, 0, 12),
+    instruction(JUMP_GREATER_EQUAL, 0, 4, (LOADER_START >> 32) as u32),
+    instruction(JUMP_GREATER_EQUAL, 3, 0, (LOADER_START >> 32) as u32 + BASES as u32),
+    instruction(LOAD, 0, 0, 8),
+    instruction(JUMP_GREATER_EQUAL, 1, 0, RANGE as u32),
+    instruction(RETURN, 0, 0, ALLOW),
+    instruction(LOAD_NUMBER, 0, 0, 0),
+];
+const _: () = assert!(LOADER_START as u32 == 0, "a loader lies at the beginning of 4 GiB");
+
+/// Strict mode as a filter, for the three architectures: `read`, `write`, `exit`, `rt_sigreturn` (and i386's `sigreturn`).
+pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
+    let numbers: [u32; 5] = match arch {
+        abi::syscalls::ARCH_I386 => [3, 4, 1, 173, 119],
+        abi::syscalls::ARCH_AARCH64 => [63, 64, 93, 139, 139],
+        _ => [0, 1, 60, 15, 15],
+    };
+    [
+        instruction(LOAD, 0, 0, 4),
+        instruction(JUMP_EQUAL, 0, 6, arch),
+        instruction(LOAD, 0, 0, 0),
+        instruction(JUMP_EQUAL, 5, 0, numbers[0]),
+        instruction(JUMP_EQUAL, 4, 0, numbers[1]),
+        instruction(JUMP_EQUAL, 3, 0, numbers[2]),
+        instruction(JUMP_EQUAL, 2, 0, numbers[3]),
+        instruction(JUMP_EQUAL, 1, 0, numbers[4]),
+        instruction(RETURN, 0, 0, KILL_THREAD),
+        instruction(RETURN, 0, 0, ALLOW),
+    ]
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// `SECCOMP_MODE_STRICT`.
+    Strict,
+    /// `struct sock_fprog *`, flags.
+    Filter(u64, u64),
+    /// Something else, which is the kernel's.
+    Other,
+}
+
+impl Wish {
+    /// Reads a `seccomp` or `prctl`.
+    pub fn of(call: &Call) -> Self {
+        let [first, second, third, ..] = call.arguments;
+        let by_prctl = matches!(
+            abi::calls::find(call.arch, call.number),
+            Some(entry) if entry.op == abi::calls::Op::Prctl
+        );
+        match (by_prctl, first as u32, second as u32) {
+            (true, PR_SET_SECCOMP, MODE_STRICT) => Self::Strict,
+            (true, PR_SET_SECCOMP, MODE_FILTER) => Self::Filter(third, 0),
+            (false, SET_MODE_STRICT, 0) if third == 0 => Self::Strict,
+            (false, SET_MODE_FILTER, _) => Self::Filter(third, second & 0xffff_ffff),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Decides a `seccomp`, and `prctl(PR_SET_SECCOMP)`. A call that asks for something else is the kernel's.
+pub(super) fn install<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    match Wish::of(call) {
+        Wish::Other => Ok(Verdict::Pass),
+        Wish::Strict => install_strict(scene, call),
+        Wish::Filter(program, flags) => install_filter(scene, call, program, flags),
+    }
+}
+
+fn install_strict<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    if u32::from(scene.task.filters.mode) == MODE_FILTER {
+        return Err(Errno::EINVAL);
+    }
+    let program = strict(call.arch);
+    let bytes = program.as_flattened();
+    let at = scene.nerves.scratch(bytes, 8)?;
+    instead(scene, call, at, program.len())
+}
+
+fn install_filter<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    call: &Call,
+    program: u64,
+    flags: u64,
+) -> Result<Verdict> {
+    if flags & FLAG_NEW_LISTENER != 0 {
+        return Err(Errno::EBUSY);
+    }
+    let mut header = [0; 16];
+    let (size, pointer) = if narrow(call) { (8, 4) } else { (16, 8) };
+    let header = &mut header[..size];
+    scene.nerves.read(program, header)?;
+    let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
+    let mut address = [0; 8];
+    address[..size - pointer].copy_from_slice(&header[pointer..]);
+    let address = u64::from_le_bytes(address);
+    if length == 0 || length > LIMIT {
+        return Err(Errno::EINVAL);
+    }
+    let creds = &scene.task.creds;
+    if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
+        return Err(Errno::EACCES);
+    }
+    let whole = (PREFIX.len() + length) * INSTRUCTION;
+    if PREFIX.len() + length > LIMIT || whole > scene.desk.input.len() {
+        return Ok(Verdict::Watch(After::Filter));
+    }
+    let (before, rest) = scene.desk.input[..whole].split_at_mut(PREFIX.len() * INSTRUCTION);
+    before.copy_from_slice(PREFIX.as_flattened());
+    scene.nerves.read(address, rest)?;
+    without_trace(rest);
+    let at = scene.nerves.scratch(&scene.desk.input[..whole], 8)?;
+    instead(scene, call, at, PREFIX.len() + length)
+}
+
+/// `RET_TRACE` becomes what it is without a tracer.
+pub fn without_trace(program: &mut [u8]) {
+    for one in program.as_chunks_mut::<INSTRUCTION>().0 {
+        let code = u16::from_le_bytes([one[0], one[1]]);
+        let k = u32::from_le_bytes([one[4], one[5], one[6], one[7]]);
+        if code == RETURN && k & 0xffff_0000 == TRACE {
+            one[4..].copy_from_slice(&(ERRNO | u32::from(Errno::ENOSYS.0)).to_le_bytes());
+        }
+    }
+}
+
+/// The same call with another program. The number stays, so that filters that are there already say the same.
+fn instead<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    call: &Call,
+    at: u64,
+    length: usize,
+) -> Result<Verdict> {
+    let mut header = [0; 16];
+    header[..2].copy_from_slice(&(length as u16).to_le_bytes());
+    let header = if narrow(call) {
+        header[4..8].copy_from_slice(&(at as u32).to_le_bytes());
+        &header[..8]
+    } else {
+        header[8..].copy_from_slice(&at.to_le_bytes());
+        &header[..]
+    };
+    let header = scene.nerves.scratch(header, 8)?;
+    let mut instead = *call;
+    instead.arguments[2] = header;
+    match Wish::of(call) {
+        Wish::Strict if call.arguments[0] as u32 == PR_SET_SECCOMP => {
+            instead.arguments[1] = u64::from(MODE_FILTER);
+        }
+        Wish::Strict => instead.arguments[0] = u64::from(SET_MODE_FILTER),
+        Wish::Filter(..) | Wish::Other => {}
+    }
+    Ok(Verdict::Instead(instead, After::Filter))
+}
+
+/// The kernel has answered.
+pub fn installed(task: &mut Task, call: &Call, result: i64) {
+    if result != 0 {
+        return;
+    }
+    let wish = Wish::of(call);
+    task.filters.mode = if wish == Wish::Strict { MODE_STRICT } else { MODE_FILTER } as u8;
+    task.filters.count += 1;
+    task.filters.synchronised = matches!(wish, Wish::Filter(_, flags) if flags & FLAG_TSYNC != 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{Credentials, Groups};
+    use crate::testing::{Bench, Fake, binding, task};
+    use crate::world::{Binding, Kind};
+    use abi::boot::{BASE_STEP, LOADER_END};
+    use abi::bpf::{Data, Instruction, run};
+    use abi::syscalls::{ARCH_AARCH64, ARCH_I386, ARCH_X86_64};
+    use std::vec::Vec;
+
+    const TABLE: [Binding<'static>; 1] = [binding("/", "/c", Kind::Tree)];
+
+    fn parse(bytes: &[u8]) -> Vec<Instruction> {
+        let one = |one: &[u8; 8]| Instruction {
+            code: u16::from_le_bytes([one[0], one[1]]),
+            jt: one[2],
+            jf: one[3],
+            k: u32::from_le_bytes([one[4], one[5], one[6], one[7]]),
+        };
+        bytes.as_chunks::<8>().0.iter().map(one).collect()
+    }
+
+    fn bench(user: u32) -> Bench<'static> {
+        let mut bench = Bench::new(Fake::new(), &TABLE);
+        bench.task = crate::Task::new(Credentials::new(user, user, Groups::NONE), 0o022);
+        bench
+    }
+
+    /// Installs a program as the guest; what the kernel is given.
+    fn installed_by(bench: &mut Bench<'_>, call: &Call, program: &[u8]) -> Result<Vec<u8>> {
+        let at = 0x2000_u64;
+        let mut header = Vec::from(((program.len() / 8) as u16).to_le_bytes());
+        header.resize(if narrow(call) { 4 } else { 8 }, 0);
+        header.extend(at.to_le_bytes());
+        bench.fake.map(0x1000, &header).map(at, program);
+        match bench.scene(|scene| install(scene, call))? {
+            Verdict::Instead(instead, After::Filter) => {
+                assert_eq!(instead.number, call.number);
+                let header =
+                    bench.fake.peek(instead.arguments[2], if narrow(call) { 8 } else { 16 });
+                let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
+                let mut at = [0; 8];
+                let start = if narrow(call) { 4 } else { 8 };
+                at[..header.len() - start].copy_from_slice(&header[start..]);
+                Ok(bench.fake.peek(u64::from_le_bytes(at), length * 8))
+            }
+            Verdict::Watch(After::Filter) => Ok(program.to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seccomp_call(arch: u32, arguments: [u64; 6]) -> Call {
+        let number = match arch {
+            ARCH_I386 => 354,
+            ARCH_AARCH64 => 277,
+            _ => 317,
+        };
+        Call { arch, number, arguments }
+    }
+
+    fn asked(number: u32, pointer: u64) -> Data {
+        Data { number, architecture: ARCH_X86_64, pointer, arguments: [0; 6] }
+    }
+
+    /// A guest's filter that kills everything, but fails call 1 and traces call 2.
+    fn guests() -> Vec<u8> {
+        [
+            instruction(LOAD, 0, 0, 0),
+            instruction(JUMP_EQUAL, 0, 1, 1),
+            instruction(RETURN, 0, 0, ERRNO | 0xd),
+            instruction(JUMP_EQUAL, 0, 1, 2),
+            instruction(RETURN, 0, 0, TRACE | 7),
+            instruction(RETURN, 0, 0, KILL_THREAD),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn the_loader_and_skipped_calls_are_exempt() {
+        for arch in [ARCH_X86_64, ARCH_I386, ARCH_AARCH64] {
+            let call = seccomp_call(arch, [1, 0, 0x1000, 0, 0, 0]);
+            let bytes = installed_by(&mut bench(0), &call, &guests()).unwrap();
+            let program = parse(&bytes);
+            let answer = |number, pointer| run(&program, &asked(number, pointer));
+            let program_at = 0x5555_5555_0000;
+            assert_eq!(answer(0, program_at), Some(KILL_THREAD));
+            assert_eq!(answer(1, program_at), Some(ERRNO | 0xd));
+            assert_eq!(answer(2, program_at), Some(ERRNO | 0x26));
+            assert_eq!(answer(u32::MAX, program_at), Some(ALLOW));
+            let last = LOADER_START + (BASES - 1) * BASE_STEP;
+            for inside in [LOADER_START, LOADER_START + 2, LOADER_END - 1, last, last + RANGE - 1] {
+                assert_eq!(answer(0, inside), Some(ALLOW), "{inside:x}");
+            }
+            for outside in [LOADER_START - 1, LOADER_END, 2, last + RANGE, last + BASE_STEP] {
+                assert_eq!(answer(0, outside), Some(KILL_THREAD), "{outside:x}");
+            }
+        }
+    }
+
+    #[test]
+    fn strict_mode_allows_what_strict_mode_allows() {
+        for (arch, allowed) in [
+            (ARCH_X86_64, &[0, 1, 15, 60][..]),
+            (ARCH_I386, &[3, 4, 1, 173, 119]),
+            (ARCH_AARCH64, &[63, 64, 93, 139]),
+        ] {
+            let program = parse(strict(arch).as_flattened());
+            for number in 0..450 {
+                let data = Data { architecture: arch, ..asked(number, 0) };
+                let wanted = if allowed.contains(&number) { ALLOW } else { KILL_THREAD };
+                assert_eq!(run(&program, &data), Some(wanted), "{arch:x} {number}");
+                let data = Data { architecture: 7, ..data };
+                assert_eq!(run(&program, &data), Some(KILL_THREAD));
+            }
+        }
+        let call = seccomp_call(ARCH_X86_64, [0, 0, 0, 0, 0, 0]);
+        let mut bench = bench(1000);
+        let verdict = bench.scene(|scene| install(scene, &call)).unwrap();
+        let Verdict::Instead(instead, After::Filter) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(instead.arguments[0], 1);
+        installed(&mut bench.task, &call, 0);
+        assert_eq!(bench.task.filters.mode, 1);
+        let call = Call { number: 157, arguments: [22, 1, 0, 0, 0, 0], ..call };
+        let verdict = bench.scene(|scene| install(scene, &call)).unwrap();
+        let Verdict::Instead(instead, After::Filter) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(instead.arguments[..2], [22, 2]);
+    }
+
+    #[test]
+    fn who_may_install_what() {
+        let call = seccomp_call(ARCH_X86_64, [1, 0, 0x1000, 0, 0, 0]);
+        assert!(installed_by(&mut bench(0), &call, &guests()).is_ok());
+        let mut user = bench(1000);
+        assert_eq!(installed_by(&mut user, &call, &guests()), Err(Errno::EACCES));
+        user.task.creds.no_new_privileges = true;
+        assert!(installed_by(&mut user, &call, &guests()).is_ok());
+        let listener = seccomp_call(ARCH_X86_64, [1, 8, 0x1000, 0, 0, 0]);
+        assert_eq!(installed_by(&mut user, &listener, &guests()), Err(Errno::EBUSY));
+        assert_eq!(installed_by(&mut user, &call, &[]), Err(Errno::EINVAL));
+        let long = guests().repeat(600);
+        assert_eq!(installed_by(&mut user, &call, &long).unwrap(), long, "as it is");
+        let bad = seccomp_call(ARCH_X86_64, [1, 0, 0x9_0000, 0, 0, 0]);
+        assert_eq!(user.scene(|scene| install(scene, &bad)), Err(Errno::EFAULT));
+        let query = seccomp_call(ARCH_X86_64, [2, 0, 0x1000, 0, 0, 0]);
+        assert_eq!(user.scene(|scene| install(scene, &query)), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn what_is_installed_is_counted() {
+        let mut thread = task();
+        let call = seccomp_call(ARCH_X86_64, [1, 1, 0x1000, 0, 0, 0]);
+        installed(&mut thread, &call, -22);
+        installed(&mut thread, &call, 77);
+        assert_eq!(thread.filters, crate::task::Filters::NONE);
+        installed(&mut thread, &call, 0);
+        installed(
+            &mut thread,
+            &Call { number: 157, arguments: [22, 2, 0x1000, 0, 0, 0], ..call },
+            0,
+        );
+        assert_eq!((thread.filters.mode, thread.filters.count), (2, 2));
+    }
+}

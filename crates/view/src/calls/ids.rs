@@ -1,0 +1,214 @@
+//! Calls about who the caller is: user and group ids, supplementary groups, capabilities, the file mode mask.
+//!
+//! All of them are answered from the thread's [`crate::identity::Credentials`]; the kernel does none of them, but for `umask`, which it needs to know too. A C library
+//! makes such a call in every thread of a process; so nothing is shared here.
+
+use super::arguments::Arguments;
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::Nerves;
+use crate::identity::credentials::{GROUPS_MAX, KEEP};
+use crate::identity::{Capability, Groups, Ids};
+use crate::verdict::{Call, Verdict};
+use abi::calls::{Op, narrow_ids};
+
+/// Decides a call of [`abi::calls::Class::Identity`].
+pub(super) fn rule<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let (op, call) = (arguments.op(), arguments.call);
+    if op == Op::Umask {
+        scene.task.umask = call.arguments[0] as u32 & 0o777;
+        scene.task.fs_changed = true;
+        return Ok(Verdict::Pass);
+    }
+    if scene.world.identity.is_none() {
+        return Ok(Verdict::Pass);
+    }
+    let width = Width::of(arguments);
+    let id = |index: usize| width.take(call.arguments[index]);
+    let creds = &mut scene.task.creds;
+    match op {
+        Op::Getuid | Op::Getuid32 => return Ok(width.tell(creds.uid.real)),
+        Op::Geteuid | Op::Geteuid32 => return Ok(width.tell(creds.uid.effective)),
+        Op::Getgid | Op::Getgid32 => return Ok(width.tell(creds.gid.real)),
+        Op::Getegid | Op::Getegid32 => return Ok(width.tell(creds.gid.effective)),
+        Op::Getresuid | Op::Getresuid32 => {
+            let ids = creds.uid;
+            return width.write_three(scene.nerves, ids, call);
+        }
+        Op::Getresgid | Op::Getresgid32 => {
+            let ids = creds.gid;
+            return width.write_three(scene.nerves, ids, call);
+        }
+        Op::Setuid | Op::Setuid32 => creds.setuid(id(0))?,
+        Op::Setgid | Op::Setgid32 => creds.setgid(id(0))?,
+        Op::Setreuid | Op::Setreuid32 => creds.setreuid(id(0), id(1))?,
+        Op::Setregid | Op::Setregid32 => creds.setregid(id(0), id(1))?,
+        Op::Setresuid | Op::Setresuid32 => creds.setresuid([id(0), id(1), id(2)])?,
+        Op::Setresgid | Op::Setresgid32 => creds.setresgid([id(0), id(1), id(2)])?,
+        Op::Setfsuid | Op::Setfsuid32 => return Ok(width.tell(creds.setfsuid(id(0)))),
+        Op::Setfsgid | Op::Setfsgid32 => return Ok(width.tell(creds.setfsgid(id(0)))),
+        Op::Getgroups | Op::Getgroups32 => return getgroups(scene, width, call),
+        Op::Setgroups | Op::Setgroups32 => setgroups(scene, width, call)?,
+        Op::Capget => capget(scene, call)?,
+        Op::Capset => capset(scene, call)?,
+        _ => return Ok(Verdict::Pass),
+    }
+    Ok(Verdict::Done(0))
+}
+
+/// How ids are passed: 16 bits in i386's oldest calls.
+#[derive(Clone, Copy)]
+pub(super) struct Width {
+    narrow: bool,
+}
+
+/// What ids that do not fit into 16 bits are told as (`fs.overflowuid`).
+const OVERFLOW: u32 = 65_534;
+
+impl Width {
+    pub(super) fn of(arguments: &Arguments<'_>) -> Self {
+        Self { narrow: narrow_ids(arguments.arch, arguments.op()) }
+    }
+
+    /// An id that was given; -1 is [`KEEP`] in either width.
+    pub(super) fn take(self, argument: u64) -> u32 {
+        match argument as u32 {
+            wide if !self.narrow => wide,
+            narrow if narrow & 0xffff == 0xffff => KEEP,
+            narrow => narrow & 0xffff,
+        }
+    }
+
+    pub(super) fn fit(self, id: u32) -> u32 {
+        if self.narrow && id > 0xffff { OVERFLOW } else { id }
+    }
+
+    fn tell(self, id: u32) -> Verdict {
+        Verdict::Done(i64::from(self.fit(id)))
+    }
+
+    const fn size(self) -> usize {
+        if self.narrow { 2 } else { 4 }
+    }
+
+    fn write_three(self, guest: &mut impl Nerves, ids: Ids, call: &Call) -> Result<Verdict> {
+        for (at, id) in call.arguments.into_iter().zip([ids.real, ids.effective, ids.saved]) {
+            guest.write(at, &self.fit(id).to_le_bytes()[..self.size()])?;
+        }
+        Ok(Verdict::Done(0))
+    }
+}
+
+fn getgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> Result<Verdict> {
+    let room = call.arguments[0] as i32;
+    let groups = scene.task.creds.groups.as_slice();
+    if room < 0 || (room > 0 && (room as usize) < groups.len()) {
+        return Err(Errno::EINVAL);
+    }
+    if room > 0 {
+        let mut bytes = [0; GROUPS_MAX * 4];
+        for (slot, group) in bytes.chunks_exact_mut(width.size()).zip(groups) {
+            slot.copy_from_slice(&width.fit(*group).to_le_bytes()[..width.size()]);
+        }
+        scene.nerves.write(call.arguments[1], &bytes[..groups.len() * width.size()])?;
+    }
+    Ok(Verdict::Done(groups.len() as i64))
+}
+
+/// `NGROUPS_MAX`.
+const KERNEL_GROUPS_MAX: u64 = 65_536;
+
+fn setgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> Result<()> {
+    if !scene.task.creds.has(Capability::SETGID) {
+        return Err(Errno::EPERM);
+    }
+    let count = call.arguments[0] & 0xffff_ffff;
+    if count > KERNEL_GROUPS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; GROUPS_MAX * 4];
+    let bytes = bytes.get_mut(..count as usize * width.size()).ok_or(Errno::ENOMEM)?;
+    if count > 0 {
+        scene.nerves.read(call.arguments[1], bytes)?;
+    }
+    let groups = Groups::new(
+        bytes
+            .chunks_exact(width.size())
+            .map(|chunk| chunk.iter().rev().fold(0, |group, byte| group << 8 | u32::from(*byte))),
+    )?;
+    // -1 is no group.
+    if groups.as_slice().contains(&KEEP) {
+        return Err(Errno::EINVAL);
+    }
+    scene.task.creds.setgroups(groups)
+}
+
+const CAPABILITIES_1: u32 = 0x1998_0330;
+const CAPABILITIES_2: u32 = 0x2007_1026;
+const CAPABILITIES_3: u32 = 0x2008_0522;
+
+/// Reads the header of capget(2): how many words each set has, and whose they are.
+fn capability_header<N: Nerves>(scene: &mut Scene<'_, N>, at: u64) -> Result<(usize, i32)> {
+    let mut header = [[0; 4]; 2];
+    scene.nerves.read(at, header.as_flattened_mut())?;
+    let [version, pid] = header.map(u32::from_le_bytes);
+    match version {
+        CAPABILITIES_1 => Ok((1, pid as i32)),
+        CAPABILITIES_2 | CAPABILITIES_3 => Ok((2, pid as i32)),
+        _ => {
+            scene.nerves.write(at, &CAPABILITIES_3.to_le_bytes())?;
+            Err(Errno::EINVAL)
+        }
+    }
+}
+
+/// `capget`. Of another process of this container it tells the caller's own.
+fn capget<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
+    let [header, data, ..] = call.arguments;
+    let (words, pid) = match capability_header(scene, header) {
+        Err(Errno::EINVAL) if data == 0 => return Ok(()),
+        result => result?,
+    };
+    if data == 0 {
+        return Ok(());
+    }
+    if pid < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let pid = pid as u32;
+    let own = pid == 0 || pid == scene.nerves.pid() || pid == scene.nerves.tid();
+    if !own && !scene.nerves.program_of(pid, &mut scene.desk.spare[0]) {
+        return Err(Errno::ESRCH);
+    }
+    let sets = &scene.task.creds.capabilities;
+    let mut bytes = [0; 24];
+    for (word, half) in bytes.chunks_exact_mut(12).enumerate() {
+        let sets = [sets.effective, sets.permitted, sets.inheritable];
+        for (slot, set) in half.chunks_exact_mut(4).zip(sets) {
+            slot.copy_from_slice(&((set >> (32 * word)) as u32).to_le_bytes());
+        }
+    }
+    scene.nerves.write(data, &bytes[..words * 12])
+}
+
+fn capset<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
+    let [header, data, ..] = call.arguments;
+    let (words, pid) = capability_header(scene, header)?;
+    if pid != 0 && pid as u32 != scene.nerves.tid() && pid as u32 != scene.nerves.pid() {
+        return Err(Errno::EPERM);
+    }
+    let mut bytes = [0; 24];
+    scene.nerves.read(data, &mut bytes[..words * 12])?;
+    let mut sets = [0_u64; 3];
+    for (word, half) in bytes.chunks_exact(12).enumerate() {
+        for (set, slot) in sets.iter_mut().zip(half.chunks_exact(4)) {
+            let value = slot.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            *set |= value << (32 * word);
+        }
+    }
+    let [effective, permitted, inheritable] = sets;
+    scene.task.creds.capabilities.set(effective, permitted, inheritable)
+}

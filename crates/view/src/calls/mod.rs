@@ -1,0 +1,179 @@
+//! What to do with a call: the entry of the guest's world, and its exit.
+//!
+//! [`enter`] is asked before the kernel sees a call, [`leave`] after it where the verdict wanted that. Which operation a number means is the
+//! table's knowledge ([`abi::calls`]); [`arguments`] decodes, and the rule of the call's family decides:
+//!
+//! | rules | calls |
+//! |---|---|
+//! | [`open`] | the open family |
+//! | [`names`] | making and removing names |
+//! | [`files`] | what is done to one existing file: times, length, working directory, link texts, watches |
+//! | [`stat`], [`owners`], [`attributes`] | what a file is, and whose |
+//! | [`ids`] | who the caller is |
+//! | [`process`] | processes and the system, mounts, `chroot` |
+//! | [`crate::sockets`], [`crate::exec`] | addresses, programs |
+//!
+//! A rule gives a verdict, or the error that the guest gets. A call that takes a path and has no rule is `ENOSYS`: no path of the guest
+//! reaches the host as it stands.
+
+mod access_list;
+pub mod arguments;
+pub mod attributes;
+mod file_systems;
+mod files;
+pub mod filters;
+pub mod ids;
+mod names;
+mod open;
+pub mod owners;
+mod prctl;
+pub mod process;
+pub mod stat;
+pub mod support;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod owner_tests;
+
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, Nerves};
+use crate::verdict::{After, Call, Verdict};
+use abi::calls::{Class, Op};
+use arguments::Arguments;
+
+/// Decides what is to be done with a call that the guest is about to make.
+pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Verdict {
+    let Some(arguments) = Arguments::of(call) else {
+        return Verdict::Done(Errno::ENOSYS.result());
+    };
+    if scene.task.fs_changed {
+        scene.task.fs_changed = false;
+    }
+    let verdict = match rule(scene, &arguments) {
+        Ok(verdict) => verdict,
+        Err(errno) => Verdict::Done(errno.result()),
+    };
+    scene.desk.careful = false;
+    verdict
+}
+
+fn rule<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Verdict> {
+    let (op, call) = (arguments.op(), arguments.call);
+    match op {
+        Op::Open | Op::Openat | Op::Openat2 | Op::Creat => open::enter(scene, arguments),
+        Op::Mkdir
+        | Op::Mkdirat
+        | Op::Rmdir
+        | Op::Unlink
+        | Op::Unlinkat
+        | Op::Rename
+        | Op::Renameat
+        | Op::Renameat2
+        | Op::Link
+        | Op::Linkat
+        | Op::Symlink
+        | Op::Symlinkat => apart(|| names::enter(scene, arguments)),
+        Op::Readlink | Op::Readlinkat => apart(|| files::readlink(scene, arguments)),
+        Op::Getcwd => files::getcwd(scene, arguments),
+        Op::Chdir => files::chdir(scene, arguments),
+        Op::Fchdir => files::fchdir(scene, arguments),
+        Op::Truncate | Op::Truncate64 => apart(|| files::truncate(scene, arguments)),
+        Op::Utime | Op::Utimes | Op::Futimesat | Op::Utimensat | Op::UtimensatTime64 => {
+            apart(|| files::utimens(scene, arguments))
+        }
+        Op::Statfs | Op::Statfs64 => apart(|| file_systems::statfs(scene, arguments)),
+        Op::NameToHandleAt => files::name_to_handle(scene, arguments),
+        Op::InotifyAddWatch => files::watch(scene, arguments),
+        // Without the descriptor's file being open for writing it fails; and who could open it so has a copy of its own.
+        Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Ok(Verdict::Pass),
+        Op::Getdents | Op::Getdents64 => apart(|| crate::paths::listing::enter(scene, arguments)),
+        Op::Execve | Op::Execveat => Ok(apart(|| crate::exec::plan(scene, call))),
+        // Attributes of newer kernels, which programs can do without.
+        Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
+        Op::Chroot
+        | Op::FanotifyMark
+        | Op::PivotRoot
+        | Op::Mount
+        | Op::Umount
+        | Op::Umount2
+        | Op::OpenTree
+        | Op::OpenTreeAttr
+        | Op::MoveMount
+        | Op::Fspick
+        | Op::MountSetattr
+        | Op::Swapon
+        | Op::Swapoff
+        | Op::Acct
+        | Op::Quotactl
+        | Op::Uselib => process::enter(scene, call, op),
+        _ if stat::concerns(op) => stat::rule(scene, arguments),
+        _ if owners::concerns(op) => owners::rule(scene, arguments),
+        _ if attributes::concerns(op) => attributes::rule(scene, arguments),
+        _ => match arguments.entry.class {
+            Class::Plain | Class::Descriptor => Ok(Verdict::Pass),
+            Class::Process | Class::Refused => process::enter(scene, call, op),
+            Class::Socket => crate::sockets::enter(scene, call, op),
+            Class::Identity => ids::rule(scene, arguments),
+            Class::Path | Class::Exec => Err(Errno::ENOSYS),
+        },
+    }
+}
+
+/// Not within its caller, whose stack would be as large: stack that is used is memory that every process has to be given.
+#[inline(never)]
+fn apart<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}
+
+/// Finishes a call whose verdict asked for it. `call` is the guest's own (not the one made instead), `result` what the kernel gave;
+/// returns what the guest gets.
+pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, result: i64) -> i64 {
+    match after {
+        After::Nothing | After::Path { .. } | After::Unseen { .. } | After::FromTree => result,
+        After::Listing { room } => crate::paths::listing::leave(scene, call, room, result),
+        After::Close(_) | After::Restore(..) => {
+            abandon(scene.nerves, after);
+            result
+        }
+        After::Created { gid, kind, clear } => {
+            open::record_created(scene, result, gid, kind, clear);
+            result
+        }
+        After::Filter | After::Forgive => process::leave(scene, after, call, result),
+        After::Address { .. }
+        | After::AddressFrom { .. }
+        | After::Message { .. }
+        | After::Messages { .. }
+        | After::Sent { .. }
+        | After::Peer
+        | After::Bound => crate::sockets::leave(scene, after, call, result),
+    }
+}
+
+/// Asked before [`leave`] where the verdict was [`After::Unseen`] or [`After::FromTree`]: whether something was taken for granted that was not so (the name is a link, or
+/// more than it seems to be). Then `result` has been undone, and [`enter`] is to be called again with the same call.
+pub fn again<N: Nerves>(scene: &mut Scene<'_, N>, after: After, result: i64) -> bool {
+    scene.desk.careful = match after {
+        After::Unseen { generation, alone, directory } => {
+            open::was_more(scene, (!alone).then_some(generation), directory, result)
+        }
+        After::FromTree => result == Errno::EBADF.result(),
+        _ => false,
+    };
+    scene.desk.careful
+}
+
+/// Lets go what is held for the duration of a call: at its end, and where nobody will see that, because the thread was killed.
+pub fn abandon(host: &mut impl Host, after: After) {
+    match after {
+        After::Close(fd) => host.close(fd),
+        After::Restore(fd, mode) => {
+            // The file is the caller's; if it is gone meanwhile, so is its mode.
+            let _ = host.chmod(Dir::Held(fd), c"", mode);
+            host.close(fd);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,567 @@
+//! `open`, `openat`, `openat2`, `creat`: the guest opens the file itself, under the host's name where its own would not do.
+//!
+//! Before that is seen to: a file of the image that is to be written is copied first; read-only bindings say `EROFS`; an emulated user
+//! is refused by the true mode, and emulated root is not refused by the mode on disk (which is then changed: for good where the true one is
+//! recorded, for the moment in directories of the host's); what stands for a device opens the device; texts of `/proc` are made.
+//! A new file that does not belong to the container's root gets its record when it is there.
+
+use super::abandon;
+use super::arguments::{Arguments, OpenFlags, open_bits};
+use super::support::{
+    binding_of, call_at, copy_up, emulated, exists, facts, find_named, from_tree, is_shared, look,
+    not_executed, on_place, reach,
+};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, HostFd, Nerves};
+use crate::identity::record::may_be_recorded;
+use crate::identity::{self, Found, Truth, look_parent, rules};
+use crate::paths::{self, Intent, Last, Look, Place};
+use crate::proc;
+use crate::verdict::{After, Verdict};
+use crate::world::{Identity, Kind};
+use abi::calls::Op;
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
+};
+
+/// What is to be opened.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    flags: OpenFlags,
+    /// Of a new file, before the umask.
+    mode: u32,
+    /// `RESOLVE_*`.
+    resolve: u64,
+}
+
+impl Request {
+    /// Whether an existing file is to be read, and nothing else.
+    fn reads(&self) -> bool {
+        let more = open_bits::CREAT | open_bits::TRUNC | open_bits::PATH | open_bits::TMPFILE;
+        self.flags.raw & open_bits::ACCMODE == 0 && !self.flags.has(more) && self.resolve == 0
+    }
+}
+
+/// Decides.
+pub(super) fn enter<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let request = request(scene, arguments)?;
+    request.flags.check()?;
+    let (dir, address) = arguments.path(0)?;
+    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    if is_alone(scene, &request, dir) {
+        let generation = scene.nerves.plain_generation().filter(|_| !scene.desk.careful);
+        if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
+            return at_once(scene, arguments, &request, (generation, true));
+        }
+        if is_plain(scene, dir) {
+            return Ok(Verdict::Pass);
+        }
+    }
+    let intent = intent(scene, &request, arguments.op());
+    let generation =
+        if intent.look == Look::Later { scene.nerves.plain_generation() } else { None };
+    let place = find_named(scene, dir, 0, intent)?;
+    if let Some(generation) = generation
+        && place.unseen
+    {
+        return at_once(scene, arguments, &request, (generation, false));
+    }
+    let mut held = place.held;
+    let verdict = decide(scene, arguments, &request, &place);
+    if let Ok(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..))) =
+        verdict
+    {
+        held = None;
+    }
+    Place { held, ..place }.close(scene.nerves);
+    match verdict? {
+        Verdict::Instead(call, after) if arguments.op() == Op::Openat2 => {
+            let how = how(scene, &request).inspect_err(|_| abandon(scene.nerves, after))?;
+            Ok(Verdict::Instead(call_at(&call, &[(2, how), (3, HOW)]), after))
+        }
+        verdict => Ok(verdict),
+    }
+}
+
+/// Whether something is to be read by its name alone, in a directory of the guest's: then nothing has to be known about where that is, and one look
+/// at the file is enough.
+fn is_alone<N: Nerves>(scene: &Scene<'_, N>, request: &Request, dir: Dir) -> bool {
+    let name = scene.desk.named[0].as_bytes();
+    request.reads()
+        && everybody(scene)
+        && dir != Dir::Root
+        && !name.is_empty()
+        && !matches!(name, b"." | b"..")
+        && !name.contains(&b'/')
+        && !scene.world.is_bound(name)
+}
+
+/// Whether it is an ordinary file or directory. What has blocks on a disk is not `/proc`'s.
+fn is_plain<N: Nerves>(scene: &mut Scene<'_, N>, dir: Dir) -> bool {
+    let Ok(place) = paths::resolve(scene, dir, 0, Intent::NO_FOLLOW.lightly()) else {
+        return false;
+    };
+    let light = place.direct && place.at == dir && place.binding.is_none();
+    let facts = if light { facts(scene, &place, 0) } else { Err(Errno::ENOENT) };
+    place.close(scene.nerves);
+    facts.is_ok_and(|facts| {
+        let mode = u32::from(facts.stx_mode);
+        let ours = scene.world.identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
+        matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
+            && facts.stx_blocks > 0
+            && !may_be_recorded(mode)
+            && (mode & 0o400 != 0 || !ours)
+    })
+}
+
+/// Finishes an open that made a file: it belongs to who made it.
+pub(super) fn record_created<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    descriptor: i64,
+    gid: u32,
+    kind: Kind,
+    clear: u32,
+) {
+    let (Ok(descriptor), Some(identity)) = (i32::try_from(descriptor), scene.world.identity) else {
+        return;
+    };
+    if descriptor < 0 {
+        return;
+    }
+    let at = (Dir::Guest(descriptor), c"");
+    // The file is open and the guest has its descriptor: what fails here cannot be told any more.
+    if let Ok(found) = identity::look(scene.nerves, &identity, kind, at.0, at.1)
+        && !found.recorded
+    {
+        let mode = found.truth.mode & !clear;
+        let new = Truth { mode, uid: scene.task.creds.uid.files, gid, ..found.truth };
+        let _ = identity::set_truth(scene.nerves, &identity, kind, at, &found, &new);
+    }
+}
+
+fn request<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Request> {
+    let arch = arguments.arch;
+    let plain = |flags: u32, mode: u32| {
+        let flags = OpenFlags::new(arch, flags);
+        Request { flags, mode: mode & 0o7777, resolve: 0 }
+    };
+    match arguments.op() {
+        Op::Creat => {
+            let flags = open_bits::CREAT | open_bits::WRONLY | open_bits::TRUNC;
+            Ok(plain(flags, arguments.int(1)))
+        }
+        Op::Open => Ok(plain(arguments.int(1), arguments.int(2))),
+        Op::Openat => Ok(plain(arguments.int(2), arguments.int(3))),
+        _ => read_how(scene, arguments),
+    }
+}
+
+/// `struct open_how`, with the checks of `fs/open.c`.
+fn read_how<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Request> {
+    const SIZE: usize = 24;
+    const PAGE: u64 = 4096;
+    const VALID_FLAGS: u64 = 0o37_777_703;
+    /// `RESOLVE_NO_XDEV` to `RESOLVE_CACHED`.
+    const VALID_RESOLVE: u64 = 0x3f;
+    const BENEATH: u64 = 8;
+    const IN_ROOT: u64 = 16;
+    if !scene.nerves.has_openat2() {
+        return Err(Errno::ENOSYS);
+    }
+    let (address, size) = (arguments.word(2), arguments.word(3));
+    if size < SIZE as u64 {
+        return Err(Errno::EINVAL);
+    }
+    if size > PAGE {
+        return Err(Errno::E2BIG);
+    }
+    let mut bytes = [0_u8; SIZE];
+    scene.nerves.read(address, &mut bytes)?;
+    let mut at = SIZE as u64;
+    while at < size {
+        let mut more = [0_u8; 64];
+        let part = (size - at).min(64) as usize;
+        scene.nerves.read(address.wrapping_add(at), &mut more[..part])?;
+        if more.iter().any(|byte| *byte != 0) {
+            return Err(Errno::E2BIG);
+        }
+        at += part as u64;
+    }
+    let field = |index: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[index * 8..index * 8 + 8]);
+        u64::from_le_bytes(word)
+    };
+    let (raw, mode, resolve) = (field(0), field(1), field(2));
+    let flags = OpenFlags::new(arguments.arch, raw as u32);
+    let makes = flags.create() || flags.nameless();
+    let path_bits = u64::from(
+        open_bits::PATH
+            | open_bits::CLOEXEC
+            | OpenFlags::directory_bit(arguments.arch)
+            | OpenFlags::no_follow_bit(arguments.arch),
+    );
+    if raw & !VALID_FLAGS != 0
+        || resolve & !VALID_RESOLVE != 0
+        || resolve & (BENEATH | IN_ROOT) == BENEATH | IN_ROOT
+        || (makes && mode & !0o7777 != 0)
+        || (!makes && mode != 0)
+        || (flags.path() && raw & !path_bits != 0)
+    {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Request { flags, mode: mode as u32, resolve })
+}
+
+/// Size of `struct open_how`, as far as it is known here.
+const HOW: u64 = 24;
+
+/// A new `struct open_how` for a path that has been resolved.
+fn how<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<u64> {
+    let mut bytes = [0_u8; HOW as usize];
+    bytes[..8].copy_from_slice(&u64::from(request.flags.raw).to_le_bytes());
+    bytes[8..16].copy_from_slice(&u64::from(request.mode).to_le_bytes());
+    scene.nerves.scratch(&bytes, 8)
+}
+
+fn intent<N: Nerves>(scene: &Scene<'_, N>, request: &Request, op: Op) -> Intent {
+    let flags = request.flags;
+    let mut intent = if flags.exclusive() {
+        Intent::NAME
+    } else if flags.create() {
+        Intent::CREATE
+    } else {
+        Intent::FOLLOW
+    };
+    intent.follow = !flags.no_follow() && !flags.exclusive();
+    intent.hold = (flags.writes() || scene.world.identity.is_some()) && !flags.exclusive();
+    intent.resolve = request.resolve;
+    intent.look = if op != Op::Openat2 && everybody(scene) && request.reads() {
+        Look::Later
+    } else {
+        Look::Facts
+    };
+    intent
+}
+
+/// Whether this thread may read whatever the host's caller may.
+fn everybody<N: Nerves>(scene: &Scene<'_, N>) -> bool {
+    scene.world.identity.is_none() || scene.task.creds.overrides()
+}
+
+/// Opens a name that nobody has looked at: in a directory that is known, or alone.
+fn at_once<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    (generation, alone): (u64, bool),
+) -> Result<Verdict> {
+    let directory = request.flags.directory();
+    let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
+    let no_follow = OpenFlags::no_follow_bit(arguments.arch);
+    if !alone && let Some(mut call) = from_tree(scene, arguments, 0)? {
+        // An `openat` in any case.
+        call.arguments[2] |= u64::from(no_follow);
+        return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
+    }
+    let path = if alone {
+        arguments.word(at)
+    } else {
+        scene.nerves.scratch(scene.desk.found[0].with_nul(), 1)?
+    };
+    let flags = arguments.int(at + 1) | no_follow;
+    let call = call_at(arguments.call, &[(at, path), (at + 1, u64::from(flags))]);
+    Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }))
+}
+
+/// What the path of an ordinary file gets behind it to say that it is none that stands for a device.
+const ORDINARY: &[u8] = b"\0f";
+
+/// Whether a name that was opened at once was a link, stood for a device, or was one of `/proc`'s, or was refused for a reason that does not count for
+/// the guest; then it is closed again. `generation` is given where the path is in `desk.found`,
+/// `directory` where only a directory could be opened.
+pub(super) fn was_more<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    generation: Option<u64>,
+    directory: bool,
+    result: i64,
+) -> bool {
+    // A link is ELOOP, or ENOTDIR where a directory is asked for.
+    let undecided = [Errno::ELOOP, Errno::ENOTDIR, Errno::EACCES, Errno::EPERM, Errno::EBADF];
+    if undecided.iter().any(|errno| errno.result() == result) {
+        return true;
+    }
+    let Some(descriptor) = i32::try_from(result).ok().filter(|descriptor| *descriptor >= 0) else {
+        return false;
+    };
+    // A directory stands for nothing else.
+    if directory || generation.is_some() && scene.world.identity.is_none() {
+        return false;
+    }
+    let Scene { nerves, desk, .. } = &mut *scene;
+    let mut room = [0; KEY];
+    let whole = generation.is_some() && desk.found[0].as_bytes().first() == Some(&b'/');
+    let key = if whole { ordinary_key(desk.found[0].as_bytes(), &mut room) } else { None };
+    if key.is_some_and(|key| nerves.is_plain(key, false)) {
+        return false;
+    }
+    let mut facts = identity::files::NO_FACTS;
+    if nerves.statx(Dir::Guest(descriptor), c"", AT_EMPTY_PATH, &mut facts).is_err() {
+        return false;
+    }
+    let marked = may_be_recorded(u32::from(facts.stx_mode));
+    if let (Some(generation), Some(key), false) = (generation, key, marked) {
+        nerves.set_plain(key, false, generation);
+    }
+    let more = is_more(scene, descriptor, &facts, generation.is_none());
+    if more {
+        scene.nerves.close(HostFd(descriptor));
+    }
+    more
+}
+
+/// Whether an open file stands for a device; or, where nothing is known of its directory (`anywhere`), is one of `/proc`'s.
+fn is_more<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    descriptor: i32,
+    facts: &statx,
+    anywhere: bool,
+) -> bool {
+    let at = Dir::Guest(descriptor);
+    let mode = u32::from(facts.stx_mode);
+    if mode & S_IFMT != S_IFREG {
+        return false;
+    }
+    if let Some(identity) = scene.world.identity
+        && may_be_recorded(mode)
+        && identity::truth_of(scene.nerves, &identity, Kind::Tree, at, c"", facts).0.is_device()
+    {
+        return true;
+    }
+    // What has blocks on a disk is not `/proc`'s.
+    anywhere
+        && facts.stx_blocks == 0
+        && binding_of(scene, at).map_or(true, |(kind, _)| kind == Kind::Proc)
+}
+
+/// The key under which is remembered that a file is ordinary.
+fn ordinary_key<'k>(found: &[u8], room: &'k mut [u8; KEY]) -> Option<&'k [u8]> {
+    let length = found.len();
+    let key = room.get_mut(..length + ORDINARY.len())?;
+    key[..length].copy_from_slice(found);
+    key[length..].copy_from_slice(ORDINARY);
+    Some(key)
+}
+
+/// Longest path, with what is behind it, of a file that is remembered.
+const KEY: usize = 512;
+
+fn decide<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    place: &Place,
+) -> Result<Verdict> {
+    let flags = request.flags;
+    if place.kind == Kind::Proc && !flags.path() {
+        return match of_proc(scene, flags.raw)? {
+            Some(verdict) => Ok(verdict),
+            None => on_place(scene, arguments, place, 0, After::Nothing),
+        };
+    }
+    if place.missing || flags.exclusive() || (flags.create() && place.directory) {
+        return make(scene, arguments, request, place);
+    }
+    let identity = emulated(scene, place.kind);
+    if flags.path() || (identity.is_none() && !flags.writes()) {
+        return on_place(scene, arguments, place, 0, After::Nothing);
+    }
+    if let Some(identity) = identity {
+        return as_user(scene, arguments, request, place, &identity);
+    }
+    let facts = facts(scene, place, 0)?;
+    if place.read_only && u32::from(facts.stx_mode) & S_IFMT == S_IFREG {
+        return Err(Errno::EROFS);
+    }
+    not_executed(scene, &facts)?;
+    if is_shared(scene, place.kind, &facts) {
+        return copy_up(scene, place, 0);
+    }
+    on_place(scene, arguments, place, 0, After::Nothing)
+}
+
+/// Not within its caller, whose stack would be as large.
+#[inline(never)]
+fn of_proc<N: Nerves>(scene: &mut Scene<'_, N>, flags: u32) -> Result<Option<Verdict>> {
+    let host = scene.desk.found[0];
+    proc::open(scene, &host, flags)
+}
+
+/// There is no such file yet, or there must be none.
+fn make<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    place: &Place,
+) -> Result<Verdict> {
+    if place.last != Last::Name || place.mount_point {
+        return Err(if request.flags.exclusive() { Errno::EEXIST } else { Errno::EISDIR });
+    }
+    if place.directory {
+        return Err(Errno::EISDIR);
+    }
+    let after = match allowed_to_make(scene, request, place) {
+        Ok(after) => after,
+        Err(_) if request.flags.exclusive() && exists(scene, place, 0) => {
+            return Err(Errno::EEXIST);
+        }
+        Err(errno) => return Err(errno),
+    };
+    on_place(scene, arguments, place, 0, after)
+}
+
+fn allowed_to_make<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    place: &Place,
+) -> Result<After> {
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let Some(identity) = emulated(scene, place.kind) else { return Ok(After::Nothing) };
+    let parent = look_parent(scene, &identity, place, 0)?;
+    after_making(scene, request, place.kind, &identity, &parent)
+}
+
+/// What is to be done once a file has been made in `parent`.
+fn after_making<N: Nerves>(
+    scene: &Scene<'_, N>,
+    request: &Request,
+    kind: Kind,
+    identity: &Identity,
+    parent: &Found,
+) -> Result<After> {
+    rules::may_create(&scene.task.creds, &parent.truth)?;
+    let mode = S_IFREG | request.mode & !scene.task.umask;
+    let new = rules::new_file(&scene.task.creds, &parent.truth, mode, (0, 0));
+    // The mode is what the kernel makes it, but for the setgid bit of a foreign group; otherwise only the owner may have to be recorded.
+    // The kernel would take set-id bits away again at the first write, also of root's.
+    let clear = mode & !new.mode;
+    let owned = Truth { mode: S_IFREG | 0o644 | new.mode & 0o6000, ..new };
+    Ok(if clear == 0 && identity::files::is_plain_new(identity, kind, &owned) {
+        After::Nothing
+    } else {
+        After::Created { gid: new.gid, kind, clear }
+    })
+}
+
+/// An existing file, where owners and modes are emulated.
+fn as_user<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    place: &Place,
+    identity: &Identity,
+) -> Result<Verdict> {
+    let flags = request.flags;
+    let found = look(scene, identity, place, 0)?;
+    let on_disk = u32::from(found.facts.stx_mode);
+    if on_disk & S_IFMT == S_IFLNK {
+        // `O_NOFOLLOW`: the kernel says ELOOP.
+        return on_place(scene, arguments, place, 0, After::Nothing);
+    }
+    if flags.nameless() && found.truth.is_directory() {
+        if place.read_only {
+            return Err(Errno::EROFS);
+        }
+        let after = after_making(scene, request, place.kind, identity, &found)?;
+        return on_place(scene, arguments, place, 0, after);
+    }
+    if found.truth.is_directory() && (flags.writes() || flags.create()) {
+        return Err(Errno::EISDIR);
+    }
+    if found.emulates(place.kind) {
+        rules::may_open(&scene.task.creds, &found.truth, flags.raw)?;
+    }
+    if found.truth.is_device() && on_disk & S_IFMT == S_IFREG {
+        return device(scene, arguments, &found.truth);
+    }
+    let regular = on_disk & S_IFMT == S_IFREG;
+    if flags.writes() && place.read_only && regular {
+        return Err(Errno::EROFS);
+    }
+    if flags.writes() {
+        not_executed(scene, &found.facts)?;
+    }
+    let refused = refused_on_disk(&found, flags, identity);
+    if (refused || flags.writes()) && is_shared(scene, place.kind, &found.facts) {
+        return copy_up(scene, place, 0);
+    }
+    if flags.writes() {
+        // Really it happens at the first write, which nobody looks at.
+        let (dir, path) = reach(scene.desk, place, 0);
+        let who = &scene.task.creds;
+        identity::written(scene.nerves, identity, who, place.kind, (dir, path), &found)?;
+    }
+    let after = if refused { let_in(scene, place, identity, &found)? } else { After::Nothing };
+    let verdict = on_place(scene, arguments, place, 0, after);
+    if let (Err(_), After::Restore(held, mode)) = (verdict, after) {
+        // The place closes the file.
+        let _ = scene.nerves.chmod(Dir::Held(held), c"", mode);
+    }
+    verdict
+}
+
+/// Whether the kernel would refuse what the guest may do, by the owner's bits of the caller's own file.
+fn refused_on_disk(found: &Found, flags: OpenFlags, identity: &Identity) -> bool {
+    let wanted = match flags.raw & open_bits::ACCMODE {
+        0 => 0o400,
+        open_bits::WRONLY => 0o200,
+        _ => 0o600,
+    };
+    let wanted = if flags.has(open_bits::TRUNC) { wanted | 0o200 } else { wanted };
+    found.facts.stx_uid == identity.host_uid && wanted & !u32::from(found.facts.stx_mode) != 0
+}
+
+/// Sees to it that the mode on disk does not keep the guest out: for good where the true one is kept in a record, for the time of the call in
+/// directories of the host's.
+pub(super) fn let_in<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    identity: &Identity,
+    found: &Found,
+) -> Result<After> {
+    let (dir, path) = reach(scene.desk, place, 0);
+    if place.kind == Kind::Tree {
+        identity::set_truth(scene.nerves, identity, place.kind, (dir, path), found, &found.truth)?;
+        return Ok(After::Nothing);
+    }
+    let mode = u32::from(found.facts.stx_mode) & 0o7777;
+    scene.nerves.chmod(dir, path, mode | 0o600)?;
+    Ok(place.held.map_or(After::Nothing, |held| After::Restore(held, mode)))
+}
+
+/// A placeholder of a device. Those that every container has open as the host's; no other can be opened.
+fn device<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    truth: &Truth,
+) -> Result<Verdict> {
+    let name = match (truth.kind(), truth.device) {
+        (S_IFCHR, (1, 3)) => c"/dev/null",
+        (S_IFCHR, (1, 5)) => c"/dev/zero",
+        (S_IFCHR, (1, 7)) => c"/dev/full",
+        (S_IFCHR, (1, 8)) => c"/dev/random",
+        (S_IFCHR, (1, 9)) => c"/dev/urandom",
+        (S_IFCHR, (5, 0)) => c"/dev/tty",
+        (S_IFCHR | S_IFBLK, _) => return Err(Errno::ENXIO),
+        _ => return Err(Errno::EACCES),
+    };
+    let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
+    let address = scene.nerves.scratch(name.to_bytes_with_nul(), 1)?;
+    Ok(Verdict::Instead(call_at(arguments.call, &[(at, address)]), After::Nothing))
+}

@@ -1,0 +1,287 @@
+//! Owners, modes and device nodes: the `chown`, `chmod` and `mknod` families.
+//!
+//! Each is done by the view: it finds the file, asks the rules whether the caller may ([`crate::identity::rules`]), and writes the new truth.
+//! A file that is shared with the image is copied first. A change by descriptor of such a file goes to the copy that took its place.
+
+use super::arguments::Arguments;
+use super::ids::Width;
+use super::names::{allow_new, record_new};
+use super::stat::{kind_of, place_of};
+use super::support::{
+    Target, at_flags, binding_of, copy_up, find, is_shared, look, more_than_a_name, reach,
+    target_of,
+};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity::credentials::KEEP;
+use crate::identity::files::{self, without_set_id};
+use crate::identity::{self, Capability, Found, Truth, rules};
+use crate::paths::{Intent, Place};
+use crate::verdict::Verdict;
+use crate::world::{Identity, Kind};
+use abi::calls::{Op, Role};
+use abi::layout::stat::decode_device;
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT,
+    S_IFREG, S_IFSOCK, S_ISGID,
+};
+
+/// Whether [`rule`] decides this call.
+pub(super) const fn concerns(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Chmod
+            | Op::Fchmod
+            | Op::Fchmodat
+            | Op::Fchmodat2
+            | Op::Chown
+            | Op::Lchown
+            | Op::Fchown
+            | Op::Chown32
+            | Op::Lchown32
+            | Op::Fchown32
+            | Op::Fchownat
+            | Op::Mknod
+            | Op::Mknodat
+    )
+}
+
+/// Decides a call of this family.
+pub(super) fn rule<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    match arguments.op() {
+        Op::Mknod | Op::Mknodat => mknod(scene, arguments),
+        Op::Fchmod | Op::Fchown | Op::Fchown32 => by_descriptor(scene, arguments),
+        op => {
+            let flags = match op {
+                Op::Fchmodat2 | Op::Fchownat => arguments.flags(),
+                Op::Lchown | Op::Lchown32 => AT_SYMLINK_NOFOLLOW,
+                _ => 0,
+            };
+            if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
+            let place = find(scene, arguments, 0, intent)?;
+            let result = by_place(scene, arguments, &place);
+            place.close(scene.nerves);
+            result
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Mode(u32),
+    Owner(u32, u32),
+}
+
+impl Change {
+    fn of(arguments: &Arguments<'_>) -> Result<Self> {
+        if let Some(at) = arguments.position(Role::Mode) {
+            return Ok(Self::Mode(arguments.int(at) & 0o7777));
+        }
+        let width = Width::of(arguments);
+        let uid = arguments.position(Role::Uid).ok_or(Errno::ENOSYS)?;
+        let id = |index: usize| width.take(arguments.call.arguments[index]);
+        Ok(Self::Owner(id(uid), id(uid + 1)))
+    }
+
+    /// What the file becomes, if the caller may do that.
+    fn apply(self, who: &identity::Credentials, file: &Truth) -> Result<Truth> {
+        let mut new = *file;
+        match self {
+            Self::Mode(_) if file.kind() == S_IFLNK => return Err(Errno::EOPNOTSUPP),
+            Self::Mode(bits) => {
+                rules::may_change(who, file)?;
+                new.mode = file.kind() | bits;
+                if !who.in_group(file.gid) && !who.has(Capability::FSETID) {
+                    new.mode &= !S_ISGID;
+                }
+            }
+            Self::Owner(uid, gid) => {
+                rules::may_chown(who, file, uid, gid)?;
+                if !file.is_directory() && file.kind() != S_IFLNK {
+                    new.mode = without_set_id(file, who);
+                    if new.mode != file.mode {
+                        // Taking set-id bits away is a change of the mode, even where nothing else changes.
+                        rules::may_change(who, file)?;
+                    }
+                }
+                new.uid = if uid == KEEP { file.uid } else { uid };
+                new.gid = if gid == KEEP { file.gid } else { gid };
+            }
+        }
+        Ok(new)
+    }
+}
+
+fn by_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    place: &Place,
+) -> Result<Verdict> {
+    let change = Change::of(arguments)?;
+    let Some(identity) = scene.world.identity else {
+        return plainly(scene, place, change);
+    };
+    let found = look(scene, &identity, place, 0)?;
+    if place.directory && !found.truth.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let new = change.apply(&scene.task.creds, &found.truth)?;
+    if is_shared(scene, place.kind, &found.facts) {
+        if new == found.truth {
+            // What does not change is not copied for the sake of its time of change.
+            return Ok(Verdict::Done(0));
+        }
+        return copy_up(scene, place, 0);
+    }
+    let kind = if place.magic { kind_of(scene, place) } else { place.kind };
+    let at = reach(scene.desk, place, 0);
+    write(scene.nerves, &identity, kind, at, &found, &new)
+}
+
+/// Without emulated ids: the kernel's part.
+fn plainly<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, change: Change) -> Result<Verdict> {
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let facts = super::support::facts(scene, place, 0)?;
+    if is_shared(scene, place.kind, &facts) {
+        return copy_up(scene, place, 0);
+    }
+    let (dir, path) = reach(scene.desk, place, 0);
+    match change {
+        Change::Mode(_) if u32::from(facts.stx_mode) & S_IFMT == S_IFLNK => {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Change::Mode(bits) => {
+            let mode = u32::from(facts.stx_mode);
+            let closes = mode & S_IFMT == S_IFDIR && mode & !bits & 0o111 != 0;
+            files::perhaps_closing(scene.nerves, closes, |host| host.chmod(dir, path, bits))?;
+        }
+        Change::Owner(uid, gid) => scene.nerves.chown(dir, path, uid, gid, at_flags(place))?,
+    }
+    Ok(Verdict::Done(0))
+}
+
+fn by_descriptor<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let descriptor = arguments.int(0) as i32;
+    more_than_a_name(scene, descriptor)?;
+    let change = Change::of(arguments)?;
+    let mut dir = Dir::Guest(descriptor);
+    let mut place = place_of(dir);
+    scene.desk.found[0].clear();
+    let Some(identity) = scene.world.identity else {
+        let facts = super::support::facts(scene, &place, 0)?;
+        return match target_of(scene, descriptor, &facts)? {
+            // The kernel does it, on the file that is open.
+            Target::Itself => Ok(Verdict::Pass),
+            Target::CopyUp => Ok(Verdict::CopyUp),
+            Target::Nothing => Ok(Verdict::Done(0)),
+            Target::Copy => {
+                let host = scene.desk.host;
+                scene.desk.found[0] = host;
+                place.at = Dir::Root;
+                plainly(scene, &place, change)
+            }
+        };
+    };
+    let (kind, read_only) = binding_of(scene, dir)?;
+    let mut found = files::look(scene.nerves, &identity, kind, dir, c"")?;
+    if read_only {
+        return Err(Errno::EROFS);
+    }
+    let new = change.apply(&scene.task.creds, &found.truth)?;
+    let shared = found.facts.stx_nlink > 1 || kind == Kind::Tree;
+    if shared {
+        match target_of(scene, descriptor, &found.facts)? {
+            Target::Itself => {}
+            Target::CopyUp | Target::Nothing if new == found.truth => return Ok(Verdict::Done(0)),
+            Target::CopyUp => return Ok(Verdict::CopyUp),
+            Target::Nothing => return Ok(Verdict::Done(0)),
+            Target::Copy => {
+                dir = Dir::Root;
+                let path = scene.desk.host.as_c_str();
+                found = files::look(scene.nerves, &identity, kind, dir, path)?;
+                let new = change.apply(&scene.task.creds, &found.truth)?;
+                return write(scene.nerves, &identity, kind, (dir, path), &found, &new);
+            }
+        }
+    }
+    write(scene.nerves, &identity, kind, (dir, c""), &found, &new)
+}
+
+fn write<N: Nerves>(
+    nerves: &mut N,
+    identity: &Identity,
+    kind: Kind,
+    at: (Dir, &core::ffi::CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<Verdict> {
+    if !found.emulates(kind) && (new.uid, new.gid) != (found.truth.uid, found.truth.gid) {
+        // A device or something without a name: nobody remembers an owner of it.
+        return Ok(Verdict::Done(0));
+    }
+    identity::set_truth(nerves, identity, kind, at, found, new)?;
+    Ok(Verdict::Done(0))
+}
+
+fn mknod<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Verdict> {
+    let mode = arguments.mode();
+    let kind = match mode & S_IFMT {
+        0 => S_IFREG,
+        kind @ (S_IFREG | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK) => kind,
+        S_IFDIR => return Err(Errno::EPERM),
+        _ => return Err(Errno::EINVAL),
+    };
+    let place = find(scene, arguments, 0, Intent::NAME)?;
+    let at = arguments.position(Role::Device).ok_or(Errno::ENOSYS)?;
+    let result = make_node(scene, &place, kind | mode & 0o7777, arguments.int(at));
+    place.close(scene.nerves);
+    result
+}
+
+fn make_node<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    mode: u32,
+    device: u32,
+) -> Result<Verdict> {
+    let is_device = matches!(mode & S_IFMT, S_IFCHR | S_IFBLK);
+    let numbers = if is_device { decode_device(device) } else { (0, 0) };
+    let mode = mode & !scene.task.umask;
+    let new = allow_new(scene, place, 0, mode, numbers)?;
+    let path = scene.desk.found[0].as_c_str();
+    let Some(truth) = new else {
+        scene.nerves.mknod(place.at, path, mode)?;
+        return Ok(Verdict::Done(0));
+    };
+    // Overlay's whiteout (0, 0) may be made by everybody.
+    let free = mode & S_IFMT == S_IFCHR && numbers == (0, 0);
+    if is_device && !free && !scene.task.creds.has(Capability::MKNOD) {
+        let mut facts = files::NO_FACTS;
+        let exists = scene.nerves.statx(place.at, path, AT_SYMLINK_NOFOLLOW, &mut facts).is_ok();
+        return Err(if exists { Errno::EEXIST } else { Errno::EPERM });
+    }
+    let on_disk = if is_device { S_IFREG } else { truth.kind() };
+    scene.nerves.mknod(place.at, path, on_disk | truth.disk_bits())?;
+    let recorded = record_new(scene, place, 0, Some(&truth));
+    if is_device {
+        // It may be remembered that the file of this name was ordinary.
+        scene.nerves.changed();
+    }
+    recorded
+}

@@ -1,0 +1,67 @@
+//! prctl(2): what belongs to the guest's own idea of itself.
+//!
+//! - `PR_SET_DUMPABLE` is only noted: a process that is not dumpable hides its memory and its `/proc` from the nervous system, too.
+//! - `PR_SET_NO_NEW_PRIVS` is in force beneath us anyway; the guest reads what it set.
+//! - `PR_GET_SECCOMP` counts the guest's filters, not ours.
+//! - Capabilities are the emulated ones.
+
+use super::filters;
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::Nerves;
+use crate::identity::capabilities::SECURE_KEEP_CAPS;
+use crate::verdict::{Call, Verdict};
+use linux_raw_sys::prctl as raw;
+
+/// Decides a `prctl`.
+pub(super) fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    let [option, second, third, fourth, fifth, _] = call.arguments;
+    let creds = &mut scene.task.creds;
+    let done = |value: i64| Ok(Verdict::Done(value));
+    match option as u32 {
+        raw::PR_SET_SECCOMP => return filters::install(scene, call),
+        raw::PR_GET_SECCOMP => return done(i64::from(scene.task.filters.mode)),
+        raw::PR_SET_NO_NEW_PRIVS => {
+            if [second, third, fourth, fifth] != [1, 0, 0, 0] {
+                return Err(Errno::EINVAL);
+            }
+            creds.no_new_privileges = true;
+            // The kernel is told as well: a filter of the guest's needs it.
+            return Ok(Verdict::Pass);
+        }
+        raw::PR_GET_NO_NEW_PRIVS => {
+            if [second, third, fourth, fifth] != [0; 4] {
+                return Err(Errno::EINVAL);
+            }
+            return done(i64::from(creds.no_new_privileges));
+        }
+        raw::PR_GET_DUMPABLE => return done(i64::from(scene.task.dumpable)),
+        raw::PR_SET_DUMPABLE => {
+            if second > 1 {
+                return Err(Errno::EINVAL);
+            }
+            scene.task.dumpable = second == 1;
+            return done(0);
+        }
+        _ => {}
+    }
+    if scene.world.identity.is_none() {
+        return Ok(Verdict::Pass);
+    }
+    let sets = &mut creds.capabilities;
+    match option as u32 {
+        raw::PR_GET_KEEPCAPS => done(i64::from(sets.secure & SECURE_KEEP_CAPS != 0)),
+        raw::PR_SET_KEEPCAPS => sets.set_keep(second).and_then(|()| done(0)),
+        raw::PR_GET_SECUREBITS => done(i64::from(sets.secure)),
+        raw::PR_SET_SECUREBITS => sets.set_secure(second).and_then(|()| done(0)),
+        raw::PR_CAPBSET_READ => sets.bounds(second).and_then(|is| done(i64::from(is))),
+        raw::PR_CAPBSET_DROP => sets.drop_bound(second).and_then(|()| done(0)),
+        raw::PR_CAP_AMBIENT => {
+            if (fourth, fifth) != (0, 0) {
+                return Err(Errno::EINVAL);
+            }
+            sets.ambient(second, third).and_then(done)
+        }
+        _ => Ok(Verdict::Pass),
+    }
+}

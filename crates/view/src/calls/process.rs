@@ -1,0 +1,439 @@
+//! Calls about processes and the system, where a guest is not the host.
+//!
+//! What needs a privilege over the whole machine is refused with the error that root of an ordinary container gets (`EPERM`, or `ENOSYS`
+//! where programs have a way without): mounts, namespaces, host name, clock, kernel modules. That does not lean on the caller being
+//! unprivileged: Coracle may be run by root. Limits and priorities that emulated root may raise, and the host's caller may not, are taken
+//! for raised ([`After::Forgive`]): `su`, `sshd` and `cron` end a session that they cannot give its limits.
+//!
+//! `prctl` is in [`super::prctl`], seccomp(2) in [`super::filters`].
+//!
+//! `ptrace` of a thread that has a tracer is `EPERM`, as for any other tracer.
+
+use super::{filters, prctl};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity::{self, Capability, Credentials};
+use crate::paths::{Intent, resolve};
+use crate::task::Task;
+use crate::verdict::{After, Call, Verdict};
+use abi::calls::{Arch, Op};
+use linux_raw_sys::general as raw;
+
+/// Every kind of namespace that `unshare` and `clone3` make. In `clone` the low byte is the signal at the end, so `CLONE_NEWTIME` is none.
+const NEW_NAMESPACES: u64 = NEW_NAMESPACES_OF_CLONE | raw::CLONE_NEWTIME as u64;
+const NEW_NAMESPACES_OF_CLONE: u64 = (raw::CLONE_NEWNS
+    | raw::CLONE_NEWCGROUP
+    | raw::CLONE_NEWUTS
+    | raw::CLONE_NEWIPC
+    | raw::CLONE_NEWUSER
+    | raw::CLONE_NEWPID
+    | raw::CLONE_NEWNET) as u64;
+/// Largest `struct clone_args` that is known.
+const CLONE_ARGUMENTS: usize = 88;
+/// Smallest.
+const CLONE_ARGUMENTS_LEAST: usize = 64;
+const SIGCONT: u32 = 18;
+
+/// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those with a path: `chroot`, `pivot_root`,
+/// `mount`, `umount`, `umount2`, `open_tree`, `move_mount`, `fspick`, `mount_setattr`, `swapon`, `swapoff`, `acct`, `quotactl`,
+/// `fanotify_mark`.
+pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
+    match op {
+        Op::Prctl => prctl::enter(scene, call),
+        Op::Seccomp => filters::install(scene, call),
+        Op::Ptrace => Err(ptrace(call.arguments[0])),
+        Op::Clone => clone(call),
+        Op::Clone3 => clone3(scene, call),
+        Op::Unshare if call.arguments[0] & NEW_NAMESPACES == 0 => Ok(Verdict::Pass),
+        Op::Kill | Op::Tkill | Op::RtSigqueueinfo => {
+            kill(scene, call.arguments[0] as i32, call.arguments[1] as u32, op == Op::Kill)
+        }
+        Op::Tgkill | Op::RtTgsigqueueinfo => {
+            kill(scene, call.arguments[1] as i32, call.arguments[2] as u32, false)
+        }
+        Op::Chroot => chroot(scene, call),
+        Op::Adjtimex => adjust_clock(scene, call.arguments[0]),
+        Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(scene, call.arguments[1]),
+        Op::Setrlimit => Ok(forgiving(scene, Capability(raw::CAP_SYS_RESOURCE))),
+        // Who wants the old limit as well would not get it.
+        Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
+            Ok(forgiving(scene, Capability(raw::CAP_SYS_RESOURCE)))
+        }
+        Op::Setpriority | Op::Nice | Op::IoprioSet | Op::SchedSetscheduler | Op::SchedSetattr => {
+            Ok(forgiving(scene, Capability(raw::CAP_SYS_NICE)))
+        }
+        // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER: the others change what everybody reads.
+        Op::Syslog if matches!(call.arguments[0] as u32, 3 | 10) => Ok(Verdict::Pass),
+        _ => refusal(op).map_or(Ok(Verdict::Pass), Err),
+    }
+}
+
+/// Finishes a call for [`After::Filter`] and [`After::Forgive`]; returns what the guest gets.
+pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, result: i64) -> i64 {
+    match after {
+        After::Filter => filters::installed(scene.task, call, result),
+        After::Forgive if [Errno::EPERM.result(), Errno::EACCES.result()].contains(&result) => {
+            return 0;
+        }
+        _ => {}
+    }
+    result
+}
+
+/// The kernel decides, but does not know that the guest may.
+fn forgiving<N: Nerves>(scene: &Scene<'_, N>, capability: Capability) -> Verdict {
+    if scene.world.identity.is_some() && scene.task.creds.has(capability) {
+        Verdict::Watch(After::Forgive)
+    } else {
+        Verdict::Pass
+    }
+}
+
+/// What is refused whatever its arguments are: what the table says, and what of a call the rules above did not allow.
+const fn refusal(op: Op) -> Option<Errno> {
+    match (abi::calls::filter::refusal(op), op) {
+        (Some(number), _) => Some(Errno(number)),
+        (None, Op::Unshare | Op::Syslog) => Some(Errno::EPERM),
+        (None, _) => None,
+    }
+}
+
+/// Whoever asks already has a tracer, or is to be taken for somebody who has one; so nobody traces anybody.
+const fn ptrace(request: u64) -> Errno {
+    match request as u32 {
+        linux_raw_sys::ptrace::PTRACE_TRACEME
+        | linux_raw_sys::ptrace::PTRACE_ATTACH
+        | linux_raw_sys::ptrace::PTRACE_SEIZE => Errno::EPERM,
+        _ => Errno::ESRCH,
+    }
+}
+
+/// `CLONE_UNTRACED` is taken away: a tracer must not lose sight of a child.
+fn clone(call: &Call) -> Result<Verdict> {
+    let flags = call.arguments[0];
+    if flags & NEW_NAMESPACES_OF_CLONE != 0 {
+        return Err(Errno::EPERM);
+    }
+    if flags & u64::from(raw::CLONE_UNTRACED) == 0 {
+        return Ok(Verdict::Pass);
+    }
+    let mut instead = *call;
+    instead.arguments[0] &= !u64::from(raw::CLONE_UNTRACED);
+    Ok(Verdict::Instead(instead, After::Nothing))
+}
+
+/// What the kernel refuses anyway (a bad size, an unreadable structure) is left to it.
+fn clone3<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    let size = call.arguments[1] as usize;
+    if !(CLONE_ARGUMENTS_LEAST..=4096).contains(&size) {
+        return Ok(Verdict::Pass);
+    }
+    let mut arguments = [0; CLONE_ARGUMENTS];
+    let known = size.min(CLONE_ARGUMENTS);
+    if scene.nerves.read(call.arguments[0], &mut arguments[..known]).is_err() {
+        return Ok(Verdict::Pass);
+    }
+    let mut flags = [0; 8];
+    flags.copy_from_slice(&arguments[..8]);
+    let flags = u64::from_le_bytes(flags);
+    if flags & NEW_NAMESPACES != 0 {
+        return Err(Errno::EPERM);
+    }
+    if flags & u64::from(raw::CLONE_UNTRACED) == 0 {
+        return Ok(Verdict::Pass);
+    }
+    if size > CLONE_ARGUMENTS {
+        return Err(Errno::E2BIG);
+    }
+    arguments[..8].copy_from_slice(&(flags & !u64::from(raw::CLONE_UNTRACED)).to_le_bytes());
+    let mut instead = *call;
+    instead.arguments[0] = scene.nerves.scratch(&arguments[..known], 8)?;
+    Ok(Verdict::Instead(instead, After::Nothing))
+}
+
+/// kill(2) between users of the container: the kernel would let everybody signal everybody, since all run under one id of the host's.
+fn kill<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    target: i32,
+    signal: u32,
+    everybody: bool,
+) -> Result<Verdict> {
+    if target == -1 && everybody {
+        if signal > 64 {
+            return Err(Errno::EINVAL);
+        }
+        // The kernel's "every process" would be every process of the caller's on the host.
+        scene.nerves.signal_all(signal)?;
+        return Ok(Verdict::Done(0));
+    }
+    if scene.world.identity.is_none() || target <= 0 || signal == SIGCONT {
+        return Ok(Verdict::Pass);
+    }
+    let who = &scene.task.creds;
+    let target = target.unsigned_abs();
+    if who.has(Capability(raw::CAP_KILL))
+        || target == scene.nerves.pid()
+        || target == scene.nerves.tid()
+    {
+        return Ok(Verdict::Pass);
+    }
+    let mut allowed = true;
+    scene.nerves.with_task(target, &mut |task: &Task| allowed = may_signal(who, &task.creds));
+    if allowed { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
+}
+
+/// kill(2): "the real or effective user ID of the sending process must equal the real or saved set-user-ID of the target process".
+fn may_signal(who: &Credentials, target: &Credentials) -> bool {
+    let mine = [who.uid.real, who.uid.effective];
+    mine.contains(&target.uid.real) || mine.contains(&target.uid.saved)
+}
+
+/// Reading the clock's state is for everybody.
+fn adjust_clock<N: Nerves>(scene: &mut Scene<'_, N>, timex: u64) -> Result<Verdict> {
+    let mut modes = [0; 4];
+    scene.nerves.read(timex, &mut modes)?;
+    if modes == [0; 4] { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
+}
+
+/// chroot(2): for root of the guest, and never for the kernel. From then on the task's paths start there.
+fn chroot<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    scene.nerves.read_text(call.arguments[0], &mut scene.desk.named[0])?;
+    let place = resolve(scene, Dir::Cwd, 0, Intent::FOLLOW)?;
+    let desk = &mut *scene.desk;
+    let found = desk.found[0].as_c_str();
+    let mut facts = identity::files::NO_FACTS;
+    let mut checked = scene.nerves.statx(place.at, found, raw::AT_EMPTY_PATH, &mut facts);
+    if checked.is_ok() && u32::from(facts.stx_mode) & raw::S_IFMT != raw::S_IFDIR {
+        checked = Err(Errno::ENOTDIR);
+    }
+    if checked.is_ok()
+        && let Some(ids) = &scene.world.identity
+    {
+        let who = &scene.task.creds;
+        checked = identity::files::search(scene.nerves, ids, who, place.kind, place.at, found);
+    }
+    place.close(scene.nerves);
+    checked?;
+    if scene.world.identity.is_none() || !scene.task.creds.has(Capability::SYS_CHROOT) {
+        return Err(Errno::EPERM);
+    }
+    if desk.position.is_empty() {
+        return Err(Errno::EACCES);
+    }
+    scene.task.root = desk.position;
+    scene.task.fs_changed = true;
+    Ok(Verdict::Done(0))
+}
+
+/// Whether pointers of a call are 32 bits wide.
+pub(super) const fn narrow(call: &Call) -> bool {
+    matches!(Arch::from_audit(call.arch), Some(Arch::I386))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Groups;
+    use crate::testing::{Bench, Fake, binding, string, task};
+    use crate::world::{Binding, Identity, Kind};
+    use abi::syscalls::ARCH_X86_64;
+    use linux_raw_sys::prctl as names;
+
+    const TABLE: [Binding<'static>; 3] = [
+        binding("/", "/c", Kind::Tree),
+        binding("/data", "/srv/data", Kind::Host),
+        binding("/proc", "/proc", Kind::Proc),
+    ];
+    const IDS: Identity = Identity { host_uid: 1000, host_gid: 1000, uid: 0, gid: 0 };
+
+    fn bench() -> Bench<'static> {
+        let mut fake = Fake::new();
+        fake.dir("/c/jail/etc").file("/c/file", "").dir("/srv/data").chdir("/c");
+        fake.link("/c/door", "jail");
+        let mut bench = Bench::new(fake, &TABLE);
+        bench.world.identity = Some(IDS);
+        bench
+    }
+
+    fn ask(bench: &mut Bench<'_>, op: Op, arguments: [u64; 6]) -> Result<Verdict> {
+        let number = op.entry().number(Arch::X86_64).unwrap();
+        let call = Call { arch: ARCH_X86_64, number, arguments };
+        bench.scene(|scene| enter(scene, &call, op))
+    }
+
+    fn user(bench: &mut Bench<'_>, id: u32) {
+        bench.task = Task::new(Credentials::new(id, id, Groups::NONE), 0o022);
+    }
+
+    #[test]
+    fn the_machine_is_not_the_guests() {
+        let mut bench = bench();
+        for op in [
+            Op::Mount,
+            Op::PivotRoot,
+            Op::Sethostname,
+            Op::Setns,
+            Op::Reboot,
+            Op::Settimeofday,
+            Op::FinitModule,
+            Op::Bpf,
+            Op::OpenByHandleAt,
+        ] {
+            assert_eq!(ask(&mut bench, op, [0; 6]), Err(Errno::EPERM), "{}", op.name());
+        }
+        for op in [Op::IoUringSetup, Op::LandlockCreateRuleset, Op::Statmount] {
+            assert_eq!(ask(&mut bench, op, [0; 6]), Err(Errno::ENOSYS), "{}", op.name());
+        }
+        for op in [Op::Uname, Op::PerfEventOpen, Op::PidfdGetfd, Op::PidfdSendSignal] {
+            assert_eq!(ask(&mut bench, op, [0; 6]), Ok(Verdict::Pass), "{}", op.name());
+        }
+        assert_eq!(ask(&mut bench, Op::Syslog, [3, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, Op::Syslog, [5, 0, 0, 0, 0, 0]), Err(Errno::EPERM));
+        bench.fake.map(0x1000, &[0; 64]).map(0x2000, &[1; 64]);
+        assert_eq!(ask(&mut bench, Op::Adjtimex, [0x1000, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, Op::Adjtimex, [0x2000, 0, 0, 0, 0, 0]), Err(Errno::EPERM));
+        let trace =
+            |bench: &mut Bench<'_>, request| ask(bench, Op::Ptrace, [request, 5, 0, 0, 0, 0]);
+        assert_eq!(trace(&mut bench, 0), Err(Errno::EPERM));
+        assert_eq!(trace(&mut bench, 0x4206), Err(Errno::EPERM));
+        assert_eq!(trace(&mut bench, 0x4200), Err(Errno::ESRCH));
+    }
+
+    #[test]
+    fn namespaces_are_refused_and_threads_are_not() {
+        let mut bench = bench();
+        let pthread = 0x003d_0f00;
+        let (new_user, untraced) = (0x1000_0000, 0x0080_0000);
+        assert_eq!(ask(&mut bench, Op::Clone, [pthread, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, Op::Clone, [0x91, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        let refused = ask(&mut bench, Op::Clone, [new_user | 0x11, 0, 0, 0, 0, 0]);
+        assert_eq!(refused, Err(Errno::EPERM));
+        let verdict = ask(&mut bench, Op::Clone, [untraced | 0x11, 1, 2, 3, 4, 0]);
+        let Ok(Verdict::Instead(instead, After::Nothing)) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(instead.arguments, [17, 1, 2, 3, 4, 0]);
+        assert_eq!(ask(&mut bench, Op::Unshare, [0x200, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, Op::Unshare, [0x80, 0, 0, 0, 0, 0]), Err(Errno::EPERM));
+        let mut arguments = [0_u8; 88];
+        for (flags, wanted) in
+            [(pthread, Ok(Verdict::Pass)), (new_user, Err(Errno::EPERM)), (0x80, Err(Errno::EPERM))]
+        {
+            arguments[..8].copy_from_slice(&flags.to_le_bytes());
+            bench.fake.map(0x1000, &arguments);
+            assert_eq!(ask(&mut bench, Op::Clone3, [0x1000, 88, 0, 0, 0, 0]), wanted);
+        }
+        arguments[..8].copy_from_slice(&untraced.to_le_bytes());
+        bench.fake.map(0x1000, &arguments);
+        let verdict = ask(&mut bench, Op::Clone3, [0x1000, 88, 0, 0, 0, 0]);
+        let Ok(Verdict::Instead(instead, After::Nothing)) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(bench.fake.peek(instead.arguments[0], 88), [0; 88]);
+        assert_eq!(ask(&mut bench, Op::Clone3, [0x1000, 8, 0, 0, 0, 0]), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, Op::Clone3, [0xf0_0000, 88, 0, 0, 0, 0]), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn users_signal_their_own() {
+        let mut bench = bench();
+        for (tid, id) in [(77, 500), (78, 501)] {
+            let mut other = task();
+            other.creds = Credentials::new(id, id, Groups::NONE);
+            bench.fake.tasks.insert(tid, other);
+        }
+        let kill = |bench: &mut Bench<'_>, target: i64, signal| {
+            ask(bench, Op::Kill, [target as u64, signal, 0, 0, 0, 0])
+        };
+        assert_eq!(kill(&mut bench, 78, 15), Ok(Verdict::Pass), "root may");
+        user(&mut bench, 500);
+        assert_eq!(kill(&mut bench, 77, 15), Ok(Verdict::Pass));
+        assert_eq!(kill(&mut bench, 78, 15), Err(Errno::EPERM));
+        assert_eq!(kill(&mut bench, 78, 0), Err(Errno::EPERM));
+        assert_eq!(kill(&mut bench, 78, u64::from(SIGCONT)), Ok(Verdict::Pass));
+        assert_eq!(kill(&mut bench, 99, 15), Ok(Verdict::Pass), "not ours: the kernel knows");
+        assert_eq!(kill(&mut bench, -5, 15), Ok(Verdict::Pass));
+        let thread = ask(&mut bench, Op::Tgkill, [78, 78, 6, 0, 0, 0]);
+        assert_eq!(thread, Err(Errno::EPERM));
+        assert_eq!(kill(&mut bench, -1, 15), Ok(Verdict::Done(0)));
+        assert_eq!(kill(&mut bench, -1, 65), Err(Errno::EINVAL));
+        assert_eq!(bench.fake.signalled, [15]);
+        bench.world.identity = None;
+        assert_eq!(kill(&mut bench, 78, 15), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn a_new_root_is_the_tasks() {
+        let mut bench = bench();
+        let mut chroot = |path: &str, user_id: u32| {
+            bench.fake.map_text(0x1000, path);
+            user(&mut bench, user_id);
+            let verdict = ask(&mut bench, Op::Chroot, [0x1000, 0, 0, 0, 0, 0]);
+            assert!(bench.fake.held.is_empty());
+            assert_eq!(bench.task.fs_changed, verdict.is_ok());
+            verdict.map(|verdict| (verdict, string(&bench.task.root)))
+        };
+        let done = |root: &str| Ok((Verdict::Done(0), root.into()));
+        assert_eq!(chroot("/jail", 0), done("/jail"));
+        assert_eq!(chroot("door/etc/..", 0), done("/jail"));
+        assert_eq!(chroot(".", 0), done("/"));
+        assert_eq!(chroot("/data/", 0), done("/data"));
+        assert_eq!(chroot("/jail", 500), Err(Errno::EPERM));
+        assert_eq!(chroot("/none", 500), Err(Errno::ENOENT));
+        assert_eq!(chroot("/file", 0), Err(Errno::ENOTDIR));
+    }
+
+    #[test]
+    fn a_chroot_in_a_chroot() {
+        let mut bench = bench();
+        bench.fake.map_text(0x1000, "/jail").map_text(0x1100, "/etc");
+        assert_eq!(ask(&mut bench, Op::Chroot, [0x1000, 0, 0, 0, 0, 0]), Ok(Verdict::Done(0)));
+        assert_eq!(ask(&mut bench, Op::Chroot, [0x1100, 0, 0, 0, 0, 0]), Ok(Verdict::Done(0)));
+        assert_eq!(string(&bench.task.root), "/jail/etc");
+    }
+
+    #[test]
+    fn prctl_tells_the_guests_own_truth() {
+        let mut bench = bench();
+        let ask = |bench: &mut Bench<'_>, option: u32, second, third| {
+            ask(bench, Op::Prctl, [u64::from(option), second, third, 0, 0, 0])
+        };
+        let done = |value| Ok(Verdict::Done(value));
+        assert_eq!(ask(&mut bench, names::PR_GET_SECCOMP, 0, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_GET_NO_NEW_PRIVS, 0, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_GET_DUMPABLE, 0, 0), done(1));
+        assert_eq!(ask(&mut bench, names::PR_SET_NO_NEW_PRIVS, 2, 0), Err(Errno::EINVAL));
+        assert_eq!(ask(&mut bench, names::PR_SET_NO_NEW_PRIVS, 1, 0), Ok(Verdict::Pass));
+        assert_eq!(ask(&mut bench, names::PR_GET_NO_NEW_PRIVS, 0, 0), done(1));
+        assert_eq!(ask(&mut bench, names::PR_GET_NO_NEW_PRIVS, 0, 1), Err(Errno::EINVAL));
+        assert_eq!(ask(&mut bench, names::PR_SET_DUMPABLE, 2, 0), Err(Errno::EINVAL));
+        assert_eq!(ask(&mut bench, names::PR_SET_DUMPABLE, 0, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_GET_DUMPABLE, 0, 0), done(0));
+        bench.task.executed();
+        assert_eq!(ask(&mut bench, names::PR_GET_DUMPABLE, 0, 0), done(1));
+        assert_eq!(ask(&mut bench, names::PR_CAPBSET_READ, 7, 0), done(1));
+        assert_eq!(ask(&mut bench, names::PR_CAPBSET_DROP, 7, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_CAPBSET_READ, 7, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_CAPBSET_READ, 63, 0), Err(Errno::EINVAL));
+        assert_eq!(ask(&mut bench, names::PR_SET_KEEPCAPS, 1, 0), done(0));
+        assert_eq!(ask(&mut bench, names::PR_GET_KEEPCAPS, 0, 0), done(1));
+        assert_eq!(ask(&mut bench, names::PR_GET_SECUREBITS, 0, 0), done(16));
+        assert_eq!(ask(&mut bench, names::PR_CAP_AMBIENT, 1, 7), done(0));
+        assert_eq!(ask(&mut bench, names::PR_SET_NAME, 1, 7), Ok(Verdict::Pass));
+        bench.world.identity = None;
+        assert_eq!(ask(&mut bench, names::PR_CAPBSET_READ, 7, 0), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn root_is_forgiven_what_the_host_refuses() {
+        let mut bench = bench();
+        let limit = [0, 7, 0x1000, 0, 0, 0];
+        assert_eq!(ask(&mut bench, Op::Prlimit64, limit), Ok(Verdict::Watch(After::Forgive)));
+        let nice = [0, 0, -5_i64 as u64, 0, 0, 0];
+        assert_eq!(ask(&mut bench, Op::Setpriority, nice), Ok(Verdict::Watch(After::Forgive)));
+        let call = Call { arch: ARCH_X86_64, number: 302, arguments: limit };
+        let mut result = |result| bench.scene(|scene| leave(scene, After::Forgive, &call, result));
+        assert_eq!([result(-1), result(-13), result(-22), result(5)], [0, 0, -22, 5]);
+        let both = [0, 7, 0x1000, 0x2000, 0, 0];
+        assert_eq!(ask(&mut bench, Op::Prlimit64, both), Ok(Verdict::Pass));
+        user(&mut bench, 500);
+        assert_eq!(ask(&mut bench, Op::Prlimit64, limit), Ok(Verdict::Pass));
+    }
+}

@@ -1,0 +1,530 @@
+//! What a file is: the `stat` family and `access`.
+//!
+//! The view asks the host and writes the answer into the guest's memory, so that one stop is enough. An ordinary file costs one `statx` beside the
+//! resolution of its name: only the mark in its mode leads to a look at its record ([`crate::identity`]), only several links to the
+//! image's list, and which binding an open file lies in is found out only where it makes a difference.
+
+use super::arguments::Arguments;
+use super::support::{self, at_flags, find, reach};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity::files::{self, NO_FACTS};
+use crate::identity::record::may_be_recorded;
+use crate::identity::{self, Credentials, Found, Truth, Want};
+use crate::paths::{self, Intent, Look, Origin, Place};
+use crate::verdict::Verdict;
+use crate::world::{Identity, Kind};
+use abi::calls::{Op, Role};
+use abi::layout::stat::{Stat, statx_bytes};
+use abi::layout::{u32_at, u64_at};
+use linux_raw_sys::general::{
+    AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFDIR,
+    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, STATX__RESERVED, STATX_BASIC_STATS, statx,
+};
+
+/// Whether [`rule`] decides this call.
+pub(super) const fn concerns(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Stat
+            | Op::Lstat
+            | Op::Fstat
+            | Op::Oldstat
+            | Op::Oldlstat
+            | Op::Oldfstat
+            | Op::Stat64
+            | Op::Lstat64
+            | Op::Fstat64
+            | Op::Newfstatat
+            | Op::Fstatat64
+            | Op::Statx
+            | Op::Access
+            | Op::Faccessat
+            | Op::Faccessat2
+    )
+}
+
+/// Decides a call of this family.
+pub(super) fn rule<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    match arguments.op() {
+        Op::Access | Op::Faccessat | Op::Faccessat2 => access(scene, arguments)?,
+        Op::Fstat | Op::Oldfstat | Op::Fstat64 => {
+            if !directly(scene, arguments, None)? {
+                let mut facts = NO_FACTS;
+                of_descriptor(scene, arguments.dir(0), 0, &mut facts)?;
+                answer(scene, arguments, &facts)?;
+            }
+        }
+        _ => {
+            let flags = stat_flags(arguments)?;
+            if !directly(scene, arguments, Some(flags))? {
+                by_facts(scene, arguments, flags)?;
+            }
+        }
+    }
+    Ok(Verdict::Done(0))
+}
+
+/// `AT_*` of a call that names a file; what the kernel calls invalid.
+fn stat_flags(arguments: &Arguments<'_>) -> Result<u32> {
+    match arguments.op() {
+        Op::Lstat | Op::Lstat64 | Op::Oldlstat => return Ok(AT_SYMLINK_NOFOLLOW),
+        Op::Newfstatat | Op::Fstatat64 | Op::Statx => {}
+        _ => return Ok(0),
+    }
+    let flags = arguments.flags();
+    let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
+    let bad_mask = arguments.op() == Op::Statx && arguments.int(3) & STATX__RESERVED != 0;
+    if flags & !known != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE || bad_mask {
+        return Err(Errno::EINVAL);
+    }
+    Ok(flags)
+}
+
+fn by_facts<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: u32,
+) -> Result<()> {
+    let mut facts = NO_FACTS;
+    of_path(scene, arguments, flags, &mut facts)?;
+    answer(scene, arguments, &facts)
+}
+
+/// Has the kernel write its answer into the guest's memory, and corrects the owner there: enough for most files. `flags` are those of a call
+/// that names a file. False where more has to be looked at, from the start; what has been written then is written again, or the call fails.
+fn directly<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: Option<u32>,
+) -> Result<bool> {
+    let form = match arguments.op() {
+        Op::Statx => Some(Form::STATX),
+        op if Stat::of(arguments.arch, op) == Some(Stat::X86_64) => Some(Form::STAT),
+        _ => None,
+    };
+    let usual = one_owner(scene)
+        && (scene.world.identity.is_none() || scene.task.creds.uid.files == 0)
+        && scene.nerves.plain_generation().is_some();
+    let Some(form) = form.filter(|_| usual) else { return Ok(false) };
+    let Some(at) = arguments.position(form.role) else { return Ok(false) };
+    let into = arguments.word(at);
+    // What has to be known here is asked for in any case.
+    let mask = (form.role == Role::Statx).then(|| arguments.int(3) | STATX_BASIC_STATS);
+    let written = match flags {
+        None => scene.nerves.stat_into(arguments.dir(0), c"", AT_EMPTY_PATH, mask, into),
+        Some(flags) => by_name(scene, arguments, flags, mask, into)?,
+    };
+    match written {
+        None => Ok(false),
+        Some(Err(errno)) => Err(errno),
+        Some(Ok(())) => {
+            let itself = flags.is_none() || scene.desk.named[0].is_empty();
+            correct(scene, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
+        }
+    }
+}
+
+/// `stat_into` of a file that is named; its last link is not followed.
+fn by_name<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: u32,
+    mask: Option<u32>,
+    into: u64,
+) -> Result<Option<Result<()>>> {
+    let (dir, address) = arguments.path(0)?;
+    if flags & AT_STATX_SYNC_TYPE != 0 || address == 0 {
+        return Ok(None);
+    }
+    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    let name = scene.desk.named[0].as_bytes();
+    if name.is_empty() {
+        let itself = flags & AT_EMPTY_PATH != 0 && dir != Dir::Cwd;
+        let nothing =
+            if itself { scene.nerves.stat_into(dir, c"", AT_EMPTY_PATH, mask, into) } else { None };
+        return Ok(nothing);
+    }
+    let alone = !name.contains(&b'/');
+    if alone && (matches!(name, b"." | b"..") || scene.world.is_bound(name)) {
+        return Ok(None);
+    }
+    if alone {
+        let name = scene.desk.named[0].as_c_str();
+        return Ok(scene.nerves.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
+    }
+    let intent = Intent { look: Look::Later, ..Intent::FOLLOW.held() };
+    let place = match paths::resolve_known(scene, dir, 0, intent) {
+        Ok(Some(place)) => place,
+        Ok(None) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    if !place.unseen {
+        place.close(scene.nerves);
+        return Ok(None);
+    }
+    let path = scene.desk.found[0].as_c_str();
+    let written = scene.nerves.stat_into(place.at, path, AT_SYMLINK_NOFOLLOW, mask, into);
+    Ok(written.filter(|result| {
+        let certain = [Errno::ENOENT, Errno::ENOTDIR, Errno::ENAMETOOLONG, Errno::EFAULT];
+        result.is_ok() || certain.iter().any(|errno| *result == Err(*errno))
+    }))
+}
+
+/// Where in a structure that the kernel writes the numbers are that matter here.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    role: Role,
+    device: Device,
+    inode: usize,
+    /// Less than 32 bits of it are ever used.
+    links: usize,
+    /// 16 bits wide in both.
+    mode: usize,
+    /// The group follows.
+    owner: usize,
+}
+
+impl Form {
+    /// `struct stat` of x86-64.
+    const STAT: Self = Self {
+        role: Role::Stat,
+        device: Device::Whole(0),
+        inode: 8,
+        links: 16,
+        mode: 24,
+        owner: 28,
+    };
+    /// `struct statx`.
+    const STATX: Self = Self {
+        role: Role::Statx,
+        device: Device::Parts(136),
+        inode: 32,
+        links: 16,
+        mode: 28,
+        owner: 20,
+    };
+}
+
+/// Where the device is that a file lies on.
+#[derive(Debug, Clone, Copy)]
+enum Device {
+    /// `dev_t` of 64 bits.
+    Whole(u64),
+    /// Major and minor number, 32 bits each.
+    Parts(u64),
+}
+
+/// The major and the minor number of the device in a structure at `at`.
+fn device<N: Nerves>(scene: &mut Scene<'_, N>, form: Form, at: u64) -> Result<(u32, u32)> {
+    let mut bytes = [0; 8];
+    let (Device::Whole(offset) | Device::Parts(offset)) = form.device;
+    scene.nerves.read(at + offset, &mut bytes)?;
+    let whole = u64_at(&bytes, 0);
+    Ok(match form.device {
+        Device::Whole(_) => (
+            ((whole >> 8) & 0xfff | (whole >> 32) & !0xfff) as u32,
+            (whole & 0xff | (whole >> 12) & !0xff) as u32,
+        ),
+        Device::Parts(_) => (whole as u32, (whole >> 32) as u32),
+    })
+}
+
+/// The answer as the guest is to see it. False where more than the owner may have to be changed, or a link is to be followed.
+/// `itself`: a descriptor was asked, not a name.
+fn correct<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    form: Form,
+    at: u64,
+    flags: u32,
+    itself: bool,
+) -> Result<bool> {
+    let mut bytes = [0; 40];
+    scene.nerves.read(at, &mut bytes)?;
+    let mode = u32_at(&bytes, form.mode) & 0xffff;
+    let follows = mode & S_IFMT == S_IFLNK && flags & AT_SYMLINK_NOFOLLOW == 0;
+    if follows {
+        return Ok(false);
+    }
+    // What is open may be a file of the image that a copy has replaced, whatever names it has left: the copy is meant.
+    if mode & S_IFMT == S_IFREG
+        && (itself || u32_at(&bytes, form.links) > 1)
+        && let Some(links) = scene.nerves.image_links(u64_at(&bytes, form.inode))
+    {
+        if itself {
+            return Ok(false);
+        }
+        let (major, minor) = device(scene, form, at)?;
+        if !scene.nerves.is_image_device(major, minor) {
+            return Ok(false);
+        }
+        scene.nerves.write(at + form.links as u64, &links.to_le_bytes())?;
+    }
+    let Some(identity) = scene.world.identity else { return Ok(true) };
+    if may_be_recorded(mode) {
+        return Ok(false);
+    }
+    let (user, group) = (u32_at(&bytes, form.owner), u32_at(&bytes, form.owner + 4));
+    let shown = |id: u32, host: u32| if id == host { 0 } else { id };
+    let ids = [shown(user, identity.host_uid), shown(group, identity.host_gid)];
+    if ids != [user, group] {
+        let mut owner = [0; 8];
+        owner[..4].copy_from_slice(&ids[0].to_le_bytes());
+        owner[4..].copy_from_slice(&ids[1].to_le_bytes());
+        scene.nerves.write(at + form.owner as u64, &owner)?;
+    }
+    Ok(true)
+}
+
+fn of_path<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    flags: u32,
+    facts: &mut statx,
+) -> Result<()> {
+    let (dir, address) = arguments.path(0)?;
+    let empty = flags & AT_EMPTY_PATH != 0;
+    if empty && address == 0 {
+        return of_descriptor(scene, dir, flags, facts);
+    }
+    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    if scene.desk.named[0].is_empty() && empty {
+        return of_descriptor(scene, dir, flags, facts);
+    }
+    let mut intent = Intent::FOLLOW.with_at_flags(flags).held();
+    if flags & AT_STATX_SYNC_TYPE == 0 {
+        intent.look = Look::Facts;
+    }
+    intent.light = one_owner(scene);
+    if intent.light && !scene.desk.named[0].as_bytes().contains(&b'/') {
+        // Mostly a single name is no link, and one call says both that and what it is.
+        let unheld = Intent { follow: false, hold: false, ..intent };
+        at_path(scene, dir, unheld, flags, facts)?;
+        if !intent.follow || u32::from(facts.stx_mode) & S_IFMT != S_IFLNK {
+            return Ok(());
+        }
+    }
+    at_path(scene, dir, intent, flags, facts)
+}
+
+fn at_path<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    dir: Dir,
+    intent: Intent,
+    flags: u32,
+    facts: &mut statx,
+) -> Result<()> {
+    let place = paths::resolve(scene, dir, 0, intent)?;
+    let result = of_place(scene, &place, flags, facts);
+    place.close(scene.nerves);
+    result
+}
+
+/// Whether unrecorded files have the same owner in every binding.
+fn one_owner<N: Nerves>(scene: &Scene<'_, N>) -> bool {
+    scene.world.identity.is_none_or(|identity| (identity.uid, identity.gid) == (0, 0))
+}
+
+fn of_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    flags: u32,
+    facts: &mut statx,
+) -> Result<()> {
+    if place.seen {
+        *facts = scene.desk.seen[0];
+    } else {
+        let (dir, path) = reach(scene.desk, place, 0);
+        scene.nerves.statx(dir, path, at_flags(place) | flags & AT_STATX_SYNC_TYPE, facts)?;
+    }
+    if place.directory && u32::from(facts.stx_mode) & S_IFMT != S_IFDIR {
+        return Err(Errno::ENOTDIR);
+    }
+    let kind = place.binding.map(|_| place.kind).filter(|_| !place.magic);
+    as_seen(scene, place, kind, facts);
+    Ok(())
+}
+
+fn of_descriptor<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    dir: Dir,
+    flags: u32,
+    facts: &mut statx,
+) -> Result<()> {
+    let flags = AT_EMPTY_PATH | flags & AT_STATX_SYNC_TYPE;
+    scene.nerves.statx(dir, c"", flags, facts)?;
+    scene.desk.found[0].clear();
+    let place = place_of(dir);
+    as_seen(scene, &place, None, facts);
+    Ok(())
+}
+
+/// A descriptor as a place whose binding is not known.
+pub(super) const fn place_of(dir: Dir) -> Place {
+    Place::itself(dir)
+}
+
+/// Turns the kernel's facts into the guest's. `kind` is `None` where it is not known yet.
+fn as_seen<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    mut kind: Option<Kind>,
+    facts: &mut statx,
+) {
+    let mode = u32::from(facts.stx_mode);
+    if mode & S_IFMT == S_IFREG
+        && facts.stx_nlink > 1
+        && let Some(links) = scene.nerves.image_links(facts.stx_ino)
+        && (kind.is_none()
+            && scene.nerves.is_image_device(facts.stx_dev_major, facts.stx_dev_minor)
+            || known(scene, place, &mut kind) == Kind::Tree)
+    {
+        facts.stx_nlink = links;
+    }
+    let Some(identity) = scene.world.identity else { return };
+    let user = scene.task.creds.uid.files;
+    let nameless = matches!(mode & S_IFMT, S_IFIFO | S_IFSOCK)
+        && user != 0
+        && kind.is_none()
+        && facts.stx_uid == identity.host_uid
+        && origin(scene, place) == Origin::Unnamed;
+    if nameless {
+        // A pipe or socket: most likely the caller's own.
+        facts.stx_uid = user;
+        facts.stx_gid = scene.task.creds.gid.files;
+        return;
+    }
+    if !one_owner(scene) {
+        known(scene, place, &mut kind);
+    }
+    let kind = kind.unwrap_or(Kind::Host);
+    let (dir, path) = reach(scene.desk, place, 0);
+    let (truth, _) = files::truth_of(scene.nerves, &identity, kind, dir, path, facts);
+    let hosts = (facts.stx_uid, facts.stx_gid);
+    show(&truth, facts);
+    if kind == Kind::Proc {
+        (facts.stx_uid, facts.stx_gid) = of_proc(scene, hosts);
+    }
+}
+
+/// Not within its caller, whose stack would be as large.
+#[inline(never)]
+fn of_proc<N: Nerves>(scene: &mut Scene<'_, N>, hosts: (u32, u32)) -> (u32, u32) {
+    let found = scene.desk.found[0];
+    crate::proc::owner(scene, found.as_bytes(), hosts.0, hosts.1)
+}
+
+fn show(truth: &Truth, facts: &mut statx) {
+    facts.stx_mode = truth.mode as u16;
+    facts.stx_uid = truth.uid;
+    facts.stx_gid = truth.gid;
+    (facts.stx_rdev_major, facts.stx_rdev_minor) = truth.device;
+}
+
+fn known<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, kind: &mut Option<Kind>) -> Kind {
+    *kind.get_or_insert_with(|| kind_of(scene, place))
+}
+
+/// Where a file lies whose binding nobody looked up.
+fn origin<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Origin {
+    let desk = &mut *scene.desk;
+    let dir = place.held.map_or(place.at, Dir::Held);
+    match scene.nerves.path_of(dir, &mut desk.link) {
+        Ok(()) => paths::reverse(scene.world, desk.link.as_bytes(), &mut desk.walk)
+            .unwrap_or(Origin::Outside),
+        Err(_) => Origin::Outside,
+    }
+}
+
+/// What kind of files lie at a place whose binding nobody looked up. What has no name is [`Kind::Mask`]: nothing is recorded of it.
+pub(super) fn kind_of<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Kind {
+    match origin(scene, place) {
+        Origin::Inside(index) => scene.world.bindings[index].kind,
+        Origin::Outside => Kind::Host,
+        Origin::Unnamed => Kind::Mask,
+    }
+}
+
+fn answer<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    facts: &statx,
+) -> Result<()> {
+    if arguments.op() == Op::Statx {
+        return scene.nerves.write(arguments.word(4), &statx_bytes(facts));
+    }
+    let form = Stat::of(arguments.arch, arguments.op()).ok_or(Errno::ENOSYS)?;
+    let at = arguments.position(Role::Stat).ok_or(Errno::ENOSYS)?;
+    let (bytes, size) = form.write(facts).map_err(|_| Errno::EOVERFLOW)?;
+    scene.nerves.write(arguments.word(at), &bytes[..size])
+}
+
+/// `access` asks for the real ids, unless told otherwise.
+fn access<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<()> {
+    let flags = if arguments.op() == Op::Faccessat2 { arguments.flags() } else { 0 };
+    let mode = arguments.mode();
+    if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let ask = |scene: &mut Scene<'_, N>| {
+        let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
+        let place = find(scene, arguments, 0, intent)?;
+        let result = access_place(scene, &place, mode);
+        place.close(scene.nerves);
+        result
+    };
+    if flags & AT_EACCESS != 0 {
+        return ask(scene);
+    }
+    // The directories on the way are searched as the real user, too.
+    Credentials::as_real(scene, |scene| &mut scene.task.creds, ask)
+}
+
+fn access_place<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, mode: u32) -> Result<()> {
+    let Some(identity) = scene.world.identity else {
+        // The type of the file makes a difference to read-only bindings only.
+        let file = if place.read_only && mode & 2 != 0 {
+            u32::from(support::facts(scene, place, 0)?.stx_mode)
+        } else {
+            0
+        };
+        return may_use(scene, place, file, mode, true);
+    };
+    let found = look(scene, &identity, place)?;
+    if place.directory && !found.truth.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    let own = found.facts.stx_uid == identity.host_uid;
+    let emulated = found.emulates(place.kind);
+    if emulated && mode != 0 {
+        identity::may(&scene.task.creds, &found.truth, Want(mode))?;
+    }
+    may_use(scene, place, found.truth.mode, mode, !(emulated && own))
+}
+
+fn look<N: Nerves>(scene: &mut Scene<'_, N>, identity: &Identity, place: &Place) -> Result<Found> {
+    support::look(scene, identity, place, 0)
+}
+
+/// The part of `access` that is not about emulated owners: read-only bindings, and what the kernel says of files that are not ours.
+fn may_use<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    file: u32,
+    mode: u32,
+    ask: bool,
+) -> Result<()> {
+    let on_disk = matches!(file & S_IFMT, S_IFREG | S_IFDIR | S_IFLNK);
+    if place.read_only && mode & 2 != 0 && on_disk {
+        return Err(Errno::EROFS);
+    }
+    if ask && (mode != 0 || (place.held.is_none() && !place.seen)) {
+        let (dir, path) = reach(scene.desk, place, 0);
+        return scene.nerves.access(dir, path, mode, at_flags(place));
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! A file that is to be executed: found, allowed, held open, and looked into.
+
+use super::script::LINE_MAX;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, HostFd, Nerves};
+use crate::identity::{self, Truth, Want};
+use crate::paths::{self, Intent, Origin, Place};
+use crate::world::{Identity, Kind};
+use crate::{Desk, Scene};
+use abi::boot32::Operations;
+use abi::elf::{self, Header, Segment};
+use abi::layout::stat::EMPTY_STATFS;
+use core::ffi::CStr;
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFLNK, S_IFMT, S_IFREG, X_OK, statx,
+};
+
+/// How much of a file is read at first: mostly the program headers and the interpreter's name are in it.
+const START: usize = 1024;
+/// `ST_NOEXEC` and `ST_NOSUID` of statvfs(3).
+const NO_EXEC: i64 = 8;
+const NO_SET_ID: i64 = 2;
+
+/// An executable file, open for reading.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Executable {
+    /// The file. To be closed by whoever holds this.
+    pub(super) fd: HostFd,
+    /// Its device (major, minor) and inode number.
+    pub(super) inode: (u32, u32, u64),
+    /// Whose it is, and its mode.
+    pub(super) truth: Truth,
+    /// Its setuid and setgid bits count for nothing.
+    pub(super) no_set_id: bool,
+    /// How many bytes of it are in `desk.input`.
+    start: usize,
+}
+
+/// Which of a plan's files is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// What is executed.
+    Program,
+    /// What loads it.
+    Interpreter,
+}
+
+/// Finds and opens the program that `desk.named[0]` names; its host path goes to the plan (empty where it has none), and so does the guest path of
+/// what is executed. The start of the file is in `desk.input` afterwards.
+pub(super) fn open<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    from: Dir,
+    intent: Intent,
+    part: Part,
+) -> Result<Executable> {
+    let place = paths::resolve(scene, from, 0, intent.held_or_seen())?;
+    let result = open_place(scene, &place, part);
+    if let (Ok(executable), Part::Program) = (&result, part) {
+        let desk = &mut *scene.desk;
+        let guest = &mut desk.exec.program_guest;
+        let is_named = place.seen && desk.position.is_empty();
+        guest.copy(if is_named { &desk.named[0] } else { &desk.position });
+        if place.magic || guest.is_empty() {
+            nameless(scene, executable.fd);
+        }
+    }
+    place.close(scene.nerves);
+    let mut executable = result?;
+    match read(scene, executable.fd, 0, START) {
+        Ok(start) => executable.start = start,
+        Err(errno) => {
+            scene.nerves.close(executable.fd);
+            return Err(errno);
+        }
+    }
+    Ok(executable)
+}
+
+/// The name of a file that was not reached by one: a deleted file keeps the guest's name for it, a file in memory the kernel's.
+fn nameless<N: Nerves>(scene: &mut Scene<'_, N>, fd: HostFd) {
+    let Desk { link: found, exec, .. } = &mut *scene.desk;
+    let guest = &mut exec.program_guest;
+    guest.clear();
+    if scene.nerves.path_of(Dir::Held(fd), found).is_err() {
+        return;
+    }
+    if let Ok(Origin::Unnamed) = paths::reverse(scene.world, found.as_bytes(), guest) {
+        guest.copy(found);
+    }
+}
+
+fn open_place<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    part: Part,
+) -> Result<Executable> {
+    let Scene { nerves, world, task, desk } = scene;
+    let (dir, path) = match place.held {
+        Some(held) => (Dir::Held(held), c""),
+        None => (place.at, desk.found[0].as_c_str()),
+    };
+    let follow = if place.magic { 0 } else { AT_SYMLINK_NOFOLLOW };
+    let mut facts = identity::NO_FACTS;
+    if place.seen {
+        facts = desk.seen[0];
+    } else {
+        nerves.statx(dir, path, AT_EMPTY_PATH | follow, &mut facts)?;
+    }
+    match u32::from(facts.stx_mode) & S_IFMT {
+        S_IFREG => {}
+        S_IFLNK => return Err(Errno::ELOOP),
+        _ => return Err(Errno::EACCES),
+    }
+    if place.kind == Kind::Mask {
+        return Err(Errno::EACCES);
+    }
+    let mut info = EMPTY_STATFS;
+    let flags = nerves.statfs(dir, path, &mut info).map_or(0, |()| info.f_flags);
+    if flags & NO_EXEC != 0 {
+        return Err(Errno::EACCES);
+    }
+    let truth = match &world.identity {
+        Some(identity) if matches!(place.kind, Kind::Tree | Kind::Host) => {
+            let (truth, _) = identity::truth_of(*nerves, identity, place.kind, dir, path, &facts);
+            identity::may(&task.creds, &truth, Want::EXECUTE)?;
+            truth
+        }
+        _ => {
+            nerves.access(dir, path, X_OK, AT_EMPTY_PATH)?;
+            Truth {
+                mode: u32::from(facts.stx_mode),
+                uid: facts.stx_uid,
+                gid: facts.stx_gid,
+                device: (0, 0),
+            }
+        }
+    };
+    let fd = open_for_reading(*nerves, world.identity.as_ref(), (dir, path), &facts)?;
+    if nerves.is_written(fd) {
+        nerves.close(fd);
+        return Err(Errno::ETXTBSY);
+    }
+    let host = match part {
+        Part::Program => &mut desk.exec.program_host,
+        Part::Interpreter => &mut desk.exec.interpreter_host,
+    };
+    host.clear();
+    if place.at == Dir::Root && !place.magic {
+        host.copy(&desk.found[0]);
+    }
+    let no_set_id = flags & NO_SET_ID != 0 && place.kind != Kind::Tree;
+    let inode = (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino);
+    Ok(Executable { fd, inode, truth, no_set_id, start: 0 })
+}
+
+/// Opens a file that may be executed, even if it may not be read: the kernel needs no permission to read what it executes. Where the file is
+/// the caller's own, its mode lets it in for a moment.
+fn open_for_reading(
+    host: &mut impl Host,
+    identity: Option<&Identity>,
+    (dir, path): (Dir, &CStr),
+    facts: &statx,
+) -> Result<HostFd> {
+    let opened = host.open(dir, path, O_RDONLY, 0, 0);
+    let ours = identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
+    if opened != Err(Errno::EACCES) || !ours {
+        return opened;
+    }
+    let mode = u32::from(facts.stx_mode) & 0o7777;
+    host.chmod(dir, path, mode | 0o400)?;
+    let opened = host.open(dir, path, O_RDONLY, 0, 0);
+    match (opened, host.chmod(dir, path, mode)) {
+        (Ok(file), Err(errno)) => {
+            host.close(file);
+            Err(errno)
+        }
+        (opened, _) => opened,
+    }
+}
+
+/// Reads into `desk.input` at `into`.
+fn read<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    fd: HostFd,
+    offset: u64,
+    length: usize,
+) -> Result<usize> {
+    let buffer = &mut scene.desk.input[..length];
+    let mut done = 0;
+    while done < length {
+        match scene.nerves.pread(fd, &mut buffer[done..], offset + done as u64)? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    Ok(done)
+}
+
+impl Executable {
+    /// What the kernel looks at for the kind of file: its first bytes.
+    pub(super) fn line<'d, N: Nerves>(&self, scene: &'d Scene<'_, N>) -> &'d [u8] {
+        &scene.desk.input[..self.start.min(LINE_MAX)]
+    }
+
+    /// The ELF header; `None` where there is none.
+    pub(super) fn header<N: Nerves>(&self, scene: &Scene<'_, N>) -> Option<Header> {
+        Header::read(&scene.desk.input[..self.start])
+    }
+
+    /// Looks at every program header, until `look` says that it has seen enough. `ENOEXEC` where they cannot be read. What is in `desk.input` is
+    /// read anew where the headers are not in the start of the file.
+    pub(super) fn segments<N: Nerves>(
+        &mut self,
+        scene: &mut Scene<'_, N>,
+        header: &Header,
+        mut look: impl FnMut(&Segment) -> bool,
+    ) -> Result<()> {
+        let length = header.table_length().ok_or(Errno::ENOEXEC)?;
+        let start = usize::try_from(header.table).unwrap_or(usize::MAX);
+        if let Some(table) = scene.desk.input[..self.start].get(start..start.saturating_add(length))
+        {
+            elf::segments(header.class, table).any(|segment| look(&segment));
+            return Ok(());
+        }
+        let size = header.class.entry_size();
+        let room = scene.desk.input.len() / size * size;
+        self.start = 0;
+        let mut done = 0;
+        while done < length {
+            let piece = room.min(length - done);
+            let offset = header.table.checked_add(done as u64).ok_or(Errno::ENOEXEC)?;
+            if read(scene, self.fd, offset, piece) != Ok(piece) {
+                return Err(Errno::ENOEXEC);
+            }
+            let table = &scene.desk.input[..piece];
+            if elf::segments(header.class, table).any(|segment| look(&segment)) {
+                break;
+            }
+            done += piece;
+        }
+        Ok(())
+    }
+
+    /// Adds to `operations` what maps this file, for the loader of 32-bit programs.
+    pub(super) fn operations<N: Nerves>(
+        &mut self,
+        scene: &mut Scene<'_, N>,
+        header: &Header,
+        interpreter: bool,
+        operations: &mut Operations,
+    ) -> Result<()> {
+        let length = header.table_length().ok_or(Errno::ENOEXEC)?;
+        if length > scene.desk.input.len() {
+            return Err(Errno::ENOEXEC);
+        }
+        self.start = 0;
+        if read(scene, self.fd, header.table, length)? != length {
+            return Err(Errno::ENOEXEC);
+        }
+        let segments = elf::segments(header.class, &scene.desk.input[..length]);
+        operations.image(header, segments, interpreter).ok_or(Errno::ENOEXEC)
+    }
+
+    /// The name of the interpreter that a `PT_INTERP` holds, into `desk.named[0]`.
+    pub(super) fn interpreter<N: Nerves>(
+        &mut self,
+        scene: &mut Scene<'_, N>,
+        segment: &Segment,
+    ) -> Result<()> {
+        if !(2..=4096).contains(&segment.file_size) {
+            return Err(Errno::ENOEXEC);
+        }
+        let length = segment.file_size as usize;
+        let start = usize::try_from(segment.offset).unwrap_or(usize::MAX);
+        let there = start.checked_add(length).is_some_and(|end| end <= self.start);
+        if !there {
+            self.start = 0;
+            if read(scene, self.fd, segment.offset, length)? != length {
+                return Err(Errno::EIO);
+            }
+        }
+        let start = if there { start } else { 0 };
+        let Desk { input, named: [into, _], .. } = &mut *scene.desk;
+        let bytes = &input[start..start + length];
+        if bytes.last() != Some(&0) {
+            return Err(Errno::ENOEXEC);
+        }
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(0);
+        into.set(&bytes[..end])
+    }
+
+    /// Whether the file is too short to hold an ELF header.
+    pub(super) const fn is_short(&self) -> bool {
+        self.start < elf::HEADER_MAX
+    }
+}

@@ -1,0 +1,452 @@
+//! `execve` and `execveat`: which file is to be run, with which arguments, and every error the kernel would have found first.
+//!
+//! [`plan`] finds the program (through `#!` lines, as deep as the kernel goes), holds it and its interpreter open, and leaves an
+//! [`ExecPlan`] in [`crate::Desk::exec`]. The nervous system then has the guest execute the loader, and tells it with a boot block what to
+//! load: the protocol is written down in [`abi::boot`]. What must be right before the point of no return is checked here; argument lists
+//! and their limits are the kernel's to check, when it executes the loader.
+
+mod file;
+mod script;
+#[cfg(test)]
+mod tests;
+mod vectors;
+
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, HostFd, Nerves};
+use crate::identity;
+use crate::paths::Intent;
+use crate::text::Text;
+use crate::verdict::{Call, Verdict};
+use crate::{Desk, Scene};
+use abi::boot::{BOOT_AT, BOOT_ROOM, Boot, Ids};
+use abi::boot32::{self, Operations};
+use abi::calls::{Arch, Op};
+use abi::elf::{self, Class, Header};
+use file::{Executable, Part};
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_RDONLY};
+use script::LINE_MAX;
+use vectors::Front;
+
+/// What kind of code a program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// x86-64: our loader loads it.
+    X86_64,
+    /// i386: the stub for 32-bit programs.
+    I386,
+}
+
+/// An `execve` that may go ahead.
+#[derive(Debug, Clone)]
+pub struct ExecPlan {
+    /// Which loader.
+    pub machine: Machine,
+    /// The program, open for reading. Whoever carries the plan out closes it: [`ExecPlan::release`].
+    pub program: Option<HostFd>,
+    /// Its interpreter (`PT_INTERP`), likewise; `None` for a static program.
+    pub interpreter: Option<HostFd>,
+    /// Host path of the program, for a nervous system without `/proc`. Empty where it has none (deleted, in memory).
+    pub program_host: Text,
+    /// Host path of the interpreter, likewise.
+    pub interpreter_host: Text,
+    /// Guest path of the program: absolute, without symbolic links; what `/proc/self/exe` shows.
+    pub program_guest: Text,
+    /// Device (major, minor) and inode number of the program: nobody may write to it while it runs. All zero where that is not known.
+    pub inode: (u32, u32, u64),
+    /// `AT_EXECFN`: what was executed, as the guest named it (`/dev/fd/N...` for `execveat`).
+    pub name: Text,
+    /// Name of the thread: the last component as it was typed, 15 bytes at most.
+    pub comm: [u8; 16],
+    /// `AT_SECURE`: the program gains what its caller does not have.
+    pub secure: bool,
+    /// The program's ids; `None` where ids are the host's.
+    pub ids: Option<Ids>,
+    /// What the loader for [`Machine::I386`] does.
+    pub operations: Operations,
+    /// `argv` for the loader's `execve`: an address in the guest.
+    pub arguments: u64,
+    /// `envp` likewise.
+    pub environment: u64,
+}
+
+impl ExecPlan {
+    /// No plan.
+    pub const EMPTY: Self = Self {
+        machine: Machine::X86_64,
+        program: None,
+        interpreter: None,
+        program_host: Text::EMPTY,
+        interpreter_host: Text::EMPTY,
+        program_guest: Text::EMPTY,
+        inode: (0, 0, 0),
+        name: Text::EMPTY,
+        comm: [0; 16],
+        secure: false,
+        ids: None,
+        operations: Operations::NONE,
+        arguments: 0,
+        environment: 0,
+    };
+
+    /// Where the boot block is written: it differs by [`ExecPlan::machine`].
+    pub const fn boot_at(&self) -> u64 {
+        match self.machine {
+            Machine::X86_64 => BOOT_AT,
+            Machine::I386 => boot32::BLOCK_AT,
+        }
+    }
+
+    /// The boot block for this plan; the number of bytes used. `program` and `interpreter` are the paths under which the loader opens the
+    /// files (the interpreter's is ignored where there is none): `/proc/PID/fd/N` of a nervous system that holds them, else
+    /// [`ExecPlan::program_host`] and [`ExecPlan::interpreter_host`].
+    pub fn boot(
+        &self,
+        program: &[u8],
+        interpreter: &[u8],
+        into: &mut [u8; BOOT_ROOM],
+    ) -> Result<usize> {
+        let boot = Boot {
+            program,
+            interpreter: self.interpreter.map(|_| interpreter),
+            name: self.name.as_bytes(),
+            comm: self.comm,
+            secure: self.secure,
+            ids: self.ids,
+        };
+        let length = match self.machine {
+            Machine::X86_64 => boot.write(into),
+            Machine::I386 => self.operations.write(&boot, into),
+        };
+        length.ok_or(Errno::ENAMETOOLONG)
+    }
+
+    /// Makes it no plan again. What it holds is forgotten, not closed.
+    fn clear(&mut self) {
+        // Member by member: the texts are long, and only their lengths count.
+        for text in [
+            &mut self.program_host,
+            &mut self.interpreter_host,
+            &mut self.program_guest,
+            &mut self.name,
+        ] {
+            text.clear();
+        }
+        self.machine = Machine::X86_64;
+        (self.program, self.interpreter) = (None, None);
+        self.inode = (0, 0, 0);
+        self.comm = [0; 16];
+        self.secure = false;
+        self.ids = None;
+        self.operations = Operations::NONE;
+        (self.arguments, self.environment) = (0, 0);
+    }
+
+    /// Closes what the plan holds.
+    pub fn release(&mut self, host: &mut impl Host) {
+        for fd in [self.program.take(), self.interpreter.take()].into_iter().flatten() {
+            host.close(fd);
+        }
+    }
+}
+
+/// How deep scripts may be interpreted by scripts.
+const SCRIPTS_MAX: usize = 5;
+
+/// `AT_EXECVE_CHECK` (Linux 6.14): only ask.
+const AT_EXECVE_CHECK: u32 = 0x1_0000;
+
+/// Decides an `execve` or `execveat`: [`Verdict::Exec`] with the plan in the desk, or the error.
+///
+/// With [`Verdict::Exec`] the task is already what it will be when the program runs ([`crate::Task::executed`], credentials): a nervous
+/// system keeps a copy from before, for the case that the kernel refuses the loader's `execve`.
+pub fn plan<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Verdict {
+    scene.desk.exec.clear();
+    let verdict = decide(scene, call).unwrap_or_else(|errno| Verdict::Done(errno.result()));
+    if verdict != Verdict::Exec {
+        scene.desk.exec.release(scene.nerves);
+    }
+    verdict
+}
+
+/// What the guest asked for.
+struct Request {
+    /// Where its path starts.
+    from: Dir,
+    intent: Intent,
+    argv: u64,
+    envp: u64,
+    /// Bytes of its pointers.
+    width: usize,
+    flags: u32,
+}
+
+fn request<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Request> {
+    let arch = Arch::from_audit(call.arch).ok_or(Errno::ENOSYS)?;
+    let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
+    let word = |index: usize| match arch {
+        Arch::I386 => call.arguments[index] & 0xffff_ffff,
+        Arch::X86_64 | Arch::Aarch64 => call.arguments[index],
+    };
+    let (from, first, flags) = match op {
+        Some(Op::Execve) => (Dir::Cwd, 0, 0),
+        Some(Op::Execveat) => match word(0) as i32 {
+            AT_FDCWD => (Dir::Cwd, 1, word(4) as u32),
+            fd => (Dir::Guest(fd), 1, word(4) as u32),
+        },
+        _ => return Err(Errno::ENOSYS),
+    };
+    if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    scene.nerves.read_text(word(first), &mut scene.desk.named[0])?;
+    Ok(Request {
+        from,
+        intent: Intent::FOLLOW.with_at_flags(flags),
+        argv: word(first + 1),
+        envp: word(first + 2),
+        width: arch.word(),
+        flags,
+    })
+}
+
+fn decide<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+    let request = request(scene, call)?;
+    name(scene.desk, &request)?;
+    let mut file = file::open(scene, request.from, request.intent, Part::Program)?;
+    scene.desk.exec.program = Some(file.fd);
+    if request.flags & AT_EXECVE_CHECK != 0 {
+        return Ok(Verdict::Done(0));
+    }
+    let mut front = Front::NONE;
+    let mut depth = 0;
+    while let Some(line) = script::parse(file.line(scene))? {
+        // What the interpreter is told: its own name, the rest of the line, the script's name.
+        let interpreter = copy(Some(line.interpreter))?;
+        let argument = copy(line.argument)?;
+        if depth == 0 && is_unreachable(scene, &request) {
+            return Err(Errno::ENOENT);
+        }
+        if front.pop().is_none() {
+            front.push(scene.nerves, scene.desk.exec.name.with_nul())?;
+        } else {
+            front.push(scene.nerves, scene.desk.named[0].with_nul())?;
+        }
+        if let Some((argument, length)) = argument {
+            front.push(scene.nerves, &argument[..=length])?;
+        }
+        if let Some((interpreter, length)) = interpreter {
+            front.push(scene.nerves, &interpreter[..=length])?;
+            scene.desk.named[0].set(&interpreter[..length])?;
+        }
+        scene.desk.exec.release(scene.nerves);
+        file = file::open(scene, Dir::Cwd, Intent::FOLLOW, Part::Program)?;
+        scene.desk.exec.program = Some(file.fd);
+        depth += 1;
+        if depth > SCRIPTS_MAX {
+            return Err(Errno::ELOOP);
+        }
+    }
+    load(scene, &request, &mut file, &mut front)?;
+    describe(&request, &mut scene.desk.exec);
+    scene.desk.exec.inode = file.inode;
+    become_it(scene, &file);
+    let Desk { exec, input, .. } = &mut *scene.desk;
+    exec.environment = request.envp;
+    exec.arguments = if front.is_empty() {
+        request.argv
+    } else {
+        front.vector(scene.nerves, request.argv, request.width, input)?
+    };
+    Ok(Verdict::Exec)
+}
+
+/// A word of a script's line, with a NUL behind it.
+fn copy(argument: Option<&[u8]>) -> Result<Option<([u8; LINE_MAX + 1], usize)>> {
+    let Some(argument) = argument else { return Ok(None) };
+    let mut bytes = [0; LINE_MAX + 1];
+    bytes.get_mut(..argument.len()).ok_or(Errno::ENOEXEC)?.copy_from_slice(argument);
+    Ok(Some((bytes, argument.len())))
+}
+
+/// `bprm->filename`: what was executed, in words.
+fn name(desk: &mut Desk, request: &Request) -> Result<()> {
+    let Desk { named: [typed, _], exec: plan, .. } = desk;
+    let typed = typed.as_bytes();
+    match request.from {
+        Dir::Guest(fd) if typed.first() != Some(&b'/') => {
+            plan.name.set(b"/dev/fd/")?;
+            plan.name.push_number(fd.unsigned_abs())?;
+            if typed.is_empty() { Ok(()) } else { plan.name.push_component(typed) }
+        }
+        _ => plan.name.set(typed),
+    }
+}
+
+/// `comm`: the last component as it was typed; of a file executed by its descriptor, the program's own name (since
+/// Linux 6.14).
+fn describe(request: &Request, plan: &mut ExecPlan) {
+    let by_descriptor = matches!(request.from, Dir::Guest(_))
+        && request.flags & AT_EMPTY_PATH != 0
+        && plan.name.as_bytes().starts_with(b"/dev/fd/")
+        && !plan.name.as_bytes()[8..].contains(&b'/');
+    let source = if by_descriptor { &plan.program_guest } else { &plan.name };
+    let whole = source.as_bytes();
+    let whole =
+        if by_descriptor { whole.strip_suffix(b" (deleted)").unwrap_or(whole) } else { whole };
+    let base = whole.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let length = base.len().min(15);
+    plan.comm = [0; 16];
+    plan.comm[..length].copy_from_slice(&base[..length]);
+}
+
+/// Whether a script that was executed by a descriptor could not be opened by its interpreter, because the descriptor is closed by then.
+fn is_unreachable<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> bool {
+    let Dir::Guest(fd) = request.from else { return false };
+    let Desk { exec: plan, spare: [path, _], .. } = &mut *scene.desk;
+    let host = &mut *scene.nerves;
+    if !plan.name.as_bytes().starts_with(b"/dev/fd/") {
+        return false;
+    }
+    let written = path
+        .set(b"/proc/")
+        .and_then(|()| path.push_number(host.pid()))
+        .and_then(|()| path.push(b"/fdinfo/"))
+        .and_then(|()| path.push_number(fd.unsigned_abs()));
+    let Ok(info) = written.and_then(|()| host.open(Dir::Root, path.as_c_str(), O_RDONLY, 0, 0))
+    else {
+        return false;
+    };
+    let mut text = [0; 64];
+    let length = host.pread(info, &mut text, 0).unwrap_or(0);
+    host.close(info);
+    // "flags:\t02100000": octal, O_CLOEXEC among them.
+    let flags =
+        text[..length].split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"flags:"));
+    let value = flags.unwrap_or_default().iter().filter(|byte| byte.is_ascii_digit());
+    value.fold(0_u32, |sum, digit| sum.wrapping_mul(8) + u32::from(digit - b'0')) & O_CLOEXEC != 0
+}
+
+/// The program is no script: what loads it, and whether it can.
+fn load<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    file: &mut Executable,
+    front: &mut Front,
+) -> Result<()> {
+    let header = file.header(scene).ok_or(Errno::ENOEXEC)?;
+    scene.desk.exec.machine = match (header.machine, header.class) {
+        (elf::MACHINE_X86_64, Class::Bits64) => Machine::X86_64,
+        (elf::MACHINE_I386 | elf::MACHINE_I486, Class::Bits32) => Machine::I386,
+        (machine, _) => return emulate(scene, request, machine, front),
+    };
+    if !header.is_loadable() {
+        return Err(Errno::ENOEXEC);
+    }
+    let mut wanted = None;
+    file.segments(scene, &header, |segment| {
+        wanted = (segment.kind == elf::INTERPRETER).then_some(*segment);
+        wanted.is_some()
+    })?;
+    let narrow = scene.desk.exec.machine == Machine::I386;
+    let Some(segment) = wanted else {
+        if narrow {
+            operations(scene, file, &header, Part::Program)?;
+            scene.desk.exec.operations.entry(&header).ok_or(Errno::ENOEXEC)?;
+        }
+        return Ok(());
+    };
+    file.interpreter(scene, &segment)?;
+    if narrow {
+        operations(scene, file, &header, Part::Program)?;
+    }
+    let mut interpreter = file::open(scene, Dir::Cwd, Intent::FOLLOW, Part::Interpreter)?;
+    scene.desk.exec.interpreter = Some(interpreter.fd);
+    if interpreter.is_short() {
+        return Err(Errno::EIO);
+    }
+    let inner = interpreter.header(scene).ok_or(Errno::ELIBBAD)?;
+    if inner.class != header.class || !same_machine(inner.machine, header.machine) {
+        return Err(Errno::ELIBBAD);
+    }
+    if narrow {
+        let mapped = operations(scene, &mut interpreter, &inner, Part::Interpreter);
+        return mapped
+            .and_then(|()| scene.desk.exec.operations.entry(&inner).ok_or(Errno::ENOEXEC))
+            .map_err(|_| Errno::ELIBBAD);
+    }
+    interpreter.segments(scene, &inner, |_| true).map_err(|_| Errno::ELIBBAD)
+}
+
+/// Adds what maps a 32-bit file to the plan. Apart from the others: it takes room on the stack that is not always there.
+#[inline(never)]
+fn operations<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    file: &mut Executable,
+    header: &Header,
+    part: Part,
+) -> Result<()> {
+    let mut operations = core::mem::replace(&mut scene.desk.exec.operations, Operations::NONE);
+    let added = file.operations(scene, header, part == Part::Interpreter, &mut operations);
+    scene.desk.exec.operations = operations;
+    added
+}
+
+fn same_machine(one: u16, other: u16) -> bool {
+    let plain = |machine| if machine == elf::MACHINE_I486 { elf::MACHINE_I386 } else { machine };
+    plain(one) == plain(other)
+}
+
+/// A program of another architecture: an emulator of the host's runs it, as with `binfmt_misc`, told the program's name and its `argv[0]`.
+fn emulate<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    machine: u16,
+    front: &mut Front,
+) -> Result<()> {
+    let emulator =
+        scene.world.emulators.iter().find(|emulator| emulator.machine == machine).copied();
+    let emulator = emulator.ok_or(Errno::ENOEXEC)?;
+    let zero = match front.pop() {
+        Some(zero) => zero,
+        None if request.argv == 0 => 0,
+        None => {
+            let mut word = [0; 8];
+            scene.nerves.read(request.argv, &mut word[..request.width])?;
+            u64::from_le_bytes(word)
+        }
+    };
+    let Desk { exec: plan, named: [named, _], .. } = &mut *scene.desk;
+    let program = if front.is_empty() { &plan.name } else { &*named };
+    let program = scene.nerves.scratch(program.with_nul(), 1)?;
+    front.push_address(program)?;
+    if zero == 0 {
+        front.push_address(program)?;
+    } else {
+        front.push_address(zero)?;
+    }
+    front.push(scene.nerves, b"-0\0")?;
+    plan.program_host.set(emulator.host)?;
+    front.push(scene.nerves, plan.program_host.with_nul())?;
+    let opened = scene.nerves.open(Dir::Root, plan.program_host.as_c_str(), O_RDONLY, 0, 0);
+    // The emulated program's own file is not needed: the emulator opens it by name.
+    let program = plan.program.take();
+    if let Some(program) = program {
+        scene.nerves.close(program);
+    }
+    plan.program = Some(opened.map_err(|_| Errno::ENOEXEC)?);
+    plan.machine = Machine::X86_64;
+    Ok(())
+}
+
+/// The thread becomes what it will be.
+fn become_it<N: Nerves>(scene: &mut Scene<'_, N>, file: &Executable) {
+    let (task, plan) = (&mut *scene.task, &mut scene.desk.exec);
+    task.executed();
+    if scene.world.identity.is_none() {
+        return;
+    }
+    let executed = identity::execute(&mut task.creds, &file.truth, file.no_set_id);
+    plan.secure = executed.secure;
+    let (uid, gid) = (task.creds.uid, task.creds.gid);
+    plan.ids = Some(Ids { uid: uid.real, euid: uid.effective, gid: gid.real, egid: gid.effective });
+}

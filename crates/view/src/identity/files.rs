@@ -1,0 +1,334 @@
+//! Finding and writing what a file is to the guest: the attribute, the mark, the note.
+//!
+//! Everything takes a host path without symbolic links (or a held descriptor and an empty path) and never follows a link at its end.
+//!
+//! Order of writing: first the attribute, then the mode with the mark; on the way back first the mode without the mark, then the attribute is
+//! removed. A crash in between leaves a file that is told by its mode on disk, never one with somebody else's record.
+
+use super::capabilities::Capability;
+use super::credentials::Credentials;
+use super::record::{OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key};
+use super::rules;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host};
+use crate::world::{Identity, Kind};
+use core::ffi::CStr;
+use linux_raw_sys::general::{
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
+    S_ISGID, S_ISUID, S_ISVTX, S_IXGRP, statx,
+};
+
+/// All zero.
+pub const NO_FACTS: statx = abi::layout::stat::EMPTY_STATX;
+
+/// A file, as the kernel and as the guest sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// What the kernel says.
+    pub facts: statx,
+    /// What the guest is told.
+    pub truth: Truth,
+    /// There is an attribute or a note.
+    pub recorded: bool,
+}
+
+impl Found {
+    /// Whether owner and mode are the guest's own affair: not of real devices, and not of what the kernel makes up. For those the host's
+    /// kernel decides what the caller may do.
+    pub const fn emulates(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Tree | Kind::Host)
+            && !matches!(self.facts.stx_mode as u32 & S_IFMT, S_IFCHR | S_IFBLK)
+    }
+}
+
+/// `statx` of a host file, and its truth.
+pub fn look(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    dir: Dir,
+    path: &CStr,
+) -> Result<Found> {
+    let mut facts = NO_FACTS;
+    host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
+    let (truth, recorded) = truth_of(host, identity, kind, dir, path, &facts);
+    Ok(Found { facts, truth, recorded })
+}
+
+/// What a file is to the guest, by its `statx`; and whether that stands in a record. Asks the host only if there may be one.
+pub fn truth_of(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    dir: Dir,
+    path: &CStr,
+    facts: &statx,
+) -> (Truth, bool) {
+    let mode = u32::from(facts.stx_mode);
+    if matches!(kind, Kind::Tree | Kind::Host)
+        && may_be_recorded(mode)
+        && let Some(recorded) = recorded(host, dir, path, facts)
+    {
+        return (recorded, true);
+    }
+    (unrecorded(identity, kind, facts), false)
+}
+
+/// The truth of a file without a record.
+pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
+    let (uid, gid) = match kind {
+        Kind::Host => (identity.uid, identity.gid),
+        Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
+    };
+    Truth {
+        mode: u32::from(facts.stx_mode),
+        uid: if facts.stx_uid == identity.host_uid { uid } else { facts.stx_uid },
+        gid: if facts.stx_gid == identity.host_gid { gid } else { facts.stx_gid },
+        device: (facts.stx_rdev_major, facts.stx_rdev_minor),
+    }
+}
+
+fn recorded(host: &mut impl Host, dir: Dir, path: &CStr, facts: &statx) -> Option<Truth> {
+    let mode = u32::from(facts.stx_mode);
+    let mut text = [0; RECORD_MAX];
+    let length = if can_carry(mode) {
+        match host.getxattr(dir, path, true, OWNER, &mut text) {
+            Ok(length) => length,
+            Err(Errno::ENODATA) => return None,
+            // No attributes here, or one that we may not read.
+            Err(_) => host.note(&note_key(facts), &mut text)?,
+        }
+    } else {
+        host.note(&note_key(facts), &mut text)?
+    };
+    let mut truth = Truth::from_text(text.get(..length)?)?;
+    // A placeholder stands for a device only; otherwise the type is what it is.
+    if !(truth.is_device() && mode & S_IFMT == S_IFREG) && truth.kind() != mode & S_IFMT {
+        truth.mode = truth.bits() | mode & S_IFMT;
+        truth.device = (facts.stx_rdev_major, facts.stx_rdev_minor);
+    }
+    if mode & S_IFMT == S_IFLNK {
+        truth.mode = mode;
+    }
+    Some(truth)
+}
+
+/// Makes a file be `new` to the guest: changes mode, record and mark on disk as needed. Its time of change becomes now in any case.
+pub fn set_truth(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<()> {
+    let device = matches!(u32::from(found.facts.stx_mode) & S_IFMT, S_IFCHR | S_IFBLK);
+    if device || !matches!(kind, Kind::Tree | Kind::Host) {
+        // Of real devices and of what is the kernel's own nothing is recorded.
+        return host.chmod(dir, path, new.bits());
+    }
+    // Somebody may have been let through that is not any more.
+    let closes = found.truth.is_directory() && found.truth.mode & !new.mode & 0o111 != 0;
+    perhaps_closing(host, closes, |host| {
+        change_truth(host, identity, kind, (dir, path), found, new)
+    })
+}
+
+/// Changes a directory; if that may keep somebody out, what is known of directories is forgotten, before and after.
+pub fn perhaps_closing<H: Host>(
+    host: &mut H,
+    closes: bool,
+    change: impl FnOnce(&mut H) -> Result<()>,
+) -> Result<()> {
+    if closes {
+        host.changed();
+    }
+    let result = change(host);
+    if closes {
+        host.changed();
+    }
+    result
+}
+
+fn change_truth(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<()> {
+    let plain = unrecorded(identity, kind, &found.facts);
+    let stays_plain = (plain.uid, plain.gid) == (new.uid, new.gid);
+    if !can_carry(u32::from(found.facts.stx_mode)) {
+        return set_note(host, (dir, path), found, new, stays_plain);
+    }
+    let foreign = found.facts.stx_uid != identity.host_uid;
+    let bits = new.disk_bits();
+    if foreign || (stays_plain && !new.needs_record()) {
+        // Of somebody else's file the kernel decides.
+        let bits = if foreign { new.bits() } else { bits | new.mode & S_ISVTX };
+        host.chmod(dir, path, bits)?;
+        if found.recorded && !foreign {
+            remove_record(host, dir, path, found);
+        }
+        return Ok(());
+    }
+    if found.facts.stx_mode & 0o200 == 0 {
+        // Attributes can be written only by who may write the file.
+        host.chmod(dir, path, u32::from(found.facts.stx_mode) & 0o1777 | 0o200)?;
+    }
+    write_record(host, dir, path, found, new)?;
+    host.chmod(dir, path, bits | S_ISVTX)
+}
+
+fn write_record(
+    host: &mut impl Host,
+    dir: Dir,
+    path: &CStr,
+    found: &Found,
+    new: &Truth,
+) -> Result<()> {
+    let text = new.to_text();
+    match host.setxattr(dir, path, true, OWNER, text.as_bytes(), 0) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSPC | Errno::ERANGE | Errno::E2BIG | Errno::ENOSYS) => {
+            host.set_note(&note_key(&found.facts), Some(text.as_bytes()))
+        }
+        result => result,
+    }
+}
+
+fn remove_record(host: &mut impl Host, dir: Dir, path: &CStr, found: &Found) {
+    if host.removexattr(dir, path, true, OWNER).is_err() {
+        // It was a note; a failure leaves one that nobody asks for.
+        let _ = host.set_note(&note_key(&found.facts), None);
+    }
+}
+
+/// Pipes, sockets and links.
+fn set_note(
+    host: &mut impl Host,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+    stays_plain: bool,
+) -> Result<()> {
+    let link = new.kind() == S_IFLNK;
+    let key = note_key(&found.facts);
+    if stays_plain && (link || !new.needs_record() && new.mode & S_ISVTX == 0) {
+        if found.recorded {
+            host.set_note(&key, None)?;
+        }
+    } else {
+        host.set_note(&key, Some(new.to_text().as_bytes()))?;
+    }
+    if link {
+        // Modes of links cannot be changed; this sets the time of change.
+        host.chown(dir, path, u32::MAX, u32::MAX, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)
+    } else {
+        host.chmod(dir, path, new.disk_bits())
+    }
+}
+
+/// Records a file that was just made on disk with [`Truth::disk_bits`] for the guest. For a file that belongs to the container's own root
+/// and has an ordinary mode this does nothing; [`is_plain_new`] tells that before.
+pub fn created(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    new: &Truth,
+) -> Result<()> {
+    if is_plain_new(identity, kind, new) && can_carry(new.mode) && new.mode & S_ISVTX == 0 {
+        return Ok(());
+    }
+    let mut facts = NO_FACTS;
+    host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
+    let found = Found { facts, truth: *new, recorded: false };
+    if !can_carry(u32::from(facts.stx_mode)) {
+        let plain = unrecorded(identity, kind, &facts);
+        let stays_plain = (plain.uid, plain.gid) == (new.uid, new.gid);
+        let key = note_key(&facts);
+        if stays_plain && (new.kind() == S_IFLNK || !new.needs_record() && new.mode & S_ISVTX == 0)
+        {
+            // The number of an inode that is gone may have come back.
+            let mut old = [0; RECORD_MAX];
+            return host.note(&key, &mut old).map_or(Ok(()), |_| host.set_note(&key, None));
+        }
+        return host.set_note(&key, Some(new.to_text().as_bytes()));
+    }
+    set_truth(host, identity, kind, (dir, path), &found, new)
+}
+
+/// Whether a new file needs no record: `open` with `O_CREAT`, `mkdir` and so on may be left to the kernel if its mode is
+/// `new.mode & 0o7777` there too.
+pub fn is_plain_new(identity: &Identity, kind: Kind, new: &Truth) -> bool {
+    let (uid, gid) = match kind {
+        Kind::Host => (identity.uid, identity.gid),
+        Kind::Tree | Kind::Proc | Kind::Mask => (0, 0),
+    };
+    (new.uid, new.gid) == (uid, gid) && !new.needs_record()
+}
+
+/// A process passes through a directory on its way: `EACCES` if it may not, `ENOTDIR` if it is none. Costs nothing for who overrides modes.
+pub fn search(
+    host: &mut impl Host,
+    identity: &Identity,
+    who: &Credentials,
+    kind: Kind,
+    dir: Dir,
+    path: &CStr,
+) -> Result<()> {
+    if who.overrides() || kind == Kind::Proc {
+        return Ok(());
+    }
+    let found = look(host, identity, kind, dir, path)?;
+    match found.truth.kind() {
+        S_IFDIR => rules::may_search(who, &found.truth),
+        // Is followed, or found out about, by whoever walks.
+        S_IFLNK => Ok(()),
+        _ => Err(Errno::ENOTDIR),
+    }
+}
+
+/// Whether the mode on disk keeps the guest from what it may do: a new file was just given a mode without the owner's bits. Then
+/// [`set_truth`] with the same truth puts it right.
+pub fn is_locked(identity: &Identity, kind: Kind, found: &Found) -> bool {
+    let owner = found.truth.disk_bits() & 0o700;
+    kind == Kind::Tree
+        && found.facts.stx_uid == identity.host_uid
+        && can_carry(u32::from(found.facts.stx_mode))
+        && owner & !u32::from(found.facts.stx_mode) != 0
+}
+
+/// A file is opened for writing or truncated by `who`: setuid and setgid bits go, unless the writer may keep them.
+pub fn written(
+    host: &mut impl Host,
+    identity: &Identity,
+    who: &Credentials,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+) -> Result<()> {
+    if found.truth.mode & (S_ISUID | S_ISGID) == 0
+        || found.truth.kind() != S_IFREG
+        || who.has(Capability::FSETID)
+    {
+        return Ok(());
+    }
+    let new = Truth { mode: without_set_id(&found.truth, who), ..found.truth };
+    if new == found.truth {
+        return Ok(());
+    }
+    set_truth(host, identity, kind, (dir, path), found, &new)
+}
+
+/// The mode of a file that is not a directory after a write or `chown`.
+pub fn without_set_id(file: &Truth, who: &Credentials) -> u32 {
+    let mut mode = file.mode & !S_ISUID;
+    let keeps_group = who.in_group(file.gid) || who.has(Capability::FSETID);
+    if file.mode & S_ISGID != 0 && (file.mode & S_IXGRP != 0 || !keeps_group) {
+        mode &= !S_ISGID;
+    }
+    mode
+}

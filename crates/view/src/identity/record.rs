@@ -1,0 +1,161 @@
+//! What a file is to the guest, and the forms in which that is kept.
+
+use core::ffi::CStr;
+use core::fmt::Write;
+use linux_raw_sys::general::{
+    S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX_BTIME,
+    statx,
+};
+
+/// The attribute with an inode's record.
+pub const OWNER: &CStr = c"user.coracle.owner";
+/// Before the true name of an attribute that only root may set.
+pub const HIDDEN_ATTRIBUTES: &[u8] = b"user.coracle.x.";
+/// Everything that begins so is ours, and the guest does not see it.
+pub const OWN_ATTRIBUTES: &[u8] = b"user.coracle.";
+/// Longest record, in bytes.
+pub const RECORD_MAX: usize = 64;
+
+/// What a file is to the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Truth {
+    /// Type and mode, as in `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Major and minor number of a device.
+    pub device: (u32, u32),
+}
+
+const LETTERS: [(u8, u32); 7] = [
+    (b'f', S_IFREG),
+    (b'd', S_IFDIR),
+    (b'l', S_IFLNK),
+    (b'p', S_IFIFO),
+    (b'c', S_IFCHR),
+    (b'b', S_IFBLK),
+    (b's', S_IFSOCK),
+];
+
+impl Truth {
+    /// `S_IFMT`.
+    pub const fn kind(&self) -> u32 {
+        self.mode & S_IFMT
+    }
+
+    /// Permissions and special bits, `0o7777`.
+    pub const fn bits(&self) -> u32 {
+        self.mode & 0o7777
+    }
+
+    /// Whether it is a directory.
+    pub const fn is_directory(&self) -> bool {
+        self.kind() == S_IFDIR
+    }
+
+    /// Whether it is a device.
+    pub const fn is_device(&self) -> bool {
+        matches!(self.kind(), S_IFCHR | S_IFBLK)
+    }
+
+    /// The mode (without type) that such a file has on disk, without the mark: its owner there may do everything, and nobody gains ids by it.
+    pub const fn disk_bits(&self) -> u32 {
+        match self.kind() {
+            S_IFDIR => self.mode & 0o777 | 0o700,
+            S_IFCHR | S_IFBLK => 0o600,
+            _ => self.mode & 0o777 | 0o600,
+        }
+    }
+
+    /// Whether the mode and type on disk cannot say it all.
+    pub const fn needs_record(&self) -> bool {
+        self.is_device() || self.mode & 0o6777 != self.disk_bits()
+    }
+
+    /// The text of the record.
+    pub fn to_text(&self) -> RecordText {
+        let mut text = RecordText { length: 0, bytes: [0; RECORD_MAX] };
+        let letter = LETTERS
+            .iter()
+            .find(|(_, kind)| *kind == self.kind())
+            .map_or('f', |row| char::from(row.0));
+        let (major, minor) = self.device;
+        // The longest such text has 50 bytes.
+        let _ =
+            write!(text, "{}:{}:{:o}:{letter}:{major}:{minor}", self.uid, self.gid, self.bits());
+        text
+    }
+
+    /// Reads a record; `None` if it is none.
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let mut parts = text.split(|byte| *byte == b':');
+        let mut part = |radix| number(parts.next()?, radix);
+        let (uid, gid, bits) = (part(10)?, part(10)?, part(8)? & 0o7777);
+        let [letter] = parts.next()? else { return None };
+        let kind = LETTERS.iter().find(|(known, _)| known == letter)?.1;
+        let mut part = |radix| number(parts.next()?, radix);
+        let device = (part(10)?, part(10)?);
+        Some(Self { mode: kind | bits, uid, gid, device })
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u32> {
+    let text = core::str::from_utf8(digits).ok()?;
+    u32::from_str_radix(text, radix).ok()
+}
+
+/// A record's text.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordText {
+    length: usize,
+    bytes: [u8; RECORD_MAX],
+}
+
+impl RecordText {
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl Write for RecordText {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.length + text.len();
+        self.bytes
+            .get_mut(self.length..end)
+            .ok_or(core::fmt::Error)?
+            .copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+/// Length of a note's key.
+pub const NOTE_KEY: usize = 28;
+
+/// Key of an inode's note: device (8 bytes), inode (8), time of birth (seconds 8, nanoseconds 4), all little-endian. Where the time of
+/// birth is known it tells inodes of different file systems apart, and the device is 0, because a disk can have another number after a restart.
+pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
+    let mut key = [0; NOTE_KEY];
+    key[8..16].copy_from_slice(&facts.stx_ino.to_le_bytes());
+    if facts.stx_mask & STATX_BTIME != 0 {
+        key[16..24].copy_from_slice(&facts.stx_btime.tv_sec.to_le_bytes());
+        key[24..28].copy_from_slice(&facts.stx_btime.tv_nsec.to_le_bytes());
+    } else {
+        let device = u64::from(facts.stx_dev_major) << 32 | u64::from(facts.stx_dev_minor);
+        key[..8].copy_from_slice(&device.to_le_bytes());
+    }
+    key
+}
+
+/// Whether an inode can carry the attribute, by its type on disk.
+pub const fn can_carry(mode: u32) -> bool {
+    matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
+}
+
+/// Whether an inode may have a record or a note: it has the mark, or cannot have one.
+pub const fn may_be_recorded(mode: u32) -> bool {
+    mode & S_ISVTX != 0 || matches!(mode & S_IFMT, S_IFLNK | S_IFIFO | S_IFSOCK)
+}

@@ -1,0 +1,162 @@
+//! The slow road: a stretch that has links in it, name by name, and following them.
+
+use super::known::{learn_around_link, learn_link};
+use super::place::{End, Last, Place};
+use super::resolve::{LINKS_MAX, Resolver, Tail};
+use super::walker::{Component, Mark};
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::proc::{self, Target};
+use crate::world::Kind;
+use linux_raw_sys::general::{
+    O_DIRECTORY, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
+};
+
+impl<N: Nerves> Resolver<'_, '_, N> {
+    /// Goes through a stretch name by name, up to the first link, which is followed. `None`: there is more.
+    pub(super) fn creep(&mut self, mark: &Mark) -> Result<Option<Place>> {
+        self.walker.rewind(mark);
+        let intent = self.intent();
+        loop {
+            let component = self.walker.peek();
+            match component {
+                Component::End => return self.crept_to_end(Tail::None, Last::Root),
+                Component::Dot { last: true } => return self.crept_to_end(Tail::Dot, Last::Dot),
+                Component::Dot { last: false } => self.walker.skip(component),
+                Component::DotDot { last } => {
+                    self.walker.search_here()?;
+                    self.walker.check(b"/.", 0)?;
+                    return self.up(last);
+                }
+                Component::Name { last, slash, .. } => {
+                    self.walker.search_here()?;
+                    if last && self.stops_before_name(slash) {
+                        return self.name_end(component);
+                    }
+                    if !self.walker.fits(component) {
+                        self.walker.settle()?;
+                    }
+                    let before = self.walker.mark();
+                    if self.walker.push(component, &before)? {
+                        // A binding begins here; a mount point is no link.
+                        if last {
+                            let tail = if slash { Tail::Slash } else { Tail::None };
+                            let mark = self.walker.mark();
+                            return self.end(&mark, tail, Last::Name);
+                        }
+                        return Ok(None);
+                    }
+                    let tail = if slash { Tail::Slash } else { Tail::None };
+                    if last && !slash && !intent.follow {
+                        return self.crept_to_end(tail, Last::Name);
+                    }
+                    match self.walker.read_link() {
+                        Ok(()) => return self.follow(&before, last && !slash),
+                        Err(Errno::EINVAL) if last => return self.crept_to_end(tail, Last::Name),
+                        Err(Errno::EINVAL) => {}
+                        Err(Errno::ENOENT) if last && intent.end == End::Creatable => {
+                            return Ok(Some(self.finish(tail, Last::Name, None, true)));
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end of the path, where every name before it is known to be no link.
+    pub(super) fn crept_to_end(&mut self, tail: Tail, last: Last) -> Result<Option<Place>> {
+        let intent = self.intent();
+        if intent.end == End::Name {
+            let mark = self.walker.mark();
+            return self.dot_end(&mark, tail, last);
+        }
+        if tail == Tail::Dot {
+            self.walker.search_here()?;
+        }
+        let nofollow = if tail == Tail::None { O_NOFOLLOW } else { 0 };
+        let mut held = match self.walker.open(tail.suffix(), O_PATH | nofollow) {
+            Ok(fd) => Some(fd),
+            Err(Errno::ENOENT) if intent.end == End::Creatable && tail == Tail::None => None,
+            Err(error) => return Err(error),
+        };
+        let missing = held.is_none();
+        if !intent.hold
+            && let Some(fd) = held.take()
+        {
+            self.walker.scene.nerves.close(fd);
+        }
+        Ok(Some(self.finish(tail, last, held, missing)))
+    }
+
+    /// Follows the link whose name was taken last and whose text is in `desk.link`; `before` is where it stands.
+    fn follow(&mut self, before: &Mark, last: bool) -> Result<Option<Place>> {
+        self.links += 1;
+        if self.links > LINKS_MAX || self.has(RESOLVE_NO_SYMLINKS) {
+            return Err(Errno::ELOOP);
+        }
+        let mut target = Target::Text;
+        let walker = &mut self.walker;
+        let kind = walker.binding.map(|index| walker.scene.world.bindings[index].kind);
+        if kind == Some(Kind::Proc) && walker.base == Dir::Root {
+            let scene = &mut *walker.scene;
+            let found = scene.desk.found[walker.which].as_bytes();
+            let link = &mut scene.desk.link;
+            target = proc::follow(scene.nerves, scene.world, scene.task, found, link)?;
+        }
+        if target != Target::Text {
+            if self.has(RESOLVE_NO_MAGICLINKS) {
+                return Err(Errno::ELOOP);
+            }
+            if self.has(RESOLVE_BENEATH | RESOLVE_IN_ROOT | RESOLVE_NO_XDEV) {
+                return Err(Errno::EXDEV);
+            }
+        }
+        match target {
+            Target::Kernel if last => self.magic_end().map(Some),
+            Target::Kernel => {
+                let fd = self.walker.open(b"", O_PATH | O_DIRECTORY)?;
+                self.walker.stand_on(fd)?;
+                Ok(None)
+            }
+            Target::Jump => {
+                self.walker.jump()?;
+                if self.walker.peek() != Component::End {
+                    return Ok(None);
+                }
+                let (mark, tail) =
+                    (self.walker.mark(), if last { Tail::None } else { Tail::Slash });
+                self.end(&mark, tail, Last::Name)
+            }
+            Target::Text => {
+                self.remember_link();
+                self.walker.forget_since(before);
+                self.walker.splice()?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The link in `desk.link` may be one that is worth remembering, and so may its directory.
+    fn remember_link(&mut self) {
+        let walker = &mut self.walker;
+        let Scene { nerves, world, desk, .. } = &mut *walker.scene;
+        if walker.base == Dir::Root
+            && let Some(generation) = nerves.plain_generation()
+        {
+            let link = (desk.found[walker.which].as_bytes(), desk.link.as_bytes());
+            learn_link(*nerves, world, walker.binding, link, generation);
+            learn_around_link(walker.scene, walker.which, walker.binding, generation);
+        }
+    }
+
+    /// The path ends in a link that only the kernel can follow.
+    fn magic_end(&mut self) -> Result<Place> {
+        let held = if self.intent().hold { Some(self.walker.open(b"", O_PATH)?) } else { None };
+        let mut place = self.finish(Tail::None, Last::Name, held, false);
+        place.magic = true;
+        Ok(place)
+    }
+}

@@ -1,0 +1,524 @@
+//! The quick road: directories of the container's tree that are known to be free of links.
+//!
+//! A nervous system that lives in the guest's process pays for every call of the host's, and almost all paths lead through the same few
+//! directories. What has been found out about one of those ([`Host::is_plain`](crate::Host::is_plain)) is remembered for all processes of the
+//! container, until one of them removes or renames a directory. A path whose directory is known needs no look on the way: its components
+//! are put together as text, and the call itself finds out about the last name.
+//!
+//! What is known of a host path `D` of [`Kind::Tree`]: no component of it is a symbolic link; and, for threads that directories may
+//! refuse ([`Walker::searches`]), everybody may search it and what is above it. That can only become false when a directory goes away, gets
+//! another name, or loses a permission to be searched: the rules say so to the host ([`crate::Host::changed`]), before and after. A link does not take the
+//! place of a directory in any other way. Directories outside of the tree are the host's, who says nothing.
+//!
+//! Besides, of a name `N` directly in the tree may be known that it is a link to `usr/N`, as in all systems with one `/usr`: the key is its
+//! host path and a NUL. That becomes false when a name in the root goes away.
+//!
+//! The road is left for the slow one whenever anything is unusual. It gives the same places, but for [`Place::held`].
+
+use super::bindings::{behind, find};
+use super::place::{End, Last, Look, Place};
+use super::resolve::{LINKS_MAX, Resolver};
+use super::walker::{Ground, SUFFIX_MAX, Walker, pop};
+use crate::Scene;
+use crate::desk::Desk;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, Nerves};
+use crate::identity;
+use crate::text::{PATH_MAX, Text};
+use crate::world::{Identity, Kind, World};
+use linux_raw_sys::general::{
+    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT,
+};
+
+/// A path as text: absolute, without links, `.` and `..`.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// It stands in `desk.named` as the guest gave it, otherwise in `desk.position`.
+    named: bool,
+    /// It ended in a slash.
+    slash: bool,
+    /// The guest's own path leads there too, from its working directory: nothing but names.
+    relative: bool,
+}
+
+impl<N: Nerves> Resolver<'_, '_, N> {
+    /// Tries the quick road. `None`: the slow one has to be taken, from the start.
+    pub(super) fn known(&mut self) -> Result<Option<Place>> {
+        let intent = self.intent();
+        let unheld = !intent.hold || intent.look != Look::Hold;
+        if intent.resolve != 0 || (!unheld && intent.end != End::Name) || !self.walker.may_know() {
+            return Ok(None);
+        }
+        let mut followed = false;
+        for _ in 0..LINKS_MAX {
+            let Some(mut shape) = self.walker.compose(followed) else { return Ok(None) };
+            let Some(index) = self.walker.known_directory(&mut shape) else {
+                return Ok(None);
+            };
+            self.walker.binding = Some(index);
+            self.walker.ground = Ground::Named;
+            self.walker.direct = false;
+            if intent.end == End::Name {
+                return self.known_name(shape).map(Some);
+            }
+            if intent.look == Look::Later && !shape.slash {
+                let mut place = Place { unseen: true, ..self.known_place(shape) };
+                if shape.relative {
+                    // The kernel's way is shorter so.
+                    place.at = Dir::Cwd;
+                    let desk = &mut *self.walker.scene.desk;
+                    let named = desk.named[self.walker.which].as_bytes();
+                    desk.found[self.walker.which].set_both(named, b"")?;
+                }
+                return Ok(Some(place));
+            }
+            match self.walker.glance() {
+                Ok(()) => {}
+                Err(Errno::ENOENT) if intent.end == End::Creatable && !shape.slash => {
+                    return Ok(Some(Place { missing: true, ..self.known_place(shape) }));
+                }
+                Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG))
+                    if intent.end == End::Existing =>
+                {
+                    return Err(errno);
+                }
+                Err(_) => return Ok(None),
+            }
+            let mode = u32::from(self.walker.scene.desk.seen[self.walker.which].stx_mode);
+            if mode & S_IFMT == S_IFLNK && (intent.follow || shape.slash) {
+                if !self.walker.known_link(shape) {
+                    return Ok(None);
+                }
+                followed = true;
+                continue;
+            }
+            if shape.slash && (mode & S_IFMT != S_IFDIR || intent.end == End::Creatable) {
+                return Ok(None);
+            }
+            return Ok(Some(Place { seen: true, ..self.known_place(shape) }));
+        }
+        Ok(None)
+    }
+
+    fn known_name(&mut self, shape: Shape) -> Result<Place> {
+        if shape.slash {
+            self.walker.append(b"/")?;
+        }
+        self.walker.name_position(shape);
+        Ok(Place { directory: shape.slash, ..self.walker.place(Dir::Root, Last::Name) })
+    }
+
+    fn known_place(&mut self, shape: Shape) -> Place {
+        if self.intent().look == Look::Hold {
+            self.walker.name_position(shape);
+        }
+        let mut place = Place {
+            last: Last::Name,
+            directory: shape.slash,
+            direct: false,
+            ..Place::itself(Dir::Root)
+        };
+        // Not the root of a binding: the directory of that is not known.
+        place.set_binding(self.walker.scene.world, self.walker.binding);
+        place
+    }
+}
+
+impl<N: Nerves> Walker<'_, '_, N> {
+    /// Whether this road may lead anywhere, as far as can be told at once.
+    fn may_know(&mut self) -> bool {
+        let scene = &mut *self.scene;
+        let absolute = scene.desk.named[self.which].as_bytes().first() == Some(&b'/');
+        // A name alone takes one call as it is.
+        let alone = self.intent.light && !scene.desk.named[self.which].as_bytes().contains(&b'/');
+        (absolute || self.from == Dir::Cwd && !alone)
+            && !self.anchored
+            && !scene.desk.careful
+            && scene.task.root.as_bytes() == b"/"
+            && scene.nerves.plain_generation().is_some()
+    }
+
+    /// Whether the slow road from a working directory in the tree is worth its calls, because the directory that it leads to is known
+    /// from then on.
+    pub(super) fn may_learn(&mut self) -> bool {
+        if self.from != Dir::Cwd || !self.may_know() {
+            return false;
+        }
+        let Scene { nerves, world, desk, .. } = &mut *self.scene;
+        nerves.remembered_cwd(&mut desk.link) && in_tree(world, desk.link.as_bytes()).is_some()
+    }
+
+    /// Puts the path together in `desk.position`: the path in `desk.named`, or `desk.walk` where a link was `followed`.
+    fn compose(&mut self, followed: bool) -> Option<Shape> {
+        let Scene { nerves, world, desk, .. } = &mut *self.scene;
+        let path = if followed { &desk.walk } else { &desk.named[self.which] };
+        let path = path.as_bytes();
+        let position = &mut desk.position;
+        if path.first() == Some(&b'/') {
+            if !followed && is_clean(path) {
+                return Some(Shape { named: true, slash: false, relative: false });
+            }
+            position.clear();
+        } else {
+            // A link's text has been put behind its directory, so this is the guest's own path.
+            if !nerves.remembered_cwd(&mut desk.link) {
+                return None;
+            }
+            let here = in_tree(world, desk.link.as_bytes())?;
+            position.set_both(here, b"").ok()?;
+        }
+        self.append_names(followed)
+    }
+
+    /// Adds the components of the path to `desk.position`, `.` and `..` taken out. A directory that `..` leaves has to be known.
+    fn append_names(&mut self, followed: bool) -> Option<Shape> {
+        let everybody = self.searches();
+        let Scene { nerves, world, desk, .. } = &mut *self.scene;
+        let path = if followed { &desk.walk } else { &desk.named[self.which] };
+        let path = path.as_bytes();
+        let mut at = 0;
+        let mut last: &[u8] = b"";
+        let mut relative = !followed && path.first() != Some(&b'/');
+        while at < path.len() {
+            let length = path[at..].iter().position(|byte| *byte == b'/');
+            let end = length.map_or(path.len(), |length| at + length);
+            let name = &path[at..end];
+            at = end + 1;
+            match name {
+                b"" => continue,
+                b"." => {}
+                b".." => {
+                    tree_path(world, desk.position.as_bytes(), &mut desk.host)?;
+                    if !nerves.is_plain(desk.host.as_bytes(), everybody) {
+                        return None;
+                    }
+                    pop(&mut desk.position);
+                    relative = false;
+                }
+                name => {
+                    desk.position.push(b"/").ok()?;
+                    desk.position.push(name).ok()?;
+                }
+            }
+            last = name;
+        }
+        // What ends in a directory's own names is rare, and their errors are the kernel's.
+        if matches!(last, b"" | b"." | b"..") || desk.position.is_empty() {
+            return None;
+        }
+        Some(Shape { named: false, slash: path.last() == Some(&b'/'), relative })
+    }
+
+    /// Whether the path is in a directory that is known: its host path is put into `desk.found`. Gives the binding.
+    fn known_directory(&mut self, shape: &mut Shape) -> Option<usize> {
+        let everybody = self.searches();
+        // The second time behind a link of the root that was replaced.
+        for _ in 0..2 {
+            let Scene { nerves, world, desk, .. } = &mut *self.scene;
+            let found = &mut desk.found[self.which];
+            let path = if shape.named { &desk.named[self.which] } else { &desk.position };
+            let index = tree_path(world, path.as_bytes(), found)?;
+            let end = found.as_bytes().iter().rposition(|byte| *byte == b'/')?;
+            if nerves.is_plain(&found.as_bytes()[..end], everybody) {
+                return Some(index);
+            }
+            if everybody || !self.merged(index, shape) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// If the path begins with a name in the root of the tree that is known to be a link into `usr`, puts that before it.
+    fn merged(&mut self, index: usize, shape: &mut Shape) -> bool {
+        let Scene { nerves, world, desk, .. } = &mut *self.scene;
+        let path = if shape.named { &desk.named[self.which] } else { &desk.position };
+        let position = path.as_bytes();
+        let Some(length) = position[1..].iter().position(|byte| *byte == b'/') else {
+            return false;
+        };
+        let binding = &world.bindings[index];
+        let mut key = [0; LINK_KEY];
+        if binding.guest != b"/" {
+            return false;
+        }
+        let Some(key) = link_key(&mut key, binding.host, &position[..=length]) else {
+            return false;
+        };
+        if !nerves.is_plain(key, false) {
+            return false;
+        }
+        (shape.named, shape.relative) = (false, false);
+        desk.link.set_both(b"/usr", position).is_ok()
+            && desk.position.set_both(desk.link.as_bytes(), b"").is_ok()
+    }
+
+    /// Puts the guest's canonical name into `desk.position`, where that is wanted.
+    fn name_position(&mut self, shape: Shape) {
+        let desk = &mut *self.scene.desk;
+        if shape.named {
+            // It was a text before.
+            let _ = desk.position.set_both(desk.named[self.which].as_bytes(), b"");
+        }
+    }
+
+    /// Looks at the last name itself.
+    fn glance(&mut self) -> Result<()> {
+        let Scene { nerves, desk, .. } = &mut *self.scene;
+        let path = desk.found[self.which].as_c_str();
+        nerves.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut desk.seen[self.which])
+    }
+
+    /// The last name is a link: puts the path that it leads to into `desk.walk`.
+    fn known_link(&mut self, shape: Shape) -> bool {
+        self.name_position(shape);
+        let Scene { nerves, desk, .. } = &mut *self.scene;
+        let Desk { link, walk, position, found, .. } = &mut **desk;
+        let found = &found[self.which];
+        if nerves.readlink(Dir::Root, found.as_c_str(), link).is_err() || link.is_empty() {
+            return false;
+        }
+        let slash = position.as_bytes().iter().rposition(|byte| *byte == b'/');
+        let directory = slash.unwrap_or(0);
+        let put = if link.as_bytes()[0] == b'/' {
+            walk.set(link.as_bytes())
+        } else {
+            walk.set(&position.as_bytes()[..directory])
+                .and_then(|()| walk.push(b"/"))
+                .and_then(|()| walk.push(link.as_bytes()))
+        };
+        put.and_then(|()| if shape.slash { walk.push(b"/") } else { Ok(()) }).is_ok()
+    }
+}
+
+/// Remembers the directory of the place that the slow road has found. `generation` is from before.
+pub(super) fn learn<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    which: usize,
+    end: End,
+    place: &Place,
+    generation: u64,
+) {
+    if place.at != Dir::Root || place.kind != Kind::Tree || place.last != Last::Name || place.magic
+    {
+        return;
+    }
+    let desk = &mut *scene.desk;
+    // Of a name that is to be made or removed the slow road knows that there is no link before it.
+    let looked = !place.missing && end != End::Name;
+    if !looked && !is_there(scene.nerves, desk.found[which].as_bytes(), &mut desk.host) {
+        return;
+    }
+    let Some(binding) = place.binding.and_then(|index| scene.world.bindings.get(index)) else {
+        return;
+    };
+    let found = scene.desk.found[which].as_bytes();
+    let found = found.strip_suffix(b"/").unwrap_or(found);
+    let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
+    if end < binding.host.len() {
+        // The root of a binding: what is above it is the host's.
+        return;
+    }
+    learn_directory(scene, which, (binding.host.len(), end), generation);
+}
+
+/// A path leads nowhere: its directory may be known all the same, because many paths are asked for that are not there.
+pub(super) fn learn_missing<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    from: Dir,
+    which: usize,
+    generation: u64,
+) {
+    let Scene { nerves, world, task, desk } = &mut *scene;
+    let mut named = desk.named[which].as_bytes();
+    if task.root.as_bytes() != b"/" || named.is_empty() {
+        return;
+    }
+    if named[0] != b'/' && from == Dir::Cwd && named.contains(&b'/') {
+        if !nerves.remembered_cwd(&mut desk.link) {
+            return;
+        }
+        let Some(here) = in_tree(world, desk.link.as_bytes()) else { return };
+        let put = desk.position.set_both(here, b"/").and_then(|()| desk.position.push(named));
+        if put.is_err() {
+            return;
+        }
+        named = desk.position.as_bytes();
+    }
+    if named[0] != b'/'
+        || named[1..].split(|byte| *byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
+    {
+        return;
+    }
+    let Some(slash) = named.iter().rposition(|byte| *byte == b'/') else { return };
+    let directory = if slash == 0 { b"/" } else { &named[..slash] };
+    let found = &mut desk.found[which];
+    let Some(index) = tree_path(world, directory, found) else { return };
+    let (start, end) = (world.bindings[index].host.len(), found.len());
+    let strict = nerves.has_openat2() && is_plain_directory(*nerves, found);
+    if end == start || strict {
+        learn_directory(scene, which, (start, end), generation);
+    }
+}
+
+/// The slow road follows a link, whose host path is in `desk.found`: its directory may be known, so that the quick road comes to the link the
+/// next time. (What a dynamic program is loaded by is mostly such a link, in a directory where nothing else is ever looked for.) `generation`
+/// is from before.
+pub(super) fn learn_around_link<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    which: usize,
+    binding: Option<usize>,
+    generation: u64,
+) {
+    let Scene { nerves, world, task, desk } = &mut *scene;
+    let Some(binding) = binding.and_then(|index| world.bindings.get(index)) else { return };
+    let found = desk.found[which].as_bytes();
+    let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
+    let start = binding.host.len();
+    if binding.kind != Kind::Tree || end < start || !nerves.has_openat2() {
+        return;
+    }
+    let everybody = world.identity.is_some() && !task.creds.overrides();
+    let is_new = !nerves.is_plain(&found[..end], everybody)
+        && desk.host.set(&found[..end]).is_ok()
+        && is_plain_directory(*nerves, &desk.host);
+    if is_new {
+        learn_directory(scene, which, (start, end), generation);
+    }
+}
+
+/// Whether the directory of a name is there, where only the name's absence is known.
+fn is_there(host: &mut impl Host, found: &[u8], text: &mut Text) -> bool {
+    let end = found.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    text.set(&found[..end]).is_ok() && is_plain_directory(host, text)
+}
+
+/// Whether it is a directory; where the kernel can tell, also whether there is no link on the way.
+fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
+    let (flags, resolve) = (O_PATH | O_DIRECTORY, u64::from(RESOLVE_NO_SYMLINKS));
+    let resolve = if host.has_openat2() { resolve } else { 0 };
+    let Ok(fd) = host.open(Dir::Root, path.as_c_str(), flags, 0, resolve) else { return false };
+    host.close(fd);
+    true
+}
+
+/// The first `end` bytes of `desk.found` are the path of a directory without links, in a binding whose host path has `start` bytes.
+fn learn_directory<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    which: usize,
+    (start, end): (usize, usize),
+    generation: u64,
+) {
+    let searched = scene.world.identity.filter(|_| !scene.task.creds.overrides());
+    let Scene { nerves, desk, .. } = &mut *scene;
+    let (found, host) = (desk.found[which].as_bytes(), &mut desk.host);
+    let directory = &found[..end];
+    if let Some(identity) = searched {
+        if !everybody_may_search(*nerves, &identity, directory, start, host) {
+            return;
+        }
+        nerves.set_plain(directory, true, generation);
+    } else {
+        nerves.set_plain(directory, false, generation);
+    }
+}
+
+/// Whether nobody is kept from searching a directory and those above it, from the root of the binding on.
+fn everybody_may_search(
+    host: &mut impl Host,
+    identity: &Identity,
+    directory: &[u8],
+    start: usize,
+    text: &mut Text,
+) -> bool {
+    let mut end = start;
+    loop {
+        if text.set(&directory[..end]).is_err() {
+            return false;
+        }
+        match identity::look(host, identity, Kind::Tree, Dir::Root, text.as_c_str()) {
+            Ok(found) if found.truth.is_directory() && found.truth.mode & 0o111 == 0o111 => {}
+            _ => return false,
+        }
+        if end >= directory.len() {
+            return true;
+        }
+        let next = directory[end + 1..].iter().position(|byte| *byte == b'/');
+        end = next.map_or(directory.len(), |next| end + 1 + next);
+    }
+}
+
+/// Remembers a link `usr/N` of the name `N` in the root of the tree. `path` is its host path.
+pub(super) fn learn_link(
+    host: &mut impl Host,
+    world: &World<'_>,
+    binding: Option<usize>,
+    (path, target): (&[u8], &[u8]),
+    generation: u64,
+) {
+    let Some(binding) = binding.and_then(|index| world.bindings.get(index)) else { return };
+    let (Some(name), Some(merged)) = (path.strip_prefix(binding.host), target.strip_prefix(b"usr"))
+    else {
+        return;
+    };
+    if binding.guest != b"/" || binding.kind != Kind::Tree || name != merged {
+        return;
+    }
+    let mut key = [0; LINK_KEY];
+    if let Some(key) = link_key(&mut key, binding.host, name) {
+        host.set_plain(key, false, generation);
+    }
+}
+
+/// Whether a name stands in the root of a binding of the tree: links may be remembered there.
+pub fn is_in_root(world: &World<'_>, place: &Place, found: &[u8]) -> bool {
+    let Some(binding) = place.binding.and_then(|index| world.bindings.get(index)) else {
+        return true;
+    };
+    found
+        .strip_prefix(binding.host)
+        .is_none_or(|name| !name.strip_prefix(b"/").unwrap_or(name).contains(&b'/'))
+}
+
+/// The guest path of a host directory in the tree, where that is simple: the root is the tree, and nothing hides the directory. Empty for the
+/// root.
+pub(crate) fn in_tree<'h>(world: &World<'_>, host: &'h [u8]) -> Option<&'h [u8]> {
+    let root = world.bindings.first()?;
+    let rest = behind(host, root.host)?;
+    let plain = root.kind == Kind::Tree && root.guest == b"/" && !host.ends_with(b" (deleted)");
+    (plain && (rest.is_empty() || find(world, rest)?.0 == 0)).then_some(rest)
+}
+
+/// Room for a [`link_key`].
+const LINK_KEY: usize = 512;
+
+/// The key under which a link in the root is remembered; `name` has its slash.
+fn link_key<'k>(key: &'k mut [u8; LINK_KEY], root: &[u8], name: &[u8]) -> Option<&'k [u8]> {
+    let length = root.len() + name.len();
+    key.get_mut(..root.len())?.copy_from_slice(root);
+    key.get_mut(root.len()..length)?.copy_from_slice(name);
+    key.get(..=length)
+}
+
+/// The host path of a guest path without links, if that lies in the tree, below the root of a binding.
+fn tree_path(world: &World<'_>, position: &[u8], into: &mut Text) -> Option<usize> {
+    let (index, rest) = find(world, if position.is_empty() { b"/" } else { position })?;
+    let binding = &world.bindings[index];
+    let fits = binding.host.len() + rest.len() + SUFFIX_MAX < PATH_MAX;
+    if binding.kind != Kind::Tree || !fits || binding.host == b"/" {
+        return None;
+    }
+    into.set_both(binding.host, rest).ok()?;
+    Some(index)
+}
+
+/// Whether a path is absolute and has nothing to take out: no `//`, no component that begins with a dot, no slash at the end.
+fn is_clean(path: &[u8]) -> bool {
+    let mut before = 0;
+    let mut clean = true;
+    for byte in path {
+        clean &= before != b'/' || (*byte != b'/' && *byte != b'.');
+        before = *byte;
+    }
+    clean && path.len() > 1 && path[0] == b'/' && before != b'/'
+}

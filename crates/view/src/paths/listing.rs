@@ -1,0 +1,185 @@
+//! Directories show the bindings in them that have no mount point on disk.
+//!
+//! Natively a mount point is an entry of its directory; here it may be missing, where a host directory is not ours to put placeholders
+//! into. The entries are put in front of the kernel's own when a directory is read from its beginning, which the kernel tells by the
+//! offset of the open file: so `rewinddir`, `dup`, `fork` and threads need no state of ours. The kernel reads into the guest's buffer
+//! behind the room that they take. Their own offset is 0: who seeks back to one of them starts over.
+//!
+//! Where the buffer has no room for them and one entry of the kernel's, what fits is shown. The old `readdir` of i386, which reads one entry
+//! at a time, shows none.
+
+use super::bindings::{behind, mounts_beneath};
+use super::reverse::{Origin, reverse};
+use crate::Scene;
+use crate::calls::arguments::Arguments;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Nerves};
+use crate::identity;
+use crate::text::Text;
+use crate::verdict::{After, Call, Verdict};
+use abi::calls::Op;
+use abi::layout::Dirent;
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFDIR, S_IFMT, statx};
+
+/// The largest entry: its head, a name of 255 bytes, NUL, type and padding.
+const ENTRY_MAX: usize = 24 + 256;
+
+/// How entries look; see getdents(2).
+fn layout_of(arguments: &Arguments<'_>) -> Dirent {
+    match arguments.op() {
+        Op::Getdents64 => Dirent::WIDE,
+        _ => Dirent::old(arguments.arch),
+    }
+}
+
+/// Builds an entry of `size` bytes.
+fn put(layout: Dirent, into: &mut [u8; ENTRY_MAX], size: usize, name: &[u8], facts: &statx) {
+    into.fill(0);
+    into[..layout.word].copy_from_slice(&facts.stx_ino.to_le_bytes()[..layout.word]);
+    // At most ENTRY_MAX.
+    into[layout.length..layout.length + 2].copy_from_slice(&(size as u16).to_le_bytes());
+    let kind_at = if layout.type_before_name { layout.name - 1 } else { size - 1 };
+    // The file type of an entry is the upper bits of the mode.
+    into[kind_at] = (u32::from(facts.stx_mode) >> 12) as u8;
+    into[layout.name..layout.name + name.len()].copy_from_slice(name);
+}
+
+/// `getdents` and `getdents64`.
+pub(crate) fn enter<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let Dir::Guest(fd) = arguments.dir(0) else { return Ok(Verdict::Pass) };
+    // An error of these looks is no error of the call, which then says itself what is wrong.
+    if !matches!(look(scene, fd), Ok(true)) {
+        return Ok(Verdict::Pass);
+    }
+    let layout = layout_of(arguments);
+    let size = arguments.int(2) as usize;
+    let mut room = 0;
+    missing(scene, fd, |_, name, _| {
+        let entry = layout.size(name.len());
+        if room + entry + ENTRY_MAX <= size {
+            room += entry;
+        }
+        Ok(())
+    })?;
+    if room == 0 || !at_beginning(scene, fd) {
+        return Ok(Verdict::Pass);
+    }
+    let mut call = *arguments.call;
+    call.arguments[1] = arguments.word(1).wrapping_add(room as u64);
+    call.arguments[2] = (size - room) as u64;
+    // As large as what fits into the buffer, whose size is an `int`.
+    Ok(Verdict::Instead(call, After::Listing { room: room as u32 }))
+}
+
+/// Fills the room in front of what the kernel read.
+pub(crate) fn leave<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    call: &Call,
+    room: u32,
+    result: i64,
+) -> i64 {
+    if result < 0 {
+        return result;
+    }
+    match fill(scene, call, room as usize) {
+        Ok(()) => result + i64::from(room),
+        Err(error) => error.result(),
+    }
+}
+
+fn fill<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, room: usize) -> Result<()> {
+    let arguments = Arguments::of(call).ok_or(Errno::ENOSYS)?;
+    let (Dir::Guest(fd), buffer) = (arguments.dir(0), arguments.word(1)) else {
+        return Err(Errno::EBADF);
+    };
+    let layout = layout_of(&arguments);
+    look(scene, fd)?;
+    let mut entry = [0; ENTRY_MAX];
+    let mut done = 0;
+    missing(scene, fd, |nerves, name, facts| {
+        let size = layout.size(name.len());
+        if done + size <= room {
+            put(layout, &mut entry, size, name, facts);
+            nerves.write(buffer.wrapping_add(done as u64), &entry[..size])?;
+            done += size;
+        }
+        Ok(())
+    })?;
+    // A mount point was made meanwhile: no entry may stay without contents.
+    if done == room { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// Puts the guest's name of a directory into `desk.position`; whether there are bindings below it.
+fn look<N: Nerves>(scene: &mut Scene<'_, N>, fd: i32) -> Result<bool> {
+    let Scene { nerves, world, desk, .. } = scene;
+    nerves.path_of(Dir::Guest(fd), &mut desk.link)?;
+    let origin = reverse(world, desk.link.as_bytes(), &mut desk.position)?;
+    Ok(matches!(origin, Origin::Inside(_))
+        && mounts_beneath(world, desk.position.as_bytes()).next().is_some())
+}
+
+/// Goes through the bindings in the directory at `desk.position` that have no name in the directory itself: their name, and what is
+/// bound there.
+fn missing<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    fd: i32,
+    mut each: impl FnMut(&mut N, &[u8], &statx) -> Result<()>,
+) -> Result<()> {
+    let Scene { nerves, world, desk, .. } = scene;
+    let above = desk.position.as_bytes();
+    for (_, binding) in mounts_beneath(world, above) {
+        let name = behind(binding.guest, above).unwrap_or_default();
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        if name.contains(&b'/') || name.len() > 255 {
+            continue;
+        }
+        let mut facts = identity::files::NO_FACTS;
+        desk.host.set(name)?;
+        let exists =
+            nerves.statx(Dir::Guest(fd), desk.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
+        if exists != Err(Errno::ENOENT) {
+            continue;
+        }
+        desk.host.set(binding.host)?;
+        let bound = nerves.statx(Dir::Root, desk.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
+        if bound.is_ok() {
+            each(nerves, name, &facts)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an open directory is about to be read from its beginning: `pos` of `/proc/PID/fdinfo/N`.
+fn at_beginning<N: Nerves>(scene: &mut Scene<'_, N>, fd: i32) -> bool {
+    let Scene { nerves, desk, .. } = scene;
+    let mut facts = identity::files::NO_FACTS;
+    let is_directory = nerves.statx(Dir::Guest(fd), c"", AT_EMPTY, &mut facts).is_ok()
+        && u32::from(facts.stx_mode) & S_IFMT == S_IFDIR;
+    if !is_directory || info_path(nerves.tid(), fd, &mut desk.host).is_err() {
+        return false;
+    }
+    let Ok(info) = nerves.open(Dir::Root, desk.host.as_c_str(), O_RDONLY, 0, 0) else {
+        return false;
+    };
+    let mut text = [0; 64];
+    let got = nerves.pread(info, &mut text, 0);
+    nerves.close(info);
+    let text = &text[..got.unwrap_or(0)];
+    text.strip_prefix(b"pos:").is_some_and(|rest| {
+        let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        line.trim_ascii() == b"0"
+    })
+}
+
+const AT_EMPTY: u32 = linux_raw_sys::general::AT_EMPTY_PATH;
+
+fn info_path(thread: u32, fd: i32, into: &mut Text) -> Result<()> {
+    let fd = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
+    into.set(b"/proc/")?;
+    into.push_number(thread)?;
+    into.push(b"/fdinfo/")?;
+    into.push_number(fd)
+}

@@ -1,0 +1,74 @@
+//! Asking the kernel whether a host path has links in it.
+//!
+//! Since Linux 5.6 that is one `openat2` with `RESOLVE_NO_SYMLINKS`. Before, the path is opened with `O_PATH`, and the kernel's name of what
+//! that gave is compared with it: they are the same exactly if there was no link (nor a mount over it that moved, which is then found
+//! out name by name as well). An error of such an open says nothing, because a link may have led out of the guest's root.
+
+use super::walker::Walker;
+use crate::errno::Errno;
+use crate::guest::{Dir, HostFd, Nerves};
+
+/// What a look at a path showed.
+pub(super) enum Probe {
+    /// It exists, and there is no link in it; the last name may be one if it was not to be followed.
+    Free(HostFd),
+    /// It has a link in it, or may have.
+    Linked,
+    /// There is no link up to where this happened.
+    Failed(Errno),
+}
+
+impl<N: Nerves> Walker<'_, '_, N> {
+    /// Looks at `desk.found` from a directory.
+    pub(super) fn probe_from(&mut self, dir: Dir, flags: u32) -> Probe {
+        let path = self.scene.desk.found[self.which].as_c_str();
+        if self.scene.nerves.has_openat2() {
+            let resolve = u64::from(linux_raw_sys::general::RESOLVE_NO_SYMLINKS);
+            return match self.scene.nerves.open(dir, path, flags, 0, resolve) {
+                Ok(fd) => Probe::Free(fd),
+                Err(Errno::ELOOP) => Probe::Linked,
+                Err(error) => Probe::Failed(error),
+            };
+        }
+        match self.scene.nerves.open(dir, path, flags, 0, 0) {
+            Ok(fd) if self.is_named(dir, fd) => Probe::Free(fd),
+            Ok(fd) => {
+                self.scene.nerves.close(fd);
+                Probe::Linked
+            }
+            // No path with a link in it is refused for these.
+            Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EBADF)) => {
+                Probe::Failed(error)
+            }
+            Err(_) => Probe::Linked,
+        }
+    }
+
+    /// Whether the kernel calls what was opened by the name that it was opened by.
+    fn is_named(&mut self, dir: Dir, fd: HostFd) -> bool {
+        let desk = &mut *self.scene.desk;
+        if self.scene.nerves.path_of(Dir::Held(fd), &mut desk.host).is_err() {
+            return false;
+        }
+        let mut opened = desk.host.as_bytes();
+        if dir != Dir::Root {
+            if self.scene.nerves.path_of(dir, &mut desk.link).is_err() {
+                return false;
+            }
+            let Some(rest) = super::bindings::behind(opened, desk.link.as_bytes()) else {
+                return false;
+            };
+            opened = rest.strip_prefix(b"/").unwrap_or(rest);
+        }
+        let mut asked = desk.found[self.which].as_bytes();
+        if let Some(directory) = asked.strip_suffix(b"/.") {
+            asked = directory;
+        } else if let [directory @ .., b'/'] = asked
+            && !directory.is_empty()
+        {
+            asked = directory;
+        }
+        let asked = if asked == b"." { b"" } else { asked };
+        asked == opened
+    }
+}

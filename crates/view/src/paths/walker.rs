@@ -1,0 +1,340 @@
+//! Where a path being resolved has got to, and the moves from there.
+//!
+//! Three texts move together: what is left of the path (`desk.walk`, from an offset on), the guest's canonical name of the place
+//! (`desk.position`), and the host's (`desk.found`, starting at a base: mostly the host's root). The guest's name is what `..` and bindings
+//! are decided by. Where there is none (a directory outside of all bindings, a removed one, one too deep for a path), the base is a
+//! descriptor, and names are relative to it.
+//!
+//! Where the host's name would not fit, the directory so far is opened and becomes the base.
+
+use super::bindings::{is_mount_point, mounts_beneath};
+use super::place::{End, Intent, Last, Place};
+use super::probe::Probe;
+use crate::Scene;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, HostFd, Nerves};
+use crate::identity;
+use crate::text::{PATH_MAX, Text};
+use crate::world::Kind;
+use linux_raw_sys::general::{O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_XDEV};
+
+/// What is put behind a host path while it is looked at.
+pub(super) const SUFFIX_MAX: usize = 3;
+
+/// What is known of the directory that names are relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// `desk.position` is its name for the guest.
+    Named,
+    /// It is in no binding. It is its own root: nothing leads up from it.
+    Outside,
+    /// It has no name (removed, or too deep), but the kernel knows what is above it.
+    Lost,
+}
+
+/// The next part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Component {
+    /// No more.
+    End,
+    /// `.`
+    Dot { last: bool },
+    /// `..`
+    DotDot { last: bool },
+    /// A name: where it is in `desk.walk`, whether it is the last, and whether a slash follows.
+    Name { start: usize, end: usize, last: bool, slash: bool },
+}
+
+/// A point to come back to, inside one binding.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) rest: usize,
+    position: usize,
+    found: usize,
+    pub(super) depth: usize,
+    pub(super) ground: Ground,
+}
+
+/// The state of one resolution.
+pub(super) struct Walker<'s, 'a, N: Nerves> {
+    pub(super) scene: &'s mut Scene<'a, N>,
+    pub(super) from: Dir,
+    pub(super) which: usize,
+    pub(super) intent: Intent,
+    /// Where `desk.found` starts. [`Dir::Held`] is ours to close.
+    pub(super) base: Dir,
+    pub(super) binding: Option<usize>,
+    pub(super) ground: Ground,
+    /// How much of `desk.walk` is done.
+    pub(super) rest: usize,
+    /// Names below the start, for `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT`.
+    pub(super) depth: usize,
+    /// Stay at the directory that the path starts from instead of going to it by name.
+    pub(super) anchored: bool,
+    /// Only names have been taken since the directory that the path starts from: [`Place::direct`].
+    pub(super) direct: bool,
+}
+
+impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
+    pub(super) fn new(
+        scene: &'s mut Scene<'a, N>,
+        from: Dir,
+        which: usize,
+        intent: Intent,
+        anchored: bool,
+    ) -> Self {
+        scene.desk.position.clear();
+        Self {
+            scene,
+            from,
+            which,
+            intent,
+            base: Dir::Root,
+            binding: None,
+            ground: Ground::Outside,
+            rest: 0,
+            depth: 0,
+            anchored,
+            // Until it starts anywhere else.
+            direct: true,
+        }
+    }
+
+    pub(super) fn named(&self) -> &Text {
+        &self.scene.desk.named[self.which]
+    }
+
+    pub(super) fn clear_found(&mut self) {
+        self.scene.desk.found[self.which].clear();
+    }
+
+    pub(super) fn scoped(&self) -> bool {
+        self.intent.resolve & u64::from(RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0
+    }
+
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.intent.resolve & u64::from(flag) != 0
+    }
+
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.binding.map(|index| self.scene.world.bindings[index].kind)
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            rest: self.rest,
+            position: self.scene.desk.position.len(),
+            found: self.scene.desk.found[self.which].len(),
+            depth: self.depth,
+            ground: self.ground,
+        }
+    }
+
+    /// Whether nothing has been taken since.
+    pub(super) fn at_mark(&self, mark: &Mark) -> bool {
+        self.scene.desk.found[self.which].len() == mark.found
+    }
+
+    pub(super) fn rewind(&mut self, mark: &Mark) {
+        self.forget_since(mark);
+        self.rest = mark.rest;
+    }
+
+    /// Takes names away again, but does not read them again. A position that was too long to keep stays unknown.
+    pub(super) fn forget_since(&mut self, mark: &Mark) {
+        let desk = &mut *self.scene.desk;
+        desk.found[self.which].truncate(mark.found);
+        if self.ground == mark.ground {
+            desk.position.truncate(mark.position);
+        }
+        self.depth = mark.depth;
+    }
+
+    /// The next component, which stays where it is.
+    pub(super) fn peek(&self) -> Component {
+        let walk = self.scene.desk.walk.as_bytes();
+        let skip = |from: usize| from + walk[from..].iter().take_while(|b| **b == b'/').count();
+        let start = skip(self.rest);
+        if start == walk.len() {
+            return Component::End;
+        }
+        let length = walk[start..].iter().position(|byte| *byte == b'/');
+        let end = length.map_or(walk.len(), |length| start + length);
+        let last = skip(end) == walk.len();
+        match &walk[start..end] {
+            b"." => Component::Dot { last },
+            b".." => Component::DotDot { last },
+            _ => Component::Name { start, end, last, slash: end < walk.len() },
+        }
+    }
+
+    /// Takes a component without going anywhere.
+    pub(super) fn skip(&mut self, component: Component) {
+        let walk = self.scene.desk.walk.as_bytes();
+        let start = self.rest + walk[self.rest..].iter().take_while(|b| **b == b'/').count();
+        self.rest = match component {
+            Component::End => walk.len(),
+            Component::Dot { .. } => start + 1,
+            Component::DotDot { .. } => start + 2,
+            Component::Name { end, .. } => end,
+        };
+    }
+
+    /// Whether the host path has room for a name.
+    pub(super) fn fits(&self, component: Component) -> bool {
+        let Component::Name { start, end, .. } = component else { return true };
+        let found = &self.scene.desk.found[self.which];
+        // A single name that does not fit into an empty path is the kernel's to refuse.
+        found.is_empty() || found.len() + 1 + (end - start) + SUFFIX_MAX < PATH_MAX
+    }
+
+    /// Goes down by a name. True if a binding begins there; `mark` is where names have not been looked at since.
+    pub(super) fn push(&mut self, component: Component, mark: &Mark) -> Result<bool> {
+        let Component::Name { start, end, .. } = component else { return Ok(false) };
+        self.rest = end;
+        self.depth += 1;
+        let desk = &mut *self.scene.desk;
+        let name = &desk.walk.as_bytes()[start..end];
+        if self.ground == Ground::Named {
+            if desk.position.push_component(name).is_err() {
+                desk.position.clear();
+                self.ground = Ground::Lost;
+            } else if is_mount_point(self.scene.world, desk.position.as_bytes()) {
+                if self.has(RESOLVE_NO_XDEV) {
+                    return Err(Errno::EXDEV);
+                }
+                self.search_all(mark)?;
+                self.land()?;
+                return Ok(true);
+            }
+        }
+        let desk = &mut *self.scene.desk;
+        let name = &desk.walk.as_bytes()[start..end];
+        push_to(&mut desk.found[self.which], name)?;
+        Ok(false)
+    }
+
+    /// Whether directories have to be asked whether this thread may pass.
+    pub(super) fn searches(&self) -> bool {
+        self.scene.world.identity.is_some() && !self.scene.task.creds.overrides()
+    }
+
+    /// Asks the directories that names since `mark` were looked up in.
+    pub(super) fn search(&mut self, mark: &Mark) -> Result<()> {
+        self.search_range(mark, false)
+    }
+
+    /// The same, and the last directory too.
+    pub(super) fn search_all(&mut self, mark: &Mark) -> Result<()> {
+        self.search_range(mark, true)
+    }
+
+    /// Asks the directory so far.
+    pub(super) fn search_here(&mut self) -> Result<()> {
+        let mark = self.mark();
+        self.search_all(&mark)
+    }
+
+    fn search_range(&mut self, mark: &Mark, whole: bool) -> Result<()> {
+        let Some(identity) = self.scene.world.identity.filter(|_| self.searches()) else {
+            return Ok(());
+        };
+        let kind = self.kind().unwrap_or(Kind::Host);
+        let Scene { nerves, task, desk, .. } = &mut *self.scene;
+        let found = desk.found[self.which].as_bytes();
+        let mut end = mark.found;
+        while end < found.len() || (whole && end == found.len()) {
+            desk.host.set(&found[..end])?;
+            let path = desk.host.as_c_str();
+            identity::files::search(*nerves, &identity, &task.creds, kind, self.base, path)?;
+            if end == found.len() {
+                break;
+            }
+            let next = found[end + 1..].iter().position(|byte| *byte == b'/');
+            end = next.map_or(found.len(), |next| end + 1 + next);
+        }
+        Ok(())
+    }
+
+    /// Adds the guest's own end of a name to the host path.
+    pub(super) fn append(&mut self, end: &[u8]) -> Result<()> {
+        let found = &mut self.scene.desk.found[self.which];
+        if found.is_empty() { found.push(&end[1..]) } else { found.push(end) }
+    }
+
+    /// Runs something with `suffix` behind the host path.
+    fn with_suffix<T>(
+        &mut self,
+        suffix: &[u8],
+        run: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let found = &mut self.scene.desk.found[self.which];
+        let length = found.len();
+        if found.is_empty() {
+            found.push(if suffix == b"/.." { b".." } else { b"." })?;
+        } else {
+            found.push(suffix)?;
+        }
+        let result = run(self);
+        self.scene.desk.found[self.which].truncate(length);
+        result
+    }
+
+    /// Looks at the host path with `suffix` behind it, links refused.
+    pub(super) fn probe(&mut self, suffix: &[u8], flags: u32) -> Result<Probe> {
+        self.with_suffix(suffix, |walker| Ok(walker.probe_from(walker.base, flags)))
+    }
+
+    /// Opens the host path, which is known to be free of links, with `suffix` behind it.
+    pub(super) fn open(&mut self, suffix: &[u8], flags: u32) -> Result<HostFd> {
+        self.with_suffix(suffix, |walker| {
+            let path = walker.scene.desk.found[walker.which].as_c_str();
+            walker.scene.nerves.open(walker.base, path, flags, 0, 0)
+        })
+    }
+
+    /// As [`Walker::open`], only to see whether it works.
+    pub(super) fn check(&mut self, suffix: &[u8], flags: u32) -> Result<()> {
+        let fd = self.open(suffix, flags | O_PATH)?;
+        self.scene.nerves.close(fd);
+        Ok(())
+    }
+
+    /// Reads the link at the host path into `desk.link`; `EINVAL` if it is none.
+    pub(super) fn read_link(&mut self) -> Result<()> {
+        let Scene { nerves, desk, .. } = &mut *self.scene;
+        nerves.readlink(self.base, desk.found[self.which].as_c_str(), &mut desk.link)
+    }
+
+    /// What has been found out so far, as a place that starts at `at`.
+    pub(super) fn place(&self, at: Dir, last: Last) -> Place {
+        let Scene { world, desk, .. } = &*self.scene;
+        let position = desk.position.as_bytes();
+        // A name to be made or removed that is no name: the kernel's refusal counts.
+        let refused = self.intent.end == End::Name && !matches!(last, Last::Name | Last::Empty);
+        let named = !position.is_empty() && !refused;
+        let mut place = Place {
+            mount_point: named && is_mount_point(world, position),
+            holds_mounts: named && mounts_beneath(world, position).next().is_some(),
+            last,
+            direct: self.direct,
+            ..Place::itself(at)
+        };
+        place.set_binding(world, self.binding);
+        place
+    }
+}
+
+/// Adds a name to a host path, which may be empty.
+pub(super) fn push_to(found: &mut Text, name: &[u8]) -> Result<()> {
+    if found.is_empty() { found.push(name) } else { found.push_component(name) }
+}
+
+/// Takes the last name from a path.
+pub(super) fn pop(path: &mut Text) {
+    match path.as_bytes().iter().rposition(|byte| *byte == b'/') {
+        Some(0) => path.truncate(1),
+        Some(slash) => path.truncate(slash),
+        None => path.clear(),
+    }
+}

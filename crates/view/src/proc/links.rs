@@ -1,0 +1,181 @@
+//! Symbolic links under `/proc`.
+
+use super::name::{Entry, entry};
+use crate::calls::support::is_copy_of;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, Nerves};
+use crate::identity::files::NO_FACTS;
+use crate::paths::{Origin, reverse};
+use crate::task::Task;
+use crate::text::Text;
+use crate::world::World;
+use core::ffi::CStr;
+use core::fmt::Write;
+use linux_raw_sys::general as raw;
+
+/// Where a symbolic link under `/proc` leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To this path, absolute in the container's own root whatever the task's root is, without links: a jump.
+    Jump,
+    /// An ordinary link: its text, to be resolved as any link's.
+    Text,
+    /// A jump to something without a name of the guest's. The kernel follows the link itself; the text is what readlink(2) shows.
+    Kernel,
+}
+
+/// What the kernel puts behind the name of a file that has none any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// Where the link at a canonical host path under `/proc` leads; the answer is put into `into`. What readlink(2) shows of a
+/// [`Target::Jump`] is [`crate::paths::seen_from`] the task's root.
+///
+/// Errors are the kernel's: `ENOENT`, `EACCES` for a process that may not be looked into, `EINVAL` for what is no link.
+pub fn follow<N: Nerves>(
+    nerves: &mut N,
+    world: &World<'_>,
+    task: &Task,
+    host: &[u8],
+    into: &mut Text,
+) -> Result<Target> {
+    let (pid, tid) = (nerves.pid(), nerves.tid());
+    match host {
+        b"/proc/self" => return write_text(into, format_args!("{pid}")),
+        b"/proc/thread-self" => return write_text(into, format_args!("{pid}/task/{tid}")),
+        _ => {}
+    }
+    let mut buffer = [0; NAME_LIMIT];
+    let link = link_name(host, &mut buffer)?;
+    // The kernel's answer in any case: whether there is one is its decision.
+    nerves.readlink(Dir::Root, link, into)?;
+    let Some(entry) = entry(pid, tid, host) else { return Ok(Target::Text) };
+    if !is_known(nerves, &entry) {
+        // As for a process of somebody else's: what is open elsewhere on the host is neither shown nor reached.
+        if !nerves.program_of(entry.process, into) {
+            return Err(Errno::EACCES);
+        }
+        nerves.readlink(Dir::Root, link, into)?;
+    }
+    match entry.rest {
+        b"exe" => exe(nerves, world, &entry, link, into),
+        b"root" => root(nerves, task, &entry, into),
+        b"cwd" => named(nerves, world, link, into),
+        rest if rest.starts_with(b"fd/") => named(nerves, world, link, into),
+        rest if rest.starts_with(b"map_files/") => match named(nerves, world, link, into)? {
+            // The loader: anonymous memory, as far as the guest is told.
+            Target::Kernel if is_hosts(into) => Err(Errno::ENOENT),
+            target => Ok(target),
+        },
+        rest if rest.starts_with(b"ns/") => Ok(Target::Kernel),
+        _ => Ok(Target::Text),
+    }
+}
+
+/// Whether a thread is one of those whose state is known here.
+fn is_known<N: Nerves>(nerves: &mut N, entry: &Entry<'_>) -> bool {
+    let own = [nerves.pid(), nerves.tid()];
+    own.contains(&entry.process)
+        || own.contains(&entry.task())
+        || nerves.with_task(entry.process, &mut |_| {})
+        || nerves.with_task(entry.task(), &mut |_| {})
+}
+
+/// Longest path of a link under `/proc`, with its NUL: `/proc/N/task/N/map_files/FROM-TO` is the longest.
+const NAME_LIMIT: usize = 128;
+
+fn link_name<'b>(host: &[u8], buffer: &'b mut [u8; NAME_LIMIT]) -> Result<&'b CStr> {
+    buffer.get_mut(..host.len()).ok_or(Errno::ENOENT)?.copy_from_slice(host);
+    CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::ENOENT)
+}
+
+fn write_text(into: &mut Text, what: core::fmt::Arguments<'_>) -> Result<Target> {
+    struct Adapter<'t>(&'t mut Text);
+    impl Write for Adapter<'_> {
+        fn write_str(&mut self, part: &str) -> core::fmt::Result {
+            self.0.push(part.as_bytes()).map_err(|_| core::fmt::Error)
+        }
+    }
+    into.clear();
+    Adapter(into).write_fmt(what).map_err(|_| Errno::ENAMETOOLONG)?;
+    Ok(Target::Text)
+}
+
+/// The kernel knows only our loader.
+fn exe<N: Nerves>(
+    nerves: &mut N,
+    world: &World<'_>,
+    entry: &Entry<'_>,
+    link: &CStr,
+    into: &mut Text,
+) -> Result<Target> {
+    let kernels = *into;
+    if nerves.program_of(entry.process, into) {
+        return Ok(Target::Jump);
+    }
+    *into = kernels;
+    named(nerves, world, link, into)
+}
+
+/// The kernel knows nothing of a guest's `chroot`. A process that is not of this container has our root, as far as can be told.
+fn root<N: Nerves>(
+    nerves: &mut N,
+    task: &Task,
+    entry: &Entry<'_>,
+    into: &mut Text,
+) -> Result<Target> {
+    into.set(b"/")?;
+    if entry.task() == nerves.tid() || entry.task() == nerves.pid() {
+        *into = task.root;
+    } else {
+        nerves.with_task(entry.task(), &mut |other| *into = other.root);
+    }
+    Ok(Target::Jump)
+}
+
+/// The kernel's name of an open file, mapping or directory is in `into`.
+fn named(
+    nerves: &mut impl Host,
+    world: &World<'_>,
+    link: &CStr,
+    into: &mut Text,
+) -> Result<Target> {
+    let kernels = *into;
+    let gone = kernels.as_bytes().ends_with(DELETED) && !is_called_so(nerves, link, &kernels);
+    match reverse(world, kernels.as_bytes(), into)? {
+        // To the guest, the copy of a file of the image is that file.
+        Origin::Inside(_) if gone && has_copy(nerves, link, &kernels) => {
+            into.truncate(into.len() - DELETED.len());
+            Ok(Target::Jump)
+        }
+        Origin::Inside(_) if gone => Ok(Target::Kernel),
+        Origin::Inside(_) => Ok(Target::Jump),
+        Origin::Outside | Origin::Unnamed => {
+            *into = kernels;
+            Ok(Target::Kernel)
+        }
+    }
+}
+
+/// Whether a name is of a file that only the host has. Memory files and the like are in no directory.
+fn is_hosts(name: &Text) -> bool {
+    let name = name.as_bytes();
+    name.first() == Some(&b'/') && !name.ends_with(DELETED)
+}
+
+/// Whether a file that the kernel calls deleted was replaced by its own copy.
+fn has_copy(nerves: &mut impl Host, link: &CStr, name: &Text) -> bool {
+    let (mut facts, mut copy) = (NO_FACTS, *name);
+    copy.truncate(name.len() - DELETED.len());
+    nerves.statx(Dir::Root, link, 0, &mut facts).is_ok()
+        && nerves.image_links(facts.stx_ino).is_some()
+        && is_copy_of(nerves, copy.as_c_str(), &facts)
+}
+
+/// Whether a file is really named `x (deleted)`.
+fn is_called_so(nerves: &mut impl Host, link: &CStr, name: &Text) -> bool {
+    let (mut through, mut by_name) = (NO_FACTS, NO_FACTS);
+    nerves.statx(Dir::Root, link, 0, &mut through).is_ok()
+        && nerves.statx(Dir::Root, name.as_c_str(), raw::AT_SYMLINK_NOFOLLOW, &mut by_name).is_ok()
+        && (through.stx_ino, through.stx_dev_major, through.stx_dev_minor)
+            == (by_name.stx_ino, by_name.stx_dev_major, by_name.stx_dev_minor)
+}

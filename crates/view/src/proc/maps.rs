@@ -1,0 +1,189 @@
+//! Texts that name a file in one column: `maps`, `smaps`, `numa_maps`, `net/unix`.
+//!
+//! Only that column changes. A mapping of a file that the guest has no name for looks like anonymous memory, its address is true. Mappings of our
+//! loader ([`abi::boot`]) are left out.
+
+use super::lines::{Lines, Output, unescape};
+use crate::Scene;
+use crate::errno::Result;
+use crate::guest::{HostFd, Nerves};
+use crate::paths::{Origin, reverse, seen_from};
+use crate::stored::SITES;
+use crate::text::PATH_MAX;
+use abi::boot;
+use core::ops::Range;
+
+/// Where the name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    /// The sixth, up to the end of the line; lines of `smaps` that are no mapping's stay.
+    Maps,
+    /// Behind `file=`, up to a blank.
+    NumaMaps,
+    /// The eighth, up to the end of the line.
+    Sockets,
+}
+
+impl Column {
+    /// What the kernel escapes there.
+    const fn special(self) -> &'static [u8] {
+        match self {
+            Self::Maps => b"\n",
+            Self::NumaMaps => b"\n\t= ",
+            Self::Sockets => b"",
+        }
+    }
+
+    /// Position of an absolute path in a line without its newline.
+    fn find(self, line: &[u8]) -> Option<Range<usize>> {
+        let start = match self {
+            Self::Maps if !is_mapping(line) => return None,
+            Self::Maps => behind_words(line, 5)?,
+            Self::Sockets => behind_words(line, 7)?,
+            Self::NumaMaps => {
+                let word = b" file=";
+                let start = line.windows(word.len()).position(|part| part == word)? + word.len();
+                let end = line[start..].iter().position(|byte| *byte == b' ');
+                return Some(start..end.map_or(line.len(), |at| start + at));
+            }
+        };
+        (line.get(start) == Some(&b'/')).then_some(start..line.len())
+    }
+}
+
+/// Position behind a number of words and the blanks that follow them.
+fn behind_words(line: &[u8], count: usize) -> Option<usize> {
+    let mut at = 0;
+    for _ in 0..count {
+        at += line[at..].iter().position(|byte| *byte == b' ')?;
+        at += line[at..].iter().position(|byte| *byte != b' ')?;
+    }
+    Some(at)
+}
+
+/// `from-to `, in hexadecimal.
+fn is_mapping(line: &[u8]) -> bool {
+    let Some(end) = line.iter().position(|byte| *byte == b' ') else { return false };
+    let mut numbers = line[..end].split(|byte| *byte == b'-');
+    let hexadecimal = |part: Option<&[u8]>| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_hexdigit))
+    };
+    hexadecimal(numbers.next()) && hexadecimal(numbers.next()) && numbers.next().is_none()
+}
+
+/// Whether a line is about memory of our loader's; `None` where it is not the first of a mapping.
+fn is_loaders(line: &[u8], column: Column) -> Option<bool> {
+    let end = line.iter().position(|byte| *byte == b' ')?;
+    let hexadecimal = |part: &[u8]| {
+        part.iter().try_fold(0_u64, |sum, byte| {
+            Some(sum.wrapping_mul(16) + u64::from(char::from(*byte).to_digit(16)?))
+        })
+    };
+    match column {
+        Column::Maps if is_mapping(line) => {
+            let middle = line.iter().position(|byte| *byte == b'-')?;
+            let (start, last) =
+                (hexadecimal(&line[..middle])?, hexadecimal(&line[middle + 1..end])?);
+            // Where the kernel does not let itself be told, the heap is in the middle of it.
+            let ours = boot::is_loaders(start) && boot::is_loaders(last.wrapping_sub(1));
+            Some(ours && !line.ends_with(b"[heap]"))
+        }
+        Column::NumaMaps => Some(boot::is_loaders(hexadecimal(&line[..end])?)),
+        _ => None,
+    }
+}
+
+/// What a name becomes.
+enum Name {
+    /// What is in `desk.spare[0]`.
+    Guest,
+    /// As it is: not a path at all.
+    Same,
+    /// None.
+    Hidden,
+}
+
+/// Copies `source` to `into`.
+pub(super) fn rewrite<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    source: HostFd,
+    into: HostFd,
+    column: Column,
+) -> Result<()> {
+    let mut lines = Lines::new(source);
+    let mut output = Output::new(into);
+    let mut hidden = false;
+    while let Some(line) = lines.next(scene.nerves, &mut scene.desk.input)? {
+        let bytes = &scene.desk.input[line.clone()];
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        // What follows a mapping's first line in `smaps` is about it.
+        hidden = is_loaders(bytes, column).unwrap_or(hidden);
+        if hidden {
+            continue;
+        }
+        let found = column.find(bytes);
+        let length = bytes.len();
+        let name = match &found {
+            Some(name) => rename(scene, line.start + name.start..line.start + name.end, column),
+            None => Name::Same,
+        };
+        let desk = &mut *scene.desk;
+        let bytes = &desk.input[line.start..line.start + length];
+        let mut put = |bytes: &[u8]| output.push(scene.nerves, &mut desk.output, bytes);
+        match (name, found) {
+            (Name::Guest, Some(name)) => {
+                put(&bytes[..name.start])?;
+                let text = desk.spare[0].as_bytes();
+                let special = column.special();
+                output.push_escaped(scene.nerves, &mut desk.output, text, special)?;
+                output.push(scene.nerves, &mut desk.output, &bytes[name.end..])?;
+            }
+            (Name::Hidden, Some(name)) => match column {
+                Column::Maps => {
+                    // Address and permissions, then what anonymous memory has.
+                    let kept = behind_words(bytes, 2).unwrap_or(name.start);
+                    put(&bytes[..kept])?;
+                    put(b"00000000 00:00 0 ")?;
+                }
+                Column::NumaMaps => {
+                    put(&bytes[..name.start - b" file=".len()])?;
+                    put(&bytes[name.end..])?;
+                }
+                Column::Sockets => put(bytes[..name.start].trim_ascii_end())?,
+            },
+            _ => put(bytes)?,
+        }
+        output.push(scene.nerves, &mut scene.desk.output, b"\n")?;
+    }
+    output.flush(scene.nerves, &scene.desk.output)
+}
+
+/// Looks a name up; the range is in `desk.input`.
+fn rename<N: Nerves>(scene: &mut Scene<'_, N>, name: Range<usize>, column: Column) -> Name {
+    let desk = &mut *scene.desk;
+    let mut plain = [0; PATH_MAX];
+    let Some(host) = unescape(&desk.input[name], column.special(), &mut plain) else {
+        return Name::Hidden;
+    };
+    if host.starts_with(SITES) {
+        return Name::Hidden;
+    }
+    let guest = &mut desk.spare[0];
+    match reverse(scene.world, host, guest) {
+        Ok(Origin::Inside(_)) => {}
+        // `/memfd:x (deleted)`, `/dev/zero (deleted)`, `/SYSV00000000 (deleted)`, `/[aio] (deleted)`: not of any directory.
+        Ok(Origin::Unnamed) => return Name::Same,
+        Ok(Origin::Outside) if host == b"/dev/zero (deleted)" => return Name::Same,
+        Ok(Origin::Outside) if is_kernels(host) || column == Column::Sockets => return Name::Same,
+        _ => return Name::Hidden,
+    }
+    match seen_from(&scene.task.root, guest) {
+        Ok(_) => Name::Guest,
+        Err(_) => Name::Hidden,
+    }
+}
+
+/// Objects of file systems that are mounted nowhere have one component, and are always deleted.
+fn is_kernels(host: &[u8]) -> bool {
+    host.strip_suffix(b" (deleted)").is_some_and(|name| !name[1..].contains(&b'/'))
+}

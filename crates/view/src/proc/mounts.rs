@@ -1,0 +1,265 @@
+//! `mounts`, `mountinfo`, `mountstats`: the bindings of the container, and what is mounted beneath them on the host.
+//!
+//! A binding looks like a bind mount of the file system that it lies in: device, type and options are those of the host's mount around it.
+//! Its number is made up, above those of the kernel; the number of its parent is that of the binding around it. After `chroot` only what
+//! lies below the new root is listed, as the kernel does it.
+//!
+//! See [proc_pid_mountinfo(5)](https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html).
+
+use super::lines::{Lines, Output, unescape};
+use crate::Scene;
+use crate::errno::Result;
+use crate::guest::{Dir, HostFd, Nerves};
+use crate::paths::{Origin, behind, is_mount_point, reverse, seen_from};
+use crate::text::{PATH_MAX, Text};
+use crate::world::{Kind, World};
+
+/// Which of the three files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// fstab(5).
+    Mounts,
+    /// With numbers and roots.
+    Info,
+    /// For NFS's counters, which are left out.
+    Stats,
+}
+
+/// What is escaped in paths; `#` in sources is not ours.
+const SPECIAL: &[u8] = b" \t\n\\";
+/// Numbers of bindings start here; the kernel reuses the lowest free number.
+const FIRST: u32 = 1_000_000;
+
+/// A line of the kernel's `mountinfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mount<'l> {
+    number: &'l [u8],
+    device: &'l [u8],
+    root: &'l [u8],
+    point: &'l [u8],
+    options: &'l [u8],
+    kind: &'l [u8],
+    source: &'l [u8],
+    file_system: &'l [u8],
+}
+
+impl<'l> Mount<'l> {
+    fn read(line: &'l [u8]) -> Option<Self> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let mut words = line.split(|byte| *byte == b' ');
+        let number = words.next()?;
+        words.next()?;
+        let [device, root, point, options] =
+            [words.next()?, words.next()?, words.next()?, words.next()?];
+        words.find(|word| *word == b"-")?;
+        let [kind, source, file_system] = [words.next()?, words.next()?, words.next()?];
+        Some(Self { number, device, root, point, options, kind, source, file_system })
+    }
+}
+
+/// Where a mount is for the guest, and what it is.
+struct Line<'l> {
+    number: Number<'l>,
+    parent: u32,
+    mount: Mount<'l>,
+    /// What of the file system is shown: the mount's root, and this behind it.
+    below: &'l [u8],
+    /// The file system's own root is shown, whatever the host has there.
+    whole: bool,
+    read_only: bool,
+}
+
+enum Number<'l> {
+    Made(u32),
+    Kernels(&'l [u8]),
+}
+
+/// Writes the text for the guest to `into`. `source` is whatever file was asked for; the kernel's `mountinfo` is read anyway.
+pub(super) fn write<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    source: HostFd,
+    into: HostFd,
+    form: Form,
+) -> Result<()> {
+    // It was opened for the kernel's opinion on whether it may be.
+    let _ = source;
+    let mut output = Output::new(into);
+    let table = scene.nerves.open(Dir::Root, c"/proc/self/mountinfo", 0, 0, 0)?;
+    let written = bindings(scene, table, &mut output, form)
+        .and_then(|()| beneath(scene, table, &mut output, form));
+    scene.nerves.close(table);
+    written?;
+    output.flush(scene.nerves, &scene.desk.output)
+}
+
+/// A line for every binding.
+fn bindings<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    table: HostFd,
+    output: &mut Output,
+    form: Form,
+) -> Result<()> {
+    let world = scene.world;
+    for (index, binding) in world.bindings.iter().enumerate() {
+        if binding.kind == Kind::Mask || !around(scene, table, binding.host)? {
+            continue;
+        }
+        let around = scene.desk.spare[0];
+        let Some(mount) = Mount::read(around.as_bytes()) else { continue };
+        let mut point = [0; PATH_MAX];
+        let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
+        let line = Line {
+            number: Number::Made(FIRST + index as u32),
+            parent: parent(world, index),
+            mount,
+            below: behind(binding.host, point).unwrap_or(b""),
+            whole: binding.kind == Kind::Tree,
+            read_only: binding.read_only,
+        };
+        scene.desk.spare[1].set(binding.guest)?;
+        one(scene, output, form, &line)?;
+    }
+    Ok(())
+}
+
+/// Number of the binding around a binding.
+fn parent(world: &World<'_>, index: usize) -> u32 {
+    let path = world.bindings[index].guest;
+    let around = world.bindings.iter().enumerate().filter(|(other, binding)| {
+        *other != index && behind(path, binding.guest).is_some_and(|rest| !rest.is_empty())
+    });
+    let longest = around.max_by_key(|(_, binding)| binding.guest.len());
+    longest.map_or(FIRST - 1, |(other, _)| FIRST + other as u32)
+}
+
+/// Finds the host's mount that a path lies in; its line is put into `desk.spare[0]`. The last of several at one place is the visible one.
+fn around<N: Nerves>(scene: &mut Scene<'_, N>, table: HostFd, host: &[u8]) -> Result<bool> {
+    let desk = &mut *scene.desk;
+    let mut lines = Lines::new(table);
+    let mut best = None;
+    while let Some(line) = lines.next(scene.nerves, &mut desk.input)? {
+        let line = &desk.input[line];
+        let Some(mount) = Mount::read(line) else { continue };
+        let mut point = [0; PATH_MAX];
+        let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
+        if behind(host, point).is_some()
+            && best.is_none_or(|length| point.len() >= length)
+            && desk.spare[0].set(line).is_ok()
+        {
+            best = Some(point.len());
+        }
+    }
+    Ok(best.is_some())
+}
+
+/// A line for every mount of the host that shows through a binding.
+fn beneath<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    table: HostFd,
+    output: &mut Output,
+    form: Form,
+) -> Result<()> {
+    let world = scene.world;
+    let mut lines = Lines::new(table);
+    while let Some(line) = lines.next(scene.nerves, &mut scene.desk.input)? {
+        if scene.desk.spare[0].set(&scene.desk.input[line]).is_err() {
+            continue;
+        }
+        let text = scene.desk.spare[0];
+        let Some(mount) = Mount::read(text.as_bytes()) else { continue };
+        let mut point = [0; PATH_MAX];
+        let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
+        let guest = &mut scene.desk.spare[1];
+        let Ok(Origin::Inside(index)) = reverse(world, point, guest) else { continue };
+        let binding = &world.bindings[index];
+        if binding.host == point || is_mount_point(world, guest.as_bytes()) {
+            continue;
+        }
+        let line = Line {
+            number: Number::Kernels(mount.number),
+            parent: FIRST + index as u32,
+            mount,
+            below: b"",
+            whole: false,
+            read_only: binding.read_only,
+        };
+        one(scene, output, form, &line)?;
+    }
+    Ok(())
+}
+
+/// Writes a line for what is at `desk.spare[1]` for the container, unless the task's root hides it.
+fn one<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    output: &mut Output,
+    form: Form,
+    line: &Line<'_>,
+) -> Result<()> {
+    let point = &mut scene.desk.spare[1];
+    if !seen_from(&scene.task.root, point)? {
+        return Ok(());
+    }
+    let point: &Text = point;
+    let mount = &line.mount;
+    let (nerves, buffer) = (&mut *scene.nerves, &mut scene.desk.output);
+    let read_only = line.read_only || mount.options.starts_with(b"ro");
+    let flags = mount.options.get(2..).filter(|_| has_access(mount.options)).unwrap_or(b"");
+    let access: &[u8] = if read_only { b"ro" } else { b"rw" };
+    match form {
+        Form::Info => {
+            match line.number {
+                Number::Made(number) => output.push_number(nerves, buffer, number)?,
+                Number::Kernels(number) => output.push(nerves, buffer, number)?,
+            }
+            output.push(nerves, buffer, b" ")?;
+            output.push_number(nerves, buffer, line.parent)?;
+            output.push(nerves, buffer, b" ")?;
+            output.push(nerves, buffer, mount.device)?;
+            output.push(nerves, buffer, b" ")?;
+            root(line, |bytes, special| output.push_escaped(nerves, buffer, bytes, special))?;
+            output.push(nerves, buffer, b" ")?;
+            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
+            for part in [b" ", access, flags, b" - ", mount.kind, b" ", mount.source, b" "] {
+                output.push(nerves, buffer, part)?;
+            }
+            output.push(nerves, buffer, mount.file_system)?;
+        }
+        Form::Mounts => {
+            output.push(nerves, buffer, mount.source)?;
+            output.push(nerves, buffer, b" ")?;
+            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
+            let own = mount.file_system.get(2..).filter(|_| has_access(mount.file_system));
+            let access: &[u8] = if mount.file_system.starts_with(b"ro") { b"ro" } else { access };
+            for part in [b" ", mount.kind, b" ", access, flags, own.unwrap_or(b""), b" 0 0"] {
+                output.push(nerves, buffer, part)?;
+            }
+        }
+        Form::Stats => {
+            for part in [b"device ", mount.source, b" mounted on "] {
+                output.push(nerves, buffer, part)?;
+            }
+            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
+            output.push(nerves, buffer, b" with fstype ")?;
+            output.push(nerves, buffer, mount.kind)?;
+        }
+    }
+    output.push(nerves, buffer, b"\n")
+}
+
+/// Whether options begin with `rw` or `ro` as a word.
+fn has_access(options: &[u8]) -> bool {
+    let word = options.split(|byte| *byte == b',').next().unwrap_or(b"");
+    word == b"rw" || word == b"ro"
+}
+
+/// The part of the file system that is mounted. The container's own tree is all that there is of its file system.
+fn root(line: &Line<'_>, mut put: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    match (line.whole, line.mount.root, line.below) {
+        (true, ..) | (_, b"/", b"") => put(b"/", b""),
+        (_, b"/", below) => put(below, SPECIAL),
+        (_, root, below) => {
+            put(root, b"")?;
+            put(below, SPECIAL)
+        }
+    }
+}

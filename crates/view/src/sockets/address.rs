@@ -1,0 +1,420 @@
+//! `struct sockaddr_un`, there and back.
+
+use super::request::Request;
+use crate::Scene;
+use crate::calls::support::exists;
+use crate::errno::{Errno, Result};
+use crate::guest::{Dir, Host, Nerves};
+use crate::identity::{self, Truth, Want};
+use crate::paths::{Intent, Last, Origin, Place, resolve, reverse, seen_from};
+use crate::stored::{ALIAS, ALIASES};
+use crate::text::Text;
+use crate::verdict::{After, Verdict};
+use abi::layout::sockaddr_un::{PATH, PATH_SIZE, SIZE};
+use linux_raw_sys::general as raw;
+
+const AF_UNIX: u16 = 1;
+/// `sizeof(struct sockaddr_storage)`: the kernel takes no longer address.
+const STORAGE: usize = 128;
+/// In a scratch buffer for an address, where its length is.
+pub(super) const LENGTH_BEHIND: u64 = STORAGE as u64;
+
+/// How long a name may be behind an alias of its directory.
+const ROOM: usize = 40;
+
+/// What a path is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A new name.
+    Bind,
+    /// A socket that is there.
+    Reach,
+}
+
+/// An address for the kernel.
+pub(super) struct Address {
+    bytes: [u8; SIZE],
+    length: usize,
+}
+
+impl Address {
+    fn new(path: &[u8]) -> Result<Self> {
+        let mut bytes = [0; SIZE];
+        bytes[..PATH].copy_from_slice(&AF_UNIX.to_le_bytes());
+        let length = PATH + path.len() + 1;
+        if length > SIZE {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        bytes[PATH..PATH + path.len()].copy_from_slice(path);
+        Ok(Self { bytes, length })
+    }
+
+    /// The bytes of the structure that are used.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Reads an address into `desk.named[0]`; false if it is no path, or nothing that the kernel takes.
+fn read<N: Nerves>(scene: &mut Scene<'_, N>, at: u64, length: u64) -> bool {
+    let length = length as u32 as usize;
+    if length <= PATH || length > SIZE {
+        return false;
+    }
+    let mut bytes = [0; SIZE];
+    // The family first: what is not a path need not be readable here.
+    if scene.nerves.read(at, &mut bytes[..length]).is_err()
+        || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX
+    {
+        return false;
+    }
+    let path = &bytes[PATH..length];
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    end != 0 && scene.desk.named[0].set(&path[..end]).is_ok()
+}
+
+/// The address that the kernel is to get for a guest's; `None` where the guest's own does it.
+pub(super) fn forward<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    at: u64,
+    length: u64,
+    purpose: Purpose,
+) -> Result<Option<Address>> {
+    if !read(scene, at, length) {
+        return Ok(None);
+    }
+    let place = find(scene, purpose)?;
+    let checked = match purpose {
+        Purpose::Bind => Ok(()),
+        Purpose::Reach => may_reach(scene, &place),
+    };
+    if let Err(error) = checked {
+        place.close(scene.nerves);
+        return Err(error);
+    }
+    spell(scene, place)
+}
+
+fn find<N: Nerves>(scene: &mut Scene<'_, N>, purpose: Purpose) -> Result<Place> {
+    let name = scene.desk.named[0].as_bytes();
+    // Everybody is told the name of a bound socket as it was given, and a long one has no room for a directory: a relative one is to stay that.
+    if name.first() != Some(&b'/') && (purpose == Purpose::Bind || name.len() > ROOM) {
+        scene.desk.careful = true;
+    }
+    let intent = match purpose {
+        Purpose::Bind => Intent::NAME,
+        Purpose::Reach => Intent::FOLLOW,
+    };
+    resolve(scene, Dir::Cwd, 0, intent)
+}
+
+/// Connecting needs write permission.
+fn may_reach<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
+    match &scene.world.identity {
+        Some(ids) if !scene.task.creds.overrides() && !place.magic => {
+            let path = scene.desk.found[0].as_c_str();
+            let file = identity::look(scene.nerves, ids, place.kind, place.at, path)?;
+            identity::may(&scene.task.creds, &file.truth, Want::WRITE)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts the place in `desk.found[0]` into 108 bytes. Uses the place up.
+fn spell<N: Nerves>(scene: &mut Scene<'_, N>, place: Place) -> Result<Option<Address>> {
+    let found = &scene.desk.found[0];
+    let short = found.len() < PATH_SIZE;
+    match place.at {
+        _ if place.direct || (place.at == Dir::Root && found == &scene.desk.named[0]) => {
+            place.close(scene.nerves);
+            Ok(None)
+        }
+        Dir::Root | Dir::Cwd if short => {
+            place.close(scene.nerves);
+            Address::new(found.as_bytes()).map(Some)
+        }
+        Dir::Root => {
+            place.close(scene.nerves);
+            let directory = &mut scene.desk.spare[0];
+            let (parent, name) = split(found.as_bytes());
+            directory.set(parent)?;
+            let flags = raw::O_PATH | raw::O_DIRECTORY;
+            let held = scene.nerves.open(Dir::Root, directory.as_c_str(), flags, 0, 0)?;
+            let alias = &mut scene.desk.spare[1];
+            scene.nerves.alias(held, alias)?;
+            alias.push_component(name)?;
+            Address::new(alias.as_bytes()).map(Some)
+        }
+        Dir::Held(directory) if !found.is_empty() => {
+            if let Some(file) = place.held {
+                scene.nerves.close(file);
+            }
+            let alias = &mut scene.desk.spare[1];
+            scene.nerves.alias(directory, alias)?;
+            alias.push_component(found.as_bytes())?;
+            Address::new(alias.as_bytes()).map(Some)
+        }
+        Dir::Cwd | Dir::Guest(_) | Dir::Held(_) => {
+            place.close(scene.nerves);
+            Err(Errno::ENAMETOOLONG)
+        }
+    }
+}
+
+/// Directory and last component, which keeps slashes behind it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
+    match path[..end].iter().rposition(|byte| *byte == b'/') {
+        Some(0) => (b"/", &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b".", path),
+    }
+}
+
+/// `connect`, `sendto`: the address is argument `at`, its length the next.
+pub(super) fn send<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    at: usize,
+) -> Result<Verdict> {
+    let [address, length] = [request.arguments[at], request.arguments[at + 1]];
+    match forward(scene, address, length, Purpose::Reach)? {
+        None => Ok(Verdict::Pass),
+        Some(host) => with_address(scene, request, at, &host, After::Nothing),
+    }
+}
+
+fn with_address<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    at: usize,
+    host: &Address,
+    after: After,
+) -> Result<Verdict> {
+    let mut arguments = request.arguments;
+    arguments[at] = scene.nerves.scratch(host.as_bytes(), 2)?;
+    arguments[at + 1] = host.length as u64;
+    request.instead(scene.nerves, arguments, after)
+}
+
+/// `bind`: the kernel makes the socket with the guest's own umask; its owner is noted afterwards, if there is something to note.
+pub(super) fn bind<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+    let [_, address, length, ..] = request.arguments;
+    if !read(scene, address, length) {
+        return Ok(Verdict::Pass);
+    }
+    let place = find(scene, Purpose::Bind)?;
+    let after = match new_socket(scene, &place) {
+        Ok(true) => After::Bound,
+        Ok(false) => After::Nothing,
+        Err(error) => {
+            // A name that is taken is so before anybody asks whether it may be made.
+            let taken = exists(scene, &place, 0);
+            place.close(scene.nerves);
+            return Err(if taken { Errno::EADDRINUSE } else { error });
+        }
+    };
+    match (spell(scene, place)?, after) {
+        (Some(host), after) => with_address(scene, request, 1, &host, after),
+        (None, After::Nothing) => Ok(Verdict::Pass),
+        (None, after) => Ok(Verdict::Watch(after)),
+    }
+}
+
+/// Whether the thread may make a socket at the place; true if the socket's owner has to be noted.
+fn new_socket<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<bool> {
+    if place.directory && place.last == Last::Name {
+        return Err(Errno::ENOENT);
+    }
+    if place.read_only {
+        return Err(Errno::EROFS);
+    }
+    let Some((parent, new)) = truth_of_new(scene, place)? else { return Ok(false) };
+    identity::may_create(&scene.task.creds, &parent)?;
+    let Some(ids) = &scene.world.identity else { return Ok(false) };
+    Ok(!identity::files::is_plain_new(ids, place.kind, &new))
+}
+
+/// The directory, and the socket in it.
+fn truth_of_new<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+) -> Result<Option<(Truth, Truth)>> {
+    let Some(ids) = scene.world.identity else { return Ok(None) };
+    let parent = identity::look_parent(scene, &ids, place, 0)?.truth;
+    let mode = raw::S_IFSOCK | (0o777 & !scene.task.umask);
+    Ok(Some((parent, identity::new_file(&scene.task.creds, &parent, mode, (0, 0)))))
+}
+
+/// The kernel has made the socket.
+pub(super) fn bound<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<()> {
+    let [_, address, length, ..] = request.arguments;
+    if !read(scene, address, length) {
+        return Ok(());
+    }
+    let place = find(scene, Purpose::Bind)?;
+    let noted = truth_of_new(scene, &place).and_then(|truths| {
+        let (Some(ids), Some((_, new))) = (&scene.world.identity, truths) else { return Ok(()) };
+        let file = (place.at, scene.desk.found[0].as_c_str());
+        identity::created(scene.nerves, ids, place.kind, file, &new)
+    });
+    place.close(scene.nerves);
+    noted
+}
+
+/// A call that tells an address in argument `at`: `accept`, `getsockname`, `getpeername`, `recvfrom`.
+pub(super) fn receive<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    at: usize,
+) -> Result<Verdict> {
+    let (address, length) = (request.arguments[at], request.arguments[at + 1]);
+    let mut room = [0; 4];
+    if address == 0 || length == 0 || scene.nerves.read(length, &mut room).is_err() {
+        return Ok(Verdict::Pass);
+    }
+    let room = u32::from_le_bytes(room);
+    if room > i32::MAX as u32 {
+        return Ok(Verdict::Pass);
+    }
+    if room as usize >= SIZE {
+        return Ok(Verdict::Watch(After::Address { address, length, room }));
+    }
+    let mut buffer = [0; STORAGE + 4];
+    buffer[STORAGE..].copy_from_slice(&(STORAGE as u32).to_le_bytes());
+    let scratch = scene.nerves.scratch(&buffer, 8)?;
+    let mut arguments = request.arguments;
+    arguments[at] = scratch;
+    arguments[at + 1] = scratch + LENGTH_BEHIND;
+    let after = After::AddressFrom { scratch, address, length, room };
+    request.instead(scene.nerves, arguments, after)
+}
+
+/// The kernel wrote an address at `from` (address and length); the guest wants it at `to`, where `room` bytes are. The length is written
+/// first, as the kernel does it: it is there even where the address cannot be written.
+pub(super) fn received<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    from: (u64, u64),
+    to: (u64, u64),
+    room: u32,
+) -> Result<()> {
+    let mut length = [0; 4];
+    scene.nerves.read(from.1, &mut length)?;
+    let whole = u32::from_le_bytes(length) as usize;
+    let in_place = from == to;
+    let there = if in_place { whole.min(room as usize) } else { whole };
+    let shown = Shown::of(scene, from.0, there, whole)?;
+    if in_place && !shown.changed {
+        return Ok(());
+    }
+    scene.nerves.write(to.1, &(shown.whole as u32).to_le_bytes())?;
+    shown.write(scene, to.0, room as usize)
+}
+
+/// An address as the guest is to see it.
+pub(super) struct Shown {
+    bytes: [u8; STORAGE],
+    length: usize,
+    /// Its true length.
+    pub(super) whole: usize,
+    /// It is not what the kernel wrote.
+    pub(super) changed: bool,
+}
+
+impl Shown {
+    /// Turns the address of `there` bytes at `from` (`whole` before it was cut) back.
+    pub(super) fn of<N: Nerves>(
+        scene: &mut Scene<'_, N>,
+        from: u64,
+        there: usize,
+        whole: usize,
+    ) -> Result<Self> {
+        let mut bytes = [0; STORAGE];
+        let there = there.min(STORAGE);
+        if there != 0 {
+            scene.nerves.read(from, &mut bytes[..there])?;
+        }
+        Ok(match backward(scene, &mut bytes, there)? {
+            Some(length) => Self { bytes, length, whole: length, changed: true },
+            None => Self { bytes, length: there, whole, changed: false },
+        })
+    }
+
+    /// Writes as much of it as there is room for.
+    pub(super) fn write<N: Nerves>(
+        &self,
+        scene: &mut Scene<'_, N>,
+        to: u64,
+        room: usize,
+    ) -> Result<()> {
+        let shown = &self.bytes[..self.length.min(room)];
+        if shown.is_empty() { Ok(()) } else { scene.nerves.write(to, shown) }
+    }
+}
+
+/// Turns a host's address into the guest's in place; its length, or `None` if it stays as it is.
+fn backward<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    bytes: &mut [u8; STORAGE],
+    length: usize,
+) -> Result<Option<usize>> {
+    if length <= PATH || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX {
+        return Ok(None);
+    }
+    let path = &bytes[PATH..length];
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    if path.first() != Some(&b'/') {
+        return Ok(None);
+    }
+    let [host, guest] = &mut scene.desk.spare;
+    host.set(&path[..end])?;
+    unalias(scene.nerves, host, guest)?;
+    if !matches!(reverse(scene.world, host.as_bytes(), guest)?, Origin::Inside(_)) {
+        return Ok(None);
+    }
+    seen_from(&scene.task.root, guest)?;
+    let shown = guest.len().min(PATH_SIZE);
+    bytes[PATH..PATH + shown].copy_from_slice(&guest.as_bytes()[..shown]);
+    let length = (PATH + shown + 1).min(SIZE);
+    bytes[PATH + shown..length].fill(0);
+    Ok(Some(length))
+}
+
+/// Replaces a directory's alias by its path. An alias of a tracer that has ended leads nowhere; the name stays as it is.
+fn unalias(host: &mut impl Host, path: &mut Text, work: &mut Text) -> Result<()> {
+    let Some((alias, name)) = split_alias(path.as_bytes()) else { return Ok(()) };
+    // Nothing that was read is longer, whoever writes to the guest's memory meanwhile.
+    let mut link = [0; STORAGE];
+    let Some(room) = link[..STORAGE - 1].get_mut(..alias.len()) else { return Ok(()) };
+    room.copy_from_slice(alias);
+    let Ok(link) = core::ffi::CStr::from_bytes_until_nul(&link) else { return Ok(()) };
+    if host.readlink(Dir::Root, link, work).is_ok() && work.as_bytes().first() == Some(&b'/') {
+        work.push_component(name)?;
+        *path = *work;
+    }
+    Ok(())
+}
+
+/// `/proc/N/fd/M`, or a link in a directory of aliases ([`crate::stored::ALIASES`]), and what follows.
+fn split_alias(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let last = path.iter().rposition(|byte| *byte == b'/')?;
+    let (link, name) = (&path[..last], &path[last + 1..]);
+    let mut above = link.rsplit(|byte| *byte == b'/');
+    let is_link = above
+        .next()
+        .is_some_and(|hash| hash.len() == ALIAS && hash.iter().all(u8::is_ascii_hexdigit));
+    if is_link && above.next().is_some_and(|directory| directory.starts_with(ALIASES)) {
+        return Some((link, name));
+    }
+    let end = slashes.nth(4)?.0;
+    let mut parts = path[..end].split(|byte| *byte == b'/').skip(1);
+    let number = |part: Option<&[u8]>| {
+        part.is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))
+    };
+    let is_alias = parts.next() == Some(b"proc")
+        && number(parts.next())
+        && parts.next() == Some(b"fd")
+        && number(parts.next());
+    is_alias.then_some((&path[..end], &path[end + 1..]))
+}

@@ -1,0 +1,355 @@
+//! `sendmsg`, `recvmsg` and their plural forms: names and ids in message headers.
+//!
+//! The kernel gets copies of the guest's headers where a name has to be another one, or where the room for a name is small; the vectors and
+//! control buffers stay the guest's. Everything that the kernel writes into a header is copied back. At most [`MANY`] messages go in one
+//! call: `sendmmsg` and `recvmmsg` may always do fewer than they are asked for.
+
+use super::address::{self, Purpose, Shown};
+use super::peers;
+use super::request::Request;
+use crate::Scene;
+use crate::errno::Result;
+use crate::guest::Nerves;
+use crate::verdict::{After, Verdict};
+use abi::calls::Arch;
+use abi::layout::sockaddr_un::SIZE;
+use abi::layout::{Msghdr, UCRED, u32_at};
+
+/// Most messages of one call that is changed.
+const MANY: usize = 64;
+/// Room for a name that the kernel is given.
+const NAME: usize = 128;
+/// Longest control buffer that is looked through; the kernel's limit for sending is that of the socket, some 20 KiB.
+const CONTROL: usize = 8192;
+const SOL_SOCKET: u32 = 1;
+const SCM_CREDENTIALS: u32 = 2;
+
+fn layout_of(request: &Request) -> Msghdr {
+    Msghdr::of(if request.narrow() { Arch::I386 } else { Arch::X86_64 })
+}
+
+/// `struct msghdr` of either width, with room for `msg_len`.
+type Header = [u8; 64];
+
+/// `sendmsg`.
+pub(super) fn send<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+    let layout = layout_of(request);
+    let mut header: Header = [0; 64];
+    if scene.nerves.read(request.arguments[1], &mut header[..layout.size]).is_err()
+        || !outgoing(scene, &layout, &mut header)?
+    {
+        return Ok(Verdict::Pass);
+    }
+    let mut arguments = request.arguments;
+    arguments[1] = scene.nerves.scratch(&header[..layout.size], 8)?;
+    request.instead(scene.nerves, arguments, After::Nothing)
+}
+
+/// `sendmmsg`.
+pub(super) fn send_many<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+    let layout = layout_of(request);
+    let asked = request.arguments[2] as u32 as usize;
+    let mut count = asked.min(MANY);
+    let mut changed = false;
+    for index in 0..count {
+        let mut header: Header = [0; 64];
+        let at = request.arguments[1] + (index * layout.stride) as u64;
+        let one = scene.nerves.read(at, &mut header[..layout.stride]);
+        match one.and_then(|()| outgoing(scene, &layout, &mut header)) {
+            Ok(now) => changed |= now,
+            // As many as were good are sent; the kernel does not tell the error either.
+            Err(_) if index > 0 => {
+                count = index;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+        let slot = index * layout.stride..(index + 1) * layout.stride;
+        scene.desk.output[slot].copy_from_slice(&header[..layout.stride]);
+    }
+    let mut arguments = request.arguments;
+    if !changed {
+        if count == asked {
+            return Ok(Verdict::Pass);
+        }
+        arguments[2] = count as u64;
+        return request.instead(scene.nerves, arguments, After::Nothing);
+    }
+    let scratch = scene.nerves.scratch(&scene.desk.output[..count * layout.stride], 8)?;
+    arguments[1] = scratch;
+    arguments[2] = count as u64;
+    request.instead(scene.nerves, arguments, After::Sent { scratch, count: count as u32 })
+}
+
+/// Makes a header one for the kernel; false if it is that already.
+fn outgoing<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    layout: &Msghdr,
+    header: &mut Header,
+) -> Result<bool> {
+    let mut changed = false;
+    let name = layout.word_at(header, layout.name);
+    let length = u64::from(u32_at(header, layout.name_length));
+    if name != 0
+        && let Some(host) = address::forward(scene, name, length, Purpose::Reach)?
+    {
+        let at = scene.nerves.scratch(host.as_bytes(), 2)?;
+        layout.put_word(header, layout.name, at);
+        let length = host.as_bytes().len() as u32;
+        header[layout.name_length..layout.name_length + 4].copy_from_slice(&length.to_le_bytes());
+        changed = true;
+    }
+    let control = layout.word_at(header, layout.control);
+    let length = layout.word_at(header, layout.control_length) as usize;
+    if scene.world.identity.is_none() || control == 0 || length > CONTROL {
+        return Ok(changed);
+    }
+    if scene.nerves.read(control, &mut scene.desk.input[..length]).is_err() {
+        return Ok(changed);
+    }
+    let mut credentials = false;
+    let mut parts = Parts::new(layout, length);
+    while let Some((at, end)) = parts.next_credentials(&scene.desk.input) {
+        let mut ucred = [0; UCRED];
+        if end - at >= UCRED {
+            ucred.copy_from_slice(&scene.desk.input[at..at + UCRED]);
+            peers::sent(scene, &mut ucred)?;
+            scene.desk.input[at..at + UCRED].copy_from_slice(&ucred);
+            credentials = true;
+        }
+    }
+    if credentials {
+        let at = scene.nerves.scratch(&scene.desk.input[..length], 8)?;
+        layout.put_word(header, layout.control, at);
+    }
+    Ok(changed || credentials)
+}
+
+/// `sendmmsg` has returned how many messages it sent.
+pub(super) fn sent_many<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    scratch: u64,
+    count: u32,
+    result: i64,
+) -> Result<()> {
+    let layout = layout_of(request);
+    for index in 0..(result as u64).min(u64::from(count)) {
+        let at = index * layout.stride as u64 + layout.size as u64;
+        let mut length = [0; 4];
+        scene.nerves.read(scratch + at, &mut length)?;
+        scene.nerves.write(request.arguments[1] + at, &length)?;
+    }
+    Ok(())
+}
+
+/// `recvmsg`.
+pub(super) fn receive<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+    let layout = layout_of(request);
+    let header_at = request.arguments[1];
+    let mut header: Header = [0; 64];
+    if scene.nerves.read(header_at, &mut header[..layout.size]).is_err() {
+        return Ok(Verdict::Pass);
+    }
+    match interest(scene, &layout, &header) {
+        Interest::None => Ok(Verdict::Pass),
+        Interest::InPlace(room) => Ok(Verdict::Watch(After::Message { header: header_at, room })),
+        Interest::Copy => {
+            let name = scene.nerves.scratch(&[0; NAME], 8)?;
+            give_room(&layout, &mut header, name);
+            let mut arguments = request.arguments;
+            let scratch = scene.nerves.scratch(&header[..layout.size], 8)?;
+            arguments[1] = scratch;
+            request.instead(scene.nerves, arguments, After::Messages { scratch, count: 1 })
+        }
+    }
+}
+
+/// `recvmmsg`. The kernel overwrites the room for names, so whoever wants names gets copies.
+pub(super) fn receive_many<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
+    let layout = layout_of(request);
+    let count = (request.arguments[2] as u32 as usize).min(MANY);
+    let mut wanted = false;
+    for index in 0..count {
+        let slot = index * layout.stride..(index + 1) * layout.stride;
+        let at = request.arguments[1] + slot.start as u64;
+        if scene.nerves.read(at, &mut scene.desk.output[slot.clone()]).is_err() {
+            return Ok(Verdict::Pass);
+        }
+        let mut header: Header = [0; 64];
+        header[..layout.stride].copy_from_slice(&scene.desk.output[slot]);
+        wanted |= interest(scene, &layout, &header) != Interest::None;
+    }
+    if !wanted {
+        return Ok(Verdict::Pass);
+    }
+    scene.desk.input[..count * NAME].fill(0);
+    let names = scene.nerves.scratch(&scene.desk.input[..count * NAME], 8)?;
+    for index in 0..count {
+        let header = &mut scene.desk.output[index * layout.stride..(index + 1) * layout.stride];
+        if layout.word_at(header, layout.name) != 0
+            && i32::try_from(u32_at(header, layout.name_length)).is_ok()
+        {
+            give_room(&layout, header, names + (index * NAME) as u64);
+        }
+    }
+    let scratch = scene.nerves.scratch(&scene.desk.output[..count * layout.stride], 8)?;
+    let mut arguments = request.arguments;
+    arguments[1] = scratch;
+    arguments[2] = count as u64;
+    request.instead(scene.nerves, arguments, After::Messages { scratch, count: count as u32 })
+}
+
+/// What a header that is received into has that concerns us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interest {
+    None,
+    /// Room for every name, this much.
+    InPlace(u32),
+    /// A name might be cut.
+    Copy,
+}
+
+fn interest<N: Nerves>(scene: &Scene<'_, N>, layout: &Msghdr, header: &[u8]) -> Interest {
+    let room = u32_at(header, layout.name_length);
+    let named = layout.word_at(header, layout.name) != 0;
+    if named && room > i32::MAX as u32 {
+        return Interest::None;
+    }
+    let ids = scene.world.identity.is_some() && layout.word_at(header, layout.control) != 0;
+    match named {
+        true if (room as usize) < SIZE => Interest::Copy,
+        true => Interest::InPlace(room),
+        false if ids => Interest::InPlace(0),
+        false => Interest::None,
+    }
+}
+
+fn give_room(layout: &Msghdr, header: &mut [u8], name: u64) {
+    layout.put_word(header, layout.name, name);
+    let room = (NAME as u32).to_le_bytes();
+    header[layout.name_length..layout.name_length + 4].copy_from_slice(&room);
+}
+
+/// `recvmsg` wrote into the guest's own header.
+pub(super) fn received<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    at: u64,
+    room: u32,
+) -> Result<()> {
+    let layout = layout_of(request);
+    let mut header: Header = [0; 64];
+    scene.nerves.read(at, &mut header[..layout.size])?;
+    let name = layout.word_at(&header, layout.name);
+    let whole = u32_at(&header, layout.name_length) as usize;
+    if name != 0 && whole != 0 && room != 0 {
+        let shown = Shown::of(scene, name, whole.min(room as usize), whole)?;
+        if shown.changed {
+            let length = (shown.whole as u32).to_le_bytes();
+            scene.nerves.write(at + layout.name_length as u64, &length)?;
+            shown.write(scene, name, room as usize)?;
+        }
+    }
+    incoming_ids(scene, &layout, &header)
+}
+
+/// `recvmsg` or `recvmmsg` wrote into copies.
+pub(super) fn received_many<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    request: &Request,
+    scratch: u64,
+    count: u32,
+    result: i64,
+) -> Result<()> {
+    let layout = layout_of(request);
+    let one = request.op == abi::calls::Op::Recvmsg;
+    let (stride, filled) =
+        if one { (layout.size, 1) } else { (layout.stride, (result as u64).min(u64::from(count))) };
+    for index in 0..filled {
+        let offset = index * stride as u64;
+        let (mut theirs, mut ours): (Header, Header) = ([0; 64], [0; 64]);
+        let to = request.arguments[1] + offset;
+        scene.nerves.read(scratch + offset, &mut ours[..stride])?;
+        scene.nerves.read(to, &mut theirs[..stride])?;
+        let room = u32_at(&theirs, layout.name_length) as usize;
+        let (from, name) =
+            (layout.word_at(&ours, layout.name), layout.word_at(&theirs, layout.name));
+        let whole = u32_at(&ours, layout.name_length) as usize;
+        if name != 0 {
+            let shown = Shown::of(scene, from, whole, whole)?;
+            shown.write(scene, name, room)?;
+            let length = (shown.whole as u32).to_le_bytes();
+            theirs[layout.name_length..layout.name_length + 4].copy_from_slice(&length);
+        }
+        let after = layout.control_length..layout.control_length + layout.word;
+        theirs[after.clone()].copy_from_slice(&ours[after]);
+        theirs[layout.flags..layout.flags + 4]
+            .copy_from_slice(&ours[layout.flags..layout.flags + 4]);
+        if !one {
+            theirs[layout.size..layout.size + 4]
+                .copy_from_slice(&ours[layout.size..layout.size + 4]);
+        }
+        scene.nerves.write(to, &theirs[..stride])?;
+        incoming_ids(scene, &layout, &theirs)?;
+    }
+    Ok(())
+}
+
+/// Turns the ids in a received control buffer into the guest's.
+fn incoming_ids<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    layout: &Msghdr,
+    header: &Header,
+) -> Result<()> {
+    let control = layout.word_at(header, layout.control);
+    let length = (layout.word_at(header, layout.control_length) as usize).min(CONTROL);
+    if scene.world.identity.is_none() || control == 0 || length == 0 {
+        return Ok(());
+    }
+    scene.nerves.read(control, &mut scene.desk.input[..length])?;
+    let mut parts = Parts::new(layout, length);
+    while let Some((at, end)) = parts.next_credentials(&scene.desk.input) {
+        if end - at >= UCRED {
+            let mut ucred = [0; UCRED];
+            ucred.copy_from_slice(&scene.desk.input[at..at + UCRED]);
+            let shown = peers::translated(scene, ucred);
+            scene.nerves.write(control + at as u64, &shown)?;
+        }
+    }
+    Ok(())
+}
+
+/// Walks through a control buffer as cmsg(3) does.
+struct Parts<'l> {
+    layout: &'l Msghdr,
+    at: usize,
+    length: usize,
+}
+
+impl<'l> Parts<'l> {
+    const fn new(layout: &'l Msghdr, length: usize) -> Self {
+        Self { layout, at: 0, length }
+    }
+
+    /// Data of the next `SCM_CREDENTIALS`: from, to. A part that claims more than there is ends the walk.
+    fn next_credentials(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
+        while self.at + self.layout.control_header <= self.length {
+            let start = self.at;
+            let size = usize::try_from(self.layout.word_at(bytes, start)).ok()?;
+            let end = start.checked_add(size)?;
+            if size < self.layout.control_header || end > self.length {
+                return None;
+            }
+            self.at = end.next_multiple_of(self.layout.word);
+            let kind = start + self.layout.word;
+            if (u32_at(bytes, kind), u32_at(bytes, kind + 4)) == (SOL_SOCKET, SCM_CREDENTIALS) {
+                return Some((start + self.layout.control_header, end));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,76 @@
+//! The arguments of a socket call: in registers, or in an array of words that `socketcall(2)` of i386 points to.
+
+use crate::errno::Result;
+use crate::guest::Guest;
+use crate::verdict::{After, Call, Verdict};
+use abi::calls::{Arch, Op, socketcall};
+
+/// How many words each of `socketcall`'s calls has.
+const WORDS: [usize; 21] = [0, 3, 3, 3, 2, 3, 3, 3, 4, 4, 4, 6, 6, 2, 5, 5, 3, 3, 4, 5, 4];
+/// `send` and `recv` have no address.
+const WITHOUT_ADDRESS: [u64; 2] = [9, 10];
+
+/// A socket call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    /// Which, whatever way it came.
+    pub(super) op: Op,
+    /// Its arguments.
+    pub(super) arguments: [u64; 6],
+    /// As it was caught.
+    call: Call,
+    indirect: bool,
+}
+
+impl Request {
+    /// `None` where the kernel will say what is wrong, or where there is no address.
+    pub(super) fn read(guest: &mut impl Guest, call: &Call, op: Op) -> Option<Self> {
+        if op != Op::Socketcall {
+            let mut arguments = call.arguments;
+            if matches!(Arch::from_audit(call.arch), Some(Arch::I386)) {
+                for word in &mut arguments {
+                    *word &= 0xffff_ffff;
+                }
+            }
+            return Some(Self { op, arguments, call: *call, indirect: false });
+        }
+        let number = call.arguments[0] & 0xffff_ffff;
+        let op = socketcall(number as u32)?;
+        if WITHOUT_ADDRESS.contains(&number) {
+            return None;
+        }
+        let mut bytes = [0; 24];
+        let used = 4 * WORDS.get(number as usize)?;
+        guest.read(call.arguments[1], &mut bytes[..used]).ok()?;
+        let mut arguments = [0; 6];
+        for (argument, word) in arguments.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *argument = u64::from(u32::from_le_bytes(*word));
+        }
+        Some(Self { op, arguments, call: *call, indirect: true })
+    }
+
+    /// Whether structures in memory are those of i386.
+    pub(super) fn narrow(&self) -> bool {
+        matches!(Arch::from_audit(self.call.arch), Some(Arch::I386))
+    }
+
+    /// The same call with other arguments. Its number stays, so that a filter of the guest's says about it what it said.
+    pub(super) fn instead(
+        &self,
+        guest: &mut impl Guest,
+        arguments: [u64; 6],
+        after: After,
+    ) -> Result<Verdict> {
+        let mut call = self.call;
+        if self.indirect {
+            let mut bytes = [0; 24];
+            for (word, argument) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(arguments) {
+                *word = (argument as u32).to_le_bytes();
+            }
+            call.arguments[1] = guest.scratch(&bytes, 4)?;
+        } else {
+            call.arguments = arguments;
+        }
+        Ok(Verdict::Instead(call, after))
+    }
+}

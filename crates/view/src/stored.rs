@@ -1,0 +1,336 @@
+//! A world as bytes, for those who live in it and have no other way to be told: processes with a nervous system of their own.
+//!
+//! ```text
+//!   flags (4), switches (8), filter (4), identity (4 × 4), numbers of bindings and emulators (4, 4)
+//!   the places: host paths       bindings: flags (1), guest path, host path       emulators: machine (2), host path
+//! ```
+//!
+//! A path is its length (2) and its bytes. Numbers are little-endian. Who reads borrows all paths from the bytes.
+
+use crate::identity::{Capabilities, Credentials, Groups, Ids};
+use crate::task::{Filters, Task};
+use crate::world::{Binding, Emulator, Identity, Kind, World};
+use abi::shared::Switches;
+use abi::shared::processes::CREDENTIALS;
+
+/// Host paths that a nervous system needs, absolute and without symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Places<'a> {
+    /// The container's tree: the root binding's host path, or empty where that is the host's own root or no tree of the container's.
+    pub tree: &'a [u8],
+    /// What a process of the container executes.
+    pub stage: &'a [u8],
+    /// The file that all processes share ([`abi::shared`]).
+    pub shared: &'a [u8],
+    /// The log of notes ([`abi::notes`]); it need not exist yet.
+    pub notes: &'a [u8],
+    /// A directory of the container's on the file system of its tree, where copies are made.
+    pub workshop: &'a [u8],
+    /// A directory for what the container needs while it runs.
+    pub run: &'a [u8],
+    /// A directory with a path of at most 40 bytes, its last component begun by [`ALIASES`], for links to directories whose own paths are too
+    /// long for addresses of sockets. Made when it is needed (readable by its owner alone), and to be removed with what is in it when
+    /// nobody lives in the container. Empty where there is none.
+    pub aliases: &'a [u8],
+}
+
+/// What programs of a container are started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start<'a> {
+    /// How ids of the host appear ([`World::identity`]).
+    pub identity: Option<Identity>,
+    /// What is not to be used.
+    pub switches: Switches,
+    /// Number of the record ([`abi::shared::records`]) with the filter.
+    pub filter: u32,
+    /// Where things are.
+    pub places: Places<'a>,
+}
+
+/// How `/proc/PID/maps` names the memory in which the stage keeps a program's text with its rewritten sites.
+pub const SITES: &[u8] = b"/memfd:coracle-sites";
+/// How the name of a directory of aliases begins; the links in it have names of [`ALIAS`] hexadecimal digits.
+pub const ALIASES: &[u8] = b"coracle-alias-";
+/// Digits of a link's name there.
+pub const ALIAS: usize = 16;
+
+/// Most bindings that a nervous system without a heap has room for.
+pub const BINDINGS_MAX: usize = 256;
+/// Most emulators, likewise.
+pub const EMULATORS_MAX: usize = 16;
+
+const WITH_IDENTITY: u32 = 1;
+const READ_ONLY: u8 = 0x80;
+
+const fn kind_number(kind: Kind) -> u8 {
+    match kind {
+        Kind::Tree => 0,
+        Kind::Host => 1,
+        Kind::Proc => 2,
+        Kind::Mask => 3,
+    }
+}
+
+struct Writer<'a> {
+    into: &'a mut [u8],
+    length: usize,
+}
+
+impl Writer<'_> {
+    fn bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.length.checked_add(bytes.len())?;
+        self.into.get_mut(self.length..end)?.copy_from_slice(bytes);
+        self.length = end;
+        Some(())
+    }
+
+    fn word(&mut self, word: u32) -> Option<()> {
+        self.bytes(&word.to_le_bytes())
+    }
+
+    fn path(&mut self, path: &[u8]) -> Option<()> {
+        self.bytes(&u16::try_from(path.len()).ok()?.to_le_bytes())?;
+        self.bytes(path)
+    }
+}
+
+/// Writes a start and its world; the number of bytes, or `None` where `into` is too small, or something is more than there is room for.
+pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<usize> {
+    if world.bindings.len() > BINDINGS_MAX || world.emulators.len() > EMULATORS_MAX {
+        return None;
+    }
+    let mut writer = Writer { into, length: 0 };
+    writer.word(if start.identity.is_some() { WITH_IDENTITY } else { 0 })?;
+    writer.bytes(&start.switches.0.to_le_bytes())?;
+    writer.word(start.filter)?;
+    let none = Identity { host_uid: 0, host_gid: 0, uid: 0, gid: 0 };
+    let identity = start.identity.unwrap_or(none);
+    for id in [identity.host_uid, identity.host_gid, identity.uid, identity.gid] {
+        writer.word(id)?;
+    }
+    writer.word(u32::try_from(world.bindings.len()).ok()?)?;
+    writer.word(u32::try_from(world.emulators.len()).ok()?)?;
+    let Places { tree, stage, shared, notes, workshop, run, aliases } = start.places;
+    for path in [tree, stage, shared, notes, workshop, run, aliases] {
+        writer.path(path)?;
+    }
+    for binding in world.bindings {
+        let read_only = if binding.read_only { READ_ONLY } else { 0 };
+        writer.bytes(&[kind_number(binding.kind) | read_only])?;
+        writer.path(binding.guest)?;
+        writer.path(binding.host)?;
+    }
+    for emulator in world.emulators {
+        writer.bytes(&emulator.machine.to_le_bytes())?;
+        writer.path(emulator.host)?;
+    }
+    Some(writer.length)
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.first_chunk().copied()
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn path(&mut self) -> Option<&'a [u8]> {
+        let length = self.array().map(u16::from_le_bytes)?;
+        self.bytes(length.into())
+    }
+}
+
+/// Bindings and emulators of a world that was read: how many, and themselves one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Tables<'a> {
+    /// How many bindings there are.
+    pub bindings: usize,
+    /// How many emulators there are.
+    pub emulators: usize,
+    rest: &'a [u8],
+}
+
+/// Reads a start; `None` where the bytes are none.
+pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
+    let mut reader = Reader(bytes);
+    let flags = reader.word()?;
+    let switches = Switches(u64::from_le_bytes(reader.array()?));
+    let filter = reader.word()?;
+    let identity = Identity {
+        host_uid: reader.word()?,
+        host_gid: reader.word()?,
+        uid: reader.word()?,
+        gid: reader.word()?,
+    };
+    let identity = (flags & WITH_IDENTITY != 0).then_some(identity);
+    let (bindings, emulators) = (reader.word()? as usize, reader.word()? as usize);
+    let places = Places {
+        tree: reader.path()?,
+        stage: reader.path()?,
+        shared: reader.path()?,
+        notes: reader.path()?,
+        workshop: reader.path()?,
+        run: reader.path()?,
+        aliases: reader.path()?,
+    };
+    Some((
+        Start { identity, switches, filter, places },
+        Tables { bindings, emulators, rest: reader.0 },
+    ))
+}
+
+impl<'a> Tables<'a> {
+    /// Fills in the tables, which have at least as many places as are needed; `None` where they have not, or the bytes are damaged.
+    pub fn fill(&self, bindings: &mut [Binding<'a>], emulators: &mut [Emulator<'a>]) -> Option<()> {
+        let mut reader = Reader(self.rest);
+        for place in bindings.get_mut(..self.bindings)? {
+            let [flags] = reader.array()?;
+            let kind = match flags & !READ_ONLY {
+                0 => Kind::Tree,
+                1 => Kind::Host,
+                2 => Kind::Proc,
+                3 => Kind::Mask,
+                _ => return None,
+            };
+            let read_only = flags & READ_ONLY != 0;
+            let (guest, host) = (reader.path()?, reader.path()?);
+            *place = Binding { guest, host, read_only, kind };
+        }
+        for place in emulators.get_mut(..self.emulators)? {
+            let machine = u16::from_le_bytes(reader.array()?);
+            *place = Emulator { machine, host: reader.path()? };
+        }
+        Some(())
+    }
+}
+
+/// Where groups start among the words of credentials.
+const GROUPS_AT: usize = 11;
+const NO_NEW_PRIVILEGES: u64 = 1 << 32;
+const DUMPABLE: u64 = 1 << 33;
+
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// What others may know of a thread. Of many groups the first are told.
+pub fn credentials_to_words(task: &Task) -> [u64; CREDENTIALS] {
+    let mut words = [0; CREDENTIALS];
+    let Credentials { uid, gid, groups, capabilities, no_new_privileges } = &task.creds;
+    for (place, ids) in [(0, uid), (2, gid)] {
+        words[place] = pair(ids.real, ids.effective);
+        words[place + 1] = pair(ids.saved, ids.files);
+    }
+    let Capabilities { effective, permitted, inheritable, bounding, ambient, secure } =
+        *capabilities;
+    words[4..9].copy_from_slice(&[effective, permitted, inheritable, bounding, ambient]);
+    words[9] = u64::from(secure)
+        | if *no_new_privileges { NO_NEW_PRIVILEGES } else { 0 }
+        | if task.dumpable { DUMPABLE } else { 0 };
+    let groups = groups.as_slice();
+    let told = groups.len().min((CREDENTIALS - GROUPS_AT) * 2);
+    words[10] = pair(told as u32, u32::from(task.filters.mode) | task.filters.count << 8);
+    for (at, group) in groups[..told].iter().enumerate() {
+        words[GROUPS_AT + at / 2] |= u64::from(*group) << (at % 2 * 32);
+    }
+    words
+}
+
+/// Puts what [`credentials_to_words`] told into a task.
+pub fn credentials_from_words(words: &[u64; CREDENTIALS], task: &mut Task) {
+    let ids = |at: usize| Ids {
+        real: words[at] as u32,
+        effective: (words[at] >> 32) as u32,
+        saved: words[at + 1] as u32,
+        files: (words[at + 1] >> 32) as u32,
+    };
+    let told = (words[10] as u32 as usize).min((CREDENTIALS - GROUPS_AT) * 2);
+    let group = |at: usize| (words[GROUPS_AT + at / 2] >> (at % 2 * 32)) as u32;
+    task.creds = Credentials {
+        uid: ids(0),
+        gid: ids(2),
+        groups: Groups::new((0..told).map(group)).unwrap_or(Groups::NONE),
+        capabilities: Capabilities {
+            effective: words[4],
+            permitted: words[5],
+            inheritable: words[6],
+            bounding: words[7],
+            ambient: words[8],
+            secure: words[9] as u32,
+        },
+        no_new_privileges: words[9] & NO_NEW_PRIVILEGES != 0,
+    };
+    task.dumpable = words[9] & DUMPABLE != 0;
+    let filters = (words[10] >> 32) as u32;
+    task.filters = Filters { mode: filters as u8, count: filters >> 8, synchronised: false };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BINDINGS: [Binding<'static>; 3] = [
+        Binding { guest: b"/", host: b"/c/ROOT", read_only: false, kind: Kind::Tree },
+        Binding { guest: b"/data", host: b"/home/x", read_only: true, kind: Kind::Host },
+        Binding { guest: b"/proc", host: b"/proc", read_only: false, kind: Kind::Proc },
+    ];
+
+    #[test]
+    fn worlds_there_and_back() {
+        let identity = Identity { host_uid: 1000, host_gid: 100, uid: 0, gid: 5 };
+        let emulators = [Emulator { machine: 183, host: b"/usr/bin/qemu-aarch64-static" }];
+        let world = World::new(&BINDINGS, Some(identity), &emulators);
+        let places = Places {
+            tree: b"/c/ROOT",
+            stage: b"/c/run/stage",
+            notes: b"/c/notes",
+            ..Places::default()
+        };
+        let start =
+            Start { identity: Some(identity), switches: Switches::NO_OPENAT2, filter: 9, places };
+        let mut bytes = [0; 512];
+        let length = write(&start, &world, &mut bytes).unwrap();
+        assert_eq!(write(&start, &world, &mut [0; 512][..length - 1]), None);
+        let (found, tables) = read(&bytes[..length]).unwrap();
+        assert_eq!(found, start);
+        let mut bindings = [BINDINGS[0]; 3];
+        let mut found = [Emulator { machine: 0, host: b"" }; 1];
+        tables.fill(&mut bindings, &mut found).unwrap();
+        assert_eq!((bindings, found), (BINDINGS, emulators));
+        assert_eq!(tables.fill(&mut bindings[..2], &mut found), None);
+        for short in 0..length {
+            let whole = read(&bytes[..short])
+                .is_some_and(|(_, tables)| tables.fill(&mut bindings, &mut found).is_some());
+            assert!(!whole, "{short} of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn credentials_there_and_back() {
+        let groups = Groups::new([7, 3, u32::MAX]).unwrap();
+        let mut task = Task::new(Credentials::new(12, 13, groups), 0o22);
+        task.creds.uid.effective = 14;
+        task.creds.gid.saved = 15;
+        task.creds.no_new_privileges = true;
+        task.creds.capabilities.secure = 5;
+        task.dumpable = false;
+        task.filters = Filters { mode: 2, count: 3, synchronised: false };
+        let mut other = Task::new(Credentials::ROOT, 0o22);
+        credentials_from_words(&credentials_to_words(&task), &mut other);
+        assert_eq!(other.creds, task.creds);
+        assert_eq!((other.dumpable, other.filters), (task.dumpable, task.filters));
+        task.creds.groups = Groups::new(0..200).unwrap();
+        credentials_from_words(&credentials_to_words(&task), &mut other);
+        assert_eq!(other.creds.groups.as_slice(), (0..58).collect::<std::vec::Vec<u32>>());
+    }
+}

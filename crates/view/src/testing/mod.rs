@@ -1,0 +1,259 @@
+//! A nervous system in memory, for the unit tests of this crate: a small host with a file tree, descriptors, a working directory and
+//! some guest memory. Its own path walk follows `path_resolution(7)`, so that rules can be tested down to the error number without a
+//! kernel, and every call of the host is counted ([`Fake::calls`]).
+//!
+//! ```ignore
+//! let mut fake = Fake::new();
+//! fake.dir("/c/usr/bin").file("/c/usr/bin/sh", "").link("/c/bin", "usr/bin");
+//! let table = [binding("/", "/c", Kind::Tree)];
+//! let mut bench = Bench::new(fake, &table);
+//! bench.scene(|scene| …);
+//! ```
+
+#![expect(clippy::missing_panics_doc, reason = "tests want panics")]
+
+mod host;
+mod memory;
+pub mod tree;
+
+use crate::desk::Desk;
+use crate::guest::HostFd;
+use crate::identity::Credentials;
+use crate::task::Task;
+use crate::text::Text;
+use crate::world::{Binding, Kind, World};
+use crate::{Errno, Scene};
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::string::String;
+use std::vec::Vec;
+use tree::{Body, Id, Name, Tree};
+
+/// An open file: of the host's (ours) or of the guest's.
+#[derive(Debug, Clone)]
+pub struct Open {
+    /// Which inode.
+    pub node: Id,
+    /// The name that it was opened by.
+    pub name: Option<Name>,
+    /// `O_*`.
+    pub flags: u32,
+}
+
+/// The fake. Everything is public, so that a test can arrange what it likes.
+#[derive(Debug, Clone)]
+pub struct Fake {
+    /// Files of the host.
+    pub tree: Tree,
+    /// The guest's working directory.
+    pub cwd: Open,
+    /// The guest's descriptors.
+    pub guest: BTreeMap<i32, Open>,
+    /// Descriptors that the view holds. Must be empty after a call, or given away.
+    pub held: BTreeMap<i32, Open>,
+    /// Names of the host calls made, oldest first.
+    pub log: Vec<&'static str>,
+    /// Whether `openat2` exists.
+    pub openat2: bool,
+    /// Guest memory: pieces by address.
+    pub memory: BTreeMap<u64, Vec<u8>>,
+    /// Next scratch address.
+    pub scratch: u64,
+    /// Inodes shared with the image, with their links inside it.
+    pub image: BTreeMap<u64, u32>,
+    /// Files that were copied up.
+    pub copied: Vec<String>,
+    /// The log of notes.
+    pub notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// `getpid`, `gettid`.
+    pub ids: (u32, u32),
+    /// Programs of the container's processes.
+    pub programs: BTreeMap<u32, String>,
+    /// Inodes that processes of the container execute.
+    pub executed: Vec<u64>,
+    /// Other threads of the container.
+    pub tasks: BTreeMap<u32, Task>,
+    /// Signals sent to everybody.
+    pub signalled: Vec<u32>,
+    /// Whether directories are remembered (and the working directory is known).
+    pub remembers: bool,
+    /// The guest's descriptor of the tree, or what was one.
+    pub tree_descriptor: Option<i32>,
+    /// How often something has changed.
+    pub generation: u64,
+    /// What is known of directories, and since when.
+    pub plain: BTreeMap<(Vec<u8>, bool), u64>,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Fake {
+    /// Process 42 in an empty `/`.
+    pub fn new() -> Self {
+        Self {
+            tree: Tree::new(),
+            cwd: Open { node: tree::ROOT, name: None, flags: 0 },
+            guest: BTreeMap::new(),
+            held: BTreeMap::new(),
+            log: Vec::new(),
+            openat2: true,
+            memory: BTreeMap::new(),
+            scratch: 0x10_0000,
+            image: BTreeMap::new(),
+            copied: Vec::new(),
+            notes: BTreeMap::new(),
+            ids: (42, 42),
+            programs: BTreeMap::new(),
+            executed: Vec::new(),
+            tasks: BTreeMap::new(),
+            signalled: Vec::new(),
+            remembers: false,
+            tree_descriptor: None,
+            generation: 0,
+            plain: BTreeMap::new(),
+        }
+    }
+
+    /// A directory (0755), with those above it.
+    pub fn dir(&mut self, path: &str) -> &mut Self {
+        self.tree.make_dirs(path);
+        self
+    }
+
+    /// A file (0644) with its directories.
+    pub fn file(&mut self, path: &str, contents: &str) -> &mut Self {
+        self.node(path, Body::File(contents.as_bytes().to_vec()), 0o644);
+        self
+    }
+
+    /// A symbolic link with its directories.
+    pub fn link(&mut self, path: &str, target: &str) -> &mut Self {
+        self.node(path, Body::Link(target.as_bytes().to_vec()), 0o777);
+        self
+    }
+
+    /// A magic link to whatever is at `target` on the host now.
+    pub fn magic(&mut self, path: &str, target: &str) -> &mut Self {
+        let target = self.at(target);
+        self.node(path, Body::Magic(target), 0o777);
+        self
+    }
+
+    /// Anything, with its directories.
+    pub fn node(&mut self, path: &str, body: Body, mode: u32) -> Id {
+        let (parent, name) = path.rsplit_once('/').expect("an absolute path");
+        let parent = self.tree.make_dirs(parent);
+        self.tree.insert(parent, name.as_bytes(), body, mode)
+    }
+
+    /// The inode at a host path, links at the end not followed; panics if there is none.
+    pub fn at(&self, path: &str) -> Id {
+        self.tree.get(path).unwrap_or_else(|| panic!("no {path}"))
+    }
+
+    /// Sets permission bits.
+    pub fn mode(&mut self, path: &str, mode: u32) -> &mut Self {
+        let id = self.at(path);
+        self.tree.nodes[id].mode = mode;
+        self
+    }
+
+    /// `chdir` of the guest, to a host path.
+    pub fn chdir(&mut self, host: &str) -> &mut Self {
+        self.cwd = self.opened(host);
+        self
+    }
+
+    /// Gives the guest a descriptor of a host path.
+    pub fn give(&mut self, fd: i32, host: &str) -> &mut Self {
+        let open = self.opened(host);
+        self.guest.insert(fd, open);
+        self
+    }
+
+    /// What opening a host path gives.
+    pub fn opened(&self, host: &str) -> Open {
+        let node = self.at(host);
+        Open { node, name: self.tree.name_of(node, host.as_bytes()), flags: 0 }
+    }
+
+    /// Host calls made since the last time, without `close`; forgets them.
+    pub fn calls(&mut self) -> Vec<&'static str> {
+        core::mem::take(&mut self.log).into_iter().filter(|name| *name != "close").collect()
+    }
+
+    pub(super) fn hold(&mut self, open: Open) -> HostFd {
+        let fd = (100..9999).find(|fd| !self.held.contains_key(fd)).expect("a free number");
+        self.held.insert(fd, open);
+        HostFd(fd)
+    }
+}
+
+/// A binding.
+pub const fn binding<'a>(guest: &'a str, host: &'a str, kind: Kind) -> Binding<'a> {
+    Binding { guest: guest.as_bytes(), host: host.as_bytes(), read_only: false, kind }
+}
+
+/// A read-only binding.
+pub const fn read_only<'a>(guest: &'a str, host: &'a str, kind: Kind) -> Binding<'a> {
+    Binding { read_only: true, ..binding(guest, host, kind) }
+}
+
+/// A whole scene: a fake, a world, a thread and buffers.
+pub struct Bench<'w> {
+    /// The nervous system.
+    pub fake: Fake,
+    /// The container; without identity at first.
+    pub world: World<'w>,
+    /// The thread: root `/`, umask 022.
+    pub task: Task,
+    /// Buffers.
+    pub desk: Box<Desk>,
+}
+
+impl<'w> Bench<'w> {
+    /// A scene over a table, which must be sorted by guest path.
+    pub fn new(fake: Fake, bindings: &'w [Binding<'w>]) -> Self {
+        assert!(bindings.is_sorted_by(|a, b| a.guest < b.guest), "sorted, without duplicates");
+        Self {
+            fake,
+            world: World::new(bindings, None, &[]),
+            task: task(),
+            desk: Box::new(Desk::EMPTY),
+        }
+    }
+
+    /// Runs something on the scene, and sees to it that nothing is left open unless it was given away.
+    pub fn scene<T>(&mut self, run: impl FnOnce(&mut Scene<'_, Fake>) -> T) -> T {
+        let mut scene = Scene {
+            nerves: &mut self.fake,
+            world: &self.world,
+            task: &mut self.task,
+            desk: &mut self.desk,
+        };
+        run(&mut scene)
+    }
+}
+
+/// A thread as a container starts with.
+pub fn task() -> Task {
+    Task::new(Credentials::ROOT, 0o022)
+}
+
+/// A `Text` of a string.
+pub fn text(from: &str) -> Text {
+    let mut text = Text::EMPTY;
+    text.set(from.as_bytes()).expect("short enough");
+    text
+}
+
+/// A `Text` as a string.
+pub fn string(from: &Text) -> String {
+    String::from_utf8_lossy(from.as_bytes()).into_owned()
+}
+
+pub(crate) type Result<T> = core::result::Result<T, Errno>;
