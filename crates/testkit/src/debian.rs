@@ -1,9 +1,10 @@
 //! A real distribution's tree: Debian's minimal base by `mmdebstrap`, kept under `target/testkit`.
 //!
 //! It takes some ten seconds and a package mirror, the machine's own. Where that cannot be had the
-//! callers skip with the reason.
+//! callers skip with the reason. A tree with other packages is another file, so a list that changes is never answered from an old tree.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -14,6 +15,9 @@ use crate::skip::Skip;
 
 /// The release that is made.
 pub const SUITE: &str = "bookworm";
+
+/// The release with the newest C library and programs.
+pub const NEWEST: &str = "sid";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -26,16 +30,22 @@ pub fn cache() -> PathBuf {
 
 /// The tree as one tar stream in a file.
 pub fn tar() -> Result<PathBuf, Skip> {
-    make(&format!("debian-{SUITE}"), &[])
+    make(SUITE, "", &[])
 }
 
 /// The tree with more packages, kept under a name of its own.
 pub fn tar_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
-    make(&format!("debian-{SUITE}-{name}"), packages)
+    make(SUITE, name, packages)
 }
 
-fn make(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
+/// The tree of [`NEWEST`] with more packages. `apt-get` in it takes package lists that are older than the archive promises, as mirrors have them.
+pub fn newest_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
+    make(NEWEST, name, packages)
+}
+
+fn make(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let name = file_name(suite, name, packages);
     let file = cache().join(format!("{name}.tar"));
     if file.exists() {
         return Ok(file);
@@ -46,15 +56,18 @@ fn make(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     fs::create_dir_all(cache()).map_err(|e| trouble("making the cache directory", e))?;
     // Another test binary may be making the same file.
     let part = cache().join(format!("{name}-{}.part.tar", std::process::id()));
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--variant=minbase", "--quiet"])
-        .args((!packages.is_empty()).then(|| format!("--include={}", packages.join(","))))
-        .arg(SUITE)
-        .arg(&part)
-        .args(sources())
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| trouble("starting mmdebstrap", e))?;
+        .args((!packages.is_empty()).then(|| format!("--include={}", packages.join(","))));
+    if suite == SUITE {
+        command.arg(suite).arg(&part).args(sources());
+    } else {
+        command.arg("--aptopt=Acquire::Check-Valid-Until \"false\"");
+        command.arg(suite).arg(&part).arg(mirror());
+    }
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|e| trouble("starting mmdebstrap", e))?;
     if !output.status.success() {
         let _ = fs::remove_file(&part);
         let text = String::from_utf8_lossy(&output.stderr);
@@ -63,6 +76,16 @@ fn make(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     }
     fs::rename(&part, &file).map_err(|e| trouble("keeping Debian's tree", e))?;
     Ok(file)
+}
+
+/// What a tree is kept under: its release, its name, and what is in it.
+fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
+    if packages.is_empty() {
+        return format!("debian-{suite}");
+    }
+    let mut sum = DefaultHasher::new();
+    packages.hash(&mut sum);
+    format!("debian-{suite}-{name}-{:08x}", sum.finish() >> 32)
 }
 
 /// The upstream archive of a source package, as `apt-get source` fetches it.
