@@ -136,6 +136,17 @@ pub enum Event {
     Killed(Id, u32),
 }
 
+impl Event {
+    /// Whom it happened to.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        match self {
+            Self::Stopped(stopped, _) => stopped.id,
+            Self::Exited(id, _) | Self::Killed(id, _) => *id,
+        }
+    }
+}
+
 /// Which tracees and children [`wait`] waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whom {

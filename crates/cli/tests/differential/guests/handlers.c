@@ -429,7 +429,7 @@ static void thread_storm(void) {
     act(SIGUSR1, in_handler, SA_RESTART);
     pthread_t t[8];
     for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, worker, 0);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 800; i++) {
         pthread_kill(t[i % 8], SIGUSR1);
         if (i % 16 == 0) usleep(100);
     }

@@ -67,8 +67,9 @@ int main(void) {
         execv("/none", v);
         DO(access("/etc/passwd", F_OK));
     });
-    void *fixed = mmap((void *)0x10000000, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    IS(fixed == (void *)0x10000000);
+    /* Beyond where a randomised heap begins: 1 GiB above the program at the most. */
+    void *fixed = mmap((void *)0x700000000, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    IS(fixed == (void *)0x700000000);
     IS(mmap((void *)0x7fff8000, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == (void *)0x7fff8000);
     m = mmap(0, 1ul << 40, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     IS(m != MAP_FAILED);

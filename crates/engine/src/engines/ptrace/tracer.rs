@@ -20,7 +20,7 @@ use abi::calls::Op;
 use abi::calls::filter::Interest;
 use abi::syscalls::{ARCH_I386, ARCH_X86_64};
 use linux_raw_sys::general::{CLONE_FILES, CLONE_FS, CLONE_SYSVSEM, CLONE_THREAD};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use sys::ptrace::{self, Event, Gate, Go, Id, Stop, Stopped, Whom};
@@ -96,12 +96,12 @@ impl<'a, H: Hands> Tracer<'a, H> {
 
     /// Until the last guest has ended.
     pub fn run(&mut self) {
+        let mut heard = Heard::default();
         while !(self.tracees.is_empty() && self.early.is_empty()) {
-            match ptrace::wait(Whom::Any, false) {
-                Ok(Some(event)) => self.handle(event),
-                Ok(None) => {}
+            match heard.next() {
+                Some(event) => self.handle(event),
                 // Nobody is left.
-                Err(_) => return,
+                None => return,
             }
         }
     }
@@ -332,6 +332,40 @@ impl<'a, H: Hands> Tracer<'a, H> {
         if let Some(tracee) = self.tracees.get_mut(&process) {
             tracee.task = Some(task);
         }
+    }
+}
+
+/// What has happened, in an order in which everybody gets a turn.
+///
+/// The kernel tells of the newest thread that has stopped first (ptrace(2) promises no order). A few threads that do nothing but make calls
+/// would so keep all older ones waiting for ever. Where events of different threads alternate, everything that has happened is
+/// heard before the first of them goes on.
+#[derive(Debug, Default)]
+struct Heard {
+    waiting: VecDeque<Event>,
+    last: Id,
+}
+
+impl Heard {
+    /// Waits for the next event; none where nobody is left.
+    fn next(&mut self) -> Option<Event> {
+        if let Some(event) = self.waiting.pop_front() {
+            return Some(event);
+        }
+        let first = ptrace::wait(Whom::Any, false).ok()??;
+        if std::mem::replace(&mut self.last, first.id()) == first.id() {
+            return Some(first);
+        }
+        self.waiting.push_back(first);
+        while let Ok(Some(event)) = ptrace::wait(Whom::Any, true) {
+            // A thread that executes a program takes over the number of its process, whose first thread has been killed.
+            if let Event::Stopped(stopped, Stop::Exec) = &event {
+                let process = stopped.id();
+                self.waiting.retain(|earlier| earlier.id() != process);
+            }
+            self.waiting.push_back(event);
+        }
+        self.waiting.pop_front()
     }
 }
 
