@@ -87,8 +87,8 @@ pub const fn is_loaders(address: u64) -> bool {
     far < BASES * BASE_STEP && far % BASE_STEP < RANGE
 }
 
-/// Number under which a process of the guest's may hold the root of its tree: below a usual limit of open files (1024), and beyond the 256
-/// that programs look through for descriptors which nobody told them of.
+/// Number under which a process of the guest's may hold the root of its tree: below a usual limit of open files (1024), and beyond the numbers
+/// that most programs use. Programs that look through all numbers (Python's tests do) do not find it: `fstat` hides it.
 pub const TREE_DESCRIPTOR: i32 = 1000;
 
 /// First bytes of a boot block.

@@ -5,7 +5,7 @@
 
 use engine::choose::{Engine, Streams};
 use engine::engines::native::Native;
-use engine::engines::ptrace::{EveryCall, Filtered};
+use engine::engines::ptrace::Mode;
 use engine::plan::{Overrides, Plan, Request, Root};
 use engine::spec::ContainerConfig;
 use serde::Deserialize;
@@ -25,8 +25,8 @@ struct Setup {
 impl Setup {
     fn engine(&self) -> &'static dyn Engine {
         match self.mode.as_str() {
-            "P1" => &Filtered,
-            "P2" => &EveryCall,
+            "P1" => &Mode::Filtered,
+            "P2" => &Mode::EveryCall,
             _ => &Native,
         }
     }

@@ -127,24 +127,31 @@ pub trait Engine: Sync {
     ///
     /// The caller must have one thread.
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
-    /// Starts the plan's program among the processes of a running container, as a child.
-    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
+    /// Starts the plan's program among the processes of a running container, as a child. Without namespaces there is nothing to enter:
+    /// it is another program in the same world.
+    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        let _ = pid;
+        self.spawn(plan, streams)
+    }
     /// Turns the calling process into the plan's program. Where the program needs a parent (a pid namespace of its own), the calling
     /// process stays as that parent, passes signals on, and this returns how the program ended.
     ///
     /// On an error the calling process may be anywhere (other namespaces, another root): it can print the error and exit, nothing else.
     fn become_guest(&self, plan: &Plan) -> Result<Ended>;
     /// As [`Engine::become_guest`], among the processes of a running container.
-    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended>;
+    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
+        let _ = pid;
+        self.become_guest(plan)
+    }
 }
 
 /// The engines of this build, best first.
 pub static ENGINES: &[&dyn Engine] = &[
     &crate::engines::native::Native,
-    &crate::engines::inprocess::Rewritten,
-    &crate::engines::inprocess::Signals,
-    &crate::engines::ptrace::Filtered,
-    &crate::engines::ptrace::EveryCall,
+    &crate::engines::inprocess::Mode::Rewritten,
+    &crate::engines::inprocess::Mode::Signals,
+    &crate::engines::ptrace::Mode::Filtered,
+    &crate::engines::ptrace::Mode::EveryCall,
 ];
 
 /// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.

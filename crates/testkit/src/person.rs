@@ -60,24 +60,9 @@ impl Person {
         Self { home: home.to_owned(), ..self.clone() }
     }
 
-    /// The modes that can be used here, as `doctor` says. Those that this build has and this host does not allow are added to `missing`, each
-    /// with its reason.
+    /// The modes that can be used here; see [`usable`].
     pub fn engines(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
-        let done = self.run(&["doctor", "--format", "json"]);
-        let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
-        let mut ready = Vec::new();
-        for engine in report["engines"].as_array().into_iter().flatten() {
-            let text = |key: &str| engine[key].as_str().unwrap_or_default().to_owned();
-            match text("state").as_str() {
-                "ready" | "degraded" => ready.push(text("mode")),
-                "absent" => {}
-                state => missing.push((
-                    format!("{}::{}", text("mode"), self.user.kind()),
-                    format!("{state}: {}", text("why")),
-                )),
-            }
-        }
-        ready
+        usable(&self.run(&["doctor", "--format", "json"]), self.user.kind(), missing)
     }
 
     /// An empty directory below the home.
@@ -125,4 +110,27 @@ impl Person {
     pub fn store(&self) -> PathBuf {
         self.home.join(".local/share/coracle")
     }
+}
+
+/// The modes that can be used here, as `doctor --format json` says to a kind of user. Those that this build has and this host does not allow
+/// are added to `missing`, each with its reason.
+pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>) -> Vec<String> {
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
+    let mut modes = Vec::new();
+    for engine in report["engines"].as_array().into_iter().flatten() {
+        let text = |key: &str| engine[key].as_str().unwrap_or_default().to_owned();
+        match text("state").as_str() {
+            "ready" | "degraded" => modes.push(text("mode")),
+            "absent" => {}
+            state => missing
+                .push((format!("{}::{kind}", text("mode")), format!("{state}: {}", text("why")))),
+        }
+    }
+    if modes.is_empty() {
+        missing.push((
+            format!("engines::{kind}"),
+            format!("doctor names no usable engine: {doctor:?}"),
+        ));
+    }
+    modes
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::docker_registry::DockerRegistry;
 use testkit::guest;
-use testkit::person::public_copy;
+use testkit::person::{public_copy, usable};
 use testkit::running::Running;
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
@@ -88,7 +88,8 @@ impl Stage {
                 registry: registry.as_ref().map(DockerRegistry::host),
             };
             world.fetch(scratch.path())?;
-            for engine in world.ready(&mut missing) {
+            let doctor = world.coracle(&["doctor", "--format", "json"]);
+            for engine in usable(&doctor, world.user.kind(), &mut missing) {
                 worlds.push(World { engine, ..world.clone_parts() });
             }
         }
@@ -135,30 +136,6 @@ impl World {
             self.coracle(&["load", "-q", "-i", &layout])
         };
         if done.code() == 0 { Ok(()) } else { Err(format!("no test image: {done:?}")) }
-    }
-
-    fn ready(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
-        let done = self.coracle(&["doctor", "--format", "json"]);
-        let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
-        let engines = report["engines"].as_array().cloned().unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut ready = Vec::new();
-        for engine in &engines {
-            let mode = text(&engine["mode"]);
-            let state = text(&engine["state"]);
-            if matches!(state.as_str(), "ready" | "degraded") {
-                ready.push(mode);
-            } else if state != "absent" {
-                // What is not in this build is no skip.
-                let why = text(&engine["why"]);
-                missing.push((format!("{mode}::{}", self.user.kind()), format!("{state}: {why}")));
-            }
-        }
-        if ready.is_empty() {
-            let name = format!("engines::{}", self.user.kind());
-            missing.push((name, format!("doctor names no usable engine: {done:?}")));
-        }
-        ready
     }
 
     /// Whether a program can have any id of its own: subordinate ones, or those that an engine keeps itself.

@@ -6,9 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
 use testkit::command::{Finished, Input, run_with};
-use testkit::person::public_copy;
+use testkit::person::{public_copy, usable};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 use testkit::users::{self, User};
@@ -80,8 +79,11 @@ impl Stage {
             return Err(format!("no image: {done:?}"));
         }
         let mut missing = Vec::new();
-        let worlds: Vec<World> = world
-            .engines(&mut missing)
+        let doctor = world.coracle(&["doctor", "--format", "json"]);
+        let engines = usable(&doctor, world.user.kind(), &mut missing);
+        // What does not emulate root is no skip.
+        missing.retain(|(name, _)| emulates(name));
+        let worlds: Vec<World> = engines
             .into_iter()
             .filter(|engine| emulates(engine))
             .map(|engine| World { engine, ..world.clone() })
@@ -99,24 +101,6 @@ fn emulates(engine: &str) -> bool {
 }
 
 impl World {
-    fn engines(&self, missing: &mut Vec<(String, String)>) -> Vec<String> {
-        let done = self.coracle(&["doctor", "--format", "json"]);
-        let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut ready = Vec::new();
-        for engine in report["engines"].as_array().into_iter().flatten() {
-            let (mode, state) = (text(&engine["mode"]), text(&engine["state"]));
-            match state.as_str() {
-                "ready" | "degraded" => ready.push(mode),
-                // What is not in this build, and what does not emulate root, is no skip.
-                "absent" => {}
-                _ if !emulates(&mode) => {}
-                _ => missing.push((mode, format!("{state}: {}", text(&engine["why"])))),
-            }
-        }
-        ready
-    }
-
     /// A command as the user.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.user.command(&self.coracle, &self.home);

@@ -40,87 +40,56 @@ use crate::plan::Plan;
 
 /// How call sites are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// They are rewritten where that is safe.
+pub enum Mode {
+    /// They are rewritten where that is safe: I1.
     Rewritten,
-    /// They stay as they are.
+    /// They stay as they are: I2.
     Signals,
 }
 
-impl Mode {
-    fn name(self) -> &'static str {
+impl Engine for Mode {
+    fn name(&self) -> &'static str {
         match self {
             Self::Rewritten => "I1",
             Self::Signals => "I2",
         }
     }
-}
 
-/// Mode I1.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Rewritten;
-
-/// Mode I2.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Signals;
-
-macro_rules! engine {
-    ($type:ident, $name:literal, $about:literal) => {
-        impl Engine for $type {
-            fn name(&self) -> &'static str {
-                $name
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Rewritten => {
+                "inside the process, call sites rewritten; emulated root, no namespaces, no tracer"
             }
-
-            fn about(&self) -> &'static str {
-                $about
-            }
-
-            fn caps(&self) -> Caps {
-                interpose::CAPS
-            }
-
-            fn probe(&self, facts: &Facts) -> Fit {
-                fit(Mode::$type, facts)
-            }
-
-            fn is_asked_for(&self, facts: &Facts) -> bool {
-                !facts.inside_works
-            }
-
-            fn is_inside(&self) -> bool {
-                true
-            }
-
-            fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-                start::spawn(Mode::$type, plan, streams)
-            }
-
-            fn enter(&self, _resident: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-                // There are no namespaces to enter: another program in the same world.
-                start::spawn(Mode::$type, plan, streams)
-            }
-
-            fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-                start::here(Mode::$type, plan)
-            }
-
-            fn become_resident(&self, _resident: u32, plan: &Plan) -> Result<Ended> {
-                start::here(Mode::$type, plan)
+            Self::Signals => {
+                "inside the process, by signals alone; emulated root, no namespaces, no tracer"
             }
         }
-    };
-}
+    }
 
-engine!(
-    Rewritten,
-    "I1",
-    "inside the process, call sites rewritten; emulated root, no namespaces, no tracer"
-);
-engine!(
-    Signals,
-    "I2",
-    "inside the process, by signals alone; emulated root, no namespaces, no tracer"
-);
+    fn caps(&self) -> Caps {
+        interpose::CAPS
+    }
+
+    fn probe(&self, facts: &Facts) -> Fit {
+        fit(*self, facts)
+    }
+
+    fn is_asked_for(&self, facts: &Facts) -> bool {
+        !facts.inside_works
+    }
+
+    fn is_inside(&self) -> bool {
+        true
+    }
+
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        start::spawn(*self, plan, streams)
+    }
+
+    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+        start::here(*self, plan)
+    }
+}
 
 /// It needs a filter that may trap, the one architecture that the stage is for, and a trial that did not fail.
 fn fit(mode: Mode, facts: &Facts) -> Fit {

@@ -5,6 +5,7 @@
 
 use super::Mode;
 use super::start::Entry;
+use crate::choose::Engine as _;
 use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::world::{Bound, Compiled};
 use crate::engines::launch::program;

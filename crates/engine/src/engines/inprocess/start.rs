@@ -13,7 +13,7 @@ use super::Mode;
 use super::first::{Caller, Program};
 use super::shared::Shared;
 use super::stage_file::{self, StageFile};
-use crate::choose::{Child, Ended, Streams};
+use crate::choose::{Child, Ended, Engine as _, Streams};
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
 use crate::engines::interpose::prepare::Prepared;

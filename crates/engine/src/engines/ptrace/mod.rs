@@ -45,63 +45,43 @@ use crate::plan::Plan;
 
 /// Which calls stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// Those that a filter picks.
+pub enum Mode {
+    /// Those that a filter picks: P1.
     Filtered,
-    /// All.
+    /// All: P2.
     EveryCall,
 }
 
-/// Mode P1.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Filtered;
-
-/// Mode P2.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EveryCall;
-
-macro_rules! engine {
-    ($type:ident, $name:literal, $about:literal) => {
-        impl Engine for $type {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn about(&self) -> &'static str {
-                $about
-            }
-
-            fn caps(&self) -> Caps {
-                interpose::CAPS
-            }
-
-            fn probe(&self, facts: &Facts) -> Fit {
-                interpose::fit_of_tracing(facts, Mode::$type == Mode::Filtered)
-            }
-
-            fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-                start::spawn(Mode::$type, plan, streams)
-            }
-
-            fn enter(&self, _resident: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-                // There are no namespaces to enter: a second tracer over the same tree.
-                start::spawn(Mode::$type, plan, streams)
-            }
-
-            fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-                start::here(Mode::$type, plan)
-            }
-
-            fn become_resident(&self, _resident: u32, plan: &Plan) -> Result<Ended> {
-                start::here(Mode::$type, plan)
-            }
+impl Engine for Mode {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Filtered => "P1",
+            Self::EveryCall => "P2",
         }
-    };
-}
+    }
 
-engine!(
-    Filtered,
-    "P1",
-    "ptrace at the calls that a seccomp filter picks; emulated root, no namespaces"
-);
-engine!(EveryCall, "P2", "ptrace at every call; slow, for kernels without seccomp filters");
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Filtered => {
+                "ptrace at the calls that a seccomp filter picks; emulated root, no namespaces"
+            }
+            Self::EveryCall => "ptrace at every call; slow, for kernels without seccomp filters",
+        }
+    }
+
+    fn caps(&self) -> Caps {
+        interpose::CAPS
+    }
+
+    fn probe(&self, facts: &Facts) -> Fit {
+        interpose::fit_of_tracing(facts, *self == Self::Filtered)
+    }
+
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        start::spawn(*self, plan, streams)
+    }
+
+    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+        start::here(*self, plan)
+    }
+}
