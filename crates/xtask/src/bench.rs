@@ -69,7 +69,7 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("engines", Who::OneId, engines::measure),
 ];
 
-pub(crate) use engines::stat_loop;
+pub(crate) use engines::call_loop;
 
 /// Measures what is named, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         "dist" => dist::dist(rest),
         // Run as another user by `bench` itself.
         "time-loop" => bench::time_loop(rest),
-        "stat-loop" => bench::stat_loop(rest),
+        "call-loop" => bench::call_loop(rest),
         "help" | "-h" | "--help" => {
             println!("{USAGE}");
             Ok(())

@@ -1,64 +1,38 @@
-//! Engines without kernel namespaces against a plain chroot and `PRoot`, on the work that people do in containers.
+//! Engines without kernel namespaces against a plain chroot, `PRoot` and fakechroot, on the work that people do in containers.
 //!
 //! One Debian tree with a compiler, git and Python is made once. The native side is `chroot` into it as the measured user; ours is a
 //! container of the same tree. In both, this program's own `time-loop` runs *inside* and times each piece of work, so what is compared
-//! is the work and not the start of a container. Environments take turns, round by round; medians are compared. Everything is
+//! is the work and not the start of a container. Environments take turns, round by round; medians are compared. Programs are
 //! measured twice: pinned to one CPU, and free (in a virtual machine a wake-up across CPUs costs more than a stop of a tracer).
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod work;
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Pid;
+use testkit::command::until;
 use testkit::debian;
 
 use super::{Bench, Line, median, milliseconds};
-use crate::shell::{Outcome, has, read};
+use crate::shell::{Outcome, cargo, check, has, read};
 use crate::tools;
+use work::{FORKS, Kind, WORK, Work};
 
-/// A piece of work, its command line inside, and the aim of P1 as a ratio to native.
-struct Work {
-    what: &'static str,
-    words: &'static [&'static str],
-    aim: f64,
-}
-
-const WORK: &[Work] = &[
-    Work {
-        what: "one `stat`, 50,000 times",
-        words: &["/bench/xtask", "stat-loop", "/usr/share/doc/base-files", "50000"],
-        aim: 15.0,
-    },
-    Work { what: "`find /usr`", words: &["find", "/usr", "-name", "nothing"], aim: 2.5 },
-    Work { what: "`find /usr -size`", words: &["find", "/usr", "-size", "+100000k"], aim: 5.0 },
-    Work {
-        what: "`tar c /usr/share`",
-        words: &["sh", "-c", "tar c /usr/share | cat > /dev/null"],
-        aim: 3.0,
-    },
-    Work {
-        what: "`git status`, 9,000 files",
-        words: &["git", "-C", "/bench/git", "status", "--porcelain"],
-        aim: 3.0,
-    },
-    Work { what: "`make`, 40 C files", words: &["make", "-s", "-B", "-C", "/bench/src"], aim: 1.6 },
-    Work {
-        what: "500 x fork and exec",
-        words: &["sh", "-c", "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done"],
-        aim: 1.2,
-    },
-    Work {
-        what: "Python imports",
-        words: &["python3", "-c", "import json, asyncio, email, http.client, unittest, xml.dom"],
-        aim: 1.15,
-    },
-    Work { what: "a CPU-bound program", words: &["perl", "-e", "$x += $_ for 1..1e7"], aim: 1.005 },
-];
+pub(crate) use work::call_loop;
 
 /// Where the work runs.
 struct Place {
     name: &'static str,
-    /// Command line before `time-loop`.
+    /// Command line before a program inside.
     prefix: Vec<String>,
+    /// The program there that times the work.
+    timer: String,
+    /// Every call stops: once is enough to know, and of single calls not even that.
+    slow: bool,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
@@ -67,10 +41,10 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     }
     let tree = tree(bench)?;
     let places = places(bench, &tree)?;
-    let mut lines = Vec::new();
-    for pinned in [true, false] {
-        lines.extend(compare(bench, &places, pinned)?);
-    }
+    let mut lines = compare(bench, &places, true)?;
+    lines.push(forks(bench, &places)?);
+    lines.push(memory(bench, &places)?);
+    lines.extend(compare(bench, &places, false)?);
     Ok(lines)
 }
 
@@ -88,7 +62,7 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
         command.args(unpack).arg(&readable).arg("-C").arg(&tree)
     })?;
     let script = tree.join("prepare.sh");
-    fs::write(&script, include_str!("engines.sh")).map_err(|error| error.to_string())?;
+    fs::write(&script, include_str!("engines/prepare.sh")).map_err(|error| error.to_string())?;
     bench.as_user(&bench.home, |command| command.args(["mkdir", "-p"]).arg(tree.join("bench")))?;
     bench.as_user(&bench.home, |command| {
         command.arg("cp").arg(&bench.xtask).arg(tree.join("bench/xtask"))
@@ -122,10 +96,8 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
     user.extend([format!("--reuid={}", bench.user.uid), format!("--regid={}", bench.user.gid)]);
     user.extend(["--clear-groups", "env", "-i", "PATH=/usr/bin:/bin"].map(str::to_owned));
     user.push(format!("HOME={}", text(&bench.home)));
-    let inside = "/bench/xtask".to_owned();
-    let mut native = native(bench, tree);
-    native.push(inside.clone());
-    let mut places = vec![Place { name: "native", prefix: native }];
+    let place = |name, prefix, slow| Place { name, prefix, timer: "/bench/xtask".to_owned(), slow };
+    let mut places = vec![place("native", native(bench, tree), false)];
     for mode in ["I1", "I2", "P1", "P2", "N1"] {
         let name = format!("engines-{mode}");
         bench.coracle(&[
@@ -136,33 +108,63 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
             "bench/engines:1",
         ])?;
         let mut prefix = user.clone();
-        prefix.extend([text(&bench.coracle), "run".to_owned(), name, inside.clone()]);
-        places.push(Place { name: mode, prefix });
+        prefix.extend([text(&bench.coracle), "run".to_owned(), name]);
+        places.push(place(mode, prefix, mode == "P2"));
     }
     if has("proot") {
+        let mut prefix = user.clone();
+        prefix.extend(
+            ["proot", "-0", "-b", "/proc", "-b", "/dev", "-r", &text(tree)].map(str::to_owned),
+        );
+        // Debian's is built without seccomp.
+        let about = read(Command::new("proot").arg("-V")).unwrap_or_default();
+        let slow = !about.contains("seccomp_filter = yes");
+        places.push(place(if slow { "PRoot without seccomp" } else { "PRoot" }, prefix, slow));
+    }
+    if has("fakechroot") {
         let mut prefix = user;
-        prefix.extend(["proot", "-0", "-b", "/proc", "-b", "/dev", "-r"].map(str::to_owned));
-        prefix.extend([text(tree), inside]);
-        places.push(Place { name: "PRoot", prefix });
+        prefix.extend(["fakechroot", "chroot", &text(tree)].map(str::to_owned));
+        let timer = dynamic_timer(bench, tree)?;
+        places.push(Place { timer, ..place("fakechroot", prefix, false) });
     }
     Ok(places)
 }
 
+/// This program with the C library as a library, without which fakechroot sees nothing; what is in the tree must be the one of this system.
+fn dynamic_timer(bench: &Bench, tree: &Path) -> Outcome<String> {
+    let target = crate::shell::target().join("dynamic").display().to_string();
+    let words = [
+        "build",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--target-dir",
+        &target,
+    ];
+    let flags = "target.x86_64-unknown-linux-gnu.rustflags=[\"-Ctarget-feature=-crt-static\"]";
+    check(cargo(&words).args(["--config", flags]))?;
+    let built = Path::new(&target).join("x86_64-unknown-linux-gnu/release/xtask");
+    let public = bench.scratch.path().join("xtask-dynamic");
+    fs::copy(built, &public).map_err(|error| error.to_string())?;
+    bench.as_user(&bench.home, |command| {
+        command.arg("cp").arg(&public).arg(tree.join("bench/dynamic"))
+    })?;
+    Ok("/bench/dynamic".to_owned())
+}
+
 /// Rounds of everything: each environment in turn, so that a slow minute hits all.
 fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> {
+    let measured = |place: &Place, work: &Work| work.kind == Kind::Program || pinned && !place.slow;
     let mut times = vec![vec![Vec::new(); WORK.len()]; places.len()];
     for _ in 0..bench.rounds {
         for (place, times) in places.iter().zip(&mut times) {
-            // Every call stops under these two: once is enough to know.
-            let slow = matches!(place.name, "P2" | "PRoot");
-            let output = read(&mut loops(place, pinned, if slow { 1 } else { 3 }))
-                .map_err(|error| format!("{}: {error}", place.name))?;
-            for line in output.lines() {
-                if let Some((which, time)) = line.split_once(' ')
-                    && let (Ok(which), Ok(time)) = (which.parse::<usize>(), time.parse::<f64>())
-                {
-                    times[which].push(time / 1e9);
-                }
+            let chosen: Vec<usize> =
+                (0..WORK.len()).filter(|&at| measured(place, &WORK[at])).collect();
+            let work: Vec<&Work> = chosen.iter().map(|&at| &WORK[at]).collect();
+            for (which, time) in timed(place, &work, pinned, if place.slow { 1 } else { 3 })? {
+                times[chosen[which]].push(time);
             }
         }
     }
@@ -172,8 +174,12 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
     let mut lines = Vec::new();
     for (at, work) in WORK.iter().enumerate() {
         for (place, times) in places.iter().zip(&middle).skip(1) {
+            if !measured(place, work) {
+                continue;
+            }
             let aim = match place.name {
-                "P1" => work.aim,
+                "I1" => work.inside,
+                "P1" => work.traced,
                 "N1" => 1.05,
                 _ => f64::INFINITY,
             };
@@ -191,28 +197,99 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
     Ok(lines)
 }
 
-fn loops(place: &Place, pinned: bool, count: usize) -> Command {
+/// What one run of `time-loop` inside says: which work, and seconds.
+fn timed(place: &Place, work: &[&Work], pinned: bool, count: usize) -> Outcome<Vec<(usize, f64)>> {
     let mut words: Vec<String> = Vec::new();
     if pinned {
         words.extend(["taskset", "-c", "1", "chrt", "-f", "10"].map(str::to_owned));
     }
     words.extend(place.prefix.iter().cloned());
-    words.extend(["time-loop".to_owned(), count.to_string()]);
-    for work in WORK {
-        words.extend(work.words.iter().map(|word| (*word).to_owned()));
+    words.extend([place.timer.clone(), "time-loop".to_owned(), count.to_string()]);
+    for work in work {
+        let own =
+            |word: &str| if word == work::LOOP { place.timer.clone() } else { word.to_owned() };
+        words.extend(work.words.iter().map(|word| own(word)));
         words.push("---".to_owned());
     }
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    command
+    let output = read(Command::new(&words[0]).args(&words[1..]))
+        .map_err(|error| format!("{}: {error}", place.name))?;
+    let parse = |line: &str| {
+        let (which, time) = line.split_once(' ')?;
+        Some((which.parse().ok()?, time.parse::<f64>().ok()? / 1e9))
+    };
+    Ok(output.lines().filter_map(parse).collect())
 }
 
-/// `stat-loop PATH COUNT`: the call and nothing else.
-pub(crate) fn stat_loop(words: &[String]) -> Outcome {
-    let [path, count] = words else { return Err("a path and a count are needed".to_owned()) };
-    let count: usize = count.parse().map_err(|_| "the count is no number")?;
-    for _ in 0..count {
-        fs::metadata(path).map_err(|error| format!("{path}: {error}"))?;
+/// One fork of a small shell, without `execve`: what the stage's pages cost.
+fn forks(bench: &Bench, places: &[Place]) -> Outcome<Line> {
+    let mut middle = Vec::new();
+    for place in ["native", "I1"].iter().filter_map(|name| named(places, name)) {
+        let mut times = Vec::new();
+        for _ in 0..bench.rounds {
+            times.extend(timed(place, &[&FORKS], true, 3)?.into_iter().map(|(_, time)| time));
+        }
+        middle.push(median(times) / work::FORK_COUNT * 1e6);
     }
-    Ok(())
+    let [native, inside] = middle[..] else { return Err("no two places".to_owned()) };
+    Ok(Line {
+        what: format!("{} in I1, one CPU", FORKS.what),
+        against: "chroot".to_owned(),
+        ours: format!("{inside:.1} us"),
+        theirs: format!("{native:.1} us"),
+        value: inside - native,
+        aim: 15.0,
+        unit: "us",
+    })
+}
+
+/// Memory of its own that one sleeping process has, beyond the same process in a chroot.
+fn memory(bench: &Bench, places: &[Place]) -> Outcome<Line> {
+    let mut sizes = Vec::new();
+    for place in ["native", "I1"].iter().filter_map(|name| named(places, name)) {
+        let mut command = Command::new(&place.prefix[0]);
+        command.args(&place.prefix[1..]).args(["sleep", SECONDS]).stdin(Stdio::null());
+        let mut starter = command.spawn().map_err(|error| error.to_string())?;
+        let sleeper = until(Duration::from_secs(10), || find_sleeper(bench.user.uid))
+            .ok_or("the sleeping process is not to be found")?;
+        let private = private(sleeper);
+        let _ = rustix::process::kill_process(sleeper, rustix::process::Signal::KILL);
+        let _ = starter.wait();
+        sizes.push(private?);
+    }
+    let [native, inside] = sizes[..] else { return Err("no two places".to_owned()) };
+    Ok(Line {
+        what: "private memory of `sleep` in I1".to_owned(),
+        against: "chroot".to_owned(),
+        ours: format!("{inside} kB"),
+        theirs: format!("{native} kB"),
+        value: f64::from(inside) - f64::from(native),
+        aim: 64.0,
+        unit: "kB",
+    })
+}
+
+fn named<'a>(places: &'a [Place], name: &str) -> Option<&'a Place> {
+    places.iter().find(|place| place.name == name)
+}
+
+/// So long does the measured process sleep; nobody else's does.
+const SECONDS: &str = "86397";
+
+/// The user's process that is `sleep` itself, not what started it.
+fn find_sleeper(uid: u32) -> Option<Pid> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
+        let words = fs::read(entry.path().join("cmdline")).ok()?;
+        let ours = entry.metadata().ok()?.uid() == uid && comm.trim() == "sleep";
+        (ours && words.ends_with(format!("{SECONDS}\0").as_bytes())).then(|| Pid::from_raw(pid))?
+    })
+}
+
+/// Kilobytes of memory that only this process has (`proc_pid_smaps`(5)).
+fn private(process: Pid) -> Outcome<u32> {
+    let path = format!("/proc/{}/smaps_rollup", process.as_raw_nonzero());
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let private = text.lines().filter(|line| line.starts_with("Private_"));
+    Ok(private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok()).sum())
 }
