@@ -97,10 +97,10 @@ impl Stack {
         (end + 1).next_multiple_of(PAGE)
     }
 
-    /// Whether the kernel randomises this process's addresses. It says so nowhere (a personality or a system-wide setting forbids it), but
-    /// a stack that ends where the address space does is one that was not moved.
-    pub(crate) fn is_randomized(&self) -> bool {
-        self.end() != STACK_END
+    /// A random number where the kernel randomises this process's addresses. Whether it does it says nowhere (a personality or a system-wide setting
+    /// forbids it), but a stack that ends where the address space does is one that was not moved.
+    pub(crate) fn randomness(&self) -> Option<u64> {
+        (self.end() != STACK_END).then(system::random)
     }
 
     /// Makes all of the stack executable, also what it grows by.

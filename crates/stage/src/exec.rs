@@ -221,7 +221,10 @@ pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
     };
     let entry = load(stack, &boot, &handover, switches)?;
     match handover.filter {
-        Some(number) => install(number)?,
+        Some(number) => {
+            signals::unblock();
+            install(number)?;
+        }
         // All were blocked by the program before; whoever is started from outside has the mask of the caller.
         None => {
             signals::exchange_mask(handover.blocked);
@@ -261,7 +264,7 @@ fn load(
     handover: &Handover<'_>,
     switches: Switches,
 ) -> Result<u64, Failed> {
-    let random = stack.is_randomized();
+    let random = stack.randomness();
     let role = load::Role::Program { interpreted: handover.interpreter.is_some(), random };
     let file = handover.program as u64;
     let program = Image::load_file(file, role)?;

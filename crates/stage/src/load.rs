@@ -21,8 +21,8 @@ pub(crate) enum Role {
     Program {
         /// It has an interpreter.
         interpreted: bool,
-        /// Addresses are randomised.
-        random: bool,
+        /// A random number, where addresses are randomised.
+        random: Option<u64>,
     },
     /// Its interpreter.
     Interpreter,
@@ -70,16 +70,26 @@ impl Image {
         let segments = elf::segments(header.class, table);
         let extent = elf::extent(&header, segments.clone()).ok_or(Failed)?;
         let relocatable = header.kind == elf::SHARED;
-        let mut bias = None;
-        for segment in segments.clone().filter(|segment| segment.kind == elf::LOAD) {
+        let loaded = segments.clone().filter(|segment| segment.kind == elf::LOAD);
+        let whole = is_whole(&extent, loaded.clone().filter_map(|segment| segment.mapping()));
+        // The first mapping, and what is added to addresses.
+        let mut first: Option<(Mapping, u64)> = None;
+        for segment in loaded {
             let mapping = segment.mapping().ok_or(Failed)?;
-            let known = match bias {
-                Some(bias) => bias,
-                None => reserve(&extent, place(&extent, relocatable, role)?, file, &mapping)?,
+            let Some((start, bias)) = first else {
+                let place = place(&extent, relocatable, role)?;
+                let bias = reserve(&extent, place, file, (&mapping, whole))?;
+                map(file, bias, &mapping, covers(&extent, &mapping))?;
+                first = Some((mapping, bias));
+                continue;
             };
-            map(file, known, &mapping, bias.is_none() && covers(&extent, &mapping))?;
-            bias = Some(known);
+            // Where the first mapping goes on as it began, this segment is there already.
+            let is_there = whole
+                && mapping.protection == start.protection
+                && mapping.offset.wrapping_sub(start.offset) == mapping.start - start.start;
+            map(file, bias, &mapping, is_there)?;
         }
+        let bias = first.map(|(_, bias)| bias);
         let bias = bias.ok_or(Failed)?;
         let executable_stack =
             segments.clone().any(|segment| segment.kind == elf::STACK && segment.flags & 1 != 0);
@@ -88,11 +98,12 @@ impl Image {
     }
 
     /// Where the heap starts: behind the program, or where a position-independent one would be that has no interpreter.
-    pub(crate) fn heap(&self, interpreted: bool, random: bool) -> Result<u64, Failed> {
+    pub(crate) fn heap(&self, interpreted: bool, random: Option<u64>) -> Result<u64, Failed> {
         let end = elf::page_up(self.extent.heap.wrapping_add(self.bias)).ok_or(Failed)?;
-        let end = if self.relocatable && !interpreted && random { PROGRAM_BASE } else { end };
-        let moved = if random { system::random() % (HEAP_RANDOM / PAGE) * PAGE } else { 0 };
-        Ok(end + moved)
+        let Some(random) = random else { return Ok(end) };
+        let end = if self.relocatable && !interpreted { PROGRAM_BASE } else { end };
+        // Other bits than those that [`place`] takes.
+        Ok(end + (random >> 32) % (HEAP_RANDOM / PAGE) * PAGE)
     }
 }
 
@@ -118,8 +129,7 @@ fn place(extent: &Extent, relocatable: bool, role: Role) -> Result<Place, Failed
     Ok(match role {
         _ if !relocatable => Place::Free(extent.low),
         Role::Program { interpreted: true, random } => {
-            let moved =
-                if random { (system::random() & ((1 << RANDOM_BITS) - 1)) * PAGE } else { 0 };
+            let moved = random.map_or(0, |random| (random & ((1 << RANDOM_BITS) - 1)) * PAGE);
             let base = (PROGRAM_BASE + moved) & !(extent.align - 1);
             Place::Free(base & !(PAGE - 1))
         }
@@ -139,17 +149,33 @@ fn covers(extent: &Extent, first: &Mapping) -> bool {
     first.start == extent.low && first.length != 0
 }
 
+/// Whether the image's segments lie one behind the other without holes, so that nothing of a reservation is left when they are mapped.
+fn is_whole(extent: &Extent, mut mappings: impl Iterator<Item = Mapping>) -> bool {
+    let end = mappings.try_fold(extent.low, |end, mapping| {
+        let joins = mapping.start == end && mapping.length != 0;
+        joins.then_some(mapping.bare_start.wrapping_add(mapping.bare_length))
+    });
+    end == Some(extent.high)
+}
+
 /// Takes all of the image's memory at once, so that nothing comes between its segments; what is to be added to addresses.
 ///
 /// The first segment is mapped over the whole length and cut, as the kernel does it: one call less than an empty reservation, and what no
-/// segment fills stays a hole.
-fn reserve(extent: &Extent, place: Place, file: u64, first: &Mapping) -> Result<u64, Failed> {
+/// segment fills stays a hole. Where segments fill all of it (`whole`) it need not even be cut: the others are mapped over it.
+fn reserve(
+    extent: &Extent,
+    place: Place,
+    file: u64,
+    (first, whole): (&Mapping, bool),
+) -> Result<u64, Failed> {
     let length = extent.high - extent.low;
     if !covers(extent, first) {
         return Ok(system::map(place, length, 0, None)?.wrapping_sub(extent.low));
     }
     let got = system::map(place, length, first.protection, Some((file, first.offset)))?;
-    system::unmap(got + first.length, length - first.length);
+    if !whole {
+        system::unmap(got + first.length, length - first.length);
+    }
     Ok(got.wrapping_sub(extent.low))
 }
 

@@ -84,7 +84,7 @@ unsafe extern "C" fn boot(stack: *mut u64) -> u64 {
 
 fn run(stack: &mut Stack) -> Result<u64, Failed> {
     let Some(boot) = Boot::read(BOOT.get()) else { return exec::arrive(stack) };
-    let random = stack.is_randomized();
+    let random = stack.randomness();
     let role = load::Role::Program { interpreted: boot.interpreter.is_some(), random };
     let program = Image::load(boot.program, role)?;
     let interpreter = match boot.interpreter {
@@ -100,7 +100,7 @@ fn finish(
     boot: &Boot<'_>,
     program: &Image,
     interpreter: Option<&Image>,
-    random: bool,
+    random: Option<u64>,
     tells: bool,
 ) -> Result<u64, Failed> {
     if program.executable_stack {

@@ -107,17 +107,15 @@ pub(crate) fn switch_on(found: Switches) {
     }
 }
 
-/// Device (major, minor) of the container's tree, asked of the kernel once: plus one, because 0 is not known yet.
-static TREE_DEVICE: AtomicU64 = AtomicU64::new(0);
-
-/// Device of the container's tree; `None` where there is none.
+/// Device (major, minor) of the container's tree, which one process asks of the kernel for all; `None` where there is no tree.
 pub(crate) fn tree_device() -> Option<(u32, u32)> {
-    let mut known = TREE_DEVICE.load(Ordering::Relaxed);
-    if known == 0 {
-        known = crate::nerves::device_of(places().tree)
-            .map_or(u64::MAX, |(major, minor)| (u64::from(major) << 32 | u64::from(minor)) + 1);
-        TREE_DEVICE.store(known, Ordering::Relaxed);
+    let tree = places().tree;
+    if tree.is_empty() {
+        return None;
     }
-    let device = known.wrapping_sub(1);
-    (known != u64::MAX).then_some(((device >> 32) as u32, device as u32))
+    shared().tree_device().or_else(|| {
+        let device = crate::nerves::device_of(tree)?;
+        shared().set_tree_device(device);
+        Some(device)
+    })
 }

@@ -24,8 +24,9 @@ pub(crate) const SLOT_SIZE: usize = 1 << SLOT_SHIFT;
 /// The same as a power of two.
 pub(crate) const SLOT_SHIFT: u32 = 18;
 /// Bytes of a slot's stack: the deepest calls take 47 KiB, and a signal's frame may come on top (3 KiB, or 11 where there are tile registers). What is
-/// not used is never touched.
-pub(crate) const STACK_SIZE: usize = 92 * 1024;
+/// not used is never touched. It ends within a page, the rest of which the registers and the beginning of the scratch memory take: most calls need
+/// no more than these and the page before.
+pub(crate) const STACK_SIZE: usize = 92 * 1024 - 1024;
 /// How many slots there can be.
 pub(crate) const SLOTS_MAX: u32 = 2048;
 /// How many there are at first: a power of two.

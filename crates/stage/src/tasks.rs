@@ -255,6 +255,12 @@ pub(crate) fn is_borrower() -> bool {
     false
 }
 
+/// The process whose memory this is: the caller, or whoever lends it the memory.
+pub(crate) fn owner() -> u32 {
+    is_borrower();
+    process().id
+}
+
 /// The caller is about to execute another program, and will not come back if that succeeds: a borrower's entry is given up. What to give to
 /// [`returned`] if it fails.
 pub(crate) fn departs() -> Option<usize> {

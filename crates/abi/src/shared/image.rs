@@ -1,18 +1,27 @@
 //! The inodes that a container shares with its image, and how many names each has there.
 //!
-//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian, sorted. Here it has two words.
+//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian, sorted. Here it has two words. Of the list, which
+//! may be long, an index has every so many inodes in one page: a new process that looks for an inode touches that page, and one of the list.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of an entry.
 pub(super) const ENTRY_WORDS: usize = 2;
+/// Words of the index.
+pub(super) const INDEX: usize = 512;
 /// Bytes of an entry in the file.
 const ENTRY: usize = 12;
 
 /// The list.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
+    pub(super) index: &'a [AtomicU64],
     pub(super) words: &'a [AtomicU64],
+}
+
+/// How many entries of the list one of the index stands for, where the list has so many.
+const fn stride(entries: usize) -> usize {
+    entries.div_ceil(INDEX)
 }
 
 /// Entries of the file's text.
@@ -28,8 +37,12 @@ pub const fn count(bytes: usize) -> usize {
     bytes / ENTRY
 }
 
-pub(super) fn fill(words: &[AtomicU64], file: &[u8]) {
+pub(super) fn fill(index: &[AtomicU64], words: &[AtomicU64], file: &[u8]) {
     let (places, _) = words.as_chunks::<ENTRY_WORDS>();
+    let stride = stride(entries(file).count()).max(1);
+    for (first, entry) in index.iter().zip(entries(file).step_by(stride)) {
+        first.store(entry.0, Ordering::Relaxed);
+    }
     for ([inode, names], entry) in places.iter().zip(entries(file)) {
         inode.store(entry.0, Ordering::Relaxed);
         names.store(entry.1.into(), Ordering::Relaxed);
@@ -40,8 +53,15 @@ impl Image<'_> {
     /// How many names an inode has inside the image, if it is the image's.
     pub fn links(&self, inode: u64) -> Option<u32> {
         let (entries, _) = self.words.as_chunks::<ENTRY_WORDS>();
+        let stride = stride(entries.len());
+        let firsts = self.index.get(..entries.len().checked_div(stride)?)?;
+        let before = firsts.partition_point(|first| first.load(Ordering::Relaxed) <= inode);
+        let start = before.saturating_sub(1) * stride;
+        // Behind the last of the index there may be a shorter piece, which has none of its own.
+        let end = if before == firsts.len() { entries.len() } else { start + stride };
+        let piece = entries.get(start..end)?;
         let at =
-            entries.binary_search_by_key(&inode, |entry| entry[0].load(Ordering::Relaxed)).ok()?;
-        Some(entries[at][1].load(Ordering::Relaxed) as u32)
+            piece.binary_search_by_key(&inode, |entry| entry[0].load(Ordering::Relaxed)).ok()?;
+        Some(piece[at][1].load(Ordering::Relaxed) as u32)
     }
 }

@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word: what it is. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr04");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr05");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
@@ -43,8 +43,8 @@ mod header {
     pub(super) const LENGTH: usize = 1;
     /// Entries of the image's list.
     pub(super) const IMAGE: usize = 2;
-    /// Words of records in use.
-    pub(super) const RECORDS: usize = 3;
+    /// Words of records in use: of those at the beginning, and of the others.
+    pub(super) const RECORDS: [usize; 2] = [3, 8];
     /// Words of texts in use.
     pub(super) const TEXTS: usize = 4;
     /// Records of the log that the index holds.
@@ -53,20 +53,29 @@ mod header {
     pub(super) const NOTES_ENTRIES: usize = 6;
     /// Whether the index is behind the log: somebody is writing, or was killed over it.
     pub(super) const NOTES_PENDING: usize = 7;
+    /// Device of the container's tree, with [`KNOWN`](super::KNOWN) where somebody has found it out.
+    pub(super) const TREE_DEVICE: usize = 9;
     /// Counts changes of directories. In a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
 
-// A program's start looks at the header, at the table of texts and at a text, which lie in the first sixteen pages, and at its world: the kernel
-// maps sixteen pages by one fault. So does the whole of what is known of directories in sixteen pages of its own. All of it begins in the
-// 320 KiB that have their page table in common with the stage's own memory (`boot::SHARED`).
-const TABLE: Range<usize> = after(PAGE_WORDS, texts::TABLE);
+/// In a word for a device: there is one. (Numbers of devices have 12 and 20 bits.)
+const KNOWN: u64 = 1 << 63;
+
+// A program's start looks at the header, at its world, which is among the first records as a rule, at the table of texts and at a text, and at the
+// index of the image's inodes: these lie in the first sixteen pages, because the kernel maps sixteen pages by one fault. So does the whole of what is
+// known of directories in sixteen pages of its own. All of it begins in the 320 KiB that have their page table in common with the stage's own
+// memory (`boot::SHARED`).
+const INDEX: Range<usize> = after(PAGE_WORDS, image::INDEX);
+const FIRST_RECORDS: Range<usize> = after(INDEX.end, records::FIRST_WORDS);
+const TABLE: Range<usize> = after(FIRST_RECORDS.end, texts::TABLE);
 const TEXTS: Range<usize> = after(TABLE.end, texts::WORDS);
 const PLAIN: Range<usize> = after(TEXTS.end.next_multiple_of(16 * PAGE_WORDS), plain::WORDS);
 const RECORDS: Range<usize> = after(PLAIN.end, records::WORDS);
 const PROCESSES: Range<usize> = after(RECORDS.end, processes::WORDS);
 const NOTES: Range<usize> = after(PROCESSES.end, notes::WORDS);
 const IMAGE: usize = NOTES.end;
+const _: () = assert!(PLAIN.end <= 80 * PAGE_WORDS);
 
 const fn after(start: usize, words: usize) -> Range<usize> {
     start..start + words.next_multiple_of(PAGE_WORDS)
@@ -92,7 +101,7 @@ impl<'a> Shared<'a> {
             return None;
         }
         let shared = Self { words };
-        image::fill(words.get(IMAGE..)?, inodes);
+        image::fill(words.get(INDEX)?, words.get(IMAGE..)?, inodes);
         shared.header(header::LENGTH).store(words.len() as u64, Ordering::Relaxed);
         shared.header(header::IMAGE).store(count as u64, Ordering::Relaxed);
         shared.header(header::GENERATION).store(1, Ordering::Relaxed);
@@ -114,6 +123,18 @@ impl<'a> Shared<'a> {
         &self.words[word]
     }
 
+    /// Device (major, minor) of the container's tree, if somebody has found it out.
+    pub fn tree_device(&self) -> Option<(u32, u32)> {
+        let word = self.header(header::TREE_DEVICE).load(Ordering::Relaxed);
+        (word & KNOWN != 0).then_some((((word & !KNOWN) >> 32) as u32, word as u32))
+    }
+
+    /// Tells it to all.
+    pub fn set_tree_device(&self, (major, minor): (u32, u32)) {
+        let word = u64::from(major) << 32 | u64::from(minor) | KNOWN;
+        self.header(header::TREE_DEVICE).store(word, Ordering::Relaxed);
+    }
+
     /// Directories without symbolic links on the way.
     pub fn plain(&self) -> plain::Plain<'a> {
         plain::Plain { generation: self.header(header::GENERATION), table: &self.words[PLAIN] }
@@ -123,6 +144,7 @@ impl<'a> Shared<'a> {
     pub fn image(&self) -> image::Image<'a> {
         let count = self.header(header::IMAGE).load(Ordering::Relaxed) as usize;
         image::Image {
+            index: &self.words[INDEX],
             words: self.words.get(IMAGE..IMAGE + count * image::ENTRY_WORDS).unwrap_or(&[]),
         }
     }
@@ -153,11 +175,13 @@ impl<'a> Shared<'a> {
 
     /// What programs are started with.
     pub fn records(&self) -> records::Records<'a> {
-        records::Records {
-            used: self.header(header::RECORDS),
-            words: &self.words[RECORDS],
-            start: RECORDS.start * WORD,
-        }
+        let part = |used: usize, words: Range<usize>| records::Part {
+            used: self.header(used),
+            start: words.start * WORD,
+            words: &self.words[words],
+        };
+        let [first, others] = header::RECORDS;
+        records::Records { parts: [part(first, FIRST_RECORDS), part(others, RECORDS)] }
     }
 }
 

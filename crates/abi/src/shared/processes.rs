@@ -15,8 +15,9 @@ pub const CREDENTIALS: usize = 40;
 const ENTRY: usize = 48;
 const ENTRIES: usize = 8192;
 pub(super) const WORDS: usize = ENTRY * ENTRIES;
-/// How far an entry stands from its place at most.
-const FAR: usize = 64;
+/// How far an entry stands from its place at most: so many processes with numbers that are equal but for multiples of [`ENTRIES`], or next to
+/// such, can live at once.
+const FAR: usize = 16;
 
 /// Process number, 0 for none.
 const PROCESS: usize = 0;
@@ -61,9 +62,13 @@ impl<'a> Processes<'a> {
     fn find(&self, process: u32) -> Option<&'a [AtomicU64; ENTRY]> {
         let entries = self.entries();
         let places = (0..FAR).map(|far| (process as usize).wrapping_add(far) % ENTRIES);
+        // A place that was never taken would have been taken before those behind it.
         places
             .filter_map(|place| entries.get(place))
-            .find(|entry| entry[PROCESS].load(Ordering::Acquire) == u64::from(process))
+            .map(|entry| (entry, entry[PROCESS].load(Ordering::Acquire)))
+            .take_while(|(_, owner)| *owner != 0)
+            .find(|(_, owner)| *owner == u64::from(process))
+            .map(|(entry, _)| entry)
     }
 
     fn claim(

@@ -121,16 +121,16 @@ fn is_worthwhile(number: u32) -> bool {
     }
 }
 
-/// The process one of whose threads is rewriting; 0 for none. What is proven of a page must still be so when the new one is put in its place.
+/// The process whose memory somebody is rewriting; 0 for none. What is proven of a page must still be so when the new one is put in its place.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 
 /// Rewrites the page of a site and pages around it, if that is possible and nobody else is about it. False if it may be tried again.
 fn rewrite_alone(frame: &mut Frame, site: u64) -> bool {
-    let here = system::process();
+    // A child of `vfork` is as one of the threads of the process whose memory it has. (`posix_spawn` makes its calls in such children only.)
+    let here = crate::tasks::owner();
     let before = BUSY.load(Ordering::Acquire);
-    // A child of `fork` does not have the thread that was rewriting in its parent; one of `vfork` has it in its memory.
+    // A child of `fork` does not have the thread that was rewriting in its parent.
     if before == here
-        || crate::tasks::is_borrower()
         || BUSY.compare_exchange(before, here, Ordering::AcqRel, Ordering::Relaxed).is_err()
     {
         return false;

@@ -12,7 +12,7 @@ use crate::dispatch::{Road, Visit};
 use crate::gate::stage_sigsys;
 use crate::{memory, system, tasks};
 use abi::syscalls::ARCH_X86_64;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
@@ -69,6 +69,9 @@ struct Entry([AtomicU64; 4]);
 
 /// What the guest wants of each signal that has our handler; from signal 1 on.
 static TABLE: [Entry; 64] = [const { Entry([const { AtomicU64::new(0) }; 4]) }; 64];
+
+/// Somebody who shares this memory has set one of the three signals that always have ours, and only the kernel knows how.
+static BORROWED: AtomicBool = AtomicBool::new(false);
 
 /// The guest's action, where the kernel has ours.
 pub(super) fn guests(signal: u32) -> Action {
@@ -184,6 +187,9 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     if tasks::is_borrower() {
         // The kernel's table is this process's, the memory its parent's.
         let new = Action { mask: new.mask & !NEVER_BLOCKED, ..new };
+        if (FAULTS | bit(SYS)) & bit(signal) != 0 {
+            BORROWED.store(true, Relaxed);
+        }
         let before = exchange(signal, (signal != SYS).then_some(new))?;
         return Ok(shown(signal, before, guests(signal)));
     }
@@ -215,12 +221,16 @@ pub(super) fn install(ignored: u64) {
 
 /// Which of the three signals the guest ignores: the kernel does not know, and forgets it at an `execve`.
 pub(super) fn ignored() -> u64 {
+    let ignores = |signal: u32| {
+        let known = guests(signal);
+        if !BORROWED.load(Relaxed) {
+            return known.handler == IGNORE;
+        }
+        exchange(signal, None).is_ok_and(|kernel| shown(signal, kernel, known).handler == IGNORE)
+    };
     [SYS, SEGV, BUS]
         .into_iter()
-        .filter(|signal| {
-            exchange(*signal, None)
-                .is_ok_and(|kernel| shown(*signal, kernel, guests(*signal)).handler == IGNORE)
-        })
+        .filter(|signal| ignores(*signal))
         .fold(0, |mask, signal| mask | bit(signal))
 }
 

@@ -60,6 +60,10 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
 /// [`ignored`] said before.
 pub(crate) fn install(ignored: u64) {
     actions::install(ignored);
+}
+
+/// Unblocks what must not be blocked: who starts a container may have blocked it.
+pub(crate) fn unblock() {
     let mask = NEVER_BLOCKED;
     let arguments = [u64::from(raw::SIG_UNBLOCK), &raw const mask as u64, 0, 8, 0, 0];
     // SAFETY: the kernel reads the mask.

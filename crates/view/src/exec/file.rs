@@ -114,11 +114,6 @@ fn open_place<N: Nerves>(
     if place.kind == Kind::Mask {
         return Err(Errno::EACCES);
     }
-    let mut info = EMPTY_STATFS;
-    let flags = nerves.statfs(dir, path, &mut info).map_or(0, |()| info.f_flags);
-    if flags & NO_EXEC != 0 {
-        return Err(Errno::EACCES);
-    }
     let truth = match &world.identity {
         Some(identity) if matches!(place.kind, Kind::Tree | Kind::Host) => {
             let (truth, _) = identity::truth_of(*nerves, identity, place.kind, dir, path, &facts);
@@ -136,9 +131,17 @@ fn open_place<N: Nerves>(
         }
     };
     let fd = open_for_reading(*nerves, world.identity.as_ref(), (dir, path), &facts)?;
-    if nerves.is_written(fd) {
+    // Of what is open there is no way to look for once more.
+    let mut info = EMPTY_STATFS;
+    let flags = nerves.statfs(Dir::Held(fd), c"", &mut info).map_or(0, |()| info.f_flags);
+    let refused = if flags & NO_EXEC != 0 {
+        Some(Errno::EACCES)
+    } else {
+        nerves.is_written(fd).then_some(Errno::ETXTBSY)
+    };
+    if let Some(errno) = refused {
         nerves.close(fd);
-        return Err(Errno::ETXTBSY);
+        return Err(errno);
     }
     let host = match part {
         Part::Program => &mut desk.exec.program_host,
