@@ -35,7 +35,7 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     match op {
         Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(),
         Op::Clone | Op::Fork | Op::Vfork => {
-            shares_cwd(call.arguments[0]);
+            shares(call.arguments[0]);
             Road::Exit(call)
         }
         Op::Clone3 => clone3(visit),
@@ -52,10 +52,15 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     }
 }
 
-/// A process that shares its working directory with this one, but not its memory, would go elsewhere unseen.
-fn shares_cwd(flags: u64) {
+/// A process that shares its working directory with this one, but not its memory, would go elsewhere unseen; root and umask it shares by a page. One that shares its descriptors would be
+/// left with what is open at an `execve`.
+fn shares(flags: u64) {
     if flags & u64::from(raw::CLONE_FS | raw::CLONE_VM) == u64::from(raw::CLONE_FS) {
         crate::cwd::give_up();
+        tasks::share_fs();
+    }
+    if flags & u64::from(raw::CLONE_FILES | raw::CLONE_THREAD) == u64::from(raw::CLONE_FILES) {
+        crate::exec::has_company();
     }
 }
 
@@ -75,7 +80,7 @@ fn clone3(visit: &mut Visit<'_>) -> Road {
         if flags & CLEAR_HANDLERS != 0 {
             return Road::Done(Errno::EINVAL.result());
         }
-        shares_cwd(flags);
+        shares(flags);
     }
     Road::Exit(visit.call)
 }

@@ -191,6 +191,9 @@ fn enter(
     let lent = tasks::lend(op, room);
     let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
     let verdict = view::calls::enter(&mut scene, call);
+    if verdict == Verdict::Exec && exec::has_parted(&mut scene) {
+        return enter(nerves, (desk, room), call, op);
+    }
     if verdict == Verdict::Exec {
         // What the task has become is the next program's. Where that does not come, the task is what it was.
         let departure = slots::depart(slots::at(&raw const *scene.desk as u64));

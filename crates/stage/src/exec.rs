@@ -15,6 +15,7 @@ use abi::boot::{self, Boot};
 use abi::shared::Switches;
 use abi::syscalls::ARCH_X86_64;
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
 use view::exec::{ExecPlan, Machine};
@@ -34,6 +35,27 @@ const STRING_MAX: usize = 72 * 1024;
 /// What is told on standard error where a program cannot be run in this mode.
 const NARROW: &[u8] =
     b"coracle: this is a 32-bit program, which the in-process engine cannot run: use --execmode=P1\n";
+
+/// Another process may have its descriptors in common with this one: set before a `clone` that makes it so, in both.
+static COMPANY: AtomicBool = AtomicBool::new(false);
+
+/// A process is about to be made that shares its descriptors with this one.
+pub(crate) fn has_company() {
+    COMPANY.store(true, Ordering::Relaxed);
+}
+
+/// Gives a process that is about to execute a program descriptors of its own, as every `execve` does. What the plan holds open would otherwise stay
+/// so in the other process, for good: the kernel closes it in the new program's table alone. True where that was done: the plan is void.
+pub(crate) fn has_parted(scene: &mut Scene<'_, Nerves<'_>>) -> bool {
+    if !COMPANY.load(Ordering::Relaxed) {
+        return false;
+    }
+    COMPANY.store(false, Ordering::Relaxed);
+    scene.desk.exec.release(scene.nerves);
+    // SAFETY: changes nothing but who sees which descriptors open and closed from now on. Where it fails, there is no memory.
+    unsafe { system::call(raw::__NR_unshare, [u64::from(raw::CLONE_FILES), 0, 0, 0, 0, 0]) };
+    true
+}
 
 /// Carries out [`view::Verdict::Exec`]: the plan is in the scene's desk, and the task is what the next program's shall be. Comes back only
 /// with the error.

@@ -35,6 +35,7 @@
 
 mod auxiliary;
 mod clone;
+mod company;
 mod cwd;
 mod dispatch;
 mod entry;

@@ -18,8 +18,8 @@
 //! Changes are made one at a time; no handler of the guest's interrupts one, because signals wait while the stage is at work.
 
 use crate::nerves::kin;
-use crate::slots;
 use crate::system::{self, Written};
+use crate::{company, slots};
 use abi::calls::{Class, Op};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -130,6 +130,9 @@ pub(crate) fn start(filters: u32) {
 /// Lends the calling thread's task for a call. `room` holds the copy, if there is one; before, it holds zeros or what an earlier call left there.
 pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
     let process = process();
+    if company::is_there() {
+        catch_up();
+    }
     let (task, filters) = match mine() {
         Some(own) => (&mut own.task, own.filters),
         None => (&mut process.task, process.filters),
@@ -142,6 +145,24 @@ pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
         Lent { task: copy, filters, copied: true, ids }
     } else {
         Lent { task, filters, copied: false, ids: false }
+    }
+}
+
+/// Takes over what processes have changed that share root and umask with this one.
+#[cold]
+#[inline(never)]
+fn catch_up() {
+    // What is a borrower's is not the process's whose memory it is.
+    if !is_borrower() && company::is_behind() {
+        locked(|| company::catch_up(&mut process().task));
+    }
+}
+
+/// A process is about to be made that shares root and umask with this one, and not its memory.
+pub(crate) fn share_fs() {
+    if !is_borrower() {
+        catch_up();
+        company::found(&process().task);
     }
 }
 
@@ -204,6 +225,8 @@ pub(crate) fn unshare_fs() {
             && let Some(own) = enter(borrower)
         {
             own.fs = true;
+        } else {
+            company::leave();
         }
     });
 }
@@ -394,6 +417,9 @@ fn store_fs(new: &Task, borrower: bool) {
     }
     let process = process();
     put(&mut process.task);
+    if company::is_there() {
+        company::tell(&process.task);
+    }
     process.own.iter_mut().filter(|own| !own.fs).for_each(|own| put(&mut own.task));
 }
 

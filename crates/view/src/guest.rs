@@ -139,6 +139,12 @@ pub trait Host {
     /// Whether this inode of the container's tree is shared with the image: how many names it has inside the image, else `None`. Asked
     /// only for regular files with more than one link.
     fn image_links(&mut self, inode: u64) -> Option<u32>;
+    /// Whether a copy may have taken the place of this inode of the image ([`Host::copy_up`]) while somebody could have it open. True where that is
+    /// not known.
+    fn was_replaced(&mut self, inode: u64) -> bool {
+        let _ = inode;
+        true
+    }
     /// Whether this is the device of the container's tree: then a file with an inode number of the image's list is the image's, whatever
     /// name led to it. False where that is not certain.
     fn is_image_device(&self, major: u32, minor: u32) -> bool {

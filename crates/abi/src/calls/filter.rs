@@ -138,9 +138,9 @@ pub fn catch_number(arch: u32, number: u32, interest: &Interest) -> Catch {
 
 /// `CLONE_NEW*` that make namespaces, and `CLONE_UNTRACED`.
 const CLONE: u32 = 0x7e02_0000 | 0x0080_0000;
-/// `CLONE_FS`, and with it `CLONE_FILES`, of new processes with `SIGCHLD` or no signal: they go elsewhere together with their parent, who does
-/// not see it. Threads are not stopped for it.
-const SHARED_CWD: &[u32] = &[0x200, 0x600, 0x211, 0x611];
+/// `CLONE_FS` and `CLONE_FILES` of new processes with `SIGCHLD` or no signal: they go elsewhere together with their parent, who does not see it, and
+/// have their descriptors in common, among them what we open for a moment. Threads are not stopped for it.
+const SHARING: &[u32] = &[0x200, 0x211, 0x400, 0x411, 0x600, 0x611];
 /// Of prctl(2): dumpable, keep capabilities, seccomp, bounding and ambient set, secure bits, memory map, no new privileges, user dispatch.
 const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
 /// Changes of an inode that need no descriptor for writing: `FS_IOC_SETFLAGS` (twice), `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice),
@@ -251,7 +251,7 @@ fn socket(op: Op, interest: &Interest) -> Catch {
 fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
     match op {
         Op::Clone if interest.in_process => {
-            Catch::StopIf(&[Test::Any(0, CLONE), Test::OneOf(0, SHARED_CWD)])
+            Catch::StopIf(&[Test::Any(0, CLONE), Test::OneOf(0, SHARING)])
         }
         Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),

@@ -1,7 +1,8 @@
 //! The inodes that a container shares with its image, and how many names each has there.
 //!
-//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian, sorted. Here it has two words. Of the list, which
-//! may be long, an index has every so many inodes in one page: a new process that looks for an inode touches that page, and one of the list.
+//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian, sorted. Here it has two words; the high half of the
+//! second says whether a copy has taken the place of the inode, so that whoever has it open may have to look for that copy. Of the list, which may
+//! be long, an index has every so many inodes in one page: a new process that looks for an inode touches that page, and one of the list.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +12,15 @@ pub(super) const ENTRY_WORDS: usize = 2;
 pub(super) const INDEX: usize = 512;
 /// Bytes of an entry in the file.
 const ENTRY: usize = 12;
+/// In the word of the names: a copy was made.
+const REPLACED: u64 = 1 << 32;
 
 /// The list.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
     pub(super) index: &'a [AtomicU64],
+    /// How many were replaced.
+    pub(super) replaced: &'a AtomicU64,
     pub(super) words: &'a [AtomicU64],
 }
 
@@ -50,8 +55,7 @@ pub(super) fn fill(index: &[AtomicU64], words: &[AtomicU64], file: &[u8]) {
 }
 
 impl Image<'_> {
-    /// How many names an inode has inside the image, if it is the image's.
-    pub fn links(&self, inode: u64) -> Option<u32> {
+    fn entry(&self, inode: u64) -> Option<&AtomicU64> {
         let (entries, _) = self.words.as_chunks::<ENTRY_WORDS>();
         let stride = stride(entries.len());
         let firsts = self.index.get(..entries.len().checked_div(stride)?)?;
@@ -62,6 +66,25 @@ impl Image<'_> {
         let piece = entries.get(start..end)?;
         let at =
             piece.binary_search_by_key(&inode, |entry| entry[0].load(Ordering::Relaxed)).ok()?;
-        Some(piece[at][1].load(Ordering::Relaxed) as u32)
+        Some(&piece[at][1])
+    }
+
+    /// How many names an inode has inside the image, if it is the image's.
+    pub fn links(&self, inode: u64) -> Option<u32> {
+        self.entry(inode).map(|entry| entry.load(Ordering::Relaxed) as u32)
+    }
+
+    /// Whether a copy may have taken the place of one of its names.
+    pub fn is_replaced(&self, inode: u64) -> bool {
+        self.replaced.load(Ordering::Relaxed) != 0
+            && self.entry(inode).is_some_and(|entry| entry.load(Ordering::Relaxed) & REPLACED != 0)
+    }
+
+    /// Says so, before it happens.
+    pub fn replace(&self, inode: u64) {
+        if let Some(entry) = self.entry(inode) {
+            entry.fetch_or(REPLACED, Ordering::Relaxed);
+            self.replaced.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -11,7 +11,7 @@
 //! | [`processes`] | who lives here: program, start, credentials | each process its own entry |
 //! | [`texts`] | paths of programs, each once | everybody, by addition |
 //! | [`records`] | worlds, filters: what programs are started with | who has the container's turn, by addition |
-//! | [`image`] | inodes that the container shares with its image | at the beginning |
+//! | [`image`] | inodes that the container shares with its image | at the beginning; that one is copied, whoever copies |
 //!
 //! All of it is words that are read and written atomically, and lock-free but for the log's lock: a process may end at any instruction. Bytes
 //! lie in words in little-endian order. The file is sparse: what is never touched costs nothing. A machine has one kind of word order, and
@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word: what it is. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr05");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr06");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
@@ -55,6 +55,8 @@ mod header {
     pub(super) const NOTES_PENDING: usize = 7;
     /// Device of the container's tree, with [`KNOWN`](super::KNOWN) where somebody has found it out.
     pub(super) const TREE_DEVICE: usize = 9;
+    /// Inodes of the image's that were replaced, or more.
+    pub(super) const REPLACED: usize = 8;
     /// Counts changes of directories. In a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -145,6 +147,7 @@ impl<'a> Shared<'a> {
         let count = self.header(header::IMAGE).load(Ordering::Relaxed) as usize;
         image::Image {
             index: &self.words[INDEX],
+            replaced: self.header(header::REPLACED),
             words: self.words.get(IMAGE..IMAGE + count * image::ENTRY_WORDS).unwrap_or(&[]),
         }
     }

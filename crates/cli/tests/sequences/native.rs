@@ -46,7 +46,7 @@ pub(crate) fn fresh_bound(dir: &Path, play: &Play, owner: Option<(u32, u32)>) ->
     for entry in fs::read_dir(dir)? {
         fs::remove_dir_all(entry?.path())?;
     }
-    for seed in play.first..play.first + play.count {
+    for seed in &play.seeds {
         let own = dir.join(format!("s{}", seed % SLOTS));
         fs::create_dir(&own)?;
         fs::create_dir(own.join("d"))?;
@@ -69,17 +69,24 @@ impl Native {
         Ok(Self { place, layer: tar, results: Mutex::default() })
     }
 
-    fn tree(&self) -> io::Result<PathBuf> {
+    /// The tree; for a few sequences without the directories of the others.
+    fn tree(&self, play: &Play) -> io::Result<PathBuf> {
         let tree = self.place.join("tree");
         if tree.exists() {
             fs::remove_dir_all(&tree)?;
         }
         fs::create_dir_all(&tree)?;
+        let mut members = Vec::new();
+        if (play.seeds.len() as u64) < SLOTS {
+            members.extend(["bin", "etc", "proc", "dev"].map(str::to_owned));
+            members.extend(play.seeds.iter().map(|seed| format!("work/s{}", seed % SLOTS)));
+        }
         let status = Command::new("tar")
             .args(["--extract", "--same-owner", "--same-permissions", "--numeric-owner", "--file"])
             .arg(&self.layer)
             .arg("--directory")
             .arg(&tree)
+            .args(members)
             .stdin(Stdio::null())
             .status()?;
         if status.success() { Ok(tree) } else { Err(io::Error::other("tar failed")) }
@@ -92,7 +99,7 @@ impl Native {
         if let Some(known) = results.get(play) {
             return known.clone();
         }
-        let tree = self.tree().expect("a tree for the native program");
+        let tree = self.tree(play).expect("a tree for the native program");
         let bound = self.place.join("bound");
         fs::create_dir_all(&bound).expect("a directory to bind");
         fresh_bound(&bound, play, None).expect("a directory to bind");

@@ -11,17 +11,30 @@ pub(crate) const STEPS: u32 = 120;
 pub(crate) struct Play {
     /// `files` or `ids`.
     pub(crate) mode: &'static str,
-    pub(crate) first: u64,
-    /// At most 64.
-    pub(crate) count: u64,
+    /// At most [`crate::image::SLOTS`], each with a directory of its own: they differ modulo that number.
+    pub(crate) seeds: Vec<u64>,
     pub(crate) steps: u32,
     /// Only these steps.
     pub(crate) only: Option<Vec<u32>>,
 }
 
 impl Play {
-    pub(crate) fn new(mode: &'static str, first: u64, count: u64) -> Self {
-        Self { mode, first, count, steps: STEPS, only: None }
+    pub(crate) fn new(mode: &'static str, seeds: impl IntoIterator<Item = u64>) -> Self {
+        Self { mode, seeds: seeds.into_iter().collect(), steps: STEPS, only: None }
+    }
+
+    /// One of its sequences.
+    pub(crate) fn one(&self, seed: u64) -> Self {
+        Self { seeds: vec![seed], ..self.clone() }
+    }
+
+    /// Each of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> + '_ {
+        self.seeds.iter().map(|seed| self.one(*seed))
+    }
+
+    pub(crate) fn has_many(&self) -> bool {
+        self.seeds.len() > 1
     }
 
     /// Whether nothing is left out.
@@ -31,37 +44,31 @@ impl Play {
 
     /// The words of the guest program.
     pub(crate) fn words(&self, hidden: &str) -> Vec<String> {
-        let only = self.only.as_ref().map_or_else(
-            || "-".to_owned(),
-            |steps| {
-                let mut text = ",".to_owned();
-                for step in steps {
-                    let _ = write!(text, "{step},");
-                }
-                text
-            },
-        );
-        let numbers =
-            [self.first.to_string(), self.count.to_string(), self.steps.to_string()].into_iter();
-        ["/bin/sequences", "run"]
-            .into_iter()
+        let only = self.only.as_ref().map_or_else(|| "-".to_owned(), |steps| listed(steps));
+        let [seeds, steps] = [listed(&self.seeds), self.steps.to_string()];
+        ["/bin/sequences", "run", &seeds, &steps, self.mode, hidden, &only]
             .map(str::to_owned)
-            .chain(numbers)
-            .chain([self.mode.to_owned(), hidden.to_owned(), only])
-            .collect()
+            .to_vec()
     }
 }
 
-/// The plays of a mode in the corpus: lines of mode, first seed and how many.
+/// Numbers with a comma before and behind each.
+fn listed(numbers: &[impl ToString]) -> String {
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    format!(",{},", numbers.join(","))
+}
+
+/// The plays of a mode in the corpus: lines of mode and seeds, which are numbers or ranges.
 pub(crate) fn corpus(text: &str, mode: &'static str) -> Vec<Play> {
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let number = |word: &str| word.parse::<u64>().expect("a number in the corpus");
+    let seeds = |word: &str| match word.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(word)..number(word) + 1,
+    };
     lines
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|words| words[0] == mode)
-        .map(|words| {
-            let number = |at: usize| words[at].parse().expect("a number in the corpus");
-            Play::new(mode, number(1), number(2))
-        })
+        .filter_map(|line| line.strip_prefix(mode)?.strip_prefix(' '))
+        .map(|words| Play::new(mode, words.split_whitespace().flat_map(seeds)))
         .collect()
 }
 
@@ -74,6 +81,13 @@ pub(crate) struct Difference {
     pub(crate) here: String,
     /// What both did before, the last calls only.
     pub(crate) before: Vec<String>,
+}
+
+impl Difference {
+    /// Whether one of both was ended by its alarm, which a busy machine may be the reason of.
+    pub(crate) fn is_late(&self) -> bool {
+        [&self.native, &self.here].into_iter().any(|line| line.contains("ended by signal 14"))
+    }
 }
 
 type Records<'t> = BTreeMap<u64, Vec<(u32, &'t str)>>;

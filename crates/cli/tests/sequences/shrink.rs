@@ -20,8 +20,7 @@ pub(crate) fn shrink(
     let mut tries = 0;
     let mut attempt = |steps: &[u32]| {
         tries += 1;
-        let only =
-            Play { first: difference.seed, count: 1, only: Some(steps.to_vec()), ..play.clone() };
+        let only = Play { only: Some(steps.to_vec()), ..play.one(difference.seed) };
         let found = differences(&only).into_iter().find(|found| kind(found) == kind(difference));
         (found, tries < TRIES)
     };

@@ -101,6 +101,7 @@ fn replace(source: &Open, copy: &CStr, path: &CStr) -> Result<()> {
     if !is_same(source, path)? {
         return Ok(());
     }
+    shared::shared().image().replace(facts_of(source)?.st_ino);
     // Not an exchange: whoever has the shared file open is to see that its name is gone, and not where copies are made.
     match calls::renameat2((CWD, copy), (CWD, path), 0) {
         Err(Errno::ENOENT) => return Ok(()),

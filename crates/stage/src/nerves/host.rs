@@ -400,6 +400,10 @@ impl Host for Nerves<'_> {
         shared::shared().image().links(inode)
     }
 
+    fn was_replaced(&mut self, inode: u64) -> bool {
+        shared::shared().image().is_replaced(inode)
+    }
+
     fn is_image_device(&self, major: u32, minor: u32) -> bool {
         shared::tree_device() == Some((major, minor))
     }

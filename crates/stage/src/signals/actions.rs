@@ -7,7 +7,7 @@
 //!
 //! A handler may run on another thread while its entry is being changed; each word of an entry is whole, and the handler's is what counts.
 
-use super::{BUS, FAULTS, NEVER_BLOCKED, SEGV, SYS, bit, stage_return, stage_signal};
+use super::{BUS, FAULTS, NEVER_BLOCKED, SEGV, SYS, bit, stage_fault, stage_return, stage_signal};
 use crate::dispatch::{Road, Visit};
 use crate::gate::stage_sigsys;
 use crate::{memory, system, tasks};
@@ -126,6 +126,9 @@ fn made_of(signal: u32, action: Action) -> Action {
 
 /// What the guest is told of what the kernel has, if what we know of the guest's action is this.
 fn shown(signal: u32, kernel: Action, known: Action) -> Action {
+    if kernel.handler == address(stage_fault) {
+        return Action::default();
+    }
     let ours = [address(stage_signal), address(stage_sigsys)];
     if !ours.contains(&kernel.handler) {
         return kernel;
@@ -186,7 +189,13 @@ fn act(signal: u32, new: u64, old: u64) -> Result<(), Errno> {
 fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     if tasks::is_borrower() {
         // The kernel's table is this process's, the memory its parent's.
-        let new = Action { mask: new.mask & !NEVER_BLOCKED, ..new };
+        let own = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;
+        let new = if own {
+            // What `posix_spawn` does before it executes a name, which may be no memory.
+            Action { handler: address(stage_fault), ..made_of(signal, new) }
+        } else {
+            Action { mask: new.mask & !NEVER_BLOCKED, ..new }
+        };
         if (FAULTS | bit(SYS)) & bit(signal) != 0 {
             BORROWED.store(true, Relaxed);
         }

@@ -32,12 +32,22 @@ global_asm!(
     "stage_return:",
     "mov eax, 15",
     "syscall",
+    ".globl stage_fault",
+    ".p2align 4",
+    "stage_fault:",
+    "sub rsp, 24",
+    "call {decide_fault}",
+    "add rsp, 32",
+    "jmp stage_return",
     decide = sym decide,
+    decide_fault = sym decide_fault,
 );
 
 unsafe extern "C" {
     /// The handler of every signal that the guest handles, and of the three that are always ours.
     pub(crate) fn stage_signal();
+    /// The handler of `SIGSEGV` and `SIGBUS` in a process that borrows its memory and wants the default action, whatever the lender wants.
+    pub(crate) fn stage_fault();
     /// The end of a handler of ours: `rt_sigreturn`.
     pub(crate) fn stage_return();
 }
@@ -82,6 +92,25 @@ unsafe extern "C" fn decide(
         send_again(signal, &raw const *information as u64);
     }
     0
+}
+
+/// As [`decide`], where the default action is wanted: pointers of the guest's may be bad, and everything else ends the process.
+unsafe extern "C" fn decide_fault(
+    signal: u32,
+    information: *const Information,
+    context: *mut Context,
+) {
+    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
+    let (information, context) = unsafe { (&*information, &mut *context) };
+    let fault = information.code > 0;
+    if fault && let Some(mended) = memory::fixup(context.registers.rip) {
+        context.registers.rip = mended;
+        return;
+    }
+    actions::make_default(signal);
+    if !fault {
+        send_again(signal, &raw const *information as u64);
+    }
 }
 
 /// What the kernel would have done for a handler that it knows.

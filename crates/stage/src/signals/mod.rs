@@ -20,7 +20,7 @@ pub(crate) mod context;
 mod delivery;
 mod masks;
 
-pub(crate) use delivery::{deliver, exchange_mask, hold, stage_return, stage_signal};
+pub(crate) use delivery::{deliver, exchange_mask, hold, stage_fault, stage_return, stage_signal};
 
 use crate::dispatch::{Road, Visit};
 use abi::calls::Op;

@@ -206,9 +206,6 @@ pub(super) fn utimens<N: Nerves>(
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let flags = arguments.flags();
-    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
-        return Err(Errno::EINVAL);
-    }
     let times = times(arguments, scene.nerves)?;
     if let Some(times) = &times {
         if times.iter().all(|time| time.tv_nsec == i64::from(UTIME_OMIT)) {
@@ -218,6 +215,9 @@ pub(super) fn utimens<N: Nerves>(
         if !matches!(arguments.op(), Op::Utimensat | Op::UtimensatTime64) {
             are_valid(Some(times))?;
         }
+    }
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
     }
     let (dir, address) = arguments.path(0)?;
     if let Dir::Guest(descriptor) = dir

@@ -14,7 +14,7 @@ use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Truth, Want, look_parent, rules};
 use crate::paths::{self, Intent, Last, Place};
 use crate::verdict::Verdict;
-use crate::world::Kind;
+use crate::world::{Kind, World};
 use abi::calls::Op;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFDIR, S_IFLNK, S_IFMT, statx,
@@ -75,7 +75,8 @@ fn two<N: Nerves>(
             new.close(scene.nerves);
             result
         }
-        Err(errno) => Err(errno),
+        // The kernel looks for the first directory before it takes notice of the second name.
+        Err(errno) => Err(unless_no_directory(scene, &old, 0, errno)),
     };
     old.close(scene.nerves);
     result
@@ -93,12 +94,7 @@ pub(super) fn allow_new<N: Nerves>(
         return Err(unless_no_directory(scene, place, which, Errno::EEXIST));
     }
     if place.directory && mode & S_IFMT != S_IFDIR {
-        // A slash behind what will be no directory.
-        return Err(match facts(scene, place, which) {
-            Ok(_) => Errno::EEXIST,
-            Err(errno @ (Errno::ENOTDIR | Errno::ENAMETOOLONG)) => errno,
-            Err(_) => Errno::ENOENT,
-        });
+        return Err(slash_behind(scene, place, which));
     }
     let result = if place.read_only {
         Err(Errno::EROFS)
@@ -111,6 +107,15 @@ pub(super) fn allow_new<N: Nerves>(
         Ok(None)
     };
     result.map_err(|errno| if exists(scene, place, which) { Errno::EEXIST } else { errno })
+}
+
+/// Why a slash behind the name of what will be no directory is refused.
+fn slash_behind<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> Errno {
+    match facts(scene, place, which) {
+        Ok(_) => Errno::EEXIST,
+        Err(errno @ (Errno::ENOTDIR | Errno::ENAMETOOLONG)) => errno,
+        Err(_) => Errno::ENOENT,
+    }
 }
 
 /// Why a name that ends in no name is refused: a descriptor that is no directory has none at all.
@@ -217,7 +222,7 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
 fn rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
     let Pair { old, new, flags } = pair;
     let busy = |place: &Place| place.last != Last::Name || place.mount_point;
-    if !busy(old) && !busy(new) && !old.same_mount(new) {
+    if mount_above(scene.world, old) != mount_above(scene.world, new) {
         return Err(unless_nowhere(scene, pair, Errno::EXDEV));
     }
     if busy(old) || busy(new) {
@@ -243,6 +248,16 @@ fn rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
         scene.nerves.rename((old.at, from), (new.at, to), *flags)
     })?;
     Ok(Verdict::Done(0))
+}
+
+/// The binding of the directory that a name stands in.
+fn mount_above(world: &World<'_>, place: &Place) -> Option<usize> {
+    let binding = place.binding.and_then(|index| world.bindings.get(index));
+    let Some(binding) = binding.filter(|_| place.mount_point && place.last == Last::Name) else {
+        return place.binding;
+    };
+    let end = binding.guest.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    paths::find(world, &binding.guest[..end.max(1)]).map(|(index, _)| index)
 }
 
 /// Both directories are looked for before anything else is said.
@@ -473,10 +488,10 @@ fn link<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
 /// The new name of a link, but for permissions.
 fn allow_name<N: Nerves>(scene: &mut Scene<'_, N>, new: &Place) -> Result<()> {
     if new.last != Last::Name || new.mount_point {
-        return Err(Errno::EEXIST);
+        return Err(unless_no_directory(scene, new, 1, Errno::EEXIST));
     }
     if new.directory {
-        return Err(if exists(scene, new, 1) { Errno::EEXIST } else { Errno::ENOENT });
+        return Err(slash_behind(scene, new, 1));
     }
     if new.read_only {
         return Err(if exists(scene, new, 1) { Errno::EEXIST } else { Errno::EROFS });

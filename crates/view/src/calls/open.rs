@@ -484,6 +484,9 @@ fn as_user<N: Nerves>(
     if found.truth.is_directory() && (flags.writes() || flags.create()) {
         return Err(Errno::EISDIR);
     }
+    if (flags.directory() || place.directory) && !found.truth.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
     if found.emulates(place.kind) {
         rules::may_open(&scene.task.creds, &found.truth, flags.raw)?;
     }

@@ -250,14 +250,15 @@ fn correct<N: Nerves>(
     if follows {
         return Ok(false);
     }
+    let (regular, inode) = (mode & S_IFMT == S_IFREG, u64_at(&bytes, form.inode));
     // What is open may be a file of the image that a copy has replaced, whatever names it has left: the copy is meant.
-    if mode & S_IFMT == S_IFREG
-        && (itself || u32_at(&bytes, form.links) > 1)
-        && let Some(links) = scene.nerves.image_links(u64_at(&bytes, form.inode))
+    if regular && itself && scene.nerves.was_replaced(inode) {
+        return Ok(false);
+    }
+    if regular
+        && u32_at(&bytes, form.links) > 1
+        && let Some(links) = scene.nerves.image_links(inode)
     {
-        if itself {
-            return Ok(false);
-        }
         let (major, minor) = device(scene, form, at)?;
         if !scene.nerves.is_image_device(major, minor) {
             return Ok(false);
@@ -358,8 +359,27 @@ fn of_descriptor<N: Nerves>(
     let flags = AT_EMPTY_PATH | flags & AT_STATX_SYNC_TYPE;
     scene.nerves.statx(dir, c"", flags, facts)?;
     scene.desk.found[0].clear();
-    let place = place_of(dir);
-    as_seen(scene, &place, None, facts);
+    let mut place = place_of(dir);
+    if u32::from(facts.stx_mode) & S_IFMT == S_IFREG && scene.nerves.was_replaced(facts.stx_ino) {
+        by_copy(scene, &mut place, flags, facts)?;
+    }
+    let kind = place.binding.map(|_| place.kind);
+    as_seen(scene, &place, kind, facts);
+    Ok(())
+}
+
+/// What is open may be a file of the image that a copy has replaced: then the guest means the copy. Not within its caller, whose stack would be as large.
+#[inline(never)]
+fn by_copy<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &mut Place,
+    flags: u32,
+    facts: &mut statx,
+) -> Result<()> {
+    if support::away_from_image(scene, place, 0).is_ok() && place.at == Dir::Root {
+        let path = scene.desk.found[0].as_c_str();
+        scene.nerves.statx(Dir::Root, path, flags | AT_SYMLINK_NOFOLLOW, facts)?;
+    }
     Ok(())
 }
 

@@ -49,7 +49,7 @@ pub fn find_named<N: Nerves>(
 
 /// A magic link of `/proc`, and a descriptor, may lead to a file of the image that has lost its name in the container: to its copy, or to nothing. In the first
 /// case the place becomes the copy's, in the second one it is known as a file of the image.
-fn away_from_image<N: Nerves>(
+pub fn away_from_image<N: Nerves>(
     scene: &mut Scene<'_, N>,
     place: &mut Place,
     which: usize,

@@ -195,10 +195,14 @@ fn request<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Request> 
         },
         _ => return Err(Errno::ENOSYS),
     };
+    // The kernel reads the name before it looks at the flags.
+    scene.nerves.read_text(word(first), &mut scene.desk.named[0])?;
+    if scene.desk.named[0].is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
     if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK) != 0 {
         return Err(Errno::EINVAL);
     }
-    scene.nerves.read_text(word(first), &mut scene.desk.named[0])?;
     Ok(Request {
         from,
         intent: Intent::FOLLOW.with_at_flags(flags),

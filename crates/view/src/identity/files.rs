@@ -255,7 +255,11 @@ pub fn created(
             let mut old = [0; RECORD_MAX];
             return host.note(&key, &mut old).map_or(Ok(()), |_| host.set_note(&key, None));
         }
-        return host.set_note(&key, Some(new.to_text().as_bytes()));
+        host.set_note(&key, Some(new.to_text().as_bytes()))?;
+        // A socket is made with the guest's umask, which may take what its owner on disk needs: to connect is to write.
+        let bits = new.disk_bits();
+        let lacks = bits & 0o700 & !u32::from(facts.stx_mode) != 0;
+        return if lacks && new.kind() != S_IFLNK { host.chmod(dir, path, bits) } else { Ok(()) };
     }
     set_truth(host, identity, kind, (dir, path), &found, new)
 }

@@ -1,6 +1,6 @@
 /* Sequences of system calls, chosen by a seed, in a directory of their own; each call's result is a line of the record.
  *
- *   sequences run FIRST COUNT STEPS MODE HIDDEN ONLY    seeds one after the other, and the trees that they leave
+ *   sequences run SEEDS STEPS MODE HIDDEN ONLY    seeds (,N,N,) one after the other, and the trees that they leave
  *   sequences resume ...                                goes on after an execve
  *   sequences echo ...                                  what a program is told that a sequence starts
  *
@@ -113,18 +113,18 @@ static int echo(int count, char **words) {
 
 int main(int count, char **words) {
     if (count > 1 && !strcmp(words[1], "echo")) return echo(count, words);
-    if (count < 8) return 2;
-    now.steps = atoi(words[4]);
-    now.ids = !strcmp(words[5], "ids");
-    now.hidden = words[6];
-    now.only = words[7];
-    if (!strcmp(words[1], "run")) {
-        uint64_t first = strtoull(words[2], 0, 10);
-        for (int i = 0; i < atoi(words[3]); i++) run_seed(first + i);
+    if (count < 7) return 2;
+    int resumed = !strcmp(words[1], "resume");
+    if (resumed) now.step = atoi(words[3]);
+    now.steps = atoi(words[3 + resumed]);
+    now.ids = !strcmp(words[4 + resumed], "ids");
+    now.hidden = words[5 + resumed];
+    now.only = words[6 + resumed];
+    if (!resumed) {
+        for (char *at = words[2]; at[0] == ',' && at[1]; at = strchr(at + 1, ',')) run_seed(strtoull(at + 1, 0, 10));
         return 0;
     }
     place(strtoull(words[2], 0, 10));
-    now.step = atoi(words[3]);
     for (char *at = words[8]; *at; at = strchr(at, ',') + 1) now.open[now.count++] = atoi(at);
     run_steps(now.steps);
     return 0;

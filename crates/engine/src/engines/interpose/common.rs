@@ -75,6 +75,11 @@ impl Perhaps {
         Self { path: run.join(NAME), common: None }
     }
 
+    /// What was there when somebody last looked.
+    pub fn mapped(&self) -> Option<&Common> {
+        self.common.as_ref().map(|(common, _)| common)
+    }
+
     /// What is there now.
     pub fn get(&mut self) -> Option<&Common> {
         let now = match rustix::fs::lstat(&self.path) {

@@ -45,6 +45,7 @@ macro_rules! pass_on_to_hands {
                 fn write_all(&mut self, fd: view::HostFd, from: &[u8]) -> view::errno::Result<()>;
                 fn memory_file(&mut self, name: &std::ffi::CStr) -> view::errno::Result<view::HostFd>;
                 fn image_links(&mut self, inode: u64) -> Option<u32>;
+                fn was_replaced(&mut self, inode: u64) -> bool;
                 fn copy_up(&mut self, path: &std::ffi::CStr) -> view::errno::Result<()>;
                 fn note(&mut self, key: &[u8], into: &mut [u8]) -> Option<usize>;
                 fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> view::errno::Result<()>;

@@ -19,7 +19,7 @@ use rustix::fs::{
     StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno as Raw;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +57,8 @@ pub struct HostCalls {
     aliases: HashMap<(u64, u64), HostFd>,
     /// The container's tree.
     tree: Option<Tree>,
+    /// Inodes of the image whose place a copy has taken.
+    replaced: HashSet<u64>,
 }
 
 fn errno(raw: Raw) -> Errno {
@@ -82,6 +84,7 @@ impl HostCalls {
             parts,
             aliases: HashMap::new(),
             tree: None,
+            replaced: HashSet::new(),
         }
     }
 
@@ -94,6 +97,15 @@ impl HostCalls {
     /// From now on the calls are for this thread.
     pub fn serve(&mut self, thread: u32) {
         self.thread = thread;
+    }
+
+    /// A copy is about to take the place of this file (an absolute path), made here or by a process of ours.
+    pub fn will_copy(&mut self, path: &CStr) {
+        let Ok(stat) = rustix::fs::lstat(path) else { return };
+        self.replaced.insert(stat.st_ino);
+        if let Some(common) = self.common.get() {
+            common.shared().image().replace(stat.st_ino);
+        }
     }
 
     /// Lets a program that this process executes find a held file open.
@@ -499,7 +511,13 @@ impl Host for HostCalls {
         self.tree.as_ref().is_some_and(|tree| tree.device == (major, minor))
     }
 
+    fn was_replaced(&mut self, inode: u64) -> bool {
+        self.replaced.contains(&inode)
+            || self.common.mapped().is_some_and(|common| common.shared().image().is_replaced(inode))
+    }
+
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
+        self.will_copy(path);
         let path = Path::new(OsStr::from_bytes(path.to_bytes()));
         self.parts.workshop.copy_up(path).map_err(errno)
     }

@@ -314,6 +314,7 @@ impl<H: Hands> Tracer<'_, H> {
     fn copy_elsewhere(&mut self, held: Held) {
         let Held { stopped, call, stack } = held;
         let path = self.desk.host;
+        self.hands.will_copy(path.as_c_str());
         match sys::process::fork_unseen() {
             Ok(None) => {
                 let result = self.hands.copy_up(path.as_c_str());

@@ -7,6 +7,7 @@ use crate::engines::interpose::hands::pass_on_to_hands;
 use crate::engines::interpose::host::HostCalls;
 use rustix::io::Errno as Raw;
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::CStr;
 use sys::ptrace::{Id, Memory};
 use view::guest::{Guest, Host};
 use view::{Errno, Task, Text};
@@ -15,11 +16,17 @@ use view::{Errno, Task, Text};
 pub trait Hands: Host {
     /// From now on the calls are for this thread.
     fn serve(&mut self, thread: u32);
+    /// Somebody else is about to put a copy in the place of this file.
+    fn will_copy(&mut self, path: &CStr);
 }
 
 impl Hands for HostCalls {
     fn serve(&mut self, thread: u32) {
         HostCalls::serve(self, thread);
+    }
+
+    fn will_copy(&mut self, path: &CStr) {
+        HostCalls::will_copy(self, path);
     }
 }
 

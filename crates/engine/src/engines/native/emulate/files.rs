@@ -310,6 +310,15 @@ impl Server {
         Ok(self.follow_mode(file, mode as u32))
     }
 
+    pub(super) fn chmod_at_with_flags(&mut self, call: &Waiting) -> Result<Answer, Errno> {
+        // The kernel looks at the flags before it reads the path.
+        let known = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        if !known.contains(AtFlags::from_bits_retain(call.arguments[3] as u32)) {
+            return Ok(Answer::Continue);
+        }
+        self.chmod_at(call)
+    }
+
     /// Whatever cannot be followed (a wrong path, an empty one) is answered by the kernel.
     fn follow_mode(&self, file: Result<OwnedFd, Errno>, mode: u32) -> Answer {
         let change = || {

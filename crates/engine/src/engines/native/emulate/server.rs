@@ -93,7 +93,7 @@ fn handlers() -> HashMap<u32, Handler> {
         ("chmod", Server::chmod),
         ("fchmod", |server, call| Ok(server.chmod_descriptor(call))),
         ("fchmodat", Server::chmod_at),
-        ("fchmodat2", Server::chmod_at),
+        ("fchmodat2", Server::chmod_at_with_flags),
     ];
     all.into_iter().filter_map(|(name, handler)| Some((syscalls::x86_64(name)?, handler))).collect()
 }
