@@ -54,7 +54,7 @@ pub(crate) struct Head {
     pub(crate) mask: u64,
     /// What is to be done after the call that is being made on the guest's stack.
     pub(crate) after: view::After,
-    /// In the first slot: a process that was found to use this memory without being its own. See [`borrower`].
+    /// A process that was found to use this memory without being its own. See [`borrower`].
     borrower: AtomicU32,
     /// While a deferred signal is delivered: the call has its result. (Otherwise it is still to be made.)
     pub(crate) answered: bool,
@@ -139,14 +139,16 @@ fn start() -> u64 {
     system::base() + abi::boot::SLOTS
 }
 
-/// Where the number of a process is kept that shares this memory with its parent (`vfork`): a child of `fork` finds zero there, so whoever
-/// finds its own number is one that shares it. `None` where children do not get zeros.
+/// Where the number of a process is kept that shares this memory with its parent (`vfork`), in the slot of the call that asks: a child of `fork`
+/// finds zero there, so whoever finds its own number is one that shares it. `None` where children do not get zeros, and outside of calls.
 pub(crate) fn borrower() -> Option<&'static AtomicU32> {
-    if POOL.process.load(Ordering::Relaxed) != 0 || POOL.first.load(Ordering::Relaxed) == 0 {
+    let here = 0_u8;
+    let stack = &raw const here as u64;
+    if POOL.process.load(Ordering::Relaxed) != 0 || !contain(stack) {
         return None;
     }
-    // SAFETY: the first slots are mapped for good, and nobody writes this word but as an atomic one.
-    Some(unsafe { &(*(start() as *const Slot)).head.borrower })
+    // SAFETY: this is running on the slot's stack, so it is mapped, for good; nobody writes this word but as an atomic one.
+    Some(unsafe { &(*at(stack)).head.borrower })
 }
 
 fn publish(count: u32) {

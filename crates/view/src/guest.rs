@@ -169,6 +169,11 @@ pub trait Host {
     /// Whether anybody has a file, which is open for reading here, open for writing: then it is not executed (`ETXTBSY`). False where the
     /// kernel does not tell.
     fn is_written(&mut self, file: HostFd) -> bool;
+    /// Whether a program and its interpreter are opened once more by their host paths when an `execve` is carried out, so that the plan has to have
+    /// them.
+    fn opens_by_path(&self) -> bool {
+        true
+    }
 
     /// Id of the calling process (`getpid`, as the guest sees it).
     fn pid(&self) -> u32;

@@ -432,6 +432,10 @@ impl Host for Nerves<'_> {
         kin::is_written(file.0)
     }
 
+    fn opens_by_path(&self) -> bool {
+        false
+    }
+
     fn pid(&self) -> u32 {
         calls::getpid()
     }

@@ -134,10 +134,12 @@ fn open_place<N: Nerves>(
     // Of what is open there is no way to look for once more.
     let mut info = EMPTY_STATFS;
     let flags = nerves.statfs(Dir::Held(fd), c"", &mut info).map_or(0, |()| info.f_flags);
+    // What is the image's is never open for writing: who opens it so gets a copy.
+    let is_images = place.kind == Kind::Tree && nerves.image_links(facts.stx_ino).is_some();
     let refused = if flags & NO_EXEC != 0 {
         Some(Errno::EACCES)
     } else {
-        nerves.is_written(fd).then_some(Errno::ETXTBSY)
+        (!is_images && nerves.is_written(fd)).then_some(Errno::ETXTBSY)
     };
     if let Some(errno) = refused {
         nerves.close(fd);
@@ -147,9 +149,11 @@ fn open_place<N: Nerves>(
         Part::Program => &mut desk.exec.program_host,
         Part::Interpreter => &mut desk.exec.interpreter_host,
     };
-    host.clear();
-    if place.at == Dir::Root && !place.magic {
-        host.copy(&desk.found[0]);
+    if nerves.opens_by_path() {
+        host.clear();
+        if place.at == Dir::Root && !place.magic {
+            host.copy(&desk.found[0]);
+        }
     }
     let no_set_id = flags & NO_SET_ID != 0 && place.kind != Kind::Tree;
     let inode = (facts.stx_dev_major, facts.stx_dev_minor, facts.stx_ino);

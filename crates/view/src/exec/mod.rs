@@ -37,7 +37,10 @@ pub enum Machine {
 }
 
 /// An `execve` that may go ahead.
+///
+/// In this order in memory: what is small lies together with the beginning of the first text, because each page costs a process that touches it first.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct ExecPlan {
     /// Which loader.
     pub machine: Machine,
@@ -45,28 +48,28 @@ pub struct ExecPlan {
     pub program: Option<HostFd>,
     /// Its interpreter (`PT_INTERP`), likewise; `None` for a static program.
     pub interpreter: Option<HostFd>,
-    /// Host path of the program, for a nervous system without `/proc`. Empty where it has none (deleted, in memory).
-    pub program_host: Text,
-    /// Host path of the interpreter, likewise.
-    pub interpreter_host: Text,
-    /// Guest path of the program: absolute, without symbolic links; what `/proc/self/exe` shows.
-    pub program_guest: Text,
     /// Device (major, minor) and inode number of the program: nobody may write to it while it runs. All zero where that is not known.
     pub inode: (u32, u32, u64),
-    /// `AT_EXECFN`: what was executed, as the guest named it (`/dev/fd/N...` for `execveat`).
-    pub name: Text,
     /// Name of the thread: the last component as it was typed, 15 bytes at most.
     pub comm: [u8; 16],
     /// `AT_SECURE`: the program gains what its caller does not have.
     pub secure: bool,
     /// The program's ids; `None` where ids are the host's.
     pub ids: Option<Ids>,
-    /// What the loader for [`Machine::I386`] does.
-    pub operations: Operations,
     /// `argv` for the loader's `execve`: an address in the guest.
     pub arguments: u64,
     /// `envp` likewise.
     pub environment: u64,
+    /// `AT_EXECFN`: what was executed, as the guest named it (`/dev/fd/N...` for `execveat`).
+    pub name: Text,
+    /// Guest path of the program: absolute, without symbolic links; what `/proc/self/exe` shows.
+    pub program_guest: Text,
+    /// Host path of the program, for a nervous system without `/proc` ([`Host::opens_by_path`]). Empty where it has none (deleted, in memory).
+    pub program_host: Text,
+    /// Host path of the interpreter, likewise.
+    pub interpreter_host: Text,
+    /// What the loader for [`Machine::I386`] does.
+    pub operations: Operations,
 }
 
 impl ExecPlan {
@@ -120,24 +123,14 @@ impl ExecPlan {
         length.ok_or(Errno::ENAMETOOLONG)
     }
 
-    /// Makes it no plan again. What it holds is forgotten, not closed.
+    /// Makes it no plan again. What it holds is forgotten, not closed. Texts stay as they are: whoever makes a plan sets them.
     fn clear(&mut self) {
-        // Member by member: the texts are long, and only their lengths count.
-        for text in [
-            &mut self.program_host,
-            &mut self.interpreter_host,
-            &mut self.program_guest,
-            &mut self.name,
-        ] {
-            text.clear();
-        }
         self.machine = Machine::X86_64;
         (self.program, self.interpreter) = (None, None);
         self.inode = (0, 0, 0);
         self.comm = [0; 16];
         self.secure = false;
         self.ids = None;
-        self.operations = Operations::NONE;
         (self.arguments, self.environment) = (0, 0);
     }
 
@@ -340,7 +333,10 @@ fn load<N: Nerves>(
     let header = file.header(scene).ok_or(Errno::ENOEXEC)?;
     scene.desk.exec.machine = match (header.machine, header.class) {
         (elf::MACHINE_X86_64, Class::Bits64) => Machine::X86_64,
-        (elf::MACHINE_I386 | elf::MACHINE_I486, Class::Bits32) => Machine::I386,
+        (elf::MACHINE_I386 | elf::MACHINE_I486, Class::Bits32) => {
+            scene.desk.exec.operations = Operations::NONE;
+            Machine::I386
+        }
         (machine, _) => return emulate(scene, request, machine, front),
     };
     if !header.is_loadable() {
