@@ -23,6 +23,8 @@ static STAMP: AtomicU64 = AtomicU64::new(0);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static NAME: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+/// A hash of the name, and of the world that it is seen in.
+static DIGEST: AtomicU64 = AtomicU64::new(0);
 /// Somebody writes the name.
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// Never again.
@@ -57,6 +59,18 @@ fn remembered(into: &mut Text) -> bool {
     copied.is_ok() && same && current
 }
 
+/// What tells the remembered name from others; `None` where none is remembered.
+pub(crate) fn digest() -> Option<u64> {
+    let stamp = STAMP.load(Ordering::Acquire);
+    if stamp & 1 == 0 || LOST.load(Ordering::Relaxed) {
+        return None;
+    }
+    let current = GENERATION.load(Ordering::Relaxed) == shared::shared().plain().generation();
+    let digest = DIGEST.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    (current && STAMP.load(Ordering::Relaxed) == stamp).then_some(digest)
+}
+
 /// Asks the kernel, and remembers what it says.
 fn ask(into: &mut Text) -> bool {
     let generation = shared::shared().plain().generation();
@@ -72,6 +86,8 @@ fn ask(into: &mut Text) -> bool {
             whole[..chunk.len()].copy_from_slice(chunk);
             word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
         }
+        let digest = abi::shared::hash(name, u64::from(shared::world_number()));
+        DIGEST.store(digest, Ordering::Relaxed);
         LENGTH.store(name.len(), Ordering::Relaxed);
         GENERATION.store(generation, Ordering::Relaxed);
         let (had, has) = (Ordering::Release, Ordering::Relaxed);

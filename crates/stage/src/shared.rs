@@ -3,10 +3,10 @@
 use crate::system::{Failed, Written};
 use abi::shared::{Shared, Switches};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use view::stored::{BINDINGS_MAX, EMULATORS_MAX, Places, Start};
 use view::world::{Binding, Emulator, Kind};
-use view::{World, stored};
+use view::{Errno, World, stored};
 
 /// In this order in memory: of the tables only the beginning is used.
 #[repr(C)]
@@ -105,6 +105,22 @@ pub(crate) fn switch_on(found: Switches) {
     if !switches().has(found) {
         SWITCHES.fetch_or(found.0, Ordering::Relaxed);
     }
+}
+
+/// The error with which the container's tree has no label, asked of the kernel once; 0 is not known yet, 1 (`EPERM`) that it may have one.
+static LABEL_REFUSAL: AtomicU16 = AtomicU16::new(0);
+
+/// With which error no file of the tree has a label (`security.selinux`): a kernel that labels files labels the tree too.
+pub(crate) fn label_refusal() -> Option<Errno> {
+    let mut known = LABEL_REFUSAL.load(Ordering::Relaxed);
+    if known == 0 {
+        known = match crate::nerves::label_of(places().tree) {
+            Err(errno @ (Errno::ENODATA | Errno::EOPNOTSUPP)) => errno.0,
+            _ => Errno::EPERM.0,
+        };
+        LABEL_REFUSAL.store(known, Ordering::Relaxed);
+    }
+    (known != Errno::EPERM.0).then_some(Errno(known))
 }
 
 /// Device (major, minor) of the container's tree, which one process asks of the kernel for all; `None` where there is no tree.

@@ -24,6 +24,24 @@ pub enum Dir {
     Cwd,
 }
 
+/// What may be known of a path as the guest writes it ([`Host::is_straight`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Straight {
+    /// A directory to which the kernel comes by this text.
+    Way,
+    /// The same, and there is no user of the guest's who may not search it and every directory above.
+    OpenWay,
+    /// A file that stands for nothing else.
+    Ordinary,
+}
+
+impl Straight {
+    /// A directory, for whom directories may refuse (`everybody`) or not.
+    pub const fn way(everybody: bool) -> Self {
+        if everybody { Self::OpenWay } else { Self::Way }
+    }
+}
+
 /// The guest's memory.
 pub trait Guest {
     /// Reads all of `into`, or [`crate::Errno::EFAULT`].
@@ -219,8 +237,23 @@ pub trait Host {
     fn set_plain(&mut self, dir: &[u8], everybody: bool, generation: u64) {
         let _ = (dir, everybody, generation);
     }
+    /// Whether something is known of a path as the guest gives it: absolute (or empty, for the root), from [`Host::tree_descriptor`]; otherwise from the
+    /// working directory, as long as that is [remembered](Host::remembered_cwd). Worlds with other bindings know other paths.
+    fn is_straight(&mut self, path: &[u8], what: Straight) -> bool {
+        let _ = (path, what);
+        false
+    }
+    /// Makes known what [`Host::is_straight`] asks, as [`Host::set_plain`] does. A relative path must have been found from what
+    /// [`Host::remembered_cwd`] gives.
+    fn set_straight(&mut self, path: &[u8], what: Straight, generation: u64) {
+        let _ = (path, what, generation);
+    }
     /// A directory of the tree is about to be, or was, removed, renamed, or made to let other people in: nothing is known any more.
     fn changed(&mut self) {}
+    /// With which error files of the container's tree have no label (`security.selinux`), because the host labels none. `None` where they may have one.
+    fn label_refusal(&mut self) -> Option<Errno> {
+        None
+    }
     /// `newfstatat` (`fstat` where the path is empty) into the guest's memory at `into`, in the layout of x86-64; with a `mask` it is `statx`.
     /// `None` where that cannot be done so; nothing has been written then.
     fn stat_into(

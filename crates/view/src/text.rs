@@ -119,6 +119,22 @@ impl Text {
         result.map(|_| ())
     }
 
+    /// As [`Text::fill`], where `write` ends at the first NUL that it meets.
+    #[inline]
+    pub fn fill_to_nul(
+        &mut self,
+        write: impl FnOnce(&mut [u8; PATH_MAX]) -> Result<usize>,
+    ) -> Result<()> {
+        let result = match write(&mut self.bytes) {
+            Ok(length) if length >= PATH_MAX => Err(Errno::ENAMETOOLONG),
+            result => result,
+        };
+        self.length = result.unwrap_or(0);
+        self.bytes[self.length] = 0;
+        debug_assert!(!self.as_bytes().contains(&0), "it did not end there");
+        result.map(|_| ())
+    }
+
     /// As [`Text::set`] of both together, for parts of other texts, which have no NUL.
     pub(crate) fn set_both(&mut self, one: &[u8], other: &[u8]) -> Result<()> {
         let (middle, end) = (one.len(), one.len() + other.len());

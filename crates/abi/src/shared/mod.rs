@@ -190,15 +190,17 @@ impl<'a> Shared<'a> {
 
 /// A hash of bytes: 64 bits, good in every bit. Not against malice.
 pub fn hash(bytes: &[u8], seed: u64) -> u64 {
-    // Apart: a length and its neighbour must not make up for two seeds, because the last word is filled up with zeros.
+    // Apart: a length and its neighbour must not make up for two seeds, because zeros at the beginning of a short text do not count.
     let mut state = FACTOR ^ seed.rotate_right(8) ^ bytes.len() as u64;
-    let (chunks, rest) = bytes.as_chunks::<WORD>();
-    for chunk in chunks {
+    for chunk in bytes.as_chunks::<WORD>().0 {
         state = fold(state ^ u64::from_le_bytes(*chunk));
     }
-    let mut last = [0; WORD];
-    last[..rest.len()].copy_from_slice(rest);
-    fold(fold(state ^ u64::from_le_bytes(last)))
+    // What is left, and as much of what is before it as makes a word.
+    let last = match bytes.last_chunk::<WORD>() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    fold(fold(state ^ last))
 }
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -17,8 +17,8 @@ pub struct Plain<'a> {
 }
 
 /// Where an entry stands, and what stands there.
-fn entry(path: &[u8], everybody: bool, generation: u64) -> (usize, u64) {
-    let hash = hash(path, u64::from(everybody));
+fn entry(path: &[u8], question: u64, generation: u64) -> (usize, u64) {
+    let hash = hash(path, question);
     let index = (hash >> 51) as usize;
     // Never 0, which is an empty place.
     (index, (hash ^ generation.wrapping_mul(0xd6e8_feb8_6659_fd93)) | 1)
@@ -30,16 +30,16 @@ impl Plain<'_> {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether it is known of a directory.
-    pub fn is(&self, path: &[u8], everybody: bool) -> bool {
-        let (index, word) = entry(path, everybody, self.generation());
+    /// Whether it is known of a directory. `question` tells apart what may be asked about one text: any number.
+    pub fn is(&self, path: &[u8], question: u64) -> bool {
+        let (index, word) = entry(path, question, self.generation());
         let at = |index: usize| self.table.get(index).map(|word| word.load(Ordering::Relaxed));
         at(index) == Some(word) || at(index ^ 1) == Some(word)
     }
 
     /// Makes it known, unless there was a change since `generation` was read.
-    pub fn set(&self, path: &[u8], everybody: bool, generation: u64) {
-        let (index, word) = entry(path, everybody, generation);
+    pub fn set(&self, path: &[u8], question: u64, generation: u64) {
+        let (index, word) = entry(path, question, generation);
         let at = |index: usize| self.table.get(index);
         let [Some(first), Some(second)] = [at(index), at(index ^ 1)] else { return };
         // What stands in the way may be of old, but that cannot be told.

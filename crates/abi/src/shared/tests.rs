@@ -66,20 +66,20 @@ fn inodes_are_found_in_lists_of_every_length() {
 fn a_change_makes_directories_unknown() {
     let words = memory(0);
     let plain = Shared::create(&words, &[]).unwrap().plain();
-    assert!(!plain.is(b"/a", false));
+    assert!(!plain.is(b"/a", 0));
     let generation = plain.generation();
-    plain.set(b"/a", false, generation);
-    assert!(plain.is(b"/a", false) && !plain.is(b"/a", true) && !plain.is(b"/b", false));
+    plain.set(b"/a", 0, generation);
+    assert!(plain.is(b"/a", 0) && !plain.is(b"/a", 1) && !plain.is(b"/b", 0));
     plain.changed();
-    assert!(!plain.is(b"/a", false));
-    plain.set(b"/a", false, generation);
-    assert!(!plain.is(b"/a", false), "what was looked at before the change does not count");
+    assert!(!plain.is(b"/a", 0));
+    plain.set(b"/a", 0, generation);
+    assert!(!plain.is(b"/a", 0), "what was looked at before the change does not count");
     let generation = plain.generation();
     let names: Vec<Vec<u8>> = (0..2000_u32).map(|name| name.to_le_bytes().to_vec()).collect();
     for name in &names {
-        plain.set(name, true, generation);
+        plain.set(name, 1, generation);
     }
-    let known = names.iter().filter(|name| plain.is(name, true)).count();
+    let known = names.iter().filter(|name| plain.is(name, 1)).count();
     assert!(known > 1500, "{known} of 2000 are known");
 }
 
@@ -91,9 +91,9 @@ fn what_root_may_search_not_everybody_may() {
         let longer = [&path[..], b"\0"].concat();
         let words = memory(0);
         let plain = Shared::create(&words, &[]).unwrap().plain();
-        plain.set(&longer, false, plain.generation());
-        assert!(plain.is(&longer, false) && !plain.is(&longer, true), "{length}");
-        assert!(!plain.is(&path, true) && !plain.is(&path, false), "{length}");
+        plain.set(&longer, 0, plain.generation());
+        assert!(plain.is(&longer, 0) && !plain.is(&longer, 1), "{length}");
+        assert!(!plain.is(&path, 1) && !plain.is(&path, 0), "{length}");
         let seeds = || 0..4;
         let hashes = seeds().flat_map(|seed| [hash(&path, seed), hash(&longer, seed)]);
         let different = hashes.collect::<std::collections::BTreeSet<_>>();

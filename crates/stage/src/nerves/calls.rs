@@ -265,6 +265,13 @@ pub(crate) fn getxattrat(
         .map(|length| length as usize)
 }
 
+/// Since Linux 6.13.
+pub(crate) fn listxattrat(dir: i32, path: &CStr, flags: u32, into: &mut [u8]) -> Result<usize> {
+    let (at, room) = (into.as_mut_ptr() as u64, into.len() as u64);
+    writes!(__NR_listxattrat, fd(dir), text(path), flags.into(), at, room)
+        .map(|length| length as usize)
+}
+
 pub(crate) fn setxattr(
     path: &CStr,
     nofollow: bool,

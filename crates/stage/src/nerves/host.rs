@@ -12,12 +12,13 @@ use linux_raw_sys::general::{
     timespec,
 };
 use view::errno::Result;
+use view::guest::Straight;
 use view::{Dir, Errno, Host, HostFd, Task, Text};
 
 /// Kernels before 5.8 have no `faccessat2`.
 static NO_FACCESSAT2: AtomicBool = AtomicBool::new(false);
 
-/// Kernels before 6.13 have no `getxattrat`.
+/// Kernels before 6.13 have no `getxattrat` and `listxattrat`.
 static NO_GETXATTRAT: AtomicBool = AtomicBool::new(false);
 
 /// One call at a place.
@@ -68,6 +69,26 @@ fn by_magic_path<T>(
         }
         result => result,
     }
+}
+
+/// A call on attributes by a path from the tree's descriptor: gets the descriptor, what follows behind the tree, and `AT_*` flags. `None` where there is
+/// no such call, or no such path.
+fn from_tree(
+    dir: Dir,
+    path: &CStr,
+    nofollow: bool,
+    call: impl FnOnce(i32, &CStr, u32) -> Result<usize>,
+) -> Option<Result<usize>> {
+    if dir != Dir::Root || NO_GETXATTRAT.load(Ordering::Relaxed) {
+        return None;
+    }
+    let (tree, rest) = tree::split(path)?;
+    match call(tree, rest, if nofollow { AT_SYMLINK_NOFOLLOW } else { 0 }) {
+        Err(Errno::ENOSYS | Errno::EPERM) => NO_GETXATTRAT.store(true, Ordering::Relaxed),
+        Err(Errno::EBADF) => tree::lose(),
+        result => return Some(result),
+    }
+    None
 }
 
 /// A magic link is not there: the kernel has no such links, or there is no such descriptor, or something behind it is not there.
@@ -155,6 +176,18 @@ fn from_stat(facts: &stat) -> statx {
 /// The text of a magic link.
 fn link_text(dir: Dir, into: &mut Text) -> Result<()> {
     by_path(dir, c"", |link, _| into.fill(|bytes| calls::readlinkat(calls::CWD, link, bytes)))
+}
+
+/// Tells the paths of one start, one world and one question from all others in the table of plain directories, whose own questions are 0 and 1.
+/// `None` where the working directory is not remembered.
+#[inline]
+fn straight_seed(path: &[u8], what: Straight) -> Option<u64> {
+    const FROM_CWD: u64 = 4;
+    let start = match path.first() {
+        None | Some(b'/') => (u64::from(shared::world_number()) + 1) << 3,
+        _ => cwd::digest()? << 3 | FROM_CWD,
+    };
+    Some(start | what as u64)
 }
 
 impl Host for Nerves<'_> {
@@ -338,16 +371,9 @@ impl Host for Nerves<'_> {
         name: &CStr,
         into: &mut [u8],
     ) -> Result<usize> {
-        if dir == Dir::Root
-            && !NO_GETXATTRAT.load(Ordering::Relaxed)
-            && let Some((tree, rest)) = tree::split(path)
-        {
-            let flags = if nofollow { AT_SYMLINK_NOFOLLOW } else { 0 };
-            match calls::getxattrat(tree, rest, flags, name, into) {
-                Err(Errno::ENOSYS | Errno::EPERM) => NO_GETXATTRAT.store(true, Ordering::Relaxed),
-                Err(Errno::EBADF) => tree::lose(),
-                result => return result,
-            }
+        let behind = |tree, path: &CStr, flags| calls::getxattrat(tree, path, flags, name, into);
+        if let Some(result) = from_tree(dir, path, nofollow, behind) {
+            return result;
         }
         by_path(dir, path, |path, magic| calls::getxattr(path, nofollow && !magic, name, into))
     }
@@ -373,6 +399,10 @@ impl Host for Nerves<'_> {
         nofollow: bool,
         into: &mut [u8],
     ) -> Result<usize> {
+        let behind = |tree, path: &CStr, flags| calls::listxattrat(tree, path, flags, into);
+        if let Some(result) = from_tree(dir, path, nofollow, behind) {
+            return result;
+        }
         by_path(dir, path, |path, magic| calls::listxattr(path, nofollow && !magic, into))
     }
 
@@ -406,6 +436,10 @@ impl Host for Nerves<'_> {
 
     fn is_image_device(&self, major: u32, minor: u32) -> bool {
         shared::tree_device() == Some((major, minor))
+    }
+
+    fn label_refusal(&mut self) -> Option<Errno> {
+        shared::label_refusal()
     }
 
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
@@ -461,7 +495,7 @@ impl Host for Nerves<'_> {
     }
 
     fn is_plain(&mut self, dir: &[u8], everybody: bool) -> bool {
-        shared::shared().plain().is(dir, everybody)
+        shared::shared().plain().is(dir, everybody.into())
     }
 
     fn plain_generation(&mut self) -> Option<u64> {
@@ -469,7 +503,17 @@ impl Host for Nerves<'_> {
     }
 
     fn set_plain(&mut self, dir: &[u8], everybody: bool, generation: u64) {
-        shared::shared().plain().set(dir, everybody, generation);
+        shared::shared().plain().set(dir, everybody.into(), generation);
+    }
+
+    fn is_straight(&mut self, path: &[u8], what: Straight) -> bool {
+        straight_seed(path, what).is_some_and(|seed| shared::shared().plain().is(path, seed))
+    }
+
+    fn set_straight(&mut self, path: &[u8], what: Straight, generation: u64) {
+        if let Some(seed) = straight_seed(path, what) {
+            shared::shared().plain().set(path, seed, generation);
+        }
     }
 
     fn changed(&mut self) {

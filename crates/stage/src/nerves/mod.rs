@@ -46,6 +46,8 @@ pub(crate) struct Nerves<'a> {
     large: [(u64, u64); LARGE_MAX],
     /// Descriptors that a path in scratch memory names; -1 where there is none.
     lent: [i32; LENT_MAX],
+    /// There is something to give back at the end: a mapping or a descriptor.
+    owes: bool,
 }
 
 impl<'a> Nerves<'a> {
@@ -58,6 +60,7 @@ impl<'a> Nerves<'a> {
             more_used: 0,
             large: [(0, 0); LARGE_MAX],
             lent: [-1; LENT_MAX],
+            owes: false,
         }
     }
 
@@ -76,6 +79,7 @@ impl<'a> Nerves<'a> {
             let place = system::Place::Over(slot - boot::SLOTS + boot::SPARE);
             let mapped = system::map(place, SCRATCH_MAX as u64, 3, None);
             self.more = mapped.map_err(|_| Errno::ENOMEM)?;
+            self.owes = true;
         }
         let at = self.more_used.next_multiple_of(align);
         if length > SCRATCH_MAX - at.min(SCRATCH_MAX) {
@@ -91,11 +95,13 @@ impl<'a> Nerves<'a> {
         let free = self.large.iter_mut().find(|(_, length)| *length == 0).ok_or(Errno::E2BIG)?;
         let mapped = system::map(system::Place::Near(0), length as u64, 3, None);
         *free = (mapped.map_err(|_| Errno::E2BIG)?, length as u64);
+        self.owes = true;
         Ok(free.0)
     }
 
     /// Keeps a descriptor until the call is over.
     fn lend(&mut self, descriptor: i32) -> bool {
+        self.owes = true;
         let free = self.lent.iter_mut().find(|lent| **lent < 0);
         free.map(|free| *free = descriptor).is_some()
     }
@@ -110,6 +116,15 @@ pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
     let mut facts = view::identity::NO_FACTS;
     host::look(calls::CWD, path, 0, &mut facts).ok()?;
     Some((facts.stx_dev_major, facts.stx_dev_minor))
+}
+
+/// Length of the label of a host path (`security.selinux`).
+#[cold]
+#[inline(never)]
+pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
+    let mut name = Name::new();
+    let path = notes::host_path(&mut name, path, b"")?;
+    calls::getxattr(path, true, c"security.selinux", &mut [])
 }
 
 impl Nerves<'_> {
@@ -177,7 +192,17 @@ fn same(descriptor: i32, path: &core::ffi::CStr) -> bool {
 }
 
 impl Drop for Nerves<'_> {
+    #[inline]
     fn drop(&mut self) {
+        if self.owes {
+            self.give_back();
+        }
+    }
+}
+
+impl Nerves<'_> {
+    #[cold]
+    fn give_back(&mut self) {
         if self.more != 0 {
             system::unmap(self.more, SCRATCH_MAX as u64);
         }
@@ -215,6 +240,6 @@ impl Guest for Nerves<'_> {
     }
 
     fn read_text(&mut self, at: u64, into: &mut Text) -> Result<()> {
-        into.fill(|bytes: &mut [u8; PATH_MAX]| memory::read_text(at, bytes))
+        into.fill_to_nul(|bytes: &mut [u8; PATH_MAX]| memory::read_text(at, bytes))
     }
 }

@@ -20,7 +20,7 @@ use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
 use crate::identity::{self, Capability, Found, Truth, Want, noted, rules};
 use crate::paths::{Intent, Place};
 use crate::verdict::{After, Call, Verdict};
-use crate::world::Identity;
+use crate::world::{Identity, Kind};
 use abi::calls::{Op, Role};
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFLNK, S_IFREG, S_ISVTX, XATTR_CREATE,
@@ -37,6 +37,8 @@ const SIZE_MAX: u64 = 65_536;
 const NAME_MAX: usize = 255;
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+/// What `ls` asks every file for.
+const LABEL: &[u8] = b"security.selinux";
 
 /// Whether [`rule`] decides this call.
 pub(super) const fn concerns(op: Op) -> bool {
@@ -317,21 +319,40 @@ impl Wanted<'_> {
             }
             _ => {}
         }
-        self.name_on_disk(scene, space)?;
-        let result = match self.get_named(scene, 1) {
-            Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(scene),
-            result => result,
+        let facts = &self.found.facts;
+        let hidden = self.identity.filter(|_| space.hidden());
+        let result = match hidden {
+            Some(identity) if !identity::files::may_hide(&identity, self.place.kind, facts) => {
+                Err(Errno::ENODATA)
+            }
+            Some(_) if !can_carry(u32::from(facts.stx_mode)) => self.get_noted(scene),
+            _ => {
+                self.name_on_disk(scene, space)?;
+                match self.get_named(scene, 1) {
+                    Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(scene),
+                    result => result,
+                }
+            }
         };
         match result {
             // A label that the host's kernel gives.
             Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
                 if space == Space::Security && self.identity.is_some() =>
             {
-                self.get_named(scene, 0)
+                match self.no_label(scene) {
+                    Some(errno) => Err(errno),
+                    None => self.get_named(scene, 0),
+                }
             }
             Err(Errno::EPERM) if space.hidden() => Err(Errno::ENODATA),
             result => result,
         }
+    }
+
+    /// The error for a label where the host labels no file of the container's tree.
+    fn no_label<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Option<Errno> {
+        let asks = self.place.kind == Kind::Tree && scene.desk.spare[0].as_bytes() == LABEL;
+        if asks { scene.nerves.label_refusal() } else { None }
     }
 
     /// Reads the attribute whose name on disk is in `spare[which]`.
@@ -385,11 +406,27 @@ impl Wanted<'_> {
             scene.nerves.read(self.value.at, small)?;
             return self.set_list(scene, small);
         }
-        let Some(small) = small else { return self.by_kernel(scene, 1, Op::Lsetxattr) };
+        let Some(small) = small else {
+            if space.hidden() {
+                self.was_hidden(scene, &self.found.truth)?;
+            }
+            return self.by_kernel(scene, 1, Op::Lsetxattr);
+        };
         if !small.is_empty() {
             scene.nerves.read(self.value.at, small)?;
         }
-        self.set_bytes(scene, small)
+        self.set_bytes(scene, small)?;
+        if space.hidden() {
+            self.was_hidden(scene, &self.found.truth)?;
+        }
+        Ok(Verdict::Done(0))
+    }
+
+    /// An attribute that only root may set is there now, and the file is `new` to the guest.
+    fn was_hidden<N: Nerves>(&self, scene: &mut Scene<'_, N>, new: &Truth) -> Result<()> {
+        let Some(identity) = self.identity else { return Ok(()) };
+        let (at, kind) = (reach(scene.desk, &self.place, 0), self.place.kind);
+        identity::files::hidden_was_set(scene.nerves, &identity, kind, at, &self.found, new)
     }
 
     fn set_bytes<N: Nerves>(&self, scene: &mut Scene<'_, N>, bytes: &[u8]) -> Result<Verdict> {
@@ -412,7 +449,10 @@ impl Wanted<'_> {
         let list = AccessList::parse(bytes).ok_or(Errno::EINVAL)?;
         let (dir, path) = reach(scene.desk, &self.place, 0);
         let is_default = scene.desk.spare[0].as_bytes() == DEFAULT_LIST;
-        if list.empty || (list.is_mode && !is_default) {
+        let keeps = !(list.empty || list.is_mode && !is_default);
+        if keeps {
+            self.set_bytes(scene, bytes)?;
+        } else {
             let name = scene.desk.spare[1].as_c_str();
             match scene.nerves.removexattr(dir, path, true, name) {
                 Ok(()) | Err(Errno::ENODATA) => {}
@@ -427,18 +467,19 @@ impl Wanted<'_> {
                 Err(Errno::EPERM | Errno::EOPNOTSUPP) => {}
                 Err(errno) => return Err(errno),
             }
-        } else {
-            self.set_bytes(scene, bytes)?;
         }
+        let mut new = self.found.truth;
         if !is_default
             && !list.empty
             && let Some(identity) = self.identity
         {
-            let mode = self.found.truth.mode & !0o777 | list.mode;
-            let new = Truth { mode, ..self.found.truth };
+            new.mode = new.mode & !0o777 | list.mode;
             let at = reach(scene.desk, &self.place, 0);
             let kind = self.place.kind;
             identity::set_truth(scene.nerves, &identity, kind, at, &self.found, &new)?;
+        }
+        if keeps {
+            self.was_hidden(scene, &new)?;
         }
         Ok(Verdict::Done(0))
     }

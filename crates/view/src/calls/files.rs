@@ -4,7 +4,7 @@
 use super::arguments::{Arguments, times};
 use super::open::let_in;
 use super::support::{
-    Target, binding_of, copy_up, emulated, facts, find, is_directory, is_shared, look,
+    Target, binding_of, copy_up, emulated, facts, find, find_named, is_directory, is_shared, look,
     more_than_a_name, not_executed, on_place, reach, target_of, with_place,
 };
 use crate::Scene;
@@ -107,16 +107,33 @@ pub(super) fn readlink<N: Nerves>(
         return Err(Errno::EINVAL);
     }
     let intent = Intent { look: Look::Later, ..Intent::NO_FOLLOW.or_empty().held() };
-    with_place(scene, arguments, intent, |scene, place| {
-        if place.kind != Kind::Proc && place.direct {
-            return Ok(Verdict::Pass);
+    let (dir, address) = arguments.path(0)?;
+    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    if let Some(start) = paths::straight(scene, dir, 0) {
+        let desk = &mut *scene.desk;
+        let path = start.path(desk.named[0].with_nul());
+        match scene.nerves.readlink(start.dir, path, &mut desk.link) {
+            Ok(()) => return give_text(scene, buffer, size as usize),
+            Err(errno @ (Errno::ENOENT | Errno::EINVAL)) => return Err(errno),
+            Err(_) => {}
         }
-        link_text(scene, place)?;
-        let bytes = scene.desk.link.as_bytes();
-        let length = bytes.len().min(size as usize);
-        scene.nerves.write(buffer, &bytes[..length])?;
-        Ok(Verdict::Done(length as i64))
-    })
+    }
+    let place = find_named(scene, dir, 0, intent)?;
+    let result = if place.kind != Kind::Proc && place.direct {
+        Ok(Verdict::Pass)
+    } else {
+        link_text(scene, &place).and_then(|()| give_text(scene, buffer, size as usize))
+    };
+    place.close(scene.nerves);
+    result
+}
+
+/// As much as there is room for of what is in `desk.link`.
+fn give_text<N: Nerves>(scene: &mut Scene<'_, N>, buffer: u64, size: usize) -> Result<Verdict> {
+    let bytes = scene.desk.link.as_bytes();
+    let length = bytes.len().min(size);
+    scene.nerves.write(buffer, &bytes[..length])?;
+    Ok(Verdict::Done(length as i64))
 }
 
 /// Puts the text of a link, as the guest is to see it, into `desk.link`.

@@ -13,16 +13,16 @@ use super::support::{
 };
 use crate::Scene;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Dir, HostFd, Nerves, Straight};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Found, Truth, look_parent, rules};
-use crate::paths::{self, Intent, Last, Look, Place};
+use crate::paths::{self, Intent, Last, Look, Place, Start};
 use crate::proc;
-use crate::verdict::{After, Verdict};
+use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::Op;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
+    AT_EMPTY_PATH, AT_FDCWD, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
 };
 
 /// What is to be opened.
@@ -60,6 +60,14 @@ pub(super) fn enter<N: Nerves>(
         if is_plain(scene, dir) {
             return Ok(Verdict::Pass);
         }
+    }
+    if request.reads()
+        && everybody(scene)
+        && arguments.op() != Op::Openat2
+        && let Some(generation) = scene.nerves.plain_generation()
+        && let Some(start) = paths::straight(scene, dir, 0)
+    {
+        return straight(scene, arguments, &request, start, generation);
     }
     let intent = intent(scene, &request, arguments.op());
     let generation =
@@ -278,11 +286,32 @@ fn at_once<N: Nerves>(
     Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }))
 }
 
-/// What the path of an ordinary file gets behind it to say that it is none that stands for a device.
-const ORDINARY: &[u8] = b"\0f";
+/// Opens a name that nobody has looked at, from where the kernel finds it by the guest's own words.
+fn straight<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    arguments: &Arguments<'_>,
+    request: &Request,
+    start: Start,
+    generation: u64,
+) -> Result<Verdict> {
+    let path = start.path(scene.desk.named[0].with_nul()).to_bytes_with_nul();
+    let path = scene.nerves.scratch(path, 1)?;
+    let dir = match start.dir {
+        Dir::Guest(tree) => tree,
+        _ => AT_FDCWD,
+    };
+    let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
+    let [flags, mode] = [1, 2].map(|behind| arguments.call.arguments[at + behind]);
+    let flags = flags as u32 | OpenFlags::no_follow_bit(arguments.arch);
+    let arguments_made = [i64::from(dir) as u64, path, u64::from(flags), mode, 0, 0];
+    let number = Op::Openat.entry().number(arguments.arch).ok_or(Errno::ENOSYS)?;
+    let call = Call { number, arguments: arguments_made, ..*arguments.call };
+    let directory = request.flags.directory();
+    Ok(Verdict::Instead(call, After::Unseen { generation, alone: false, directory }))
+}
 
 /// Whether a name that was opened at once was a link, stood for a device, or was one of `/proc`'s, or was refused for a reason that does not count for
-/// the guest; then it is closed again. `generation` is given where the path is in `desk.found`,
+/// the guest; then it is closed again. `generation` is given where the path's directory is known,
 /// `directory` where only a directory could be opened.
 pub(super) fn was_more<N: Nerves>(
     scene: &mut Scene<'_, N>,
@@ -303,10 +332,8 @@ pub(super) fn was_more<N: Nerves>(
         return false;
     }
     let Scene { nerves, desk, .. } = &mut *scene;
-    let mut room = [0; KEY];
-    let whole = generation.is_some() && desk.found[0].as_bytes().first() == Some(&b'/');
-    let key = if whole { ordinary_key(desk.found[0].as_bytes(), &mut room) } else { None };
-    if key.is_some_and(|key| nerves.is_plain(key, false)) {
+    let named = desk.named[0].as_bytes();
+    if generation.is_some() && nerves.is_straight(named, Straight::Ordinary) {
         return false;
     }
     let mut facts = identity::files::NO_FACTS;
@@ -314,8 +341,8 @@ pub(super) fn was_more<N: Nerves>(
         return false;
     }
     let marked = may_be_recorded(u32::from(facts.stx_mode));
-    if let (Some(generation), Some(key), false) = (generation, key, marked) {
-        nerves.set_plain(key, false, generation);
+    if let (Some(generation), false) = (generation, marked) {
+        nerves.set_straight(named, Straight::Ordinary, generation);
     }
     let more = is_more(scene, descriptor, &facts, generation.is_none());
     if more {
@@ -347,18 +374,6 @@ fn is_more<N: Nerves>(
         && facts.stx_blocks == 0
         && binding_of(scene, at).map_or(true, |(kind, _)| kind == Kind::Proc)
 }
-
-/// The key under which is remembered that a file is ordinary.
-fn ordinary_key<'k>(found: &[u8], room: &'k mut [u8; KEY]) -> Option<&'k [u8]> {
-    let length = found.len();
-    let key = room.get_mut(..length + ORDINARY.len())?;
-    key[..length].copy_from_slice(found);
-    key[length..].copy_from_slice(ORDINARY);
-    Some(key)
-}
-
-/// Longest path, with what is behind it, of a file that is remembered.
-const KEY: usize = 512;
 
 fn decide<N: Nerves>(
     scene: &mut Scene<'_, N>,

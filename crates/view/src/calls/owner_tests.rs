@@ -268,6 +268,29 @@ fn attributes_of_root_are_kept_under_another_name() {
 }
 
 #[test]
+fn the_mark_tells_of_attributes_of_root() {
+    let mut bench = bench();
+    bench.fake.map_text(NAME, "trusted.foo").map(OUT, b"");
+    bench.fake.map(0x7000, b"value");
+    let get = [PATH, NAME, OUT, 100];
+    let id = bench.fake.at("/c/f");
+    assert_eq!(call(&mut bench, Op::Getxattr, "/f", &get), ENODATA);
+    assert_eq!(call(&mut bench, Op::Setxattr, "/f", &[PATH, NAME, 0x7000, 5, 0]), 0);
+    assert_eq!(bench.fake.tree.nodes[id].mode & 0o1000, 0o1000);
+    assert_eq!(seen(&mut bench, "/f").mode, S_IFREG | 0o644);
+    // What would need no record otherwise keeps it.
+    assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 5, 5]), 0);
+    assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 0, 0]), 0);
+    assert_eq!(call(&mut bench, Op::Chmod, "/f", &[PATH, 0o600]), 0);
+    assert_eq!(seen(&mut bench, "/f").mode, S_IFREG | 0o600);
+    assert_eq!(call(&mut bench, Op::Getxattr, "/f", &get), 5);
+    assert_eq!(call(&mut bench, Op::Removexattr, "/f", &[PATH, NAME]), 0);
+    assert_eq!(call(&mut bench, Op::Chmod, "/f", &[PATH, 0o640]), 0);
+    assert_eq!(bench.fake.tree.nodes[id].mode & 0o7777, 0o640);
+    assert_eq!(call(&mut bench, Op::Getxattr, "/f", &get), ENODATA);
+}
+
+#[test]
 fn attributes_of_root_on_links_are_kept_in_notes() {
     let mut bench = bench();
     bench.fake.map_text(NAME, "trusted.foo").map(OUT, b"");

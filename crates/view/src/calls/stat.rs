@@ -149,6 +149,14 @@ fn by_name<N: Nerves>(
             if itself { scene.nerves.stat_into(dir, c"", AT_EMPTY_PATH, mask, into) } else { None };
         return Ok(nothing);
     }
+    if let Some(start) = paths::straight(scene, dir, 0) {
+        let path = start.path(scene.desk.named[0].with_nul());
+        let written = scene.nerves.stat_into(start.dir, path, AT_SYMLINK_NOFOLLOW, mask, into);
+        if matches!(written, Some(Ok(()) | Err(Errno::ENOENT))) {
+            return Ok(written);
+        }
+    }
+    let name = scene.desk.named[0].as_bytes();
     let alone = !name.contains(&b'/');
     if alone && (matches!(name, b"." | b"..") || scene.world.is_bound(name)) {
         return Ok(None);

@@ -7,7 +7,9 @@
 
 use super::capabilities::Capability;
 use super::credentials::Credentials;
-use super::record::{OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key};
+use super::record::{
+    HIDDEN_ATTRIBUTES, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key,
+};
 use super::rules;
 use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Host};
@@ -165,7 +167,9 @@ fn change_truth(
     }
     let foreign = found.facts.stx_uid != identity.host_uid;
     let bits = new.disk_bits();
-    if foreign || (stays_plain && !new.needs_record()) {
+    let marked = may_be_recorded(u32::from(found.facts.stx_mode));
+    let needs_mark = new.needs_record() || !stays_plain || marked && hides(host, dir, path);
+    if foreign || !needs_mark {
         // Of somebody else's file the kernel decides.
         let bits = if foreign { new.bits() } else { bits | new.mode & S_ISVTX };
         host.chmod(dir, path, bits)?;
@@ -174,12 +178,56 @@ fn change_truth(
         }
         return Ok(());
     }
+    mark(host, (dir, path), found, new)
+}
+
+/// Writes a record, and marks the inode that has it.
+fn mark(host: &mut impl Host, (dir, path): (Dir, &CStr), found: &Found, new: &Truth) -> Result<()> {
     if found.facts.stx_mode & 0o200 == 0 {
         // Attributes can be written only by who may write the file.
         host.chmod(dir, path, u32::from(found.facts.stx_mode) & 0o1777 | 0o200)?;
     }
     write_record(host, dir, path, found, new)?;
-    host.chmod(dir, path, bits | S_ISVTX)
+    host.chmod(dir, path, new.disk_bits() | S_ISVTX)
+}
+
+/// Whether an inode has attributes that only root may set. The mark tells of them too.
+#[inline(never)]
+fn hides(host: &mut impl Host, dir: Dir, path: &CStr) -> bool {
+    let mut names = [0; 1024];
+    match host.listxattr(dir, path, true, &mut names) {
+        Ok(length) => {
+            names[..length].split(|byte| *byte == 0).any(|name| name.starts_with(HIDDEN_ATTRIBUTES))
+        }
+        // There are more names than most files have.
+        Err(Errno::ERANGE) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether an inode may have attributes that only root may set: without the mark one of the container's own has none.
+pub fn may_hide(identity: &Identity, kind: Kind, facts: &statx) -> bool {
+    !carries(identity, kind, facts) || may_be_recorded(u32::from(facts.stx_mode))
+}
+
+/// Whether an inode is the container's own, and has its record on itself.
+fn carries(identity: &Identity, kind: Kind, facts: &statx) -> bool {
+    kind == Kind::Tree && facts.stx_uid == identity.host_uid && can_carry(u32::from(facts.stx_mode))
+}
+
+/// An inode, which is `new` to the guest, has got such an attribute, or is about to: sees to its mark.
+pub fn hidden_was_set(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    (dir, path): (Dir, &CStr),
+    found: &Found,
+    new: &Truth,
+) -> Result<()> {
+    if found.recorded || !carries(identity, kind, &found.facts) {
+        return Ok(());
+    }
+    mark(host, (dir, path), found, new)
 }
 
 fn write_record(

@@ -9,7 +9,7 @@
 //!
 //! In the *record* of an inode: the attribute [`OWNER`], text `uid:gid:mode:type:major:minor` (mode in octal, type a letter of
 //! `fdlpcbs`). An inode with a record has the *mark*: `S_ISVTX` in its mode on disk. So a file without the mark, which is nearly every
-//! one, is told by its `stat` alone. Symbolic links, pipes and sockets, and files where the file system has no attributes, have a
+//! one, is told by its `stat` alone; it has no attributes either that only root may set (and that are kept under other names). Symbolic links, pipes and sockets, and files where the file system has no attributes, have a
 //! *note* instead ([`crate::Host::note`]) with the same text. [`mod@record`] has the forms, [`mod@files`] finds and writes them.
 //!
 //! # Who asks what

@@ -18,6 +18,7 @@
 use super::bindings::{behind, find};
 use super::place::{End, Last, Look, Place};
 use super::resolve::{LINKS_MAX, Resolver};
+use super::straight;
 use super::walker::{Ground, SUFFIX_MAX, Walker, pop};
 use crate::Scene;
 use crate::desk::Desk;
@@ -50,6 +51,14 @@ impl<N: Nerves> Resolver<'_, '_, N> {
             return Ok(None);
         }
         let mut followed = false;
+        if intent.look == Look::Facts && intent.end == End::Existing {
+            match self.straight_facts() {
+                Some(Ok(Some(place))) => return Ok(Some(place)),
+                Some(Ok(None)) => followed = true,
+                Some(Err(errno)) => return Err(errno),
+                None => {}
+            }
+        }
         for _ in 0..LINKS_MAX {
             let Some(mut shape) = self.walker.compose(followed) else { return Ok(None) };
             let Some(index) = self.walker.known_directory(&mut shape) else {
@@ -98,6 +107,32 @@ impl<N: Nerves> Resolver<'_, '_, N> {
             return Ok(Some(Place { seen: true, ..self.known_place(shape) }));
         }
         Ok(None)
+    }
+
+    /// Looks at an absolute path from the root of the tree, where nothing has to be put together for that. Without a place it was a link, and the path
+    /// that it leads to is in `desk.walk`. `None`: nothing is decided.
+    fn straight_facts(&mut self) -> Option<Result<Option<Place>>> {
+        let (from, which) = (self.walker.from, self.walker.which);
+        let scene = &mut *self.walker.scene;
+        let start = straight::straight(scene, from, which).filter(|start| start.dir != Dir::Cwd)?;
+        let Scene { nerves, world, desk, .. } = scene;
+        let path = start.path(desk.named[which].with_nul());
+        match nerves.statx(start.dir, path, AT_SYMLINK_NOFOLLOW, &mut desk.seen[which]) {
+            Ok(()) => {}
+            Err(Errno::ENOENT) => return Some(Err(Errno::ENOENT)),
+            Err(_) => return None,
+        }
+        let root = world.bindings.first()?;
+        let is_link = u32::from(desk.seen[which].stx_mode) & S_IFMT == S_IFLNK;
+        desk.found[which].set_both(root.host, desk.named[which].as_bytes()).ok()?;
+        self.walker.binding = Some(0);
+        self.walker.ground = Ground::Named;
+        self.walker.direct = false;
+        let shape = Shape { named: true, slash: false, relative: false };
+        if is_link && self.walker.intent.follow {
+            return self.walker.known_link(shape).then_some(Ok(None));
+        }
+        Some(Ok(Some(Place { seen: true, ..self.known_place(shape) })))
     }
 
     fn known_name(&mut self, shape: Shape) -> Result<Place> {
@@ -170,7 +205,7 @@ impl<N: Nerves> Walker<'_, '_, N> {
         self.append_names(followed)
     }
 
-    /// Adds the components of the path to `desk.position`, `.` and `..` taken out. A directory that `..` leaves has to be known.
+    /// Adds the components of the path to `desk.position`, `.` and `..` taken out. A directory that `..` leaves has to be known, or is looked at.
     fn append_names(&mut self, followed: bool) -> Option<Shape> {
         let everybody = self.searches();
         let Scene { nerves, world, desk, .. } = &mut *self.scene;
@@ -189,7 +224,7 @@ impl<N: Nerves> Walker<'_, '_, N> {
                 b"." => {}
                 b".." => {
                     tree_path(world, desk.position.as_bytes(), &mut desk.host)?;
-                    if !nerves.is_plain(desk.host.as_bytes(), everybody) {
+                    if !is_known(*nerves, &desk.host, everybody) {
                         return None;
                     }
                     pop(&mut desk.position);
@@ -212,6 +247,8 @@ impl<N: Nerves> Walker<'_, '_, N> {
     /// Whether the path is in a directory that is known: its host path is put into `desk.found`. Gives the binding.
     fn known_directory(&mut self, shape: &mut Shape) -> Option<usize> {
         let everybody = self.searches();
+        let own = shape.named || shape.relative;
+        let generation = self.scene.nerves.plain_generation()?;
         // The second time behind a link of the root that was replaced.
         for _ in 0..2 {
             let Scene { nerves, world, desk, .. } = &mut *self.scene;
@@ -220,6 +257,10 @@ impl<N: Nerves> Walker<'_, '_, N> {
             let index = tree_path(world, path.as_bytes(), found)?;
             let end = found.as_bytes().iter().rposition(|byte| *byte == b'/')?;
             if nerves.is_plain(&found.as_bytes()[..end], everybody) {
+                if own && world.bindings[index].guest == b"/" {
+                    let named = desk.named[self.which].as_bytes();
+                    straight::learn(*nerves, named, everybody, generation);
+                }
                 return Some(index);
             }
             if everybody || !self.merged(index, shape) {
@@ -393,6 +434,19 @@ fn is_there(host: &mut impl Host, found: &[u8], text: &mut Text) -> bool {
     text.set(&found[..end]).is_ok() && is_plain_directory(host, text)
 }
 
+/// Whether a directory is known, which a path leaves by `..`: nobody else may ever look for it, so it is looked at here.
+fn is_known(host: &mut impl Host, path: &Text, everybody: bool) -> bool {
+    if host.is_plain(path.as_bytes(), everybody) {
+        return true;
+    }
+    let Some(generation) = host.plain_generation().filter(|_| !everybody) else { return false };
+    let is_plain = host.has_openat2() && is_plain_directory(host, path);
+    if is_plain {
+        host.set_plain(path.as_bytes(), false, generation);
+    }
+    is_plain
+}
+
 /// Whether it is a directory; where the kernel can tell, also whether there is no link on the way.
 fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
     let (flags, resolve) = (O_PATH | O_DIRECTORY, u64::from(RESOLVE_NO_SYMLINKS));
@@ -468,6 +522,11 @@ pub(super) fn learn_link(
     if let Some(key) = link_key(&mut key, binding.host, name) {
         host.set_plain(key, false, generation);
     }
+}
+
+/// Whether directories have to be asked whether this thread may pass.
+pub(super) fn searches<N: Nerves>(scene: &Scene<'_, N>) -> bool {
+    scene.world.identity.is_some() && !scene.task.creds.overrides()
 }
 
 /// Whether a name stands in the root of a binding of the tree: links may be remembered there.

@@ -16,6 +16,7 @@ mod place;
 mod probe;
 mod resolve;
 mod reverse;
+mod straight;
 mod walker;
 
 #[cfg(test)]
@@ -28,3 +29,4 @@ pub use known::is_in_root;
 pub use place::{End, Intent, Last, Look, Place};
 pub use resolve::{resolve, resolve_known};
 pub use reverse::{Origin, reverse, seen_from};
+pub use straight::{Start, straight};

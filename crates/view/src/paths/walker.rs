@@ -216,7 +216,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
 
     /// Whether directories have to be asked whether this thread may pass.
     pub(super) fn searches(&self) -> bool {
-        self.scene.world.identity.is_some() && !self.scene.task.creds.overrides()
+        super::known::searches(self.scene)
     }
 
     /// Asks the directories that names since `mark` were looked up in.

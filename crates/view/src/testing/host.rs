@@ -3,7 +3,7 @@
 use super::tree::{Body, Found, Id, ROOT, Walk};
 use super::{Fake, Open, Result};
 use crate::Errno;
-use crate::guest::{Dir, Host, HostFd};
+use crate::guest::{Dir, Host, HostFd, Straight};
 use crate::text::Text;
 use core::ffi::CStr;
 use linux_raw_sys::general::{
@@ -14,11 +14,17 @@ use linux_raw_sys::general::{
 };
 use std::collections::BTreeMap;
 use std::string::String;
+use std::vec::Vec;
 
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 
 impl Fake {
+    fn straight_key(&self, path: &[u8], what: Straight) -> (Option<Id>, Vec<u8>, u8) {
+        let relative = path.first().is_some_and(|byte| *byte != b'/');
+        (relative.then_some(self.cwd.node), path.to_vec(), what as u8)
+    }
+
     fn start(&self, dir: Dir) -> Result<Open> {
         match dir {
             Dir::Root => Ok(Open { node: ROOT, name: None, flags: 0 }),
@@ -603,6 +609,16 @@ impl Host for Fake {
 
     fn set_plain(&mut self, dir: &[u8], everybody: bool, generation: u64) {
         self.plain.insert((dir.to_vec(), everybody), generation);
+    }
+
+    fn is_straight(&mut self, path: &[u8], what: Straight) -> bool {
+        let key = self.straight_key(path, what);
+        self.remembers && self.straight.get(&key) == Some(&self.generation)
+    }
+
+    fn set_straight(&mut self, path: &[u8], what: Straight, generation: u64) {
+        let key = self.straight_key(path, what);
+        self.straight.insert(key, generation);
     }
 
     fn changed(&mut self) {

@@ -83,6 +83,8 @@ pub struct Fake {
     pub generation: u64,
     /// What is known of directories, and since when.
     pub plain: BTreeMap<(Vec<u8>, bool), u64>,
+    /// What is known of paths as the guest gives them (relative ones behind the working directory's inode), and since when.
+    pub straight: BTreeMap<(Option<tree::Id>, Vec<u8>, u8), u64>,
 }
 
 impl Default for Fake {
@@ -115,6 +117,7 @@ impl Fake {
             tree_descriptor: None,
             generation: 0,
             plain: BTreeMap::new(),
+            straight: BTreeMap::new(),
         }
     }
 

@@ -248,6 +248,7 @@ fn quick() -> Bench<'static> {
         enter(&mut bench, Op::Stat, &[T(path), N(OUT)]);
     }
     bench.fake.map(OUT, &[0; 300]);
+    bench.fake.give(TREE, "/c");
     bench
 }
 
