@@ -160,9 +160,15 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     Finished { status, stdout, stderr, held_open: open > 0, command: words }
 }
 
+/// How many times as long as usual everything may take: `CORACLE_TEST_PATIENCE`, for emulated machines.
+fn patience() -> u32 {
+    let word = std::env::var("CORACLE_TEST_PATIENCE").ok();
+    word.and_then(|word| word.parse().ok()).unwrap_or(1)
+}
+
 /// Waits until `limit`, then kills the child's process group. `None` means killed.
 pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let end = Instant::now() + limit;
+    let end = Instant::now() + limit * patience();
     let mut pause = Duration::from_micros(500);
     loop {
         if let Ok(Some(status)) = child.try_wait() {
@@ -183,7 +189,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 
 /// Repeats `check` until it gives something or `limit` has passed.
 pub fn until<T>(limit: Duration, mut check: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + limit;
+    let end = Instant::now() + limit * patience();
     loop {
         if let Some(found) = check() {
             return Some(found);

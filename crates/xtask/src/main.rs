@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod dist;
 mod fuzz;
+mod kernels;
 mod release;
 mod shell;
 mod suite;
@@ -29,6 +30,8 @@ usage: cargo xtask TASK
   test [ARGS]        all tests, counted; ARGS go to cargo test
   fuzz [SECONDS] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
+  kernels [--debug] [--kvm] [NAME]... [-- CASE...]
+                     the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
   docs               docs/syscalls.md, from the table of calls
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "test" => suite::run(rest).and_then(|counts| counts.verdict()),
         "fuzz" => fuzz::run(rest),
+        "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
         "bench" => bench::run(rest),
         "docs" => calls::write(),

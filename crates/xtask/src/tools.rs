@@ -66,6 +66,30 @@ pub(crate) fn set_up() -> Outcome {
     Ok(())
 }
 
+/// What virtual machines with other kernels need besides.
+const WANTED_FOR_KERNELS: &[(&str, &str)] = &[
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("depmod", "kmod"),
+    ("mke2fs", "e2fsprogs"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("musl-gcc", "musl-tools"),
+];
+
+/// Installs what `cargo xtask kernels` needs, as root; an error names what is missing then.
+pub(crate) fn set_up_kernels() -> Outcome {
+    let missing = || WANTED_FOR_KERNELS.iter().filter(|(program, _)| !has(program));
+    let names: Vec<&str> = missing().map(|(_, package)| *package).collect();
+    if !names.is_empty() && is_root() && has("apt-get") {
+        install(&names);
+    }
+    let names: Vec<&str> = missing().map(|(_, package)| *package).collect();
+    if !names.is_empty() {
+        return Err(format!("not installed: {}", names.join(" ")));
+    }
+    if is_root() { Ok(()) } else { Err("only root can make the machines' disk".to_owned()) }
+}
+
 /// Builds pjdfstest as a static program, for containers of any image. What misses it skips.
 fn build_pjdfstest() {
     let (name, version) = tools::PJDFSTEST;

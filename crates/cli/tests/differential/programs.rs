@@ -5,6 +5,7 @@ use std::process::Command;
 
 use testkit::image::{Built, Image};
 use testkit::layer::{Entry, Layer};
+use testkit::scratch::Scratch;
 
 /// One per family of calls; `dynamic` is `paths` with the C library as a library, `narrow` is `loads` for i386, `musl` and `other` are `memory` and
 /// `paths` with another C library, the second as a library.
@@ -86,8 +87,24 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Compiles everything and makes the image.
+/// The image, made here; or of the layer in the file `CORACLE_LAYER`, made before by [`keep_layer`] for machines that have no compiler.
 pub(crate) fn image(scratch: &Path) -> Result<Prepared, String> {
+    let layer = match std::env::var_os("CORACLE_LAYER") {
+        Some(file) => std::fs::read(file).map_err(|error| error.to_string()),
+        None => layer(scratch),
+    }?;
+    let image = Image::new().packed(layer.clone(), testkit::image::Pack::Gzip);
+    Ok(Prepared { built: image.env("PATH", "/bin").build(), layer })
+}
+
+/// Makes the layer and keeps it in a file.
+pub(crate) fn keep_layer(file: &Path) -> Result<(), String> {
+    let scratch = Scratch::new("differential").map_err(|error| error.to_string())?;
+    std::fs::write(file, layer(scratch.path())?).map_err(|error| error.to_string())
+}
+
+/// Compiles everything and makes the image's layer.
+fn layer(scratch: &Path) -> Result<Vec<u8>, String> {
     let bin = scratch.join("programs");
     std::fs::create_dir_all(&bin).map_err(|error| error.to_string())?;
     let mut layer = Layer::new();
@@ -125,7 +142,7 @@ pub(crate) fn image(scratch: &Path) -> Result<Prepared, String> {
         layer = layer.file(name.trim_start_matches('/'), 0o755, bytes);
     }
     let owner = |kind, path: &str, mode| Entry::new(kind, path).mode(mode).owner(5, 6);
-    let layer = layer
+    Ok(layer
         .file("etc/passwd", 0o644, "root:x:0:0:root:/:/bin/sh\nuser:x:1234:1235::/:/bin/sh\n")
         .file("etc/group", 0o644, "root:x:0:\nuser:x:1235:\n")
         .entry(&Entry::new(b'5', "shared").mode(0o777))
@@ -136,7 +153,5 @@ pub(crate) fn image(scratch: &Path) -> Result<Prepared, String> {
         .entry(&owner(b'0', "owned/program", 0o750).data("#!/bin/identity who\n"))
         .entry(&Entry::new(b'0', "suid").mode(0o4755).data(identity))
         .entry(&Entry::new(b'2', "a-link").link("/etc/passwd").owner(7, 8))
-        .finish();
-    let image = Image::new().packed(layer.clone(), testkit::image::Pack::Gzip);
-    Ok(Prepared { built: image.env("PATH", "/bin").build(), layer })
+        .finish())
 }

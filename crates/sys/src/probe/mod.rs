@@ -190,25 +190,27 @@ impl Child {
         if timed_out {
             let _ = kill_process(self.pid, Signal::KILL);
         }
-        let status = self.reap(deadline)?;
+        let (status, late) = self.reap(deadline)?;
         let ended = match (status.exit_status(), status.terminating_signal()) {
-            _ if timed_out => Ended::TimedOut,
+            _ if timed_out || late => Ended::TimedOut,
             (Some(code), _) => Ended::Exited(code),
             (None, signal) => Ended::Killed(signal.unwrap_or(0)),
         };
         Ok(Report { ended, told })
     }
 
-    /// The pipe closes a moment before the process ends, unless it was closed by an `exec`.
-    fn reap(&mut self, deadline: Instant) -> io::Result<WaitStatus> {
+    /// The pipe closes a moment before the process ends, unless it was closed by an `exec`. Says too whether the deadline passed.
+    fn reap(&mut self, deadline: Instant) -> io::Result<(WaitStatus, bool)> {
+        let mut late = false;
         loop {
             match waitpid(Some(self.pid), WaitOptions::NOHANG) {
                 Ok(Some((_, status))) => {
                     self.reaped = true;
-                    return Ok(status);
+                    return Ok((status, late));
                 }
                 Ok(None) => {
                     if Instant::now() >= deadline {
+                        late = true;
                         let _ = kill_process(self.pid, Signal::KILL);
                     }
                     std::thread::sleep(Duration::from_micros(100));
@@ -281,6 +283,17 @@ mod tests {
     fn a_child_that_hangs_is_killed() {
         let report = in_child(Duration::from_millis(50), |_| {
             std::thread::sleep(Duration::from_mins(10));
+            0
+        })
+        .unwrap();
+        assert_eq!(report.ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_though_its_pipe_is_closed() {
+        use std::os::unix::process::CommandExt as _;
+        let report = in_child(Duration::from_millis(500), |_| {
+            let _never = std::process::Command::new("sleep").arg("600").exec();
             0
         })
         .unwrap();

@@ -28,6 +28,8 @@ const PROGRAM: &str = "/self-test";
 /// What a child of it is to do.
 const CHILD: &str = "child";
 const WAIT: &str = "wait";
+/// How many times as long as other trials this one may take: it starts a dozen programs, and may meet a busy or an emulated machine.
+const PATIENCE: u32 = 5;
 
 /// The trials of both modes: by signals alone, and with rewriting. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
 /// the caller's own, which is used up.
@@ -44,6 +46,7 @@ pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 2
 
 fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Result<(), String> {
     let prepared = prepare(program, place).map_err(|error| error.to_string())?;
+    let timeout = timeout * PATIENCE;
     let report = in_child(timeout, |link| match execute(mode, &prepared) {
         Ok(never) => match never {},
         Err(error) => {

@@ -1,0 +1,103 @@
+//! `cargo xtask kernels [--debug] [--kvm] [NAME]... [-- CASE...]`: every engine on other kernels, in virtual machines.
+//!
+//! Distributions' kernels ([`fetch`]) boot under QEMU with a small Debian tree as their disk ([`machine`]). In it the release binary
+//! and the differential suite run as they do on a host: natively in a chroot as root, and in every engine as an unprivileged user; engines
+//! without namespaces where user namespaces are forbidden, N1 where they are not. The suite judges, with its own list of known differences
+//! ([`report`] only counts).
+//!
+//! Root only, since the tree has owners and the suite wants them. By emulation a kernel takes half an hour and more; `--kvm` is for hosts that can do better.
+//! It is no part of `cargo xtask ci`.
+
+mod fetch;
+mod machine;
+mod report;
+
+use std::path::PathBuf;
+
+use crate::shell::{Outcome, step, target};
+use crate::table::Table;
+use crate::{release, tools};
+
+use fetch::Release;
+use machine::Machine;
+use report::Report;
+
+/// What is tested, oldest first. Debian's mirrors have what is supported; older ones are Ubuntu's, whose archive keeps its releases.
+const RELEASES: &[Release] = &[
+    Release::ubuntu("xenial"),
+    Release::ubuntu("bionic"),
+    Release::ubuntu("focal"),
+    Release::debian("bullseye"),
+    Release::debian("bookworm"),
+    Release::debian("trixie"),
+    Release::debian("sid"),
+];
+
+/// How the machines run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    /// The debug build of the program, which is quicker to make.
+    debug: bool,
+    /// With the processor's help.
+    kvm: bool,
+}
+
+/// Where kernels, the disk and logs are kept.
+fn cache() -> PathBuf {
+    target().join("kernels")
+}
+
+/// Runs it for the named releases, or all. Words after `--` choose cases of the suite.
+pub(crate) fn run(words: &[String]) -> Outcome {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let cases = words.get(end + 1..).unwrap_or_default();
+    let (flags, names): (Vec<&String>, Vec<&String>) =
+        words[..end].iter().partition(|word| word.starts_with("--"));
+    let mut manner = Manner::default();
+    for flag in flags {
+        match flag.as_str() {
+            "--debug" => manner.debug = true,
+            "--kvm" => manner.kvm = true,
+            other => return Err(format!("no flag {other}: there are --debug and --kvm")),
+        }
+    }
+    if let Some(name) = names.iter().find(|name| RELEASES.iter().all(|known| known.name != **name))
+    {
+        let all: Vec<&str> = RELEASES.iter().map(|release| release.name).collect();
+        return Err(format!("no kernel {name}: there are {}", all.join(", ")));
+    }
+    tools::set_up_kernels()?;
+    step("building");
+    let program = if manner.debug { machine::debug_build()? } else { release::build()? };
+    let disk = machine::disk(&program, cases)?;
+    let mut table = Table::new(&["KERNEL", "RELEASE", "DEFAULT", "I1", "I2", "P1", "P2", "N1"]);
+    let mut failed = Vec::new();
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| *wanted == name);
+    for release in RELEASES.iter().filter(|release| wanted(release.name)) {
+        step(release.name);
+        let end = fetch::kernel(release).and_then(|kernel| {
+            println!("Linux {}", kernel.version);
+            let log = Machine { kernel: &kernel, disk: &disk, kvm: manner.kvm }.run()?;
+            Ok((kernel.version, Report::read(&log)))
+        });
+        match end {
+            Ok((version, report)) => {
+                report.print();
+                let engines = report.cells();
+                let mut row = vec![version.as_str(), release.name, report.default_engine()];
+                row.extend(engines.iter().map(String::as_str));
+                table.row(&row);
+                if !report.is_good() {
+                    failed.push(release.name);
+                }
+            }
+            Err(error) => {
+                println!("{error}");
+                table.row(&["-", release.name, &error]);
+                failed.push(release.name);
+            }
+        }
+    }
+    println!("\n{}", table.text());
+    if failed.is_empty() { Ok(()) } else { Err(format!("not as natively: {}", failed.join(", "))) }
+}
