@@ -44,8 +44,7 @@ pub(crate) fn is_hex(text: &str) -> bool {
 /// A name such as `brisk_heron`, for a container that was given none.
 pub fn random() -> Result<String> {
     let mut bytes = [0_u8; 4];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| Error::io(Step::Random, "a name", errno))?;
+    sys::random::fill(&mut bytes).map_err(|error| Error::io(Step::Random, "a name", error))?;
     let number = u32::from_le_bytes(bytes) as usize;
     let adjective = ADJECTIVES[number % ADJECTIVES.len()];
     let noun = NOUNS[number / ADJECTIVES.len() % NOUNS.len()];

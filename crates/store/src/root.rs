@@ -281,12 +281,7 @@ pub(crate) fn read_all(mut file: File, path: impl Fn() -> PathBuf, limit: u64) -
 pub(crate) fn random_hex(bytes: usize) -> Result<String> {
     let mut buffer = [0_u8; 32];
     let wanted = &mut buffer[..bytes];
-    let mut filled = 0;
-    while filled < bytes {
-        filled +=
-            rustix::rand::getrandom(&mut wanted[filled..], rustix::rand::GetRandomFlags::empty())
-                .map_err(|errno| Error::io(Step::Random, "an id", errno))?;
-    }
+    sys::random::fill(wanted).map_err(|error| Error::io(Step::Random, "an id", error))?;
     let mut text = String::with_capacity(2 * bytes);
     for byte in wanted {
         let _ = write!(text, "{byte:02x}");

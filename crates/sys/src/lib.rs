@@ -11,6 +11,7 @@ pub mod peer;
 pub mod probe;
 pub mod process;
 pub mod ptrace;
+pub mod random;
 mod raw;
 pub mod seccomp;
 pub mod shared;

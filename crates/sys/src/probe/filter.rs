@@ -11,13 +11,14 @@ use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use linux_raw_sys::general::{__NR_getpgid, __NR_seccomp};
+use linux_raw_sys::general::__NR_getpgid;
 use linux_raw_sys::ptrace::{
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO, SECCOMP_RET_TRAP,
-    SECCOMP_RET_USER_NOTIF, SECCOMP_SET_MODE_FILTER, sock_filter, sock_fprog,
+    SECCOMP_RET_USER_NOTIF, sock_filter, sock_fprog,
 };
 
 use super::{Child, Link};
+use crate::seccomp::set_program;
 
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
@@ -63,18 +64,11 @@ impl Link {
         let mut program = catch_getpgid(verdict);
         let program = sock_fprog { len: 4, filter: program.as_mut_ptr() };
         // SAFETY: `program` describes four instructions that outlive the call.
-        let result = unsafe {
-            syscall(
-                c_long::from(__NR_seccomp),
-                SECCOMP_SET_MODE_FILTER,
-                flags | further_flags,
-                &raw const program,
-            )
-        };
-        match (result, action) {
-            (..0, _) => Err(io::Error::last_os_error()),
+        let result =
+            unsafe { set_program(&raw const program as usize, (flags | further_flags) as usize)? };
+        match action {
             // SAFETY: with NEW_LISTENER the result is a new descriptor that nobody else owns.
-            (_, Action::Notify) => Ok(Some(unsafe { OwnedFd::from_raw_fd(result as c_int) })),
+            Action::Notify => Ok(Some(unsafe { OwnedFd::from_raw_fd(result as c_int) })),
             _ => Ok(None),
         }
     }
@@ -159,6 +153,28 @@ mod tests {
         let report = in_child(LONG, |link| match link.filter(Action::Fail(77), 0) {
             Ok(_) => i32::from(call_caught() != Err(77)),
             Err(_) => 2,
+        })
+        .unwrap();
+        assert_eq!(report.ended, Ended::Exited(0));
+    }
+
+    #[test]
+    fn a_filter_without_the_call_of_its_own() {
+        const NOT_KNOWN: u32 = 38;
+        let report = in_child(LONG, |link| {
+            let mut old = catch_getpgid(SECCOMP_RET_ERRNO | NOT_KNOWN);
+            old[1].k = linux_raw_sys::general::__NR_seccomp;
+            let program = sock_fprog { len: 4, filter: old.as_mut_ptr() };
+            if rustix::thread::set_no_new_privs(true).is_err() {
+                return 2;
+            }
+            // SAFETY: as in `Link::filter`.
+            if unsafe { set_program(&raw const program as usize, 0) }.is_err() {
+                return 3;
+            }
+            let noted = link.filter(Action::Notify, 0).is_ok();
+            let caught = link.filter(Action::Fail(77), 0).is_ok() && call_caught() == Err(77);
+            i32::from(noted || !caught)
         })
         .unwrap();
         assert_eq!(report.ended, Ended::Exited(0));

@@ -1,0 +1,34 @@
+//! Random bytes for names: different ones each time, but no secrets.
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io::Read as _;
+
+/// Fills a buffer.
+///
+/// `getrandom` came with Linux 3.17, and soon after the start of a machine it may wait for minutes until the kernel has enough that nobody can
+/// guess. A name needs no such thing: then `/dev/urandom` gives what there is.
+///
+/// # Errors
+/// Those of opening `/dev/urandom`.
+pub fn fill(buffer: &mut [u8]) -> std::io::Result<()> {
+    let mut rest = &mut *buffer;
+    while !rest.is_empty() {
+        match getrandom(&mut *rest, GetRandomFlags::NONBLOCK) {
+            Ok(count) => rest = &mut rest[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => return std::fs::File::open("/dev/urandom")?.read_exact(rest),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_is_filled() {
+        let mut bytes = [0_u8; 1000];
+        super::fill(&mut bytes).unwrap();
+        assert!(bytes.chunks(20).all(|part| part.iter().any(|byte| *byte != 0)));
+    }
+}
