@@ -13,6 +13,8 @@ struct Known {
     program: &'static str,
     /// As whom, if that matters.
     who: Option<Who>,
+    /// Only where Linux is older than this.
+    before: Option<(u32, u32)>,
     /// How the lines begin, natively and here; empty for all lines of the program.
     lines: &'static [&'static str],
     /// Why.
@@ -21,14 +23,59 @@ struct Known {
 }
 
 const ANY: Known =
-    Known { engines: "", kind: "", program: "", who: None, lines: &[""], reason: "" };
+    Known { engines: "", kind: "", program: "", who: None, before: None, lines: &[""], reason: "" };
 
 /// One mapped id: every file is the program's own, whoever it is.
 const ONE_ID: &str = "the kernel knows one id here, to which everything belongs; what root changed is remembered, and shown to package managers only";
+/// The view answers calls by what older ones can do.
+const NEWER_CALLS: &str =
+    "an interposing engine answers calls that the kernel itself does not know yet";
 /// As with overlay mounts.
 const COPIES: &str = "a file with several names inside the image gets its copy under the name that is changed; the others stay the image's";
 
 const KNOWN: &[Known] = &[
+    Known {
+        program: "paths",
+        before: Some((5, 8)),
+        lines: &["syscall(SYS_faccessat2,", "faccessat(f, \"\", F_OK, AT_EMPTY_PATH)"],
+        reason: NEWER_CALLS,
+        ..ANY
+    },
+    Known {
+        program: "paths",
+        before: Some((5, 7)),
+        lines: &[".", "/", "f/. ", "d/.", "ld/."],
+        reason: "making a new file under the name of a directory that ends in a dot was EISDIR or ENOTDIR; interposing engines say EEXIST, as newer kernels do",
+        ..ANY
+    },
+    Known {
+        program: "execs",
+        before: Some((5, 1)),
+        lines: &["execve script-longer:"],
+        reason: "a script's first line that is too long was cut; interposing engines refuse it, as newer kernels do",
+        ..ANY
+    },
+    Known {
+        program: "execs",
+        before: Some((6, 14)),
+        lines: &["  comm="],
+        reason: "a program that was executed by its descriptor was named after the descriptor's number; interposing engines name it after its file, as newer kernels do",
+        ..ANY
+    },
+    Known {
+        program: "opens",
+        before: Some((5, 6)),
+        lines: &["how(", "stat how-made", "syscall(SYS_openat2,"],
+        reason: NEWER_CALLS,
+        ..ANY
+    },
+    Known {
+        program: "stats",
+        before: Some((4, 11)),
+        lines: &["syscall(SYS_statx,"],
+        reason: NEWER_CALLS,
+        ..ANY
+    },
     Known {
         engines: "P2",
         program: "tasks",
@@ -49,6 +96,7 @@ const KNOWN: &[Known] = &[
         who: Some(Who::User),
         lines: &["kind(page, LONG)(0, (long)\"/etc/passwd\", 0, 0)"],
         reason: ONE_ID,
+        ..ANY
     },
     Known {
         engines: "I",
@@ -265,6 +313,14 @@ pub(super) fn is_refused(engine: &str, program: &str, done: &Finished) -> bool {
         && words.contains("--execmode=P1")
 }
 
+/// Major and minor number of the running kernel.
+fn linux() -> (u32, u32) {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(u32::MAX));
+    (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX))
+}
+
 /// Whether a line (`- native` or `+ here`) is in the list.
 pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: &str) -> bool {
     let line = line.get(2..).unwrap_or_default();
@@ -273,6 +329,7 @@ pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: 
             && kind.starts_with(known.kind)
             && program == known.program
             && known.who.is_none_or(|only| only == who)
+            && known.before.is_none_or(|version| linux() < version)
             && known.lines.iter().any(|begin| line.starts_with(begin))
     })
 }
