@@ -19,7 +19,9 @@ use crate::{
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
 use core::mem::MaybeUninit;
-use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLOEXEC};
+use linux_raw_sys::general::{
+    __NR_close, __NR_dup3, __NR_fcntl, __NR_openat, AT_FDCWD, F_DUPFD_CLOEXEC, O_CLOEXEC,
+};
 use view::guest::Host as _;
 use view::{After, Call, Desk, Errno, HostFd, Scene, Task, Verdict};
 
@@ -162,6 +164,7 @@ fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
         if matches!(op, Op::CloseRange | Op::Dup2 | Op::Dup3) {
             tree::taken(op, &call.arguments);
         }
+        let after = lift(after);
         // SAFETY: the guest's own call, or one that the view has made of it, with what it wants to be read in the scratch memory.
         let result = unsafe { gate::on_guest_stack(visit.frame, &made, after) };
         if result == i64::from(TREE_DESCRIPTOR) {
@@ -229,6 +232,33 @@ fn leave(
     let shown = view::calls::leave(&mut scene, after, call, result);
     lent.give_back();
     Some(shown)
+}
+
+/// What is held during a call that may make a descriptor goes to a number that the guest does not get: it is to have the lowest that is free to its own
+/// knowledge.
+#[inline]
+fn lift(after: After) -> After {
+    match after {
+        After::Restore(file, mode) => After::Restore(lifted(file), mode),
+        After::Close(file) => After::Close(lifted(file)),
+        other => other,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn lifted(file: HostFd) -> HostFd {
+    let arguments =
+        [file.0 as u64, u64::from(F_DUPFD_CLOEXEC), TREE_DESCRIPTOR as u64 + 1, 0, 0, 0];
+    // SAFETY: both descriptors are the stage's, and only name a file.
+    unsafe {
+        let high = system::call(__NR_fcntl, arguments);
+        if system::is_error(high) {
+            return file;
+        }
+        system::call(__NR_close, [file.0 as u64, 0, 0, 0, 0, 0]);
+        HostFd(high as i32)
+    }
 }
 
 /// Gives the guest a descriptor of a file that is held, opened anew. The number is the lowest free one, as if nothing had been held.

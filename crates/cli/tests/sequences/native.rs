@@ -1,9 +1,9 @@
 //! The same tree in a real chroot, as the truth to compare with.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +43,7 @@ pub(crate) fn fresh_bound(dir: &Path, play: &Play, owner: Option<(u32, u32)>) ->
         Some((uid, gid)) => chown(path, Some(uid), Some(gid)),
         None => Ok(()),
     };
+    fs::set_permissions(dir, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(dir)? {
         fs::remove_dir_all(entry?.path())?;
     }

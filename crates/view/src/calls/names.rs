@@ -5,7 +5,8 @@
 
 use super::arguments::Arguments;
 use super::support::{
-    copy_up, emulated, exists, facts, find, is_directory, is_shared, look, with_place,
+    copy_up, emulated, exists, facts, find, is_directory, is_shared, look, unless_no_directory,
+    with_place,
 };
 use crate::Scene;
 use crate::errno::{Errno, Result};
@@ -106,29 +107,26 @@ pub(super) fn allow_new<N: Nerves>(
     } else {
         Ok(None)
     };
-    result.map_err(|errno| if exists(scene, place, which) { Errno::EEXIST } else { errno })
+    result.map_err(|errno| unless_taken(scene, place, which, errno))
 }
 
-/// Why a slash behind the name of what will be no directory is refused.
-fn slash_behind<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> Errno {
-    match facts(scene, place, which) {
-        Ok(_) => Errno::EEXIST,
-        Err(errno @ (Errno::ENOTDIR | Errno::ENAMETOOLONG)) => errno,
-        Err(_) => Errno::ENOENT,
-    }
-}
-
-/// Why a name that ends in no name is refused: a descriptor that is no directory has none at all.
-fn unless_no_directory<N: Nerves>(
+/// Why a name cannot be made: the kernel looks it up before it asks whether that is allowed.
+fn unless_taken<N: Nerves>(
     scene: &mut Scene<'_, N>,
     place: &Place,
     which: usize,
     errno: Errno,
 ) -> Errno {
     match facts(scene, place, which) {
-        Err(errno @ Errno::ENOTDIR) => errno,
-        _ => errno,
+        Ok(_) => Errno::EEXIST,
+        Err(errno @ (Errno::ENOTDIR | Errno::ENAMETOOLONG)) => errno,
+        Err(_) => errno,
     }
+}
+
+/// Why a slash behind the name of what will be no directory is refused.
+fn slash_behind<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> Errno {
+    unless_taken(scene, place, which, Errno::ENOENT)
 }
 
 /// Records what was just made at a name; takes it away again if that cannot be.
@@ -213,10 +211,21 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
         return Err(Errno::ENOTEMPTY);
     }
     let known = directory || in_root(scene, place, 0);
-    changing(scene, known && place.kind == Kind::Tree, |scene| {
+    let removed = changing(scene, known && place.kind == Kind::Tree, |scene| {
         scene.nerves.unlink(place.at, scene.desk.found[0].as_c_str(), flags)
-    })?;
-    Ok(Verdict::Done(0))
+    });
+    match removed {
+        // Root gets further in what is the kernel's own.
+        Err(Errno::EACCES) if place.kind == Kind::Proc && scene.task.creds.overrides() => {
+            let found = facts(scene, place, 0)?;
+            Err(match (is_directory(&found), directory) {
+                (false, true) => Errno::ENOTDIR,
+                (true, false) => Errno::EISDIR,
+                _ => Errno::EPERM,
+            })
+        }
+        result => result.map(|()| Verdict::Done(0)),
+    }
 }
 
 fn rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
@@ -395,9 +404,12 @@ fn may_rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<()> {
         Err(Errno::ENOENT) if pair.flags & EXCHANGE == 0 => None,
         Err(errno) => return Err(errno),
     };
-    if (pair.old.directory || pair.new.directory && pair.flags & EXCHANGE == 0)
-        && !moved.truth.is_directory()
-    {
+    let exchanged = replaced.as_ref().filter(|_| pair.flags & EXCHANGE != 0);
+    let slash_misleads = match exchanged {
+        Some(other) => pair.new.directory && !other.truth.is_directory(),
+        None => pair.new.directory && !moved.truth.is_directory(),
+    };
+    if slash_misleads || pair.old.directory && !moved.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
     nested(scene, pair)?;
@@ -450,7 +462,7 @@ fn link<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
     // What a descriptor alone leads to has no binding that could differ.
     let nameless = old.magic || old.last == Last::Empty;
     if !nameless && !old.same_mount(new) {
-        return Err(if exists(scene, new, 1) { Errno::EEXIST } else { Errno::EXDEV });
+        return Err(unless_taken(scene, new, 1, Errno::EXDEV));
     }
     if let Some(identity) = emulated(scene, new.kind).filter(|_| !scene.task.creds.overrides()) {
         // A file that only `/proc` leads to (made without a name) is of the kind that its name will be.
@@ -460,7 +472,7 @@ fn link<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
         let allowed = rules::may_link(&scene.task.creds, &source.truth)
             .and_then(|()| rules::may_create(&scene.task.creds, &parent.truth));
         if let Err(errno) = allowed {
-            return Err(if exists(scene, new, 1) { Errno::EEXIST } else { errno });
+            return Err(unless_taken(scene, new, 1, errno));
         }
     }
     if is_shared(scene, old.kind, &found) {
@@ -494,7 +506,7 @@ fn allow_name<N: Nerves>(scene: &mut Scene<'_, N>, new: &Place) -> Result<()> {
         return Err(slash_behind(scene, new, 1));
     }
     if new.read_only {
-        return Err(if exists(scene, new, 1) { Errno::EEXIST } else { Errno::EROFS });
+        return Err(unless_taken(scene, new, 1, Errno::EROFS));
     }
     Ok(())
 }

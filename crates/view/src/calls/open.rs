@@ -9,7 +9,7 @@ use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
 use super::support::{
     binding_of, call_at, copy_up, emulated, exists, facts, find_named, from_tree, is_shared, look,
-    not_executed, on_place, reach,
+    not_executed, on_place, reach, unless_no_directory,
 };
 use crate::Scene;
 use crate::errno::{Errno, Result};
@@ -424,10 +424,11 @@ fn make<N: Nerves>(
     place: &Place,
 ) -> Result<Verdict> {
     if place.last != Last::Name || place.mount_point {
-        return Err(if request.flags.exclusive() { Errno::EEXIST } else { Errno::EISDIR });
+        let errno = if request.flags.exclusive() { Errno::EEXIST } else { Errno::EISDIR };
+        return Err(unless_no_directory(scene, place, 0, errno));
     }
     if place.directory {
-        return Err(Errno::EISDIR);
+        return Err(unless_no_directory(scene, place, 0, Errno::EISDIR));
     }
     let after = match allowed_to_make(scene, request, place) {
         Ok(after) => after,

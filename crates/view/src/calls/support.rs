@@ -164,6 +164,19 @@ fn without_slash<N: Nerves, T>(
     result
 }
 
+/// Why a name that ends in no name is refused: a descriptor that is no directory has none at all.
+pub fn unless_no_directory<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    which: usize,
+    errno: Errno,
+) -> Errno {
+    match facts(scene, place, which) {
+        Err(errno @ Errno::ENOTDIR) => errno,
+        _ => errno,
+    }
+}
+
 /// What a place is, to the kernel and to the guest.
 pub fn look<N: Nerves>(
     scene: &mut Scene<'_, N>,

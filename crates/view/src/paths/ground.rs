@@ -220,7 +220,8 @@ impl<N: Nerves> Walker<'_, '_, N> {
             return Err(Errno::ENOENT);
         }
         let rest = &desk.walk.as_bytes()[self.rest..];
-        desk.link.push(rest)?;
+        // A link that leads to itself by more names than one gets longer each time.
+        desk.link.push(rest).map_err(|_| Errno::ELOOP)?;
         desk.walk.set(desk.link.as_bytes())?;
         self.rest = 0;
         if desk.walk.as_bytes()[0] != b'/' {

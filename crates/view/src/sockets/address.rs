@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use crate::Scene;
-use crate::calls::support::exists;
+use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Host, Nerves};
 use crate::identity::{self, Truth, Want};
@@ -224,7 +224,7 @@ pub(super) fn bind<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Re
 /// Whether the thread may make a socket at the place; true if the socket's owner has to be noted.
 fn new_socket<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<bool> {
     if place.directory && place.last == Last::Name {
-        return Err(Errno::ENOENT);
+        return Err(unless_no_directory(scene, place, 0, Errno::ENOENT));
     }
     if place.read_only {
         return Err(Errno::EROFS);

@@ -121,6 +121,8 @@ void step_descriptors(unsigned which) {
         unsigned room = (unsigned[]){PATH_MAX, PATH_MAX, PATH_MAX, 8, 1, 0}[pick(6)];
         long n = syscall(SYS_getcwd, text, (size_t)room);
         if (n > 0 && !strncmp(text, "/proc/", 6)) n = 1;
+        /* Of the host's name of what lies outside of the root. */
+        if (n > 0 && text[0] == '(') n = 1, strcpy(text, "(unreachable)");
         result(n, "getcwd(%u) \"%s\"", room, n > 0 ? shown(text) : "");
         break;
     }

@@ -99,6 +99,11 @@ static void again(void) {
 static void root(void) {
     const char *name = path();
     if (!now.inside && seldom(4)) {
+        /* What is open elsewhere could not be told from ours any more. */
+        for (int i = 0; i < now.count;) {
+            int fd = now.open[i];
+            if (ours_fd(fd)) i++; else { forget(fd); close(fd); }
+        }
         int r = chroot(now.work);
         result(r, "chroot(own)");
         if (!r) { chdir("/"); now.inside = 1; }
