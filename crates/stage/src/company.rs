@@ -3,7 +3,7 @@
 //! What threads share lies in their memory ([`crate::tasks`]). A process that is made with `CLONE_FS` alone has a memory of its own, so the two have a page
 //! in common ([`Page`]), mapped before it is made and inherited by it: whoever changes root or umask writes them there, and everybody looks at its
 //! counter before a call. A child of an ordinary `fork` inherits the mapping too, but shares nothing: it asks the kernel (`kcmp`), once, and looks there no
-//! more.
+//! more. (It begins with what its parent knew, and that may have been behind: nobody is told of a `fork`.)
 //!
 //! An `execve` takes the mapping away: who has executed another program has the root and the umask of that moment, and shares them no more. (Their directory
 //! they share further on: that is the kernel's.)
