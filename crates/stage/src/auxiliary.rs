@@ -142,8 +142,9 @@ impl Stack {
         }
     }
 
-    /// Has the kernel show the program's memory, auxiliary vector and heap as if it had loaded the program itself.
-    pub(crate) fn tell_kernel(&self, program: &Image, heap: u64) {
+    /// Has the kernel show the program's memory, auxiliary vector and heap as if it had loaded the program itself; false
+    /// where it does not.
+    pub(crate) fn tell_kernel(&self, program: &Image, heap: u64) -> bool {
         let there = |address: u64| address.wrapping_add(program.bias);
         // SAFETY: `argv[0]` and `envp[0]` are within the vectors; an empty vector has its null pointer there.
         let (first_argument, first_variable) = unsafe { (*self.pointer.add(1), *self.environment) };
@@ -165,6 +166,6 @@ impl Stack {
             auxv: self.vector.cast(),
             auxv_size: (self.pairs * size_of::<[u64; 2]>()) as u32,
             exe_fd: u32::MAX,
-        });
+        })
     }
 }

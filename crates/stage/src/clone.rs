@@ -5,11 +5,11 @@
 //!
 //! - Namespaces are refused, as the view does it; what hides them behind a pointer (`clone3`) is always looked at. It leaves by an exit,
 //!   because child and parent both come back.
-//! - `CLONE_CLEAR_SIGHAND` would take away the handler that makes us be called. It is `EINVAL`, as before Linux 5.5: C libraries know that.
+//! - `CLONE_CLEAR_SIGHAND` would take away the handler that makes us be called. The kernel is asked without it ([`cleared`]), and the child takes the
+//!   guest's handlers away itself, with its first instructions (`gate::exit_cleared`).
 
 use crate::dispatch::{Road, Visit};
-use crate::memory;
-use crate::{tasks, tracing};
+use crate::{gate, memory, tasks, tracing};
 use abi::calls::Op;
 use linux_raw_sys::general as raw;
 use view::Errno;
@@ -52,14 +52,19 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     }
 }
 
-/// A process that shares its working directory with this one, but not its memory, would go elsewhere unseen; root and umask it shares by a page. One that shares its descriptors would be
-/// left with what is open at an `execve`.
+/// A process that shares its working directory with this one, but not its memory, would go elsewhere unseen; root and umask it shares by a page. A
+/// thread that does not share the directory would take what is remembered for its own. A process that shares descriptors would be left with what
+/// is open at an `execve`.
 fn shares(flags: u64) {
-    if flags & u64::from(raw::CLONE_FS | raw::CLONE_VM) == u64::from(raw::CLONE_FS) {
+    let of = |bits: u32, set: u32| flags as u32 & bits == set;
+    if of(raw::CLONE_FS | raw::CLONE_VM, raw::CLONE_FS) {
         crate::cwd::give_up();
         tasks::share_fs();
     }
-    if flags & u64::from(raw::CLONE_FILES | raw::CLONE_THREAD) == u64::from(raw::CLONE_FILES) {
+    if of(raw::CLONE_FS | raw::CLONE_THREAD, raw::CLONE_THREAD) {
+        crate::cwd::give_up();
+    }
+    if of(raw::CLONE_FILES | raw::CLONE_THREAD, raw::CLONE_FILES) {
         crate::exec::has_company();
     }
 }
@@ -77,10 +82,75 @@ fn clone3(visit: &mut Visit<'_>) -> Road {
         if flags & NEW_NAMESPACES != 0 {
             return denied();
         }
-        if flags & CLEAR_HANDLERS != 0 {
-            return Road::Done(Errno::EINVAL.result());
-        }
         shares(flags);
+        if flags & CLEAR_HANDLERS != 0 {
+            return cleared(visit).unwrap_or_else(|errno| Road::Done(errno.result()));
+        }
     }
     Road::Exit(visit.call)
+}
+
+/// Words of `struct clone_args`.
+mod at {
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const STACK: usize = 5;
+    pub(super) const STACK_SIZE: usize = 6;
+}
+
+/// Most words of the structure that are taken along: as many as Linux 6.18 knows, and some more.
+const WORDS: usize = 16;
+/// What a function may use below its stack pointer.
+const RED_ZONE: u64 = 128;
+/// Two words: what `gate::exit_cleared` takes off the stack.
+const TAKEN: u64 = 16;
+
+/// `clone3` with `CLONE_CLEAR_SIGHAND`: the same with a copy of its arguments that does not have the flag. The copy lies on the guest's stack, because
+/// the slot is given back before the call is made; behind the copy, and on the child's own stack, stands what both take off there.
+///
+/// A child on the very stack of its parent would overwrite that: `EINVAL`, as before Linux 5.5. (C libraries give it one of its own.)
+fn cleared(visit: &mut Visit<'_>) -> Result<Road, Errno> {
+    let [arguments, size, ..] = visit.call.arguments;
+    let length = size as usize;
+    let mut words = [0_u64; WORDS];
+    if !length.is_multiple_of(8) || length > size_of_val(&words) {
+        return Err(Errno::EINVAL);
+    }
+    let mut bytes = [0; WORDS * 8];
+    memory::read(arguments, &mut bytes[..length])?;
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    let flags = words[at::FLAGS];
+    let [stack, room] = [words[at::STACK], words[at::STACK_SIZE]];
+    let shares = |bit: u32| flags & u64::from(bit) != 0;
+    if shares(raw::CLONE_SIGHAND)
+        || (stack == 0) != (room == 0)
+        || stack == 0 && shares(raw::CLONE_VM)
+        || stack != 0 && room < 4 * TAKEN
+    {
+        return Err(Errno::EINVAL);
+    }
+    let own = visit.frame.stack;
+    let copy = (own - RED_ZONE - length as u64) & !15;
+    let taken = copy - TAKEN;
+    words[at::FLAGS] = flags & !CLEAR_HANDLERS;
+    if stack != 0 {
+        words[at::STACK_SIZE] = room - TAKEN;
+        write(stack + room - TAKEN, &[arguments, 0])?;
+    }
+    write(copy, &words[..length / 8])?;
+    write(taken, &[arguments, own - copy])?;
+    if !gate::exit_cleared(visit.frame) {
+        return Err(Errno::EINVAL);
+    }
+    visit.frame.rdi = copy;
+    visit.frame.stack = taken;
+    Ok(Road::Prepared)
+}
+
+fn write(at: u64, words: &[u64]) -> Result<(), Errno> {
+    words
+        .iter()
+        .zip((at..).step_by(8))
+        .try_for_each(|(word, at)| memory::write(at, &word.to_le_bytes()))
 }

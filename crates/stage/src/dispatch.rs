@@ -13,8 +13,8 @@
 use crate::frame::Frame;
 use crate::nerves::{Link, Nerves};
 use crate::{
-    clone, cwd, exec, filters, gate, memory_guard, rewrite, shared, signals, slots, system, tasks,
-    tree,
+    clone, cwd, exec, filters, gate, memory_guard, rewrite, room, shared, signals, slots, system,
+    tasks, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -55,6 +55,8 @@ pub(crate) enum Road {
     /// The slot is given back and all registers are the guest's again before this call is made, at an instruction that belongs to the
     /// guest's return address: for calls that return twice, or not at all. Where all exits belong to other return addresses, `ENOSYS`.
     Exit(Call),
+    /// The same, and the frame has been made so already.
+    Prepared,
 }
 
 /// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `gate`.
@@ -88,13 +90,17 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
         return Some(Errno::ENOSYS.result());
     };
     match own_rule(visit, entry.op) {
-        Road::View => Some(by_view(visit, entry.op)),
+        Road::View => Some(match by_view(visit, entry.op) {
+            full if full == Errno::EMFILE.result() => room::again(visit, entry.op).unwrap_or(full),
+            result => result,
+        }),
         Road::Done(result) => Some(result),
         Road::Kernel(made) => {
             // SAFETY: a call of the guest's, with its own memory or what a rule has put in its place.
             Some(unsafe { gate::on_guest_stack(visit.frame, &made, After::Nothing) })
         }
         Road::Exit(made) if gate::exit(visit.frame, &made) => None,
+        Road::Prepared => None,
         Road::Exit(_) => Some(Errno::ENOSYS.result()),
     }
 }
@@ -140,7 +146,7 @@ fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
 }
 
 /// Asks the view, and does what it says.
-fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
+pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     let call = visit.call;
     let mut nerves = Nerves::new(visit.scratch);
     for _ in 0..ROUNDS {

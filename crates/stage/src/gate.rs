@@ -22,7 +22,7 @@ use crate::nerves::Nerves;
 use crate::signals::context::{Context, Information};
 use crate::slots::{self, Head, POOL, SLOT_SHIFT, SLOT_SIZE, Slot};
 use abi::calls::filter::MARK;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use view::{After, Call, Errno};
 
 /// What [`on_guest_stack`]'s instructions give where a signal is deferred; no call has it as a result.
@@ -239,7 +239,13 @@ global_asm!(
     "sub rsp, 8",
     "call {redirect}",
     "add rsp, 8",
+    "test rax, rax",
+    "jnz 3f",
     "ret",
+    // The end of a handler: this frame is given up for that one's.
+    "3:",
+    "mov rsp, rax",
+    "jmp stage_return",
     "2:",
     "jmp {other}",
     mark = const MARK,
@@ -334,6 +340,99 @@ global_asm!(
     bound = sym BOUND,
 );
 
+/// How many return addresses can have an exit for `clone3` with `CLONE_CLEAR_SIGHAND`.
+const CLEARED: usize = 4;
+/// Bytes of one.
+const CLEARED_SIZE: u64 = 64;
+
+// The stack has two words of ours: the first argument of the guest's call, and how far it has to go up besides. A child has something to do before
+// it is the guest's; neither it nor its parent may have a register or a flag changed (but for rcx and r11, which `syscall` loses too).
+global_asm!(
+    ".globl stage_cleared_exits",
+    ".p2align 6",
+    "stage_cleared_exits:",
+    ".set stage_cleared_number, 0",
+    ".rept {exits}",
+    "syscall",
+    "mov rcx, rax",
+    "jrcxz 2f",
+    "3:",
+    "pop rdi",
+    "pop rcx",
+    "lea rsp, [rsp + rcx]",
+    "mov rcx, qword ptr [rip + {bound} + 8 * stage_cleared_number]",
+    "jmp rcx",
+    "2:",
+    "call stage_cleared",
+    "jmp 3b",
+    ".p2align 6",
+    ".set stage_cleared_number, stage_cleared_number + 1",
+    ".endr",
+    "stage_cleared:",
+    "pushfq",
+    "push rbp",
+    "mov rbp, rsp",
+    "push rax",
+    "push rdx",
+    "push rsi",
+    "push rdi",
+    "push r8",
+    "push r9",
+    "push r10",
+    "push r11",
+    "lea rsp, [rsp - 272]",
+    "and rsp, -16",
+    "movaps [rsp + 0x00], xmm0",
+    "movaps [rsp + 0x10], xmm1",
+    "movaps [rsp + 0x20], xmm2",
+    "movaps [rsp + 0x30], xmm3",
+    "movaps [rsp + 0x40], xmm4",
+    "movaps [rsp + 0x50], xmm5",
+    "movaps [rsp + 0x60], xmm6",
+    "movaps [rsp + 0x70], xmm7",
+    "movaps [rsp + 0x80], xmm8",
+    "movaps [rsp + 0x90], xmm9",
+    "movaps [rsp + 0xa0], xmm10",
+    "movaps [rsp + 0xb0], xmm11",
+    "movaps [rsp + 0xc0], xmm12",
+    "movaps [rsp + 0xd0], xmm13",
+    "movaps [rsp + 0xe0], xmm14",
+    "movaps [rsp + 0xf0], xmm15",
+    "cld",
+    "call {clear}",
+    "movaps xmm0, [rsp + 0x00]",
+    "movaps xmm1, [rsp + 0x10]",
+    "movaps xmm2, [rsp + 0x20]",
+    "movaps xmm3, [rsp + 0x30]",
+    "movaps xmm4, [rsp + 0x40]",
+    "movaps xmm5, [rsp + 0x50]",
+    "movaps xmm6, [rsp + 0x60]",
+    "movaps xmm7, [rsp + 0x70]",
+    "movaps xmm8, [rsp + 0x80]",
+    "movaps xmm9, [rsp + 0x90]",
+    "movaps xmm10, [rsp + 0xa0]",
+    "movaps xmm11, [rsp + 0xb0]",
+    "movaps xmm12, [rsp + 0xc0]",
+    "movaps xmm13, [rsp + 0xd0]",
+    "movaps xmm14, [rsp + 0xe0]",
+    "movaps xmm15, [rsp + 0xf0]",
+    "lea rsp, [rbp - 64]",
+    "pop r11",
+    "pop r10",
+    "pop r9",
+    "pop r8",
+    "pop rdi",
+    "pop rsi",
+    "pop rdx",
+    "pop rax",
+    "pop rbp",
+    "popfq",
+    "ret",
+    exits = const CLEARED,
+    bound = sym BOUND_CLEARED,
+    clear = sym crate::signals::clear,
+);
+
 unsafe extern "C" {
     /// Where rewritten sites jump to: number in rax, return address in rcx.
     pub(crate) fn stage_entry();
@@ -347,6 +446,7 @@ unsafe extern "C" {
     fn stage_called();
     fn stage_delivered();
     fn stage_exits();
+    fn stage_cleared_exits();
     fn stage_on_guest_stack(frame: *mut Frame, number: u64, arguments: *const [u64; 6]) -> i64;
     fn stage_on_guest_stack_at_once(
         frame: *mut Frame,
@@ -489,18 +589,14 @@ unsafe fn restore_vectors(state: *mut u8, vectors: &[u128; 16]) {
 }
 
 /// Return addresses of the exits; 0 where one is free.
-static BOUND: [core::sync::atomic::AtomicU64; EXITS] =
-    [const { core::sync::atomic::AtomicU64::new(0) }; EXITS];
+static BOUND: [AtomicU64; EXITS] = [const { AtomicU64::new(0) }; EXITS];
+/// Likewise of those with `CLONE_CLEAR_SIGHAND`.
+static BOUND_CLEARED: [AtomicU64; CLEARED] = [const { AtomicU64::new(0) }; CLEARED];
 
-/// Lets a call leave by the exit of its return address: when [`crate::dispatch::caught`] returns, the slot is given back, the registers are the
-/// guest's, and then the call is made. False where all exits belong to others.
-pub(crate) fn exit(frame: &mut Frame, call: &Call) -> bool {
+/// Which of these belongs to a return address, from now on for good; `None` where all belong to others.
+fn bind(exits: &[AtomicU64], back: u64) -> Option<u64> {
     use core::sync::atomic::Ordering::{AcqRel, Acquire};
-    if call.arch != abi::syscalls::ARCH_X86_64 {
-        return false;
-    }
-    let back = frame.return_address;
-    let found = BOUND.iter().position(|bound| {
+    let found = exits.iter().position(|bound| {
         let there = bound.load(Acquire);
         there == back
             || there == 0
@@ -508,10 +604,31 @@ pub(crate) fn exit(frame: &mut Frame, call: &Call) -> bool {
                     .compare_exchange(0, back, AcqRel, Acquire)
                     .map_or_else(|there| there == back, |_| true)
     });
-    let Some(index) = found else { return false };
+    found.map(|index| index as u64)
+}
+
+/// Lets a call leave by the exit of its return address: when [`crate::dispatch::caught`] returns, the slot is given back, the registers are the
+/// guest's, and then the call is made. False where all exits belong to others.
+pub(crate) fn exit(frame: &mut Frame, call: &Call) -> bool {
+    if call.arch != abi::syscalls::ARCH_X86_64 {
+        return false;
+    }
+    let Some(index) = bind(&BOUND, frame.return_address) else { return false };
     [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9] = call.arguments;
     frame.rax = u64::from(call.number);
-    frame.return_address = stage_exits as *const () as u64 + EXIT_SIZE * index as u64;
+    frame.return_address = stage_exits as *const () as u64 + EXIT_SIZE * index;
+    true
+}
+
+/// The same for `clone3` with `CLONE_CLEAR_SIGHAND`, whose child takes away the guest's handlers ([`crate::signals::clear`]). The caller sees to the
+/// argument, and to what both child and parent find on their stacks.
+pub(crate) fn exit_cleared(frame: &mut Frame) -> bool {
+    if frame.origin & NARROW != 0 {
+        return false;
+    }
+    let Some(index) = bind(&BOUND_CLEARED, frame.return_address) else { return false };
+    frame.rax = frame.number;
+    frame.return_address = stage_cleared_exits as *const () as u64 + CLEARED_SIZE * index;
     true
 }
 
@@ -534,11 +651,19 @@ pub(crate) fn outside(frame: &mut Frame) -> bool {
     true
 }
 
-/// The part of the handler of `SIGSYS` that is no instruction by itself: the interrupted context goes on in a slot.
-unsafe extern "C" fn redirect(_: i32, information: *const Information, context: *mut Context) {
+/// The part of the handler of `SIGSYS` that is no instruction by itself: the interrupted context goes on in a slot (0). Where it was the end of a
+/// handler of the guest's, the stack pointer with that one's frame, which is to be restored at once.
+unsafe extern "C" fn redirect(
+    _: i32,
+    information: *const Information,
+    context: *mut Context,
+) -> u64 {
     // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
     let (information, registers) = unsafe { (&*information, &mut (*context).registers) };
     let narrow = information.architecture == abi::syscalls::ARCH_I386;
+    if !narrow && information.number == linux_raw_sys::general::__NR_rt_sigreturn {
+        return crate::signals::before_return(registers);
+    }
     let slot = slots::take(registers.rsp);
     // SAFETY: the slot has just been taken, so nobody else looks at it.
     let frame = unsafe { &mut (*slot).frame };
@@ -565,4 +690,5 @@ unsafe extern "C" fn redirect(_: i32, information: *const Information, context: 
     registers.rip = stage_resume as *const () as u64;
     // Direction and single steps are none of ours.
     registers.flags &= !0x500;
+    0
 }

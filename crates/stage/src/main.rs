@@ -25,6 +25,7 @@
 //! | `signals`, `tasks`, `filters`, `clone`, `tracing` | handlers and masks; state of threads; the guest's own filters; new threads and processes; debuggers |
 //! | `rewrite` | call sites that jump here by themselves |
 //! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; what protects the stage's memory from accidents |
+//! | `room` | calls in processes that have no descriptor left |
 //!
 //! Rules: no standard library, no thread-local storage, no allocation, no initialised variables; every system call is an instruction in this
 //! image (the filter lets them pass by address). What goes wrong while a program is loaded is past the point of no return, so it ends as
@@ -49,6 +50,7 @@ mod memory_guard;
 mod narrow;
 mod nerves;
 mod rewrite;
+mod room;
 mod routines;
 mod shared;
 mod signals;
@@ -110,8 +112,8 @@ fn finish(
     let heap = program.heap(interpreter.is_some(), random)?;
     stack.describe(boot, program, interpreter);
     system::set_name(&boot.comm);
-    if tells {
-        stack.tell_kernel(program, heap);
+    if !(tells && stack.tell_kernel(program, heap)) {
+        memory_guard::lend_heap();
     }
     Ok(interpreter.map_or(program.entry, |image| image.entry))
 }

@@ -3,16 +3,39 @@
 //! A program that cleans up its address space, or takes fixed addresses, does not know that somebody lives at [`abi::boot::LOADER_START`]. For it
 //! there is nothing mapped, so what it does there has no effect; and what it asks to have there, it does not get. Only calls that name an
 //! address near the range, or a length of 4 GiB and more, come here at all.
+//!
+//! Where the kernel could not be told of another place for it (`PR_SET_MM_MAP`), the guest's heap lies behind the stage's image ([`lend_heap`]): that
+//! part of the range is the guest's.
 
 use crate::dispatch::{Road, Visit};
 use crate::system;
-use abi::boot::RANGE;
+use abi::boot::{RANGE, SHARED, SLOTS};
 use abi::calls::Op;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::{Call, Errno};
 
 /// End of a process's addresses.
 const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+
+/// Where the guest's heap begins, if it lies in the range, and how far it may grow; else 0.
+static HEAP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Looks where the heap is: the kernel has put it behind the image of the stage, or what is shared behind that.
+pub(crate) fn lend_heap() {
+    // SAFETY: nothing is used there yet; an end that the heap cannot have changes nothing.
+    let end = |at: u64| unsafe { system::call(raw::__NR_brk, [at, 0, 0, 0, 0, 0]) } as u64;
+    let heap = end(0);
+    let more = heap + abi::elf::PAGE;
+    if !overlaps(heap, 1) || end(more) != more {
+        return;
+    }
+    end(heap);
+    let shared = system::base() + SHARED;
+    let most = if heap < shared { shared } else { system::base() + SLOTS };
+    HEAP[1].store(most, Relaxed);
+    HEAP[0].store(heap, Relaxed);
+}
 
 /// Rules for `mmap`, `munmap`, `mprotect`, `mremap`, `madvise`... that name the stage's range.
 pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
@@ -63,6 +86,10 @@ fn without_address(mut call: Call) -> Call {
 fn overlaps(address: u64, length: u64) -> bool {
     let start = system::base();
     let Some(end) = address.checked_add(length) else { return false };
+    let [heap, most] = HEAP.each_ref().map(|word| word.load(Relaxed));
+    if heap != 0 && address >= heap && end <= most {
+        return false;
+    }
     length != 0 && end <= TASK_SIZE && address < start + RANGE && end > start
 }
 

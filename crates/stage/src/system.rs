@@ -224,13 +224,14 @@ pub(crate) fn set_name(name: &[u8; 16]) {
     unsafe { call(raw::__NR_prctl, [u64::from(PR_SET_NAME), name.as_ptr() as u64, 0, 0, 0, 0]) };
 }
 
-/// Tells the kernel what it believes about this process's memory. Kernels without the call, or that forbid it, keep what they know.
-pub(crate) fn set_memory_map(map: &prctl_mm_map) {
+/// Tells the kernel what it believes about this process's memory. Kernels without the call, or that forbid it, keep what they know:
+/// false.
+pub(crate) fn set_memory_map(map: &prctl_mm_map) -> bool {
     let size = size_of::<prctl_mm_map>() as u64;
     let arguments =
         [u64::from(PR_SET_MM), u64::from(PR_SET_MM_MAP), &raw const *map as u64, size, 0, 0];
     // SAFETY: the kernel reads the structure and the vector it points to.
-    unsafe { call(raw::__NR_prctl, arguments) };
+    unsafe { call(raw::__NR_prctl, arguments) == 0 }
 }
 
 /// `getpid`.

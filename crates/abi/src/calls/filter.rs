@@ -84,6 +84,8 @@ pub enum Test {
     OneOf(u8, &'static [u32]),
     /// The low 32 bits have one of these set.
     Any(u8, u32),
+    /// Of the low 32 bits that are in the first mask, those of the second are set, and no other.
+    Of(u8, u32, u32),
     /// The `int`s of both arguments are so.
     Both((u8, u32), (u8, u32)),
     /// The first argument is not 0, and the `int` of the second is one of these.
@@ -102,6 +104,7 @@ impl Test {
             Self::Given(at) => arguments[usize::from(at)] != 0,
             Self::OneOf(at, values) => values.contains(&int(at)),
             Self::Any(at, mask) => int(at) & mask != 0,
+            Self::Of(at, bits, set) => int(at) & bits == set,
             Self::Both((first, value), (second, other)) => {
                 int(first) == value && int(second) == other
             }
@@ -138,9 +141,11 @@ pub fn catch_number(arch: u32, number: u32, interest: &Interest) -> Catch {
 
 /// `CLONE_NEW*` that make namespaces, and `CLONE_UNTRACED`.
 const CLONE: u32 = 0x7e02_0000 | 0x0080_0000;
-/// `CLONE_FS` and `CLONE_FILES` of new processes with `SIGCHLD` or no signal: they go elsewhere together with their parent, who does not see it, and
-/// have their descriptors in common, among them what we open for a moment. Threads are not stopped for it.
-const SHARING: &[u32] = &[0x200, 0x211, 0x400, 0x411, 0x600, 0x611];
+/// Who has something in common with others that do not see what becomes of it, or has not what the memory tells: new processes with `CLONE_FS` and
+/// a memory of their own, which go elsewhere together with their parent; those with `CLONE_FILES`, which see what we open for a moment; threads
+/// without `CLONE_FS`. Other threads are not stopped for it.
+const SHARING: [Test; 3] =
+    [Test::Of(0, 0x300, 0x200), Test::Of(0, 0x1_0400, 0x400), Test::Of(0, 0x1_0200, 0x1_0000)];
 /// Of prctl(2): dumpable, keep capabilities, seccomp, bounding and ambient set, secure bits, memory map, no new privileges, user dispatch.
 const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
 /// Changes of an inode that need no descriptor for writing: `FS_IOC_SETFLAGS` (twice), `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice),
@@ -210,6 +215,7 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
             // A tracer may have put the thread where it is.
             Op::SchedGetaffinity | Op::SchedSetaffinity => if_so(!interest.in_process),
             // Each gives a mask; or closes what may be ours.
+            Op::RtSigreturn if arch == Arch::X86_64 => if_so(interest.in_process),
             Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
                 if_so(interest.in_process)
             }
@@ -251,7 +257,7 @@ fn socket(op: Op, interest: &Interest) -> Catch {
 fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
     match op {
         Op::Clone if interest.in_process => {
-            Catch::StopIf(&[Test::Any(0, CLONE), Test::OneOf(0, SHARING)])
+            Catch::StopIf(&[Test::Any(0, CLONE), SHARING[0], SHARING[1], SHARING[2]])
         }
         Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
@@ -475,6 +481,11 @@ impl Filter {
                 self.assembler.load_low(at);
                 self.assembler.if_any(mask, hit);
             }
+            Test::Of(at, bits, set) => {
+                self.assembler.load_low(at);
+                self.assembler.and(bits);
+                self.assembler.if_equal(set, hit);
+            }
             Test::Both((first, value), (second, other)) => {
                 let no = self.assembler.label();
                 self.assembler.load_low(first);
@@ -548,6 +559,7 @@ mod tests {
             (0x5500..0x5506_u64, any::<u32>()).prop_map(|(high, low)| high << 32 | u64::from(low)),
             proptest::sample::select(IOCTL).prop_map(u64::from),
             (0..32_u32).prop_map(|bit| 1 << bit),
+            proptest::sample::select(&[0x200_u64, 0x311, 0x1_0100, 0x1_0300][..]),
         ]
     }
 
@@ -644,6 +656,13 @@ mod tests {
         assert!(seen(Op::RtSigaction, [31, 0, 1, 8, 0, 0]));
         assert!(seen(Op::RtSigaction, [1, 0, 1, 8, 0, 0]));
         assert!(seen(Op::RtSigsuspend, [1, 8, 0, 0, 0, 0]));
+        assert!(seen(Op::RtSigreturn, [0; 6]));
+        // A process, with whatever signal; a thread of its own; an ordinary thread, and `vfork`.
+        assert!(seen(Op::Clone, [0x20c, 0, 0, 0, 0, 0]));
+        assert!(seen(Op::Clone, [0x4_0611, 0, 0, 0, 0, 0]));
+        assert!(seen(Op::Clone, [0x1_0900, 0, 0, 0, 0, 0]));
+        assert!(!seen(Op::Clone, [0x3d_0f00, 0, 0, 0, 0, 0]));
+        assert!(!seen(Op::Clone, [0x4111, 0, 0, 0, 0, 0]));
         assert!(seen(Op::Munmap, [ours, 0x1000, 0, 0, 0, 0]));
         assert!(seen(Op::Munmap, [0x1000, 1 << 46, 0, 0, 0, 0]));
         assert!(!seen(Op::Munmap, [0x7f00_0000_0000, 0x1000, 0, 0, 0, 0]));

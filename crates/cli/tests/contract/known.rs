@@ -21,11 +21,6 @@ pub(crate) fn known() -> Vec<Known> {
 /// Parts of case names; a `*` stands for anything. `P` begins the names of the engines that trace.
 const KNOWN: &[Known] = &[
     Known {
-        case: "I*::env::limits",
-        reason: "the file that a container's processes share is larger than the limit on file sizes of this case (4 MiB), and not even a sparse file may be: \
-            the error says so, and P1 runs there",
-    },
-    Known {
         case: "::env::arguments_need_not_be_utf8",
         reason: "a container's record is JSON, and so is OCI's: words must be UTF-8, and others are refused with that reason",
     },

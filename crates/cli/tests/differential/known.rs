@@ -82,6 +82,9 @@ const KNOWN: &[Known] = &[
         lines: &[
             "filters: ",
             "  filters: ",
+            "filters_",
+            "  filters_",
+            "  in the sandbox",
             "  filtered: ",
             "thread_filters: ",
             "  thread_filters: ",
@@ -120,15 +123,8 @@ const KNOWN: &[Known] = &[
     Known {
         engines: "I",
         program: "masks",
-        lines: &["sigismember(&now, SIGSYS)", "a mask edited by hand", "in it"],
-        reason: "SIGSYS is never blocked, and a mask is read back without it; one that a handler puts into its frame by hand is the kernel's at once",
-        ..ANY
-    },
-    Known {
-        engines: "I",
-        program: "crowds",
-        lines: &["clone3 without handlers"],
-        reason: "CLONE_CLEAR_SIGHAND is refused, as by a kernel that does not know clone3: libraries then use clone",
+        lines: &["sigismember(&now, SIGSYS)"],
+        reason: "SIGSYS is never blocked, and a mask is read back without it",
         ..ANY
     },
     Known {
@@ -136,6 +132,12 @@ const KNOWN: &[Known] = &[
         program: "spaces",
         lines: &["ulimit -n"],
         reason: "a program is loaded by descriptors, so execve fails where there are none",
+        ..ANY
+    },
+    Known {
+        program: "spaces",
+        lines: &["open(\"/none\", O_RDONLY)"],
+        reason: "of two errors (no descriptor, no such file) another one is found first where the view looks at the file before the kernel opens it",
         ..ANY
     },
     Known {
@@ -186,6 +188,13 @@ const KNOWN: &[Known] = &[
         ..ANY
     },
     Known {
+        engines: "N1",
+        program: "others",
+        lines: &["newuser", "getcwd"],
+        reason: "the other root is the container's, not a chroot: user namespaces may be made in it",
+        ..ANY
+    },
+    Known {
         engines: "P",
         program: "tasks",
         lines: &["  nobody is traced"],
@@ -195,7 +204,7 @@ const KNOWN: &[Known] = &[
     Known {
         engines: "N1",
         program: "tasks",
-        lines: &["  filters", "filters", "  strict", "strict"],
+        lines: &["  filters", "filters", "  in the sandbox", "  strict", "strict"],
         reason: "the kernel's own filters, beside which there is no strict mode",
         ..ANY
     },

@@ -7,8 +7,8 @@ use testkit::image::{Built, Image};
 use testkit::layer::{Entry, Layer};
 use testkit::scratch::Scratch;
 
-/// One per family of calls; `dynamic` is `paths` with the C library as a library, `narrow` is `loads` for i386, `musl` and `other` are `memory` and
-/// `paths` with another C library, the second as a library.
+/// One per family of calls; `dynamic` is `paths` with the C library as a library, `narrow` is `loads` for i386, `musl`, `others` and `other` are
+/// `memory`, `threads` and `paths` with another C library, the last as a library.
 pub(crate) const PROGRAMS: &[&str] = &[
     "paths",
     "opens",
@@ -34,6 +34,7 @@ pub(crate) const PROGRAMS: &[&str] = &[
     "leaks",
     "dynamic",
     "musl",
+    "others",
     "other",
 ];
 
@@ -57,9 +58,10 @@ fn compile(name: &str, flags: &[&str], into: &Path) -> Result<Vec<u8>, String> {
         "dynamic" | "other" => "paths",
         "narrow" => "loads",
         "musl" => "memory",
+        "others" => "threads",
         name => name,
     };
-    let musl = matches!(name, "musl" | "other");
+    let musl = matches!(name, "musl" | "others" | "other");
     let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/guests");
     let program = into.join(name);
     let output = Command::new(if musl { "musl-gcc" } else { "gcc" })

@@ -8,3 +8,4 @@ pub mod native;
 pub mod ptrace;
 
 pub(crate) use etc::write_file;
+pub use launch::files::lift as lift_file_limit;

@@ -89,9 +89,9 @@ fn caught(number: u32) -> Option<(Op, Catch)> {
     Some((entry.op, catch(Arch::X86_64, entry.op, &interest)))
 }
 
-/// Whether calls of this number are caught whatever their arguments.
+/// Whether calls of this number are caught whatever their arguments. The end of a handler stays as it is: unwinders know it by its bytes.
 fn is_always_caught(number: u32) -> bool {
-    matches!(caught(number), Some((_, Catch::Stop)))
+    matches!(caught(number), Some((op, Catch::Stop)) if op != Op::RtSigreturn)
 }
 
 /// Whether a call that was caught may be worth a rewritten site. Those that are caught for rare arguments are better made by the kernel at once.

@@ -117,11 +117,14 @@ fn made_of(signal: u32, action: Action) -> Action {
         return if FAULTS & bit(signal) != 0 { own } else { Action { mask, ..action } };
     }
     let flags = action.flags | INFORMED;
+    // A handler that is not given its frame cannot change the mask in it.
+    let plain = action.flags & (INFORMED | RESTORED) == RESTORED;
+    let restorer = if plain { own.restorer } else { action.restorer };
     if FAULTS & bit(signal) != 0 {
-        let restorer = if flags & RESTORED == 0 { own.restorer } else { action.restorer };
+        let restorer = if flags & RESTORED == 0 { own.restorer } else { restorer };
         return Action { handler: own.handler, flags: flags & !ONCE | RESTORED, restorer, mask };
     }
-    Action { handler: own.handler, flags, restorer: action.restorer, mask }
+    Action { handler: own.handler, flags, restorer, mask }
 }
 
 /// What the guest is told of what the kernel has, if what we know of the guest's action is this.
@@ -139,7 +142,7 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     Action {
         handler: known.handler,
         flags: kernel.flags & !INFORMED | known.flags & INFORMED,
-        restorer: kernel.restorer,
+        restorer: known.restorer,
         mask: kernel.mask | known.mask & NEVER_BLOCKED,
     }
 }
@@ -186,7 +189,16 @@ fn act(signal: u32, new: u64, old: u64) -> Result<(), Errno> {
     if old == 0 { Ok(()) } else { memory::write(old, &before.to_bytes()) }
 }
 
+/// What `CLONE_CLEAR_SIGHAND` asks for, in the child: all handlers of the guest's are the default again.
+pub(crate) extern "C" fn clear() {
+    for signal in (1..=64).filter(|signal| guests(*signal).is_handler()) {
+        // It cannot fail: there is a handler for this signal.
+        let _ = set(signal, Action::default());
+    }
+}
+
 fn set(signal: u32, new: Action) -> Result<Action, Errno> {
+    super::masks::notice(new.mask);
     if tasks::is_borrower() {
         // The kernel's table is this process's, the memory its parent's.
         let own = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;

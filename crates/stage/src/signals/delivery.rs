@@ -30,8 +30,8 @@ global_asm!(
     "add rsp, 8",
     ".globl stage_return",
     "stage_return:",
-    "mov eax, 15",
-    "syscall",
+    // mov rax, 15; syscall: as libraries have it, because unwinders and debuggers look for these bytes.
+    ".byte 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05",
     ".globl stage_fault",
     ".p2align 4",
     "stage_fault:",
@@ -82,6 +82,7 @@ unsafe extern "C" fn decide(
             tasks::summon();
         }
         hand_over(signal, &action);
+        spare_stack(context);
         return action.handler;
     }
     if fault && SYNCHRONOUS & bit(signal) != 0 && signal != SYS {
@@ -111,6 +112,35 @@ unsafe extern "C" fn decide_fault(
     if !fault {
         send_again(signal, &raw const *information as u64);
     }
+}
+
+/// The signal by which the end of a handler is caught needs as much of the stack as this one. Where an alternate stack does not have that, the
+/// handler ends within the stage, and its mask is not looked at.
+fn spare_stack(context: &mut Context) {
+    /// The red zone, and what the handler of `SIGSYS` needs.
+    const MORE: u64 = 1024;
+    let [start, _, size] = context.alternate;
+    let frame = (&raw const *context as u64) - 8;
+    let left = frame.wrapping_sub(start);
+    if left < size && left < size - left + MORE {
+        // SAFETY: the word before the context is the address to which the handler returns; the kernel has written both.
+        unsafe { *(frame as *mut u64) = stage_return as *const () as u64 };
+    }
+}
+
+/// A handler ends, and its frame is about to be restored: `SIGSYS` is taken out of its mask. The stack pointer with that frame, for the stage's own
+/// end of handlers. Called in the handler of `SIGSYS`, which has interrupted the guest's `rt_sigreturn`.
+pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
+    let at = registers.rsp + core::mem::offset_of!(Context, mask) as u64;
+    let mut bytes = [0; 8];
+    if memory::read(at, &mut bytes).is_ok() {
+        let mask = u64::from_le_bytes(bytes);
+        super::masks::notice(mask);
+        if mask & NEVER_BLOCKED != 0 {
+            let _ = memory::write(at, &(mask & !NEVER_BLOCKED).to_le_bytes());
+        }
+    }
+    registers.rsp
 }
 
 /// What the kernel would have done for a handler that it knows.
@@ -196,8 +226,14 @@ pub(crate) fn hold(slot: *mut slots::Slot) -> u64 {
     mask
 }
 
+/// Blocks all signals that others may send; the mask before.
+pub(crate) fn hold_back() -> u64 {
+    exchange_mask(!SYNCHRONOUS)
+}
+
 /// Sets the mask, and returns the one before.
 pub(crate) fn exchange_mask(mask: u64) -> u64 {
+    super::masks::notice(mask);
     let (mask, mut before) = (mask & !NEVER_BLOCKED, 0_u64);
     let there = &raw mut before as u64;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, there, 8, 0, 0];

@@ -1,13 +1,15 @@
 //! Calls that give the kernel a mask of signals: `SIGSYS` is taken out of it, because a trap whose signal is blocked kills.
 //!
-//! A guest that blocks `SIGSYS` and looks finds that it does not: the one difference. Masks that a handler writes into its `ucontext_t` by hand
-//! are not seen.
+//! A guest that blocks `SIGSYS` and looks finds that it does not: the one difference.
+//!
+//! Whoever blocks the signals of bad accesses is noticed ([`notice`]).
 
-use super::NEVER_BLOCKED;
+use super::{FAULTS, NEVER_BLOCKED};
 use crate::dispatch::{Road, Visit};
-use crate::memory;
+use crate::{memory, system};
 use abi::calls::Op;
 use abi::syscalls::ARCH_X86_64;
+use linux_raw_sys::general as raw;
 use view::Errno;
 
 /// Bytes of the kernel's `sigset_t`.
@@ -46,6 +48,22 @@ pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
     })
 }
 
+/// A mask is about to be in force, or may come to be: if a thread blocks what bad accesses raise, memory has to be tried from now on.
+pub(super) fn notice(mask: u64) {
+    if mask & FAULTS != 0 {
+        memory::be_careful();
+    }
+}
+
+/// Whether the calling thread blocks neither of the two.
+pub(crate) fn admits_faults() -> bool {
+    let mut mask = 0_u64;
+    let arguments = [u64::from(raw::SIG_BLOCK), 0, &raw mut mask as u64, 8, 0, 0];
+    // SAFETY: the kernel writes the mask.
+    unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
+    mask & FAULTS == 0
+}
+
 /// The same call without what must not be blocked. What the kernel refuses (another size, a bad pointer) is left to it.
 fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     let mut call = visit.call;
@@ -63,6 +81,7 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     }
     memory::read(at, &mut bytes)?;
     let mask = u64::from_le_bytes(bytes);
+    notice(mask);
     if mask & NEVER_BLOCKED == 0 {
         return Ok(Road::Kernel(call));
     }

@@ -11,16 +11,23 @@
 //!   or before it blocks ([`crate::gate::on_guest_stack`]), the signal is queued again (`rt_tgsigqueueinfo`) and the mask restored, with
 //!   the guest's stack pointer in place. So no handler ever runs on a slot's stack, and none that leaves by `siglongjmp` leaves the stage's
 //!   work half done. Calls that block do so on the guest's stack, where handlers run at once.
-//! - `SIGSYS` is in no mask that the kernel is given (`masks`).
+//! - `SIGSYS` is in no mask that the kernel is given (`masks`). Nor in one that a handler writes into its `ucontext_t` by hand: a handler that is
+//!   given one (`SA_SIGINFO`) ends in a call that is caught, and its mask is looked at before the kernel takes it ([`before_return`]). Others end
+//!   within the stage, at the same instructions: unwinders know a signal's frame by them.
 //!
-//! `SIGSEGV` and `SIGBUS` stay in the guest's masks: a bad pointer of a thread that blocks them ends the process, as a bad access of its own would.
+//! `SIGSEGV` and `SIGBUS` stay in the guest's masks. Where they may be blocked, a fault would end the process; then memory is tried before it is
+//! touched (`memory`).
 
 mod actions;
 pub(crate) mod context;
 mod delivery;
 mod masks;
 
-pub(crate) use delivery::{deliver, exchange_mask, hold, stage_fault, stage_return, stage_signal};
+pub(crate) use actions::clear;
+pub(crate) use delivery::{
+    before_return, deliver, exchange_mask, hold, hold_back, stage_fault, stage_return, stage_signal,
+};
+pub(crate) use masks::admits_faults;
 
 use crate::dispatch::{Road, Visit};
 use abi::calls::Op;
@@ -68,6 +75,9 @@ pub(crate) fn unblock() {
     let arguments = [u64::from(raw::SIG_UNBLOCK), &raw const mask as u64, 0, 8, 0, 0];
     // SAFETY: the kernel reads the mask.
     unsafe { crate::system::call(raw::__NR_rt_sigprocmask, arguments) };
+    if !admits_faults() {
+        crate::memory::be_careful();
+    }
 }
 
 /// Which of the signals whose handlers are always ours the guest ignores, as a mask: what the next program has to be told.

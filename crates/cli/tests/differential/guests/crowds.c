@@ -43,6 +43,41 @@ static void *spawns(void *x) {
 static volatile int shared;
 static int sibling(void *x) { shared = 1 + look(); return 6 + (x != 0); }
 
+static void quick_handler(int s) { (void)s; if (look()) failures++; }
+
+/* How many of four signals are as main has set them. */
+static int are_cleared(void) {
+    struct sigaction a;
+    int kept = 0;
+    int of[] = {SIGUSR1, SIGSEGV};
+    for (int i = 0; i < 2; i++) { sigaction(of[i], 0, &a); kept += a.sa_handler == quick_handler; if (a.sa_handler == SIG_DFL && (a.sa_flags & SA_RESTART)) kept += 10; }
+    int ignored[] = {SIGUSR2, SIGBUS};
+    for (int i = 0; i < 2; i++) { sigaction(ignored[i], 0, &a); if (a.sa_handler != SIG_IGN) kept += 20; else if (kept) kept++; }
+    return kept;
+}
+
+static volatile int cleared_result;
+static int cleared_sibling(void) { cleared_result = are_cleared() ? 1 : 10 + look(); return 11; }
+
+/* The registers of the arguments as they are afterwards; a function is called by the child. */
+static long clone3_with(struct clone_args *args, int (*f)(void), long *after) {
+    register long result __asm__("rax") = SYS_clone3;
+    register long first __asm__("rdi") = (long)args;
+    register long second __asm__("rsi") = sizeof *args;
+    register long third __asm__("rdx") = (long)f;
+    register long fourth __asm__("r10") = 0x10;
+    register long fifth __asm__("r8") = 0x8;
+    register long sixth __asm__("r9") = 0x9;
+    __asm__ volatile("syscall\n test %%rax, %%rax\n jnz 1f\n test %%rdx, %%rdx\n jz 1f\n xor %%ebp, %%ebp\n call *%%rdx\n"
+        "mov %%eax, %%edi\n mov $60, %%eax\n syscall\n 1:"
+        : "+r"(result), "+r"(first), "+r"(second), "+r"(third), "+r"(fourth), "+r"(fifth), "+r"(sixth) : : "rcx", "r11", "memory", "cc");
+    after[0] = first - (long)args; after[1] = second - sizeof *args; after[2] = third - (long)f;
+    after[3] = fourth - 0x10; after[4] = fifth - 8; after[5] = sixth - 9;
+    if (result < 0) { errno = -result; return -1; }
+    return result;
+}
+static int wrong(const long *after) { for (int i = 0; i < 6; i++) if (after[i]) return 1; return 0; }
+
 int main(int n, char **v) {
     if (n > 1 && !strcmp(v[1], "child")) return look() ? 1 : 5;
     start("crowds");
@@ -119,11 +154,41 @@ int main(int n, char **v) {
         if (WEXITSTATUS(s) != 7) failures++;
     }
     fails("CLONE_VM and CLONE_VFORK");
+    puts("-- without handlers");
+    signal(SIGUSR1, quick_handler); signal(SIGSEGV, quick_handler); signal(SIGUSR2, SIG_IGN); signal(SIGBUS, SIG_IGN);
     struct clone_args cleared = {.flags = CLONE_CLEAR_SIGHAND, .exit_signal = SIGCHLD};
-    p = syscall(SYS_clone3, &cleared, sizeof cleared);
-    if (p == 0) _exit(look());
-    if (p < 0) printf("clone3 without handlers: %s\n", strerrorname_np(errno));
-    else { waitpid(p, &s, 0); show_end("clone3 without handlers", s); }
+    for (int i = 0; i < 60; i++) {
+        long unchanged[6];
+        p = clone3_with(&cleared, 0, unchanged);
+        if (p == 0) _exit(are_cleared() ? 1 : 10 + look());
+        if (p < 0) { printf("clone3 without handlers: %s\n", strerrorname_np(errno)); break; }
+        waitpid(p, &s, 0);
+        if (!WIFEXITED(s) || WEXITSTATUS(s) != 10 || are_cleared() != 4 || wrong(unchanged)) failures++;
+    }
+    fails("clone3 without handlers");
+    cleared.flags |= CLONE_VM | CLONE_VFORK;
+    cleared.stack = (uintptr_t)stack;
+    cleared.stack_size = 65536;
+    for (int i = 0; i < 60; i++) {
+        long unchanged[6];
+        cleared_result = 0;
+        p = clone3_with(&cleared, cleared_sibling, unchanged);
+        if (p < 0) { printf("clone3 on a stack: %s\n", strerrorname_np(errno)); break; }
+        waitpid(p, &s, 0);
+        if (!WIFEXITED(s) || WEXITSTATUS(s) != 11 || cleared_result != 10 || are_cleared() != 4 || wrong(unchanged)) failures++;
+    }
+    fails("clone3 on a stack");
+    cleared.stack = 0;
+    DO(syscall(SYS_clone3, &cleared, sizeof cleared));
+    cleared.flags = CLONE_CLEAR_SIGHAND | CLONE_SIGHAND | CLONE_VM;
+    cleared.stack_size = 0;
+    DO(syscall(SYS_clone3, &cleared, sizeof cleared));
+    cleared.flags = CLONE_CLEAR_SIGHAND;
+    cleared.exit_signal = 200;
+    DO(syscall(SYS_clone3, &cleared, sizeof cleared));
+    raise(SIGUSR1);
+    fails("handlers afterwards");
+    signal(SIGUSR1, SIG_DFL); signal(SIGSEGV, SIG_DFL); signal(SIGUSR2, SIG_DFL); signal(SIGBUS, SIG_DFL);
     puts("-- cancelled");
     for (int i = 0; i < 20; i++) {
         void *end;

@@ -491,12 +491,80 @@ static void edited(void) {
     CHECK(!try_path());
 }
 
-static void blocked_efault(void) {
-    sigset_t m;
-    sigfillset(&m);
-    sigprocmask(SIG_SETMASK, &m, 0);
+/* Bad pointers, while nobody may be told of a bad access. Of pages that nobody has touched before, each time. */
+static void bad_pointers(void) {
+    struct stat st;
     errno = 0;
     CHECK(open((char *)16, 0) == -1 && errno == EFAULT);
+    for (int i = 0; i < 40; i++) {
+        char *edge = mmap(0, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(edge + 4096, 4096, PROT_NONE);
+        mprotect(edge + 8192, 4096, PROT_READ);
+        errno = 0;
+        CHECK(open(edge + 4096, 0) == -1 && errno == EFAULT);
+        memcpy(edge + 4092, "/tmp", 4);
+        errno = 0;
+        CHECK(access(edge + 4092, 0) == -1 && errno == EFAULT);
+        errno = 0;
+        CHECK(rename("/none", edge + 4096) == -1 && errno == EFAULT);
+        errno = 0;
+        CHECK(syscall(SYS_getcwd, edge + 8192, 64) == -1 && errno == EFAULT);
+        errno = 0;
+        CHECK(syscall(SYS_getcwd, edge + 4090, 64) == -1 && errno == EFAULT);
+        errno = 0;
+        CHECK(stat("/", (struct stat *)(edge + 8192)) == -1 && errno == EFAULT);
+        errno = 0;
+        CHECK(syscall(SYS_rt_sigprocmask, 0, edge + 4096, 0, 8) == -1 && errno == EFAULT);
+        CHECK(syscall(SYS_getcwd, edge, 64) > 0 && *edge == '/');
+        strcpy(edge + 4096 - 12, "/etc/passwd");
+        CHECK(access(edge + 4096 - 12, 0) == 0);
+    }
+    int f = open("beyond", O_RDWR | O_CREAT, 0600);
+    CHECK(ftruncate(f, 4096) == 0);
+    char *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+    errno = 0;
+    CHECK(open(m + 4096, 0) == -1 && errno == EFAULT);
+    errno = 0;
+    CHECK(syscall(SYS_getcwd, m + 4096, 64) == -1 && errno == EFAULT);
+    close(f);
+    CHECK(stat("/etc/passwd", &st) == 0 && !try_path());
+}
+
+static void *bad_pointers_t(void *v) {
+    sigset_t m;
+    sigfillset(&m);
+    pthread_sigmask(SIG_SETMASK, &m, 0);
+    bad_pointers();
+    return v;
+}
+
+static void in_full_mask(int s) {
+    (void)s;
+    hits++;
+    bad_pointers();
+}
+
+static void blocked_efault(void) {
+    pthread_t t;
+    pthread_create(&t, 0, bad_pointers_t, 0);
+    pthread_join(t, 0);
+    act(SIGUSR1, in_full_mask, 0);
+    raise(SIGUSR1);
+    CHECK(hits == 1);
+    sigset_t m;
+    sigemptyset(&m);
+    sigaddset(&m, SIGSEGV);
+    sigaddset(&m, SIGBUS);
+    sigprocmask(SIG_SETMASK, &m, 0);
+    bad_pointers();
+    pid_t p = fork();
+    if (!p) {
+        bad_pointers();
+        execl("/bin/handlers", "handlers", "pointers", NULL);
+        _exit(1);
+    }
+    int s = wait_for(p);
+    CHECK(WIFEXITED(s) && WEXITSTATUS(s) == 8);
 }
 
 /* Like a storm, ends from within. */
@@ -614,6 +682,10 @@ int main(int argc, char **argv) {
         return 9;
     }
     setvbuf(stdout, 0, _IONBF, 0);
+    if (argc > 1 && !strcmp(argv[1], "pointers")) {
+        bad_pointers();
+        return bad ? 3 : 8;
+    }
     start("handlers");
     mkfifo("fifo", 0600);
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,5 +1,6 @@
 /* Masks everywhere they can be set, small stacks, long jumps, and handlers within handlers: what an engine inside the process must survive. */
 #include "step.h"
+#include <execinfo.h>
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <ucontext.h>
@@ -36,6 +37,18 @@ static void edits(int s, siginfo_t *i, void *context) {
     (void)s; (void)i;
     sigfillset(&((ucontext_t *)context)->uc_sigmask);
 }
+
+/* Whether whoever unwinds from within a handler finds who was interrupted. */
+static int found;
+static __attribute__((noinline)) int raises(int s) { raise(s); calls(); return found; }
+static void unwind(void) {
+    void *frames[64];
+    int n = backtrace(frames, 64);
+    found = 0;
+    for (int i = 0; i < n; i++) if ((char *)frames[i] > (char *)raises && (char *)frames[i] < (char *)raises + 64) found = 1;
+}
+static void unwinds(int s) { (void)s; unwind(); }
+static void unwinds_more(int s, siginfo_t *i, void *c) { (void)s; (void)i; (void)c; unwind(); }
 
 static ucontext_t here, there;
 static void coroutine(void) { calls(); swapcontext(&there, &here); calls(); }
@@ -80,7 +93,17 @@ int main(void) {
     edit.sa_flags = SA_SIGINFO;
     sigaction(SIGUSR2, &edit, 0);
     CHILD("a mask edited by hand", { raise(SIGUSR2); calls(); fails("in it"); });
+    CHILD("edited often", { for (int i = 0; i < 80; i++) { raise(SIGUSR2); calls(); } fails("in them"); });
     sigprocmask(SIG_SETMASK, &none, 0);
+    puts("-- unwinding");
+    for (int i = 0; i < 40; i++) {
+        on(SIGUSR1, unwinds, 0, i & 1);
+        if (!raises(SIGUSR1)) failures++;
+        edit.sa_sigaction = unwinds_more;
+        sigaction(SIGUSR1, &edit, 0);
+        if (!raises(SIGUSR1)) failures++;
+    }
+    fails("unwinding");
     puts("-- own SIGSYS");
     struct sigaction sys = {0};
     sys.sa_sigaction = own;
@@ -99,6 +122,17 @@ int main(void) {
     stack_t seen;
     sigaltstack(0, &seen);
     IS(seen.ss_sp == alternate.ss_sp && seen.ss_flags == 0);
+    /* With hardly more room than one frame needs. */
+    long least = getauxval(AT_MINSIGSTKSZ);
+    stack_t narrow = {malloc(2 * least + 4096), 0, (least ? least : 2048) + 2048};
+    struct sigaction plain = {0};
+    plain.sa_sigaction = own;
+    plain.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(SIGUSR1, &plain, 0);
+    DO(sigaltstack(&narrow, 0));
+    last = 0; for (int i = 0; i < 30; i++) raise(SIGUSR1);
+    IS(last == SIGUSR1);
+    sigaltstack(&alternate, 0);
     count = 12; on(SIGUSR1, deep, SA_NODEFER, 0); raise(SIGUSR1); fails("handlers within handlers");
     static char small[8192] __attribute__((aligned(64)));
     getcontext(&there);

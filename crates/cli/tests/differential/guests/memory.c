@@ -12,6 +12,14 @@ int main(void) {
     IS((char *)sbrk(0) == (char *)heap + (1 << 20));
     IS(sbrk(512 << 20) != (void *)-1);
     sbrk(-(512 << 20));
+    char *page = (char *)(((uintptr_t)sbrk(12288) + 4095) & ~4095ul);
+    *page = 1;
+    DO(mprotect(page, 4096, PROT_READ));
+    DO(mprotect(page, 4096, PROT_READ | PROT_WRITE));
+    DO(madvise(page, 4096, MADV_DONTNEED));
+    IS(*page == 0);
+    DO(munmap(page, 4096));
+    IS(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
     int fd = open("f", O_RDONLY);
     char *m = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
     TEXT("mapped", m);

@@ -76,9 +76,16 @@ int main(int n, char **v) {
     CHILD("ulimit -v", { struct rlimit l = {200 << 20, 200 << 20}; setrlimit(RLIMIT_AS, &l); IS(look() == 0); if (fork() == 0) { execv("/bin/spaces", words); _exit(9); } int s; wait(&s); show_end("exec", s); });
     CHILD("ulimit -d", { struct rlimit l = {16 << 20, 16 << 20}; setrlimit(RLIMIT_DATA, &l); IS(look() == 0); if (fork() == 0) { execv("/bin/spaces", words); _exit(9); } int s; wait(&s); show_end("exec", s); });
     CHILD("ulimit -s", { struct rlimit l = {128 << 10, 128 << 10}; setrlimit(RLIMIT_STACK, &l); IS(look() == 0); if (fork() == 0) { execv("/bin/spaces", words); _exit(9); } int s; wait(&s); show_end("exec", s); });
-    CHILD("ulimit -n", { struct rlimit l = {8, 8}; setrlimit(RLIMIT_NOFILE, &l); while (open("/dev/null", O_RDONLY) >= 0) {} DO(errno); DO(stat("/etc/passwd", &st)); DO(access("/none", F_OK)); DO(mkdir("in-need", 0755)); DO(rmdir("in-need")); execv("/bin/spaces", words); });
+    CHILD("ulimit -n", { struct rlimit l = {8, 8}; setrlimit(RLIMIT_NOFILE, &l); while (open("/dev/null", O_RDONLY) >= 0) {} DO(errno); DO(stat("/etc/passwd", &st)); DO(access("/none", F_OK)); DO(mkdir("in-need", 0755)); DO(rmdir("in-need"));
+        DO(open("/none", O_RDONLY)); DO(open("new", O_RDWR | O_CREAT, 0600)); DO(access("new", F_OK)); DO(symlink("/etc/passwd", "l")); show_link("l"); DO(stat("l", &st)); DO(rename("l", "l2")); DO(link("code", "c2"));
+        DO(chmod("c2", 0600)); DO(truncate("c2", 5)); DO(utimensat(AT_FDCWD, "c2", 0, 0)); DO(unlink("c2")); DO(unlink("l2")); DO(mkfifo("p", 0600)); DO(unlink("p")); DO(chdir("/etc")); show_cwd(); DO(access("passwd", F_OK)); DO(chdir("/work"));
+        char text[64]; DO(getxattr("/etc/passwd", "user.none", text, sizeof text)); DO(readlink("/proc/self/exe", text, sizeof text)); DO(statfs("/", &(struct statfs){0}));
+        execv("/bin/spaces", words); });
     CHILD("no randomisation", { DO(personality(ADDR_NO_RANDOMIZE) >= 0); execv("/bin/spaces", words); _exit(9); });
     CHILD("compatible layout", { DO(personality(ADDR_COMPAT_LAYOUT) >= 0); execv("/bin/spaces", words); _exit(9); });
+    CHILD("ulimit -s unlimited", { struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY}; if (setrlimit(RLIMIT_STACK, &l)) { getrlimit(RLIMIT_STACK, &l); l.rlim_cur = l.rlim_max; setrlimit(RLIMIT_STACK, &l); } IS(look() == 0); execv("/bin/spaces", words); _exit(9); });
+    CHILD("ulimit -f", { struct rlimit l = {4096, 4096}; setrlimit(RLIMIT_FSIZE, &l); signal(SIGXFSZ, SIG_IGN); for (int i = 0; i < 40; i++) if (look()) _exit(7);
+        int f = open("limited", O_RDWR | O_CREAT, 0600); DO(pwrite(f, "x", 1, 4095)); DO(pwrite(f, "x", 1, 4096)); DO(rename("limited", "moved")); DO(chmod("moved", 0600)); DO(unlink("moved")); execv("/bin/spaces", words); _exit(9); });
     CHILD("locked memory", { struct rlimit l = {64 << 10, 64 << 10}; setrlimit(RLIMIT_MEMLOCK, &l); IS(look() == 0); });
     puts("-- calls of 32 bits");
     char *low = mmap((void *)0x30000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);

@@ -455,6 +455,84 @@ static void filters(void) {
     CHECK(WIFSIGNALED(s) && WTERMSIG(s) == SIGSYS);
 }
 
+/* What is asked of a call that has been made often before. */
+static void filters_hot(void) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    for (int i = 0; i < 80; i++) {
+        CHECK(chmod("/none", 0) == -1 && errno == ENOENT);
+        CHECK(access("/etc/passwd", 0) == 0);
+        CHECK(rmdir("/none") == -1 && errno == ENOENT);
+    }
+    struct sigaction a = {.sa_sigaction = on_sys, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSYS, &a, 0);
+    CHECK(install(SYS_chmod, SECCOMP_RET_TRAP | 9, 0) == 0);
+    for (int i = 1; i < 60; i++) {
+        errno = 0;
+        CHECK(chmod("/none", 0) == -1 && errno == 77 && hits == i && sysno == SYS_chmod && code == 1 && data == 9);
+    }
+    CHECK(install(SYS_access, SECCOMP_RET_ERRNO | 14, 0) == 0);
+    CHECK(install(SYS_rmdir, SECCOMP_RET_TRACE, 0) == 0);
+    CHECK(install(SYS_readlink, SECCOMP_RET_LOG, 0) == 0);
+    for (int i = 0; i < 60; i++) {
+        char link[64];
+        errno = 0;
+        CHECK(access("/etc/passwd", 0) == -1 && errno == 14);
+        errno = 0;
+        CHECK(rmdir("/none") == -1 && errno == ENOSYS);
+        CHECK(readlink("/proc/self/exe", link, sizeof link) == 10);
+        CHECK(!try_path());
+    }
+    // The severest counts, whoever came first.
+    CHECK(install(SYS_chmod, SECCOMP_RET_ERRNO | 13, 0) == 0);
+    errno = 0;
+    CHECK(chmod("/none", 0) == -1 && errno == 77);
+    CHECK(install(SYS_chmod, SECCOMP_RET_KILL_THREAD, 0) == 0);
+    pid_t p = fork();
+    if (!p) {
+        chmod("/none", 0);
+        _exit(3);
+    }
+    int s = wait_for(p);
+    CHECK(WIFSIGNALED(s) && WTERMSIG(s) == SIGSYS);
+}
+
+static volatile int handled;
+static void on_usr(int s, siginfo_t *i, void *v) { (void)s; (void)i; (void)v; handled += !try_path(); }
+static void on_usr_plain(int s) { (void)s; handled += !try_path(); }
+
+/* A sandbox: nothing but what is listed, and not what an engine may need besides. */
+static void filters_list(void) {
+    static const unsigned allowed[] = {SYS_read, SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_newfstatat, SYS_access,
+        SYS_getcwd, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_rt_sigprocmask};
+    enum { N = sizeof allowed / sizeof *allowed };
+    pid_t p = fork();
+    if (!p) {
+        struct sigaction a = {.sa_sigaction = on_usr, .sa_flags = SA_SIGINFO};
+        sigaction(SIGUSR1, &a, 0);
+        signal(SIGUSR2, on_usr_plain);
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        struct sock_filter f[N + 3];
+        f[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+        for (int i = 0; i < N; i++) f[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], N - i, 0);
+        f[N + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+        f[N + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        struct sock_fprog g = {N + 3, f};
+        if (syscall(SYS_seccomp, 1, 0, &g)) _exit(2);
+        char text[64];
+        for (int i = 0; i < 60; i++) {
+            if (try_path() || syscall(SYS_access, "/none", 0) != -1 || syscall(SYS_getcwd, text, 64L) <= 0) _exit(3);
+            raise(SIGUSR1);
+            raise(SIGUSR2);
+        }
+        if (handled != 120) _exit(4);
+        write(1, "  in the sandbox\n", 17);
+        syscall(SYS_open, "/etc/passwd", O_RDONLY);
+        _exit(5);
+    }
+    int s = wait_for(p);
+    CHECK(WIFSIGNALED(s) && WTERMSIG(s) == SIGSYS);
+}
+
 static void strict(void) {
     pid_t p = fork();
     if (!p) {
@@ -617,7 +695,7 @@ static void traced_plain(void) {
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
     T(spawn), T(vforks), T(thread_forks), T(many_threads), T(blocked), T(vm_clone), T(clone3s), T(thread_ids),
-    T(all_ids), T(vfork_ids), T(fork_ids), T(filters), T(strict), T(big_filter), T(thread_filters), T(traced),
+    T(all_ids), T(vfork_ids), T(fork_ids), T(filters), T(filters_hot), T(filters_list), T(strict), T(big_filter), T(thread_filters), T(traced),
     T(traced_plain),
 };
 

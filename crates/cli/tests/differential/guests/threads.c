@@ -30,6 +30,7 @@ static void shared(const char *what, int flags) {
     chdir("/work");
     int next = open("/dev/null", O_RDONLY);
     close(next);
+    access("here", F_OK);
     pid_t p = clone(child, stack + sizeof stack, flags | SIGCHLD, (void *)1);
     if (p < 0) { say(what, -1, errno); return; }
     waitpid(p, &s, 0);
@@ -37,7 +38,16 @@ static void shared(const char *what, int flags) {
     int now = open("/dev/null", O_RDONLY);
     printf("%s: umask %o descriptors %s\n", what, umask(022), now == next ? "own" : "shared");
     close(now);
+    printf("%s: relative names are %s\n", what, access("etc/passwd", F_OK) ? "own" : "shared");
     show_cwd();
+}
+
+static volatile int gone;
+static int apart(void *x) {
+    chdir("/");
+    gone = 1 + (access("etc/passwd", F_OK) != 0);
+    syscall(SYS_exit, 0);
+    return 0;
 }
 
 static void *blocked(void *path) { return (void *)(long)open(path, O_RDONLY); }
@@ -63,6 +73,18 @@ int main(void) {
     shared("files", CLONE_FILES);
     shared("vm vfork", CLONE_VM | CLONE_VFORK);
     shared("untraced", CLONE_UNTRACED);
+    shared("fs and semaphores", CLONE_FS | CLONE_SYSVSEM);
+    shared("fs and io", CLONE_FS | CLONE_IO | CLONE_FILES);
+    shared("fs and vm vfork", CLONE_FS | CLONE_VM | CLONE_VFORK);
+    chdir("/work");
+    access("here", F_OK);
+    if (clone(apart, stack + sizeof stack, CLONE_VM | CLONE_THREAD | CLONE_SIGHAND, 0) > 0) {
+        while (!gone) usleep(1000);
+        printf("a thread with a directory of its own: %d\n", gone);
+        IS(access("etc/passwd", F_OK) != 0);
+        show_cwd();
+        usleep(20000);
+    }
     shared("newuser", CLONE_NEWUSER | CLONE_FILES | 0x100);
     struct clone_args args = {.flags = 0, .exit_signal = SIGCHLD};
     fflush(stdout);
@@ -86,7 +108,10 @@ int main(void) {
     IS(result == PTHREAD_CANCELED);
     unlink("pipe-of-threads");
     CHILD("exit with threads", { pthread_create(&t[0], 0, blocked, "/dev/null"); for (int i = 1; i < 8; i++) pthread_create(&t[i], 0, (void *(*)(void *))pause, 0); exit(4); });
+#ifdef __GLIBC__
+    /* With musl it hangs everywhere. */
     CHILD("leader ends first", { pthread_create(&t[0], 0, (void *(*)(void *))usleep, (void *)30000); pthread_exit(0); });
+#endif
     int fd = syscall(SYS_pidfd_open, getpid(), 0);
     IS(fd >= 0);
     close(fd);

@@ -11,6 +11,7 @@ use crate::engines::interpose::world::{Bound, Compiled};
 use crate::engines::launch::program;
 use crate::plan::{Groups, Process, Seccomp};
 use host::Trial;
+use rustix::process::Resource;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -168,6 +169,29 @@ struct Remembered {
     trials: host::InsideProcess,
 }
 
+/// Why no file of ours can be large enough, if that is so: what a container's processes share has room for this many inodes of an image.
+fn too_small_files() -> Option<String> {
+    const INODES: usize = 1 << 16;
+    let most = rustix::process::getrlimit(Resource::Fsize).maximum?;
+    let needed = abi::shared::Shared::size(INODES) as u64;
+    (most < needed).then(|| {
+        format!("files may have {most} bytes (ulimit -f), and what its processes share {needed}")
+    })
+}
+
+/// Whether this process has limits that others of the same user need not have, and that a trial may fail for.
+fn is_limited() -> bool {
+    let below = |resource: Resource, enough: u64| {
+        rustix::process::getrlimit(resource).current.is_some_and(|limit| limit < enough)
+    };
+    below(Resource::As, u64::MAX)
+        || below(Resource::Data, u64::MAX)
+        || below(Resource::Cpu, u64::MAX)
+        || below(Resource::Fsize, u64::MAX)
+        || below(Resource::Nofile, 256)
+        || below(Resource::Stack, 1 << 20)
+}
+
 /// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless a failure may be over in a moment).
 #[must_use]
 pub fn known(
@@ -177,6 +201,12 @@ pub fn known(
     scratch: &Path,
     timeout: Duration,
 ) -> host::InsideProcess {
+    if let Some(why) = too_small_files() {
+        let [signals, rewriting] = [Mode::Signals, Mode::Rewritten].map(|mode| {
+            Trial::fails(format!("the limits of this process, for {}", mode.name()), why.clone())
+        });
+        return host::InsideProcess { signals, rewriting };
+    }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
     let filters = filters.unwrap_or_default().trim();
@@ -189,10 +219,11 @@ pub fn known(
     let [signals, rewriting] = try_modes(program, scratch, timeout);
     let _ = std::fs::remove_dir_all(scratch);
     let trials = host::InsideProcess { signals, rewriting };
-    // A machine that was too busy may not be so the next time.
-    let lasting = [&trials.signals, &trials.rewriting]
-        .iter()
-        .all(|trial| !trial.why().is_some_and(|why| why.contains("hung")));
+    // A machine that was too busy may not be so the next time, nor a caller under limits of its own.
+    let passing = |trial: &Trial| {
+        trial.is_fails() && (is_limited() || trial.why().is_some_and(|why| why.contains("hung")))
+    };
+    let lasting = !passing(&trials.signals) && !passing(&trials.rewriting);
     if let Some(path) = memory.filter(|_| lasting)
         && let Ok(bytes) = serde_json::to_vec(&Remembered { key, trials: trials.clone() })
     {

@@ -1,5 +1,6 @@
 //! What all engines share in starting a program: the fork, its streams, the pipe that tells how it goes, the program's strings and limits.
 
+pub(super) mod files;
 pub(super) mod program;
 pub(super) mod report;
 

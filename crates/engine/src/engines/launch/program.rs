@@ -77,6 +77,7 @@ pub(in crate::engines) fn limits(process: &Process) -> Result<()> {
         Resource::Rttime,
     ];
     let finite = |value: u64| (value != u64::MAX).then_some(value);
+    super::files::give_back();
     for limit in &process.rlimits {
         let Some(&resource) = RESOURCES.get(limit.resource as usize) else { continue };
         let (current, maximum) = (finite(limit.soft), finite(limit.hard));

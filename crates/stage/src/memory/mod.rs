@@ -1,9 +1,12 @@
 //! Reading and writing the guest's memory, where a bad pointer is an error and not a signal.
 //!
 //! The guest's memory is ours: it is copied by a few instructions, whose addresses the handler of `SIGSEGV` and `SIGBUS` knows. A fault there
-//! goes on behind them ([`fixup`]), and the copy says how far it came.
+//! goes on behind them ([`fixup`]), and the copy says how far it came. Where these signals may be blocked, memory is tried first ([`careful`]).
+
+mod careful;
 
 use core::arch::global_asm;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use view::Errno;
 
 // stage_copy(to, from, length): how many bytes are left.
@@ -115,9 +118,13 @@ const fn is_nowhere(at: u64) -> bool {
 
 /// Reads all of `into`, or `EFAULT`.
 pub(crate) fn read(at: u64, into: &mut [u8]) -> Result<(), Errno> {
-    if is_nowhere(at) && !into.is_empty() {
+    if is_nowhere(at) && !into.is_empty() || readable(at, into.len()) != into.len() {
         return Err(Errno::EFAULT);
     }
+    read_now(at, into)
+}
+
+fn read_now(at: u64, into: &mut [u8]) -> Result<(), Errno> {
     // SAFETY: what is written is ours; what is read may be missing.
     let left = unsafe { stage_copy(into.as_mut_ptr(), at as *const u8, into.len()) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
@@ -128,9 +135,10 @@ pub(crate) fn read_some(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     if is_nowhere(at) && !into.is_empty() {
         return Err(Errno::EFAULT);
     }
+    let wanted = readable(at, into.len());
     // SAFETY: as for `read`.
-    let left = unsafe { stage_copy(into.as_mut_ptr(), at as *const u8, into.len()) };
-    if left == into.len() && left != 0 { Err(Errno::EFAULT) } else { Ok(into.len() - left) }
+    let left = unsafe { stage_copy(into.as_mut_ptr(), at as *const u8, wanted) };
+    if left == wanted && !into.is_empty() { Err(Errno::EFAULT) } else { Ok(wanted - left) }
 }
 
 /// Writes all of `from`, or `EFAULT` (some may have been written).
@@ -138,6 +146,13 @@ pub(crate) fn write(at: u64, from: &[u8]) -> Result<(), Errno> {
     if is_nowhere(at) && !from.is_empty() {
         return Err(Errno::EFAULT);
     }
+    if is_careful() {
+        return careful::write(at, from);
+    }
+    write_now(at, from)
+}
+
+fn write_now(at: u64, from: &[u8]) -> Result<(), Errno> {
     // SAFETY: the guest has named this memory for the result; what it breaks by that is its own, as it would be with the kernel.
     let left = unsafe { stage_copy(at as *mut u8, from.as_ptr(), from.len()) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
@@ -148,7 +163,35 @@ pub(crate) fn read_text(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     if is_nowhere(at) {
         return Err(Errno::EFAULT);
     }
+    if is_careful() {
+        return careful::read_text(at, into);
+    }
+    read_text_now(at, into)
+}
+
+fn read_text_now(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     // SAFETY: as for `read`.
     let length = unsafe { stage_copy_text(into.as_mut_ptr(), at as *const u8, into.len()) };
     usize::try_from(length).map_err(|_| Errno::EFAULT)
+}
+
+/// A thread of this process blocks, or may come to block, the signals that tell of a bad access.
+static CAREFUL: AtomicBool = AtomicBool::new(false);
+
+/// From now on the signals of bad accesses may be blocked when memory is touched: a fault would end the process.
+pub(crate) fn be_careful() {
+    if !is_careful() {
+        CAREFUL.store(true, Relaxed);
+    }
+}
+
+#[inline]
+fn is_careful() -> bool {
+    CAREFUL.load(Relaxed)
+}
+
+/// How many of these bytes may be read as far as is known: all of them, where a fault would not be the end.
+#[inline]
+fn readable(at: u64, length: usize) -> usize {
+    if is_careful() { careful::readable(at, length) } else { length }
 }
