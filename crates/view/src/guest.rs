@@ -175,6 +175,10 @@ pub trait Host {
     /// Record of an inode that cannot carry an attribute (a symbolic link, pipe or socket, or any file where the file system has none), as
     /// [`crate::identity`] wrote it. The key holds device and inode number and the time of birth where known.
     fn note(&mut self, key: &[u8], into: &mut [u8]) -> Option<usize>;
+    /// Whether there may be any such record. True where that would have to be looked for.
+    fn has_notes(&mut self) -> bool {
+        true
+    }
     /// Writes such a record; `None` removes it. It is on disk, whole, when this returns, and other nervous systems of this container see it.
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()>;
 

@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word: what it is. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr06");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr07");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;

@@ -46,6 +46,11 @@ impl<'a> Notes<'a> {
         self.entries.load(Ordering::Relaxed) >= MOST
     }
 
+    /// Whether there is no note at all, and that is certain.
+    pub fn is_empty(&self) -> bool {
+        !self.is_pending() && self.entries.load(Ordering::Relaxed) == 0
+    }
+
     /// Numbers of records that may be the last one of a key with this hash: each has to be looked at.
     pub fn find(&self, hash: u64) -> impl Iterator<Item = u64> + use<'a> {
         let table = self.table;

@@ -450,6 +450,10 @@ impl Host for Nerves<'_> {
         notes::get(key, into)
     }
 
+    fn has_notes(&mut self) -> bool {
+        !shared::shared().notes().is_empty()
+    }
+
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
         notes::set(key, record)
     }

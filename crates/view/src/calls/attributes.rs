@@ -18,7 +18,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Nerves};
 use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
 use crate::identity::{self, Capability, Found, Truth, Want, noted, rules};
-use crate::paths::{Intent, Place};
+use crate::paths::{self, Intent, Place};
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::{Op, Role};
@@ -127,11 +127,35 @@ pub(super) fn rule<N: Nerves>(
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
+    let (dir, address) = arguments.path(0)?;
+    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    if deed == Deed::Get
+        && let Some(errno) = has_none(scene, dir, flags)
+    {
+        return Err(errno);
+    }
     let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
-    let place = super::support::find(scene, arguments, 0, intent)?;
+    let place = super::support::find_named(scene, dir, 0, intent)?;
     let result = on_place(scene, arguments, &place, deed, value, None);
     place.close(scene.nerves);
     result
+}
+
+/// What `ls -l` asks of every file, and nearly none has: access lists, and the label. The error where one look at an ordinary file of the tree
+/// says that it has none.
+fn has_none<N: Nerves>(scene: &mut Scene<'_, N>, dir: Dir, flags: u32) -> Option<Errno> {
+    let identity = scene.world.identity.filter(|_| scene.task.creds.overrides())?;
+    let errno = match scene.desk.spare[0].as_bytes() {
+        ACCESS_LIST | DEFAULT_LIST => Errno::ENODATA,
+        LABEL => scene.nerves.label_refusal()?,
+        _ => return None,
+    };
+    let start = paths::straight(scene, dir, 0)?;
+    let Scene { nerves, desk, .. } = scene;
+    let path = start.path(desk.named[0].with_nul());
+    let facts = &mut desk.seen[0];
+    nerves.statx(start.dir, path, flags | AT_SYMLINK_NOFOLLOW, facts).ok()?;
+    (!identity::files::may_hide(&identity, Kind::Tree, facts)).then_some(errno)
 }
 
 /// The attribute's name, into `spare[0]`.

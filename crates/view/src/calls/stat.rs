@@ -20,7 +20,8 @@ use abi::layout::stat::{Stat, statx_bytes};
 use abi::layout::{u32_at, u64_at};
 use linux_raw_sys::general::{
     AT_EACCESS, AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, S_IFDIR,
-    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, STATX__RESERVED, STATX_BASIC_STATS, statx,
+    S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISVTX, STATX__RESERVED, STATX_BASIC_STATS,
+    statx,
 };
 
 /// Whether [`rule`] decides this call.
@@ -274,7 +275,7 @@ fn correct<N: Nerves>(
         scene.nerves.write(at + form.links as u64, &links.to_le_bytes())?;
     }
     let Some(identity) = scene.world.identity else { return Ok(true) };
-    if may_be_recorded(mode) {
+    if may_be_recorded(mode) && (mode & S_ISVTX != 0 || scene.nerves.has_notes()) {
         return Ok(false);
     }
     let (user, group) = (u32_at(&bytes, form.owner), u32_at(&bytes, form.owner + 4));

@@ -523,6 +523,10 @@ impl Host for Fake {
         fill(record, into).ok()
     }
 
+    fn has_notes(&mut self) -> bool {
+        !self.notes.is_empty()
+    }
+
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
         match record {
             Some(record) => self.notes.insert(key.to_vec(), record.to_vec()),
