@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use testkit::{tools, users};
 
-use crate::shell::{Outcome, cargo, check, has, step};
+use crate::shell::{Outcome, cargo, check, has, read, step};
 
 /// A program and the package that brings it.
 const WANTED: &[(&str, &str)] = &[
@@ -35,6 +35,9 @@ const WANTED: &[(&str, &str)] = &[
     ("gcc", "gcc"),
     ("git", "git"),
     ("make", "make"),
+    // They start containers as the ranks of a job.
+    ("mpiexec.openmpi", "openmpi-bin"),
+    ("mpiexec.mpich", "mpich"),
     // Guests of other kinds: another C library, other linkers, 32 bits, another architecture.
     ("musl-gcc", "musl-tools"),
     ("ld.lld", "lld"),
@@ -60,6 +63,7 @@ pub(crate) fn set_up() -> Outcome {
     }
     build_pjdfstest();
     if root {
+        add_rust_target();
         users::create().map_err(|error| format!("making the test users: {error}"))?;
         open_tun();
     }
@@ -110,6 +114,22 @@ fn build_pjdfstest() {
     }
     // What is left of the compilation is of no use; and if it stays, it is in nobody's way.
     let _ = fs::remove_dir_all(root.join("build"));
+}
+
+/// Adds Rust's library for musl, of which a guest is a static program.
+fn add_rust_target() {
+    let target = "x86_64-unknown-linux-musl";
+    if !has("rustup") {
+        return;
+    }
+    let mut list = Command::new("rustup");
+    let installed = read(list.args(["target", "list", "--installed"])).unwrap_or_default();
+    if installed.lines().any(|line| line == target) {
+        return;
+    }
+    if let Err(error) = read(Command::new("rustup").args(["target", "add", target])) {
+        println!("could not add {target}: what needs it will be skipped ({error})");
+    }
 }
 
 /// Gives the network helpers' device the mode that udev gives it everywhere (50-udev-default.rules); a machine without udev has it for

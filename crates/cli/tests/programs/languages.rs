@@ -18,7 +18,7 @@ use crate::stage::{Case, IMAGE, LIMIT, World};
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("java", java), ("node", node)];
 
 /// A program of this machine, without links.
-fn installed(name: &str) -> Result<PathBuf, Skip> {
+pub(crate) fn installed(name: &str) -> Result<PathBuf, Skip> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain([PathBuf::from("/usr/local/go/bin")])
@@ -26,9 +26,14 @@ fn installed(name: &str) -> Result<PathBuf, Skip> {
         .ok_or_else(|| Skip(format!("this machine has no {name}")))
 }
 
-fn guest(name: &str) -> Vec<u8> {
-    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/guests");
-    fs::read(guests.join(name)).expect("the program's source")
+/// Where the programs are that run inside.
+pub(crate) fn guests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/guests")
+}
+
+/// A program's source or a script.
+pub(crate) fn guest(name: &str) -> Vec<u8> {
+    fs::read(guests().join(name)).expect("the program's source")
 }
 
 /// Runs a program that is fed to the container first, with host paths bound to places of it.
@@ -44,13 +49,26 @@ fn run(w: &World, bound: &[(&Path, &str)], program: Vec<u8>, name: &str, script:
 /// The program in Go; its compiler takes a minute where it has not made the standard library yet.
 static GO: OnceLock<Vec<u8>> = OnceLock::new();
 
+/// What Go has compiled on this machine.
+pub(crate) fn go_cache() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| cache().join("go"))
+}
+
+/// Go's program, that fetches nothing and needs no other compiler.
+pub(crate) fn go_command(compiler: &Path) -> Command {
+    let mut command = Command::new(compiler);
+    command.env("CGO_ENABLED", "0").env("GOCACHE", go_cache());
+    command.env("GOTOOLCHAIN", "local").env("GOFLAGS", "").env("GOPROXY", "off");
+    command
+}
+
 fn compiled(compiler: &Path) -> Vec<u8> {
     let scratch = Scratch::new("go").expect("a directory");
     let (source, program) = (scratch.path().join("main.go"), scratch.path().join("main"));
     fs::write(&source, guest("main.go")).expect("the source");
-    let mut build = Command::new(compiler);
-    build.args(["build", "-o"]).arg(&program).arg(&source).env("CGO_ENABLED", "0");
-    build.env("GOCACHE", cache().join("go")).env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    let mut build = go_command(compiler);
+    build.args(["build", "-o"]).arg(&program).arg(&source);
     run_with(&mut build, Input::Null, LIMIT).ok();
     fs::read(program).expect("the program")
 }
@@ -93,7 +111,7 @@ fn node(w: &World) -> Outcome {
     let done = run(w, &bound, guest("main.js"), "main.js", script);
     let expected = "\
         /srv/node 0 /usr/local/bin/node\nfiles {\"5\":300}\nworkers {\"5999995\":4}\nprograms {\"/srv/node3\":30}\nas another {\"7\":5}\n\
-        ENOENT 42\nhttp {\"200 true\":50}\nhello\nSIGUSR2\ncode 3\n";
+        ENOENT 42\nrename watched rename moved\nhttp {\"200 true\":50}\nhello\nSIGUSR2\ncode 3\n";
     assert_eq!(done.ok().out(), expected, "{done:?}");
     Ok(())
 }

@@ -9,13 +9,19 @@
 mod accounts;
 mod building;
 mod copying;
+mod devices;
 mod known;
 mod languages;
 mod managers;
+mod mpi;
+mod musl;
+mod newest;
 mod python;
+mod shells;
 mod ssh;
 mod stage;
 mod system;
+mod toolchains;
 
 use std::process::ExitCode;
 
@@ -48,6 +54,12 @@ const GROUPS: &[Group] = &[
     ("accounts", On::All, accounts::CASES),
     ("ssh", On::All, ssh::CASES),
     ("copy", On::All, copying::CASES),
+    ("shells", On::All, shells::CASES),
+    ("devices", On::All, devices::CASES),
+    ("toolchains", On::First, toolchains::CASES),
+    ("newest", On::First, newest::CASES),
+    ("musl", On::First, musl::CASES),
+    ("mpi", On::First, mpi::CASES),
 ];
 
 fn main() -> ExitCode {

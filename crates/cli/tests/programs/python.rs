@@ -11,9 +11,10 @@ use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
 use crate::known::PYTHON;
+use crate::languages::guest;
 use crate::stage::{Case, World};
 
-pub(crate) const CASES: &[(&str, Case)] = &[("tests", tests)];
+pub(crate) const CASES: &[(&str, Case)] = &[("tests", tests), ("workers", workers)];
 
 const LONG: Duration = Duration::from_mins(8);
 
@@ -83,6 +84,21 @@ fn tests(w: &World) -> Outcome {
         panic!("{:#?}\n{log}", differing.iter().map(each).collect::<Vec<_>>());
     }
     println!("UNSTABLE {}::python::tests: passed when run again: {names:?}", w.engine);
+    Ok(())
+}
+
+/// What `workers.py` says with any Python.
+pub(crate) const WORKERS: &str = "\
+    threads 800 [] 1000\nfork 300 49 {'srv'} [0, 0, 0] 40425\nspawn 300 49 {'srv'} [0, 0, 0] 40425\n\
+    forkserver 300 49 {'srv'} [0, 0, 0] 40425\nprograms 435 {b'hello /srv\\n'}\nended -15\nsocket b'QUIET\\n'\nsignal\nin a thread True\n\
+    spawned 7 True\n";
+
+/// Threads, `fork`, `spawn` and `forkserver`, shared memory, asynchronous programs.
+fn workers(w: &World) -> Outcome {
+    let c = w.container();
+    c.feed("cat > /workers.py", guest("workers.py")).ok();
+    let done = c.sh("python3 /workers.py");
+    assert_eq!(done.ok().out(), WORKERS, "{done:?}");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Where a case runs: one engine, and a store with the Debian image in it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,6 +37,12 @@ pub(crate) const PACKAGES: &[&str] = &[
     "rpm",
     "dnf",
     "createrepo-c",
+    "busybox-static",
+    "libopenmpi-dev",
+    "openmpi-bin",
+    "libmpich-dev",
+    "mpich",
+    "musl-tools",
 ];
 
 /// Everything that lives as long as the suite.
@@ -106,6 +113,32 @@ impl World {
         let mut command = self.user.command(&self.coracle, &self.home);
         command.args(words);
         command
+    }
+
+    /// Any other command as the user, for what runs beside the containers or starts them.
+    pub(crate) fn other(&self, program: impl AsRef<OsStr>) -> Command {
+        self.user.command(program, &self.home)
+    }
+
+    /// The program under test, where everybody can run it.
+    pub(crate) fn program(&self) -> &Path {
+        &self.coracle
+    }
+
+    /// A new directory of the user's.
+    pub(crate) fn directory(&self, scratch: &Scratch, name: &str) -> PathBuf {
+        let owner = Some((self.user.uid, self.user.gid));
+        scratch.dir(name, owner, 0o755).expect("a directory")
+    }
+
+    /// A copy of a directory that is the user's.
+    pub(crate) fn copy(&self, from: &Path, scratch: &Scratch, name: &str) -> PathBuf {
+        let place = scratch.path().join(name);
+        let ids = format!("{}:{}", self.user.uid, self.user.gid);
+        let mut copy = Command::new("sh");
+        copy.args(["-euc", "cp -a \"$1\" \"$2\"; chown -R \"$3\" \"$2\"", "sh"]);
+        run_with(copy.arg(from).arg(&place).arg(ids), Input::Null, LIMIT).ok();
+        place
     }
 
     /// Runs `coracle` to its end with nothing to read.

@@ -197,7 +197,7 @@ fn same(seen: &Looks, real: &Looks) {
     assert!(seen.len() > 3000, "{} files", seen.len());
 }
 
-fn unreachable(done: &Finished) -> bool {
+pub(crate) fn unreachable(done: &Finished) -> bool {
     let words =
         ["Could not resolve", "Could not connect", "Connection refused", "Network is unreachable"];
     words.iter().any(|text| done.out().contains(text))

@@ -29,6 +29,11 @@ async function main() {
   await many('programs', 30, () => new Promise(done => child.execFile('/bin/sh', ['-c', 'pwd; exit 3'], (error, text) => done(text.trim() + error.code))));
   await many('as another', 5, () => new Promise(done => child.execFile('/usr/bin/id', ['-u'], { uid: 7, gid: 8 }, (error, text) => done(error ? error.code : text.trim()))));
   console.log(child.spawnSync('/nowhere').error.code, child.spawnSync(process.execPath, ['-p', '6*7']).stdout.toString().trim());
+  const seen = [], watcher = fs.watch('/srv/node', (what, name) => seen.push(what + ' ' + name));
+  fs.writeFileSync('/srv/node/watched', 'x'); fs.renameSync('watched', 'moved'); fs.unlinkSync('/srv/node/moved');
+  await new Promise(done => { const look = () => seen.includes('rename moved') ? done() : setTimeout(look, 20); look(); });
+  watcher.close();
+  console.log(seen[0], seen[seen.length - 1]);
   const server = http.createServer((_, answer) => fs.createReadStream('/etc/debian_version').pipe(answer));
   await new Promise(done => server.listen(0, '127.0.0.1', done));
   const right = fs.readFileSync('/etc/debian_version', 'utf8');

@@ -1,0 +1,54 @@
+// Ranks of MPI: a token goes round all of them, and two of them throw messages of 0 bytes to 1 MB at each other. Prints whether each arrived whole
+// and, if a number of rounds is given, how long one way took, in microseconds.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LARGEST (1 << 20)
+
+static double throw_and_catch(int rank, char *mine, char *theirs, int size, int rounds) {
+    double began = MPI_Wtime();
+    for (int round = 0; round < rounds; round++) {
+        if (rank == 0) MPI_Send(mine, size, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(theirs, size, MPI_CHAR, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 1) MPI_Send(mine, size, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    }
+    return (MPI_Wtime() - began) / rounds / 2 * 1e6;
+}
+
+int main(int count, char **words) {
+    MPI_Init(&count, &words);
+    int rank, ranks;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    long token = 1;
+    if (rank == 0) MPI_Send(&token, 1, MPI_LONG, 1 % ranks, 7, MPI_COMM_WORLD);
+    MPI_Recv(&token, 1, MPI_LONG, (rank + ranks - 1) % ranks, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank != 0) {
+        token += rank;
+        MPI_Send(&token, 1, MPI_LONG, (rank + 1) % ranks, 7, MPI_COMM_WORLD);
+    }
+    struct stat facts;
+    if (rank == 0) printf("token %ld of %d ranks, in the container: %d\n", token, ranks, stat("/in-the-container", &facts) == 0);
+    const int sizes[] = {0, 8, 1024, 65536, LARGEST};
+    int rounds = count > 1 ? atoi(words[1]) : 0;
+    char *mine = malloc(LARGEST), *theirs = malloc(LARGEST);
+    memset(mine, 'a' + rank, LARGEST);
+    for (int at = 0; at < 5 && ranks == 2; at++) {
+        int size = sizes[at], wrong = 0, enough = rounds ? (size > 100000 ? rounds / 20 : rounds) : 3;
+        memset(theirs, '-', LARGEST);
+        double best = 1e9;
+        for (int again = 0; again < (rounds ? 20 : 1); again++) {
+            double time = throw_and_catch(rank, mine, theirs, size, enough);
+            if (time < best) best = time;
+        }
+        for (int byte = 0; byte < LARGEST; byte++) wrong += theirs[byte] != (byte < size ? 'b' - rank : '-');
+        MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (rank == 0 && rounds) printf("%d %.3f\n", size, best);
+        else if (rank == 0) printf("%d bytes %s\n", size, wrong ? "WRONG" : "right");
+    }
+    MPI_Finalize();
+    return 0;
+}
