@@ -7,6 +7,7 @@
 
 mod engines;
 mod lists;
+mod mpi;
 mod pull;
 mod report;
 mod start;
@@ -67,6 +68,7 @@ const ALL: &[(&str, Who, Measure)] = &[
     ("pull", Who::Range, pull::measure),
     ("lists", Who::OneId, lists::measure),
     ("engines", Who::OneId, engines::measure),
+    ("mpi", Who::OneId, mpi::measure),
 ];
 
 pub(crate) use engines::call_loop;

@@ -72,9 +72,9 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
     Ok(tree)
 }
 
-/// A plain chroot as the measured user, with the host's `/dev` and `/proc` in a mount namespace that ends with it.
-fn native(bench: &Bench, tree: &Path) -> Vec<String> {
-    let script = "mount --rbind /dev \"$1/dev\" && mount --rbind /proc \"$1/proc\" && tree=$1 ids=$2 && shift 2 && \
+/// A plain chroot as the measured user, with the host's `/dev`, `/proc` and `/sys` in a mount namespace that ends with it.
+pub(super) fn native(bench: &Bench, tree: &Path) -> Vec<String> {
+    let script = "mount --rbind /dev \"$1/dev\" && mount --rbind /proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && tree=$1 ids=$2 && shift 2 && \
         exec chroot --userspec=\"$ids\" \"$tree\" \"$@\"";
     let ids = format!("{}:{}", bench.user.uid, bench.user.gid);
     ["unshare", "--mount", "sh", "-c", script, "sh", &tree.display().to_string(), &ids]
