@@ -303,6 +303,14 @@ impl Error {
             Self::NotExecutable { errno, .. } if errno.0 == rustix::io::Errno::NOENT.raw_os_error() => {
                 Some("the file is there, so its loader or interpreter is missing".into())
             }
+            Self::NotExecutable { errno, .. }
+                if errno.0 == rustix::io::Errno::ACCESS.raw_os_error() =>
+            {
+                Some(
+                    "its mode forbids it, or the store lies on a file system that is mounted noexec: `coracle doctor` tells"
+                        .into(),
+                )
+            }
             _ => None,
         }
     }

@@ -84,7 +84,7 @@ impl Facts {
             groups: caller.groups.clone(),
             no_user_namespace: failed(&host.namespaces.user),
             no_seccomp: failed(&host.seccomp.filter),
-            no_ptrace: failed(&host.ptrace.child),
+            no_ptrace: surrounded().or_else(|| failed(&host.ptrace.child)),
             no_seccomp_stops: failed(&host.ptrace.seccomp_stops),
             kernel: (host.kernel.major, host.kernel.minor),
             inside_works: matches!(host.inside_process.signals, Trial::Works { .. }),
@@ -98,6 +98,7 @@ impl Facts {
             facts.subgids = own_map("/proc/self/gid_map");
         } else if host.subordinate.any()
             && matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
+            && ranges_can_be_mapped(&host.subordinate.uids)
         {
             facts.subuids = pairs(&host.subordinate.uids);
             facts.subgids = pairs(&host.subordinate.gids);
@@ -133,6 +134,27 @@ impl Facts {
                 && self.newuidmap.is_some()
                 && self.newgidmap.is_some())
     }
+}
+
+/// Whether `newuidmap` could do what it is for: set-id programs have their effect, and the ids exist where we are (in a sandbox that maps one id
+/// neither is so).
+fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
+    let known = own_map("/proc/self/uid_map");
+    let exists = |range: &host::IdRange| {
+        known.iter().any(|&(first, count)| {
+            first <= range.start && range.start - first + range.count <= count
+        })
+    };
+    !rustix::thread::no_new_privs().unwrap_or(false) && ranges.iter().all(exists)
+}
+
+/// Why nobody can be traced where an engine without namespaces is around this process: under a tracer there is one already; and an engine inside
+/// its processes makes calls of its own in them, and raises signals, which a tracer would take for the guest's. Both have a loader in this process.
+fn surrounded() -> Option<String> {
+    use abi::boot::{BASES, start};
+    (0..BASES).any(|place| sys::mapped::is_mapped(start(place))).then(|| {
+        "this is a container without namespaces itself, whose programs an engine serves already, and cannot be traced for another".into()
+    })
 }
 
 /// The ids that exist where we are: root maps every one of them as it is.

@@ -64,6 +64,18 @@ impl Records {
         Some(Self { directory, path, host: host() })
     }
 
+    /// Takes one's turn if it is nobody else's.
+    pub fn turn_at_once(&self) -> Option<Turn> {
+        let file = self.lock().ok()?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Turn(file))
+    }
+
+    fn lock(&self) -> std::result::Result<OwnedFd, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, ".lock", flags, Mode::from_raw_mode(0o600))
+    }
+
     /// Waits for one's turn.
     pub fn turn(&self) -> Result<Turn> {
         let failed = |errno: Errno| Error::File {
@@ -71,9 +83,7 @@ impl Records {
             path: self.path.join(".lock"),
             errno: errno.into(),
         };
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.directory, ".lock", flags, Mode::from_raw_mode(0o600))
-            .map_err(failed)?;
+        let file = self.lock().map_err(failed)?;
         loop {
             match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
                 Ok(()) => return Ok(Turn(file)),

@@ -24,7 +24,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::prctl::{PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH};
-use view::calls::filters::{INSTRUCTION, PREFIX, Wish, installed, strict, without_trace};
+use view::calls::filters::{INSTRUCTION, PREFIX, Wish, installed, prefix, strict, without_trace};
 use view::identity::Capability;
 use view::{Call, Errno, Task};
 
@@ -227,14 +227,14 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
         _ if lent.task.filters.mode == 2 => return Err(Errno::EINVAL),
         _ => (0, strict(ARCH_X86_64).len(), 0),
     };
-    if PREFIX.len() + length > LONGEST {
+    if PREFIX + length > LONGEST {
         return Err(Errno::EINVAL);
     }
-    let whole = PREFIX.len() + length;
+    let whole = PREFIX + length;
     let number = reserve(whole).ok_or(Errno::ENOMEM)?;
     let cells = write(number, whole, lent.filters);
-    let (prefix, own) = cells.split_at_mut(PREFIX.len());
-    prefix.copy_from_slice(&PREFIX);
+    let (before, own) = cells.split_at_mut(PREFIX);
+    before.copy_from_slice(&prefix(system::base()));
     let read = if address == 0 {
         own.copy_from_slice(&strict(ARCH_X86_64));
         Ok(())

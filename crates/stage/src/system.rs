@@ -182,7 +182,7 @@ pub(crate) fn map(
 ) -> Result<u64, Failed> {
     let (address, fixed) = match place {
         Place::Near(address) => (address, 0),
-        Place::Free(address) => (address, raw::MAP_FIXED_NOREPLACE),
+        Place::Free(address) => (address, place_flag()),
         Place::Over(address) => (address, raw::MAP_FIXED),
     };
     let (fd, offset, anonymous) = match file {
@@ -194,7 +194,14 @@ pub(crate) fn map(
     // SAFETY: only `Over` can replace memory, and its users name memory of the image they are loading.
     let got = value(unsafe { call(raw::__NR_mmap, arguments) })?;
     // Before Linux 4.17 MAP_FIXED_NOREPLACE was not known, and the address a mere hint.
-    if fixed != 0 && got != address { Err(Failed) } else { Ok(got) }
+    let insists = !matches!(place, Place::Near(_));
+    if insists && got != address { Err(Failed) } else { Ok(got) }
+}
+
+/// What makes the kernel take an address or none.
+fn place_flag() -> u32 {
+    let hint = crate::shared::switches().has(abi::shared::Switches::NO_FIXED_NOREPLACE);
+    if hint { 0 } else { raw::MAP_FIXED_NOREPLACE }
 }
 
 pub(crate) fn unmap(start: u64, length: u64) {

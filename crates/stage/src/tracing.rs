@@ -14,7 +14,7 @@
 
 use crate::dispatch::{Road, Visit};
 use crate::{gate, memory, system, tasks};
-use abi::boot::{BASES, LOADER_START, RANGE};
+use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, Instruction, TRAP};
 use abi::calls::Op;
 use abi::syscalls::ARCH_X86_64;
@@ -41,21 +41,24 @@ const EQUAL: u16 = 0x15;
 const AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Catches `wait4` and `waitid`, but not a loader's.
-const WAITS: [Instruction; 12] = [
-    one(LOAD, 0, 0, 4),
-    one(EQUAL, 0, 8, ARCH_X86_64),
-    one(LOAD, 0, 0, 0),
-    one(EQUAL, 1, 0, raw::__NR_wait4),
-    one(EQUAL, 0, 5, raw::__NR_waitid),
-    one(LOAD, 0, 0, 12),
-    one(AT_LEAST, 0, 4, (LOADER_START >> 32) as u32),
-    one(AT_LEAST, 3, 0, (LOADER_START >> 32) as u32 + BASES as u32),
-    one(LOAD, 0, 0, 8),
-    one(AT_LEAST, 1, 0, RANGE as u32),
-    one(RETURN, 0, 0, ALLOW),
-    one(RETURN, 0, 0, TRAP),
-];
+/// Catches `wait4` and `waitid`, but not those of this stage, nor of the stages in the places before it.
+fn waits() -> [Instruction; 12] {
+    let (first, last) = ((LOADER_START >> 32) as u32, (system::base() >> 32) as u32);
+    [
+        one(LOAD, 0, 0, 4),
+        one(EQUAL, 0, 8, ARCH_X86_64),
+        one(LOAD, 0, 0, 0),
+        one(EQUAL, 1, 0, raw::__NR_wait4),
+        one(EQUAL, 0, 5, raw::__NR_waitid),
+        one(LOAD, 0, 0, 12),
+        one(AT_LEAST, 0, 4, first),
+        one(AT_LEAST, 3, 0, last + 1),
+        one(LOAD, 0, 0, 8),
+        one(AT_LEAST, 1, 0, RANGE as u32),
+        one(RETURN, 0, 0, ALLOW),
+        one(RETURN, 0, 0, TRAP | u32::from(system::mark())),
+    ]
+}
 
 /// Has all waiting of this process caught from now on.
 fn watch() {
@@ -64,10 +67,7 @@ fn watch() {
     if WATCHED.swap(true, Relaxed) {
         return;
     }
-    let mut waits = WAITS;
-    if let Some(last) = waits.last_mut() {
-        last.k |= u32::from(system::mark());
-    }
+    let waits = waits();
     let header = [waits.len() as u64, waits.as_ptr() as u64];
     let header = header.as_ptr() as u64;
     // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the program.

@@ -2,6 +2,7 @@
 
 pub mod event;
 pub mod fs;
+pub mod lease;
 pub mod link;
 pub mod mapped;
 pub mod mount;

@@ -5,7 +5,7 @@
 pub struct Switches(pub u64);
 
 /// Names, as they are given by hand, with their bits in order.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 10] = [
     "no-rewriting",
     "no-openat2",
     "no-wipe-on-fork",
@@ -13,6 +13,9 @@ const NAMES: [&str; 7] = [
     "no-statx",
     "no-set-mm",
     "report-sites",
+    "no-memory-files",
+    "no-fixed-noreplace",
+    "no-filter-cache",
 ];
 
 impl Switches {
@@ -30,6 +33,12 @@ impl Switches {
     pub const NO_SET_MM: Self = Self(1 << 5);
     /// Every rewritten site is told on standard error.
     pub const REPORT_SITES: Self = Self(1 << 6);
+    /// `memfd_create` is refused, as on kernels before 3.17.
+    pub const NO_MEMORY_FILES: Self = Self(1 << 7);
+    /// `MAP_FIXED_NOREPLACE` is a mere hint, as on kernels before 4.17.
+    pub const NO_FIXED_NOREPLACE: Self = Self(1 << 8);
+    /// The kernel runs the filter for every call, as before 5.11.
+    pub const NO_FILTER_CACHE: Self = Self(1 << 9);
 
     /// Whether all of these are on.
     pub const fn has(self, other: Self) -> bool {

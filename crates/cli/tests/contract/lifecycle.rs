@@ -33,6 +33,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ids_by_prefix", ids_by_prefix),
     ("clone_copies_changes", clone_copies_changes),
     ("mode_is_kept", mode_is_kept),
+    ("what_a_run_leaves_behind_counts", what_a_run_leaves_behind_counts),
+    ("what_is_left_is_ended", what_is_left_is_ended),
 ];
 
 const TEN: Duration = Duration::from_secs(10);
@@ -365,5 +367,65 @@ fn mode_is_kept(w: &World) -> Outcome {
     w.coracle(&["setup", &w.mode(), &name]).ok();
     w.coracle(&["run", &name, "/bin/guest", "exit", "5"]).expect(5);
     assert_ne!(w.coracle(&["setup", "--execmode=Z9", &name]).code(), 0);
+    Ok(())
+}
+
+/// A container with a program that outlived the run which started it.
+fn abandoned<'w>(w: &'w World, seconds: &str) -> Container<'w> {
+    let container = Container::named(w, &w.name("left"));
+    let flags = ["--name", &container.name];
+    let guest = ["orphan", "/bin/guest", "sleep", seconds];
+    w.coracle(&w.words_for(&["run"], &flags, &guest)).ok();
+    container
+}
+
+fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
+    if w.engine.starts_with('N') {
+        testkit::skip!("it does not outlive its namespaces' first program everywhere");
+    }
+    let c = abandoned(w, "297");
+    assert_eq!(c.inspect("{{.State.Status}}"), "running");
+    let listed = w.coracle(&["ps", "--format", "{{.Names}} {{.State}}"]).ok().out();
+    assert!(listed.contains(&format!("{} running", c.name)), "{listed}");
+    let text = w.coracle(&["top", &c.name]).ok().out();
+    assert!(text.contains("sleep 297") && text.lines().count() == 2, "{text}");
+    c.exec(&[], &["exit", "3"]).expect(3);
+    let refused = w.coracle(&["rm", &c.name]);
+    assert!(refused.code() != 0 && refused.err().contains("is running"), "{refused:?}");
+    // Another run of it ends, and what was left still lives.
+    w.coracle(&["run", &c.name, "/bin/guest", "exit", "4"]).expect(4);
+    assert_eq!(c.inspect("{{.State.Status}}"), "running");
+    w.coracle(&["kill", &c.name]).ok();
+    let ended = until(TEN, || (c.inspect("{{.State.Status}}") != "running").then_some(()));
+    assert!(ended.is_some(), "killed, but: {}", c.inspect("{{.State.Status}}"));
+    w.coracle(&["rm", &c.name]).ok();
+    Ok(())
+}
+
+fn what_is_left_is_ended(w: &World) -> Outcome {
+    if w.engine.starts_with('N') {
+        testkit::skip!("it does not outlive its namespaces' first program everywhere");
+    }
+    for (verb, seconds) in [("stop", "294"), ("rm", "295")] {
+        let c = abandoned(w, seconds);
+        let id = c.inspect("{{.Id}}");
+        let flags: &[&str] = if verb == "stop" { &["-t", "1"] } else { &["-f"] };
+        w.coracle(&[&[verb], flags, &[c.name.as_str()]].concat()).ok();
+        let line = format!("sleep\0{seconds}\0");
+        let left: Vec<_> = std::fs::read_dir("/proc")
+            .expect("/proc")
+            .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
+            .filter(|text| text.ends_with(line.as_bytes()) && text.starts_with(b"/bin/guest"))
+            .collect();
+        assert!(left.is_empty(), "{verb}: {} live on", left.len());
+        let place = w.store().join("containers").join(&id);
+        if verb == "rm" {
+            assert!(!place.exists(), "{}", place.display());
+            continue;
+        }
+        // Nobody lives there, so nothing of what only the living need is left.
+        assert!(!place.join("run/shared").exists() && !place.join("run/memory").exists());
+        w.coracle(&["rm", &c.name]).ok();
+    }
     Ok(())
 }

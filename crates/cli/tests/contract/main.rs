@@ -20,6 +20,7 @@ mod known;
 mod libraries;
 mod lifecycle;
 mod mounts;
+mod nesting;
 mod network;
 mod packages;
 mod placement;
@@ -53,6 +54,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("place", placement::CASES),
     ("debian", packages::CASES),
     ("nss", libraries::CASES),
+    ("nest", nesting::CASES),
 ];
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@
 //! container's root or user, started by an unprivileged user. The lines have to be the same. Where they are known not to be, [`known`] says
 //! which and why. `PITFALLS.md` says which program asks about which of the things that such engines have got wrong.
 
+mod fallbacks;
 mod known;
 mod native;
 mod programs;
@@ -39,7 +40,7 @@ struct Stage {
     worlds: Vec<World>,
     missing: Vec<(String, String)>,
     native: Native,
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl Stage {
@@ -72,12 +73,13 @@ impl Stage {
                 worlds.push(World { person, engine, bound, hidden });
             }
         }
-        Ok(Self { worlds, missing, native, _scratch: scratch })
+        Ok(Self { worlds, missing, native, scratch })
     }
 }
 
 impl World {
-    fn run(&self, program: &str, who: Who) -> Finished {
+    /// Without those abilities of the kernel's that `switches` name.
+    fn run(&self, program: &str, who: Who, switches: &str) -> Finished {
         let mode = format!("--execmode={}", self.engine);
         let bind = format!("{}:/bind", self.bound.display());
         let path = format!("/bin/{program}");
@@ -87,12 +89,14 @@ impl World {
             words.extend(["-u", native::USER]);
         }
         words.extend([IMAGE, &path, &hidden]);
-        run_with(&mut self.person.command(&words), Input::Null, LIMIT)
+        let mut command = self.person.command(&words);
+        command.env("CORACLE_STAGE", switches);
+        run_with(&mut command, Input::Null, LIMIT)
     }
 
-    fn compare(&self, native: &Native, program: &'static str, who: Who) {
+    fn compare(&self, native: &Native, program: &'static str, who: Who, switches: &str) {
         let right = native.run(program, who);
-        let here = self.run(program, who);
+        let here = self.run(program, who, switches);
         if known::is_refused(&self.engine, program, &here) {
             return;
         }
@@ -102,6 +106,7 @@ impl World {
             .into_iter()
             .filter(|line| {
                 !known::is_known(&self.engine, self.person.user.kind(), program, who, line)
+                    && !fallbacks::is_known(switches, program, line)
             })
             .collect();
         if differences.is_empty() && (right.code() == 0) == (here.code() == 0) {
@@ -178,12 +183,13 @@ fn main() -> ExitCode {
                         let kind = world.person.user.kind();
                         let name = format!("{}::{kind}::{program}::{}", world.engine, who.name());
                         suite.case(name, move || {
-                            world.compare(&stage.native, program, who);
+                            world.compare(&stage.native, program, who, "");
                             Ok(())
                         });
                     }
                 }
             }
+            fallbacks::add(&mut suite, stage);
         }
     }
     suite.run()

@@ -19,6 +19,8 @@ use super::processes::{self, Stat};
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
 use super::{Error, Signal, socket};
+use crate::engines::inprocess::residents;
+use crate::engines::interpose;
 use crate::engines::native::cgroup;
 use crate::spec::ProcessId;
 
@@ -88,7 +90,7 @@ fn stop_runs(dir: &Path, running: &Running, options: StopOptions) -> Result<(), 
 
 fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
     let mains: Vec<&ProcessId> = running.init.iter().chain(&running.runs).collect();
-    let mut members = Members::of(&mains);
+    let mut members = Members::of(dir, &mains);
     let groups: Vec<_> = mains.iter().filter_map(|main| cgroup::of(main.pid)).collect();
     for main in &mains {
         signal_one(main, options.signal)?;
@@ -119,6 +121,7 @@ fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<
         cgroup::remove(group);
     }
     await_supervisor(running);
+    interpose::tidy(dir);
     Ok(())
 }
 
@@ -147,10 +150,10 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
         if signal == Signal::KILL || signal == Signal::TERM {
             state::set_stop_requested(dir, true);
         }
-        kill_main(init, signal)?;
+        kill_main(dir, init, signal)?;
     }
     for run in &running.runs {
-        kill_main(run, signal)?;
+        kill_main(dir, run, signal)?;
     }
     if running.main().is_none() && running.supervisor.is_none() {
         return Err(Error::NotRunning);
@@ -159,8 +162,8 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
 }
 
 /// SIGKILL takes everything of an unsupervised container along, since nobody else would.
-fn kill_main(main: &ProcessId, signal: Signal) -> Result<(), Error> {
-    let mut members = (signal == Signal::KILL).then(|| Members::of(&[main]));
+fn kill_main(dir: &Path, main: &ProcessId, signal: Signal) -> Result<(), Error> {
+    let mut members = (signal == Signal::KILL).then(|| Members::of(dir, &[main]));
     signal_one(main, signal)?;
     members.as_mut().map_or(Ok(()), Members::kill)
 }
@@ -221,6 +224,7 @@ pub fn top(dir: &Path) -> Result<Vec<Process>, Error> {
             let namespace = processes::world(main.pid);
             processes::members(main.pid, namespace.as_deref())
         })
+        .chain(residents::all(dir))
         .collect();
     pids.sort_unstable();
     pids.dedup();
@@ -251,12 +255,12 @@ pub fn pause(dir: &Path) -> Result<(), Error> {
     // Again until nobody new appears: a process may fork before it is reached.
     let mut seen = 0;
     for _ in 0..10 {
-        let mut members = Members::running(&running);
+        let mut members = Members::running(dir, &running);
         members.signal(Signal::STOP);
-        if members.0.len() == seen {
+        if members.list.len() == seen {
             break;
         }
-        seen = members.0.len();
+        seen = members.list.len();
     }
     Ok(())
 }
@@ -264,16 +268,20 @@ pub fn pause(dir: &Path) -> Result<(), Error> {
 /// Continues what [`pause`] stopped.
 pub fn unpause(dir: &Path) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
-    Members::running(&running).signal(Signal::CONT);
+    Members::running(dir, &running).signal(Signal::CONT);
     state::set_paused(dir, false);
     Ok(())
 }
 
 /// Processes of a container at one moment, told from later ones by their start time.
-struct Members(Vec<ProcessId>);
+struct Members<'a> {
+    list: Vec<ProcessId>,
+    /// The container's directory.
+    dir: &'a Path,
+}
 
-impl Members {
-    fn of(mains: &[&ProcessId]) -> Self {
+impl<'a> Members<'a> {
+    fn of(dir: &'a Path, mains: &[&ProcessId]) -> Self {
         let mut list: Vec<ProcessId> = mains
             .iter()
             .filter(|main| processes::alive(main))
@@ -281,20 +289,21 @@ impl Members {
                 let namespace = processes::world(main.pid);
                 processes::members(main.pid, namespace.as_deref())
             })
+            .chain(residents::all(dir))
             .filter_map(processes::identity)
             .collect();
         list.sort_unstable_by_key(|process| process.pid);
         list.dedup();
-        Self(list)
+        Self { list, dir }
     }
 
-    fn running(running: &Running) -> Self {
+    fn running(dir: &'a Path, running: &Running) -> Self {
         let runs = &running.runs;
-        Self::of(&running.init.iter().chain(runs).collect::<Vec<_>>())
+        Self::of(dir, &running.init.iter().chain(runs).collect::<Vec<_>>())
     }
 
     fn signal(&mut self, signal: Signal) {
-        for process in &self.0 {
+        for process in &self.list {
             let _ = signal_one(process, signal);
         }
     }
@@ -303,20 +312,22 @@ impl Members {
     fn kill(&mut self) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            self.0.retain(processes::alive);
-            if self.0.is_empty() {
+            self.list.retain(processes::alive);
+            let more: Vec<ProcessId> = self
+                .list
+                .iter()
+                .flat_map(|process| processes::descendants(process.pid))
+                .chain(residents::all(self.dir))
+                .filter_map(processes::identity)
+                .filter(processes::alive)
+                .collect();
+            self.list.extend(more);
+            if self.list.is_empty() {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(Error::Unkillable(self.0.len()));
+                return Err(Error::Unkillable(self.list.len()));
             }
-            let more: Vec<ProcessId> = self
-                .0
-                .iter()
-                .flat_map(|process| processes::descendants(process.pid))
-                .filter_map(processes::identity)
-                .collect();
-            self.0.extend(more);
             self.signal(Signal::KILL);
             std::thread::sleep(Duration::from_millis(2));
         }

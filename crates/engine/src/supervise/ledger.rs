@@ -139,6 +139,7 @@ impl Ledger {
             state.exit_code = Some(outcome.code);
             state.finished = now();
         });
+        crate::engines::interpose::tidy(&self.dir);
         self.release();
     }
 

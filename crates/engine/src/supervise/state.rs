@@ -5,7 +5,8 @@
 //! further run of a container that runs already, leave a record in `run/` instead (see
 //! [`crate::records`]).
 //!
-//! [`observe`] compares both with `/proc`.
+//! [`observe`] compares both with `/proc`. A container lives as long as a process of it does: where an engine has no namespaces, a daemon
+//! outlives the run that started it, and is found by what it executes ([`residents`]).
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::Error;
 use super::processes::{alive, boot_id};
+use crate::engines::inprocess::residents;
 use crate::records::Records;
 use crate::spec::{ContainerState, ProcessId, Status};
 
@@ -54,7 +56,8 @@ pub struct Running {
     pub init: Option<ProcessId>,
     /// The supervisor, if it lives.
     pub supervisor: Option<ProcessId>,
-    /// Runs without supervisor, and further runs of the same container.
+    /// Runs without supervisor, and further runs of the same container; where there are none (and no first process), what runs that have
+    /// ended left behind.
     pub runs: Vec<ProcessId>,
     /// Stopped by `pause`.
     pub paused: bool,
@@ -155,6 +158,9 @@ fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>) -> Obser
     }
     if supervisor.is_some() && init.is_none() && state.status == Status::Restarting {
         return Observed::Restarting { supervisor: supervisor.unwrap_or_default() };
+    }
+    if supervisor.is_none() && init.is_none() && runs.is_empty() {
+        runs = residents::roots(dir);
     }
     if supervisor.is_some() || init.is_some() || !runs.is_empty() {
         let paused = is_paused(dir);

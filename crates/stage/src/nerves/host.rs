@@ -419,7 +419,12 @@ impl Host for Nerves<'_> {
     }
 
     fn memory_file(&mut self, name: &CStr) -> Result<HostFd> {
-        match calls::memfd_create(name) {
+        let made = if shared::switches().has(Switches::NO_MEMORY_FILES) {
+            Err(Errno::ENOSYS)
+        } else {
+            calls::memfd_create(name)
+        };
+        match made {
             Err(Errno::ENOSYS | Errno::EPERM) => super::notes::nameless(),
             result => result,
         }

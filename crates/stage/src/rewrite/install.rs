@@ -61,6 +61,9 @@ fn may_write_files(size: u64) -> bool {
 fn create() -> Result<u64, Failed> {
     // Since 6.3 the kernel wants to be told that a memory file may be executed.
     const EXECUTABLE: u32 = 0x10;
+    if shared::switches().has(Switches::NO_MEMORY_FILES) {
+        return Err(Failed);
+    }
     let make = |flags: u32| {
         // SAFETY: the kernel reads the name.
         unsafe {
@@ -88,11 +91,13 @@ fn map_stubs(file: u64, work: &Work) -> Result<u64, Failed> {
             file,
             0,
         ];
-        if shared::switches().has(Switches::NO_EXEC_MEMORY) {
-            return Err(Failed);
-        }
-        // SAFETY: a new mapping, where nothing is.
-        match unsafe { system::checked(raw::__NR_mmap, arguments) } {
+        let mapped = if shared::switches().has(Switches::NO_EXEC_MEMORY) {
+            Err(Errno::EACCES)
+        } else {
+            // SAFETY: a new mapping, where nothing is.
+            unsafe { system::checked(raw::__NR_mmap, arguments) }
+        };
+        match mapped {
             Ok(got) if got.abs_diff(work.first) < REACH => return Ok(got),
             Ok(got) => system::unmap(got, SIZE),
             Err(errno) => {

@@ -1,6 +1,7 @@
 //! Extended attributes: xattr(7).
 //!
-//! - Ours (`user.coracle.`) do not exist for the guest.
+//! - Ours (`user.coracle.`) do not exist for the guest. What it sets by such a name is its own: a Coracle in the container keeps the owners of its
+//!   containers so. It is kept as `user.coracle.x.` + name too.
 //! - `user.*` are the file's own, under the guest's idea of who may read and write it.
 //! - `security.*`, `trusted.*` and the access lists of acl(5) need a privilege that the caller lacks. They are kept as `user.coracle.x.` + name, and shown
 //!   under their own names. A list is kept as it is, and the mode of the file follows it; who may do what is decided by the mode alone.
@@ -182,7 +183,7 @@ enum Space {
     Trusted,
     /// acl(5)
     AccessList,
-    /// Our own.
+    /// Called as ours are.
     Own,
     /// Anything else: the kernel knows.
     Other,
@@ -201,7 +202,7 @@ impl Space {
     }
 
     const fn hidden(self) -> bool {
-        matches!(self, Self::Security | Self::Trusted | Self::AccessList)
+        matches!(self, Self::Security | Self::Trusted | Self::AccessList | Self::Own)
     }
 }
 
@@ -277,16 +278,18 @@ struct Wanted<'c> {
 impl Wanted<'_> {
     /// `xattr_permission` of the kernel, for writing.
     fn may_write<N: Nerves>(&self, scene: &Scene<'_, N>, space: Space, deed: Deed) -> Result<()> {
-        if space == Space::Own {
-            return Err(if deed == Deed::Set { Errno::EPERM } else { Errno::ENODATA });
-        }
         if self.identity.is_none() {
-            return Ok(());
+            return match space {
+                // There is no other name for it.
+                Space::Own if deed == Deed::Set => Err(Errno::EOPNOTSUPP),
+                Space::Own => Err(Errno::ENODATA),
+                _ => Ok(()),
+            };
         }
         let (who, file) = (&scene.task.creds, &self.found.truth);
         let name = scene.desk.spare[0].as_bytes();
         match space {
-            Space::User => {
+            Space::User | Space::Own => {
                 user_file(file).ok_or(Errno::EPERM)?;
                 if file.is_directory() && file.mode & S_ISVTX != 0 {
                     rules::may_change(who, file)?;
@@ -327,8 +330,8 @@ impl Wanted<'_> {
         let space = Space::of(scene.desk.spare[0].as_bytes());
         let (who, file) = (&scene.task.creds, &self.found.truth);
         match space {
-            Space::Own => return Err(Errno::ENODATA),
-            Space::User if self.identity.is_some() => {
+            Space::Own if self.identity.is_none() => return Err(Errno::ENODATA),
+            Space::User | Space::Own if self.identity.is_some() => {
                 user_file(file).ok_or(Errno::ENODATA)?;
                 rules::may(who, file, Want::READ)?;
             }

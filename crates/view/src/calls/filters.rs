@@ -21,7 +21,7 @@ use crate::guest::Nerves;
 use crate::identity::Capability;
 use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
-use abi::boot::{BASES, LOADER_START, RANGE};
+use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, ERRNO, KILL_THREAD, LIMIT, TRACE};
 use linux_raw_sys::prctl::PR_SET_SECCOMP;
 
@@ -46,21 +46,26 @@ const fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> [u8; INSTRUCTION] {
     [c0, c1, jt, jf, k0, k1, k2, k3]
 }
 
-/// Instructions of [`PREFIX`].
-const PREFIX_LENGTH: usize = 9;
+/// Instructions of [`prefix`].
+pub const PREFIX: usize = 9;
 
-/// What comes before the guest's program: number -1 and calls of loaders, wherever they lie, are allowed; the accumulator is 0 again behind it.
-pub const PREFIX: [[u8; INSTRUCTION]; PREFIX_LENGTH] = [
-    instruction(LOAD, 0, 0, 0),
-    instruction(JUMP_EQUAL, 5, 0, u32::MAX),
-    instruction(LOAD, 0, 0, 12),
-    instruction(JUMP_GREATER_EQUAL, 0, 4, (LOADER_START >> 32) as u32),
-    instruction(JUMP_GREATER_EQUAL, 3, 0, (LOADER_START >> 32) as u32 + BASES as u32),
-    instruction(LOAD, 0, 0, 8),
-    instruction(JUMP_GREATER_EQUAL, 1, 0, RANGE as u32),
-    instruction(RETURN, 0, 0, ALLOW),
-    instruction(LOAD_NUMBER, 0, 0, 0),
-];
+/// What comes before the guest's program: number -1 is allowed, and so are calls of the loader at this address and of those in the places before
+/// it, which belong to the containers around this one. Those behind it belong to containers inside: what they do is what a guest
+/// does, and their own filter has to see it. The accumulator is 0 again behind it.
+pub const fn prefix(loader: u64) -> [[u8; INSTRUCTION]; PREFIX] {
+    let (first, last) = ((LOADER_START >> 32) as u32, (loader >> 32) as u32);
+    [
+        instruction(LOAD, 0, 0, 0),
+        instruction(JUMP_EQUAL, 5, 0, u32::MAX),
+        instruction(LOAD, 0, 0, 12),
+        instruction(JUMP_GREATER_EQUAL, 0, 4, first),
+        instruction(JUMP_GREATER_EQUAL, 3, 0, last + 1),
+        instruction(LOAD, 0, 0, 8),
+        instruction(JUMP_GREATER_EQUAL, 1, 0, RANGE as u32),
+        instruction(RETURN, 0, 0, ALLOW),
+        instruction(LOAD_NUMBER, 0, 0, 0),
+    ]
+}
 const _: () = assert!(LOADER_START as u32 == 0, "a loader lies at the beginning of 4 GiB");
 
 /// Strict mode as a filter, for the three architectures: `read`, `write`, `exit`, `rt_sigreturn` (and i386's `sigreturn`).
@@ -156,16 +161,17 @@ fn install_filter<N: Nerves>(
     if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
-    let whole = (PREFIX.len() + length) * INSTRUCTION;
-    if PREFIX.len() + length > LIMIT || whole > scene.desk.input.len() {
+    let whole = (PREFIX + length) * INSTRUCTION;
+    if PREFIX + length > LIMIT || whole > scene.desk.input.len() {
         return Ok(Verdict::Watch(After::Filter));
     }
-    let (before, rest) = scene.desk.input[..whole].split_at_mut(PREFIX.len() * INSTRUCTION);
-    before.copy_from_slice(PREFIX.as_flattened());
+    let (before, rest) = scene.desk.input[..whole].split_at_mut(PREFIX * INSTRUCTION);
+    // A tracer's loader is in the first place.
+    before.copy_from_slice(prefix(LOADER_START).as_flattened());
     scene.nerves.read(address, rest)?;
     without_trace(rest);
     let at = scene.nerves.scratch(&scene.desk.input[..whole], 8)?;
-    instead(scene, call, at, PREFIX.len() + length)
+    instead(scene, call, at, PREFIX + length)
 }
 
 /// `RET_TRACE` becomes what it is without a tracer.
@@ -225,7 +231,7 @@ mod tests {
     use crate::identity::{Credentials, Groups};
     use crate::testing::{Bench, Fake, binding, task};
     use crate::world::{Binding, Kind};
-    use abi::boot::{BASE_STEP, LOADER_END};
+    use abi::boot::{BASE_STEP, BASES, LOADER_END, start};
     use abi::bpf::{Data, Instruction, run};
     use abi::syscalls::{ARCH_AARCH64, ARCH_I386, ARCH_X86_64};
     use std::vec::Vec;
@@ -309,13 +315,26 @@ mod tests {
             assert_eq!(answer(1, program_at), Some(ERRNO | 0xd));
             assert_eq!(answer(2, program_at), Some(ERRNO | 0x26));
             assert_eq!(answer(u32::MAX, program_at), Some(ALLOW));
-            let last = LOADER_START + (BASES - 1) * BASE_STEP;
-            for inside in [LOADER_START, LOADER_START + 2, LOADER_END - 1, last, last + RANGE - 1] {
+            for inside in [LOADER_START, LOADER_START + 2, LOADER_END - 1] {
                 assert_eq!(answer(0, inside), Some(ALLOW), "{inside:x}");
             }
-            for outside in [LOADER_START - 1, LOADER_END, 2, last + RANGE, last + BASE_STEP] {
+            for outside in [LOADER_START - 1, LOADER_END, 2, LOADER_START + BASE_STEP] {
                 assert_eq!(answer(0, outside), Some(KILL_THREAD), "{outside:x}");
             }
+        }
+    }
+
+    #[test]
+    fn loaders_of_inner_containers_are_not_exempt() {
+        let bytes = [prefix(start(1)).as_flattened(), &guests()].concat();
+        let program = parse(&bytes);
+        let answer = |pointer| run(&program, &asked(0, pointer));
+        for place in 0..BASES {
+            for at in [start(place), start(place) + RANGE - 1] {
+                let wanted = if place <= 1 { ALLOW } else { KILL_THREAD };
+                assert_eq!(answer(at), Some(wanted), "{at:x}");
+            }
+            assert_eq!(answer(start(place) + RANGE), Some(KILL_THREAD));
         }
     }
 

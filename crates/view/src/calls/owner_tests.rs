@@ -291,6 +291,24 @@ fn the_mark_tells_of_attributes_of_root() {
 }
 
 #[test]
+fn a_container_in_the_container_keeps_owners_under_our_name() {
+    let mut bench = bench();
+    bench.fake.map_text(NAME, "user.coracle.owner").map(OUT, b"");
+    bench.fake.map(0x7000, b"inner");
+    let set = [PATH, NAME, 0x7000, 5, 0];
+    assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 5, 5]), 0);
+    assert_eq!(call(&mut bench, Op::Setxattr, "/f", &set), 0);
+    assert_eq!(call(&mut bench, Op::Getxattr, "/f", &[PATH, NAME, OUT, 100]), 5);
+    assert_eq!(bench.fake.peek(OUT, 5), b"inner");
+    assert_eq!(seen(&mut bench, "/f").owner, (5, 5));
+    assert_eq!(call(&mut bench, Op::Removexattr, "/f", &[PATH, NAME]), 0);
+    assert_eq!(call(&mut bench, Op::Getxattr, "/f", &[PATH, NAME, OUT, 100]), ENODATA);
+    assert_eq!(seen(&mut bench, "/f").owner, (5, 5));
+    bench.world.identity = None;
+    assert_eq!(call(&mut bench, Op::Setxattr, "/f", &set), EOPNOTSUPP);
+}
+
+#[test]
 fn attributes_of_root_on_links_are_kept_in_notes() {
     let mut bench = bench();
     bench.fake.map_text(NAME, "trusted.foo").map(OUT, b"");

@@ -59,7 +59,7 @@ fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Resu
     match report.ended {
         Ended::Exited(0) => Ok(()),
         Ended::Exited(99) => Err(String::from_utf8_lossy(&report.told).into_owned()),
-        Ended::Exited(code) => Err(format!("the program said {code}")),
+        Ended::Exited(code) => Err(meaning(code)),
         Ended::Killed(signal) => Err(format!("the program was ended by signal {signal}")),
         Ended::TimedOut => Err(format!("the program hung for {} s", timeout.as_secs_f32())),
     }
@@ -160,6 +160,20 @@ fn steps() -> u8 {
         return 4;
     }
     u8::from(!looks_right()) * 5
+}
+
+/// What the guest says by its exit code.
+fn meaning(code: i32) -> String {
+    let text = match code {
+        1 => {
+            "did not see its own tree: a tracer around it answers its calls first, or they were not caught"
+        }
+        2 => "did not see its own tree in threads and children",
+        3 | 4 => "could not start and end a child",
+        5 => "did not see its own tree any more after its children",
+        _ => return format!("the program ended with code {code}"),
+    };
+    format!("the program {text}")
 }
 
 /// What is remembered of a trial: under which key, and what came of it.

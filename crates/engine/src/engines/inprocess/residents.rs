@@ -1,24 +1,39 @@
-//! Which processes live in a container without any process of ours beside them.
+//! Which processes live in a container, found without any record: whoever started them may have ended long ago.
 //!
 //! Each executes the stage, whose file lies in the container's `run/`: its link `/proc/PID/exe` says where, whatever the guest's own programs
-//! are. Where the stage had to be executed out of memory, it is the shared file among the process's mappings that tells.
+//! are. With the engine inside, the stage is called otherwise than where a tracer uses it to load programs. Where the stage had to be executed out of
+//! memory, it is the shared file among the process's mappings that tells.
+//!
+//! Most containers have nobody, and many may be asked about, so first the kernel is: whether the file that a container's processes share is open
+//! for writing (a lease says so), or the lock of its tracers is held. Only then all processes are looked at.
 
 use super::stage_file::NAME;
 use crate::engines::interpose::common;
+use crate::engines::interpose::prepare::Presence;
+use crate::engines::ptrace::LOADER;
+use crate::spec::ProcessId;
+use crate::supervise::processes;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The name of the directory in a container's.
 const RUN: &str = "run";
 
-/// The `run/` of the container in which a process lives; `None` where it lives in none, or may not be asked.
+/// The `run/` of the container in which a process lives that has the engine inside; `None` where it lives in none, or may not be asked.
 #[must_use]
 pub fn home(pid: u32) -> Option<PathBuf> {
+    executes(pid, &[NAME])
+}
+
+/// The `run/` with the program that a process executes, if it begins as one of these.
+fn executes(pid: u32, names: &[&str]) -> Option<PathBuf> {
     let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let text = program.to_str()?;
     let text = text.strip_suffix(" (deleted)").unwrap_or(text);
     let path = Path::new(text);
-    if !path.file_name()?.to_str()?.trim_start_matches("memfd:").starts_with(NAME) {
+    let name = path.file_name()?.to_str()?.trim_start_matches("memfd:");
+    if !names.iter().any(|beginning| name.starts_with(beginning)) {
         return None;
     }
     let directory = path.parent()?;
@@ -51,14 +66,36 @@ pub fn any(place: &Path) -> bool {
 #[must_use]
 pub fn all(place: &Path) -> Vec<u32> {
     let run = place.join(RUN);
-    // Without the file nobody ever did; that is the usual case, and costs one call.
-    if run.join(common::NAME).symlink_metadata().is_err() {
+    if !is_shared(&run.join(common::NAME)) && Presence::is_none(place) {
         return Vec::new();
     }
     let run = run.canonicalize().unwrap_or(run);
-    let mut found = crate::supervise::processes::all();
-    found.retain(|&pid| home(pid).as_deref() == Some(&run));
+    let mut found = processes::all();
+    found.retain(|&pid| executes(pid, &[NAME, LOADER]).as_deref() == Some(&run));
     found
+}
+
+/// Those of them that stand for the others, because what started them lives there no longer; the oldest first.
+#[must_use]
+pub fn roots(place: &Path) -> Vec<ProcessId> {
+    let stats: Vec<_> = all(place)
+        .into_iter()
+        .filter_map(processes::stat)
+        .filter(|stat| !matches!(stat.state, 'Z' | 'X'))
+        .collect();
+    let there: HashSet<u32> = stats.iter().map(|stat| stat.pid).collect();
+    let mut roots: Vec<ProcessId> = stats
+        .iter()
+        .filter(|stat| !there.contains(&stat.parent))
+        .filter_map(|stat| processes::identity(stat.pid))
+        .collect();
+    roots.sort_by_key(|process| (process.start_time, process.pid));
+    roots
+}
+
+/// Whether somebody has mapped the file, or may have.
+fn is_shared(file: &Path) -> bool {
+    fs::File::open(file).is_ok_and(|file| sys::lease::is_written(&file).unwrap_or(true))
 }
 
 #[cfg(test)]
@@ -74,16 +111,37 @@ mod tests {
         assert!(!any(&place));
         let stage = run.join(format!("{NAME}x-0"));
         fs::copy("/bin/sleep", &stage).unwrap();
-        fs::write(run.join(common::NAME), "").unwrap();
+        let shared = run.join(common::NAME);
+        fs::write(&shared, "").unwrap();
         assert!(!any(&place));
         let mut child = std::process::Command::new(&stage).arg("60").spawn().unwrap();
         assert_eq!(home(child.id()), Some(run));
+        // As whoever has it mapped.
+        let file = fs::File::options().write(true).open(&shared).unwrap();
         assert_eq!(all(&place), [child.id()]);
         fs::remove_file(&stage).unwrap();
         assert!(any(&place));
+        assert_eq!(roots(&place).iter().map(|root| root.pid).collect::<Vec<_>>(), [child.id()]);
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!any(&place));
+        drop(file);
         assert_eq!(home(std::process::id()), None);
+    }
+
+    #[test]
+    fn whom_a_tracer_serves_lives_there_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().canonicalize().unwrap();
+        fs::create_dir(place.join(RUN)).unwrap();
+        let loader = place.join(RUN).join(format!("{LOADER}x-0"));
+        fs::copy("/bin/sleep", &loader).unwrap();
+        let mut child = std::process::Command::new(&loader).arg("60").spawn().unwrap();
+        assert!(!any(&place));
+        let presence = Presence::new(&place);
+        assert!(presence.is_some());
+        assert_eq!((all(&place), home(child.id())), (vec![child.id()], None));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

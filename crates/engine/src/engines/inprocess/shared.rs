@@ -59,8 +59,9 @@ impl Shared {
         };
         let shared = common.shared();
         let full = || failed(std::io::Error::from(Errno::NOSPC));
-        let filter = shared.records().add(&filter(prepared, stage)?).ok_or_else(full)?;
         let mut switches = Switches(switches);
+        let filter = filter(prepared, stage, switches)?;
+        let filter = shared.records().add(&filter).ok_or_else(full)?;
         if mode == Mode::Signals {
             switches = switches.with(Switches::NO_REWRITING);
         }
@@ -105,8 +106,11 @@ fn remove(aliases: &Path) {
     }
 }
 
+/// Loads the instruction pointer: of a filter that begins so, the kernel can note for no call that it always passes.
+const LOOK: Instruction = Instruction { code: 0x20, jt: 0, jf: 0, k: 8 };
+
 /// The seccomp program, as the kernel reads it.
-fn filter(prepared: &Prepared, stage: &StageFile) -> Result<Vec<u8>> {
+fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<Vec<u8>> {
     let start = boot::start(stage.base);
     let interest = Interest {
         identity: prepared.world.identity().is_some(),
@@ -125,7 +129,8 @@ fn filter(prepared: &Prepared, stage: &StageFile) -> Result<Vec<u8>> {
         let [k0, k1, k2, k3] = one.k.to_le_bytes();
         [low, high, one.jt, one.jf, k0, k1, k2, k3]
     };
-    Ok(program.iter().flat_map(bytes).collect())
+    let first = switches.has(Switches::NO_FILTER_CACHE).then_some(&LOOK);
+    Ok(first.into_iter().chain(&program).flat_map(bytes).collect())
 }
 
 /// Where a container's directory of aliases is, if it needs one ([`Places::aliases`]): in `/tmp`, because it has to have a short path. The stage

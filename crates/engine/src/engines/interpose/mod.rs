@@ -28,6 +28,8 @@ mod spot;
 pub(super) mod start;
 pub mod world;
 
+pub(crate) use start::tidy;
+
 use crate::choose::{Caps, Fit};
 use crate::facts::Facts;
 

@@ -144,7 +144,7 @@ pub struct Presence(#[expect(dead_code, reason = "holds the lock until it is dro
 impl Presence {
     /// In the container whose directory is `place`. Where there are no locks, nobody can tell.
     pub fn new(place: &Path) -> Option<Self> {
-        let file = open_presence(place)?;
+        let file = open_presence(place, OFlags::CREATE)?;
         rustix::fs::flock(&file, FlockOperation::LockShared).ok()?;
         Some(Self(file))
     }
@@ -152,13 +152,13 @@ impl Presence {
     /// Whether nobody is there.
     #[must_use]
     pub fn is_none(place: &Path) -> bool {
-        let Some(file) = open_presence(place) else { return true };
+        let Some(file) = open_presence(place, OFlags::empty()) else { return true };
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
     }
 }
 
-fn open_presence(place: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+fn open_presence(place: &Path, more: OFlags) -> Option<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
     rustix::fs::open(place.join("run/.presence"), flags, Mode::from_raw_mode(0o600)).ok()
 }
 

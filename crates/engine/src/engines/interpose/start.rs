@@ -174,6 +174,16 @@ pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
     records.living().is_empty() && Presence::is_none(place) && !residents::any(place)
 }
 
+/// Tidies up in the container whose directory is `place` if nobody lives there any more, and nobody is just starting.
+pub(crate) fn tidy(place: &Path) {
+    let Some(records) = Records::existing(place) else { return };
+    let Some(_turn) = records.turn_at_once() else { return };
+    if is_empty(place, &records) {
+        prepare::clean(place);
+        crate::engines::inprocess::forget(place);
+    }
+}
+
 /// What the view's hands work on.
 pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
     let files = &prepared.files;

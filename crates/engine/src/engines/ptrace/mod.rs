@@ -35,6 +35,7 @@ mod tracee;
 mod tracer;
 
 pub use nerves::Hands;
+pub(super) use start::LOADER;
 pub use tracer::{Settings, Tracer};
 
 use super::interpose;

@@ -32,8 +32,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use view::World;
 
-/// Names of the loaders' files in the container's `run/`.
-const LOADER: &str = "loader-";
+/// Names of the loaders' files in the container's `run/`; all begin as the first.
+pub(in crate::engines) const LOADER: &str = "loader-";
 const LOADER_I386: &str = "loader-i386";
 
 fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
