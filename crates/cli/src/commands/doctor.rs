@@ -108,6 +108,9 @@ fn advice(host: &Host, mode: &str, state: State) -> Option<String> {
             let trials = [&host.ptrace.child, &host.seccomp.filter, &host.ptrace.seccomp_stops];
             trials.into_iter().find(|trial| trial.is_fails())?
         }
+        State::Unusable if matches!(mode, "I1" | "I2") && host.seccomp.filter.is_fails() => {
+            &host.seccomp.filter
+        }
         _ if mode != "N1" => return None,
         State::Unusable if host.namespaces.user.is_fails() => &host.namespaces.user,
         State::Unusable => &host.seccomp.filter,

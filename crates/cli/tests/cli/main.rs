@@ -1,5 +1,6 @@
 //! The command line as a user sees it: help, mistakes, listings, and a tour with the embedded image.
 
+mod doctor;
 mod help;
 mod machine;
 mod registry;

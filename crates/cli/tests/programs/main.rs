@@ -9,6 +9,7 @@
 mod accounts;
 mod building;
 mod copying;
+mod debuggers;
 mod devices;
 mod known;
 mod languages;
@@ -30,16 +31,22 @@ use testkit::harness::Suite;
 use stage::{Case, Stage};
 
 /// Which engines a group runs on: all that give a user without subordinate ids all ids there are, or the quickest of each kind (inside the process,
-/// and tracing) because the group takes minutes.
+/// and tracing) because the group takes minutes; or only the former.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     All,
     First,
+    /// Those that leave tracing to the guest.
+    Inside,
 }
 
 impl On {
     fn wants(self, engine: &str) -> bool {
-        self == Self::All || engine.ends_with('1')
+        match self {
+            Self::All => true,
+            Self::First => engine.ends_with('1'),
+            Self::Inside => engine.starts_with('I'),
+        }
     }
 }
 
@@ -60,6 +67,7 @@ const GROUPS: &[Group] = &[
     ("newest", On::First, newest::CASES),
     ("musl", On::First, musl::CASES),
     ("mpi", On::First, mpi::CASES),
+    ("debug", On::Inside, debuggers::CASES),
 ];
 
 fn main() -> ExitCode {

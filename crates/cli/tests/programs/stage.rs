@@ -43,6 +43,8 @@ pub(crate) const PACKAGES: &[&str] = &[
     "libmpich-dev",
     "mpich",
     "musl-tools",
+    "gdb",
+    "strace",
 ];
 
 /// Everything that lives as long as the suite.
