@@ -160,7 +160,7 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     Finished { status, stdout, stderr, held_open: open > 0, command: words }
 }
 
-/// How many times as long as usual everything may take: `CORACLE_TEST_PATIENCE`, for emulated machines.
+/// How many times as long as usual everything may take: `CORACLE_TEST_PATIENCE`, for slow and for emulated machines.
 fn patience() -> u32 {
     let word = std::env::var("CORACLE_TEST_PATIENCE").ok();
     word.and_then(|word| word.parse().ok()).unwrap_or(1)
