@@ -201,8 +201,7 @@ impl Context {
         let directory = directory.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
         let scratch = directory.join(format!(".coracle-trial-{}", std::process::id()));
         let Ok(program) = std::env::current_exe() else { return };
-        // Longer than other trials may take: it has more to do, and on a busy machine or in a container in a container each step takes its time.
-        let timeout = 3 * self.probing().timeout;
+        let timeout = self.probing().timeout;
         host.inside_process = engine::engines::inprocess::probe::known(
             host,
             memory.as_deref(),

@@ -150,7 +150,10 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     let call = visit.call;
     let mut nerves = Nerves::new(visit.scratch);
     for _ in 0..ROUNDS {
-        let (made, after) = match enter(&mut nerves, (visit.desk, visit.task), &call, op) {
+        let Some(verdict) = enter(&mut nerves, (visit.desk, visit.task), &call, op) else {
+            continue;
+        };
+        let (made, after) = match verdict {
             Verdict::Done(result) => return result,
             Verdict::Pass => (call, After::Nothing),
             Verdict::Watch(after) => (call, after),
@@ -191,27 +194,28 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     Errno::EAGAIN.result()
 }
 
+/// What the view decides, or `None` where it has to be asked again.
 fn enter(
     nerves: &mut Nerves<'_>,
     (desk, room): (&mut Desk, &mut MaybeUninit<Task>),
     call: &Call,
     op: Op,
-) -> Verdict {
+) -> Option<Verdict> {
     let lent = tasks::lend(op, room);
     let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
     let verdict = view::calls::enter(&mut scene, call);
-    if verdict == Verdict::Exec && exec::has_parted(&mut scene) {
-        return enter(nerves, (desk, room), call, op);
-    }
     if verdict == Verdict::Exec {
+        if exec::has_parted(&mut scene) {
+            return None;
+        }
         // What the task has become is the next program's. Where that does not come, the task is what it was.
         let departure = slots::depart(slots::at(&raw const *scene.desk as u64));
         let result = exec::carry_out(&mut scene, call);
         slots::stay(&departure);
-        return Verdict::Done(result);
+        return Some(Verdict::Done(result));
     }
     lent.give_back();
-    verdict
+    Some(verdict)
 }
 
 /// The file at `desk.host` belongs to the image.

@@ -29,7 +29,8 @@ const PROGRAM: &str = "/self-test";
 /// What a child of it is to do.
 const CHILD: &str = "child";
 const WAIT: &str = "wait";
-/// How many times as long as other trials this one may take: it starts a dozen programs, and may meet a busy or an emulated machine.
+/// How many times as long as other trials this one may take: it starts a dozen programs, and may meet a busy or an emulated machine, or
+/// containers around it.
 const PATIENCE: u32 = 5;
 
 /// The trials of both modes: by signals alone, and with rewriting. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
