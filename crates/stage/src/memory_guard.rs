@@ -9,7 +9,7 @@
 
 use crate::dispatch::{Road, Visit};
 use crate::system;
-use abi::boot::{RANGE, SHARED, SLOTS};
+use abi::boot::{RANGE, SHARED, SLOTS, SPARE, STUBS};
 use abi::calls::Op;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
@@ -21,7 +21,8 @@ const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 /// Where the guest's heap begins, if it lies in the range, and how far it may grow; else 0.
 static HEAP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Looks where the heap is: the kernel has put it behind the image of the stage, or what is shared behind that.
+/// Looks where the heap is: the kernel has put it behind the image of the stage, at random within the next GiB. It may grow up to what the stage
+/// has there next.
 pub(crate) fn lend_heap() {
     // SAFETY: nothing is used there yet; an end that the heap cannot have changes nothing.
     let end = |at: u64| unsafe { system::call(raw::__NR_brk, [at, 0, 0, 0, 0, 0]) } as u64;
@@ -31,10 +32,18 @@ pub(crate) fn lend_heap() {
         return;
     }
     end(heap);
-    let shared = system::base() + SHARED;
-    let most = if heap < shared { shared } else { system::base() + SLOTS };
+    let ends = [SHARED, SLOTS, STUBS, SPARE, RANGE].map(|offset| system::base() + offset);
+    let Some(most) = ends.into_iter().find(|end| heap < *end) else { return };
+    // Where nothing of the stage's is there yet, something must be: the kernel stops the heap only before what is mapped.
+    let _ = system::map(system::Place::Free(most), abi::elf::PAGE, 0, None);
     HEAP[1].store(most, Relaxed);
     HEAP[0].store(heap, Relaxed);
+}
+
+/// Whether memory that the stage might use is, in part, lent to the guest.
+pub(crate) fn is_lent(address: u64, length: u64) -> bool {
+    let [heap, most] = HEAP.each_ref().map(|word| word.load(Relaxed));
+    heap != 0 && address < most && heap < address + length
 }
 
 /// Rules for `mmap`, `munmap`, `mprotect`, `mremap`, `madvise`... that name the stage's range.

@@ -12,7 +12,7 @@
 //!   that owns them.
 
 use crate::frame::Frame;
-use crate::system;
+use crate::{memory_guard, system};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
@@ -191,7 +191,7 @@ pub(crate) fn at(address: u64) -> *mut Slot {
 
 /// Whether an address is in a slot.
 pub(crate) fn contain(address: u64) -> bool {
-    address.wrapping_sub(start()) < u64::from(SLOTS_MAX) << SLOT_SHIFT
+    (start()..POOL.end.load(Ordering::Relaxed)).contains(&address)
 }
 
 fn slot(index: u32) -> *mut Slot {
@@ -254,7 +254,8 @@ fn make_room(frame: &mut Frame) {
         return;
     }
     let freed = if busy >= MANY { reclaim_own(frame) } else { 0 };
-    if freed * 4 > busy || count == SLOTS_MAX {
+    let more = u64::from(count) << SLOT_SHIFT;
+    if freed * 4 > busy || count == SLOTS_MAX || memory_guard::is_lent(start() + more, more) {
         return;
     }
     let wipes = POOL.process.load(Ordering::Relaxed) == 0;

@@ -112,14 +112,26 @@ impl Person {
     }
 }
 
+/// Runs what is left out because it repeats what another run has shown.
+const ALL: &str = "CORACLE_TEST_ALL";
+
+/// Whether a mode is not tried for this kind of user: where the kernel gives no ids, a range of subordinate ones is used by nobody, which one mode shows.
+fn is_repetition(mode: &str, kind: &str) -> bool {
+    kind == "range" && matches!(mode, "I2" | "P1" | "P2") && std::env::var_os(ALL).is_none()
+}
+
 /// The modes that can be used here, as `doctor --format json` says to a kind of user. Those that this build has and this host does not allow
-/// are added to `missing`, each with its reason.
+/// are added to `missing`, each with its reason; so are those that would only repeat what another kind of user shows.
 pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>) -> Vec<String> {
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
     let mut modes = Vec::new();
     for engine in report["engines"].as_array().into_iter().flatten() {
         let text = |key: &str| engine[key].as_str().unwrap_or_default().to_owned();
         match text("state").as_str() {
+            "ready" | "degraded" if is_repetition(&text("mode"), kind) => {
+                let why = format!("as for the other user, like I1's: {ALL}=1 runs them too");
+                missing.push((format!("{}::{kind}", text("mode")), why));
+            }
             "ready" | "degraded" => modes.push(text("mode")),
             "absent" => {}
             state => missing

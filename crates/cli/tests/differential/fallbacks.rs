@@ -56,7 +56,12 @@ const KNOWN: &[Known] = &[
         lines: &["  heap="],
         reason: "the kernel's heap begins behind the stage, where it cannot grow: allocators go on with mmap",
     },
-    Known { switch: "no-set-mm", program: "memory", lines: &["sbrk("], reason: "likewise" },
+    Known {
+        switch: "no-set-mm",
+        program: "memory",
+        lines: &["sbrk(", "(char *)sbrk("],
+        reason: "likewise",
+    },
 ];
 
 /// Whether a line is known to differ without these abilities.

@@ -22,7 +22,10 @@ pub(crate) fn table(lines: &[Line]) -> Table {
             aim if line.value <= aim => (format!("<= {aim}{unit}"), "met"),
             aim => (format!("<= {aim}{unit}"), "**missed**"),
         };
-        let value = format!("{:.2}{unit}", line.value);
+        let value = match line.value {
+            value if value.is_nan() => String::new(),
+            value => format!("{value:.2}{unit}"),
+        };
         table.row(&[&line.what, &line.against, &line.ours, &line.theirs, &value, &aim, verdict]);
     }
     table

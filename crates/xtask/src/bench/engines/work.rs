@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use super::TIMER as LOOP;
 use crate::shell::Outcome;
 
 /// A piece of work.
@@ -37,9 +38,6 @@ const fn program(
 ) -> Work {
     Work { what, words, inside, traced, kind: Kind::Program }
 }
-
-/// This program in the tree.
-pub(super) const LOOP: &str = "/bench/xtask";
 
 pub(super) const WORK: &[Work] = &[
     Work {
