@@ -34,8 +34,12 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     let call = visit.call;
     match op {
         Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(),
-        Op::Clone | Op::Fork | Op::Vfork => {
+        Op::Clone => {
             shares(call.arguments[0]);
+            Road::Exit(call)
+        }
+        Op::Fork | Op::Vfork => {
+            tasks::catch_up();
             Road::Exit(call)
         }
         Op::Clone3 => clone3(visit),
@@ -56,6 +60,8 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
 /// thread that does not share the directory would take what is remembered for its own. A process that shares descriptors would be left with what
 /// is open at an `execve`.
 fn shares(flags: u64) {
+    // A new process begins with the root and the umask of now.
+    tasks::catch_up();
     let of = |bits: u32, set: u32| flags as u32 & bits == set;
     if of(raw::CLONE_FS | raw::CLONE_VM, raw::CLONE_FS) {
         crate::cwd::give_up();

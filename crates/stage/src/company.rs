@@ -3,7 +3,8 @@
 //! What threads share lies in their memory ([`crate::tasks`]). A process that is made with `CLONE_FS` alone has a memory of its own, so the two have a page
 //! in common ([`Page`]), mapped before it is made and inherited by it: whoever changes root or umask writes them there, and everybody looks at its
 //! counter before a call. A child of an ordinary `fork` inherits the mapping too, but shares nothing: it asks the kernel (`kcmp`), once, and looks there no
-//! more. (It begins with what its parent knew, and that may have been behind: nobody is told of a `fork`.)
+//! more. It begins with what its parent knew, so that has to be the newest: from the founding of a company on, a filter of its own sees to it that every
+//! `fork` is caught (`filters::see_forks`).
 //!
 //! An `execve` takes the mapping away: who has executed another program has the root and the umask of that moment, and shares them no more. (Their directory
 //! they share further on: that is the kernel's.)
@@ -30,6 +31,9 @@ static PAGE: AtomicU64 = AtomicU64::new(0);
 static MEMBER: AtomicU32 = AtomicU32::new(0);
 /// The changes that this process has taken over.
 static SEEN: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process and those it makes are caught when they make others.
+static FORKS_SEEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is a page: then [`is_behind`] is to be asked before a call.
 #[inline]
@@ -60,6 +64,9 @@ pub(crate) fn found(task: &Task) {
         PAGE.store(at as u64, Ordering::Relaxed);
         MEMBER.store(here, Ordering::Relaxed);
         tell(task);
+        if !FORKS_SEEN.swap(true, Ordering::Relaxed) {
+            crate::filters::see_forks();
+        }
     }
 }
 

@@ -24,7 +24,9 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::prctl::{PR_SET_SECCOMP, PR_SET_SYSCALL_USER_DISPATCH};
-use view::calls::filters::{INSTRUCTION, PREFIX, Wish, installed, prefix, strict, without_trace};
+use view::calls::filters::{
+    INSTRUCTION, PREFIX, Wish, installed, new_processes, prefix, strict, without_trace,
+};
 use view::identity::Capability;
 use view::{Call, Errno, Task};
 
@@ -39,6 +41,7 @@ static CELLS: Written<[[u8; INSTRUCTION]; ARENA]> = Written::new([[0; INSTRUCTIO
 /// The first cell that is free.
 static END: AtomicU32 = AtomicU32::new(0);
 
+const FLAG_TSYNC: u64 = 1;
 const FLAG_NEW_LISTENER: u64 = 1 << 3;
 
 fn cells() -> &'static [[u8; INSTRUCTION]; ARENA] {
@@ -254,6 +257,16 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
             release(number, whole);
             other
         }
+    }
+}
+
+/// Has every new process be caught that this one makes, and those that it makes, beside what the container's own filter catches.
+#[cold]
+pub(crate) fn see_forks() {
+    let program = new_processes(system::base(), bpf::TRAP | u32::from(system::mark()));
+    // Threads that have filters of their own go without it, and so may all: then who is made may begin with an older root.
+    if give(&program, FLAG_TSYNC) != Ok(0) {
+        let _ = give(&program, 0);
     }
 }
 

@@ -130,9 +130,7 @@ pub(crate) fn start(filters: u32) {
 /// Lends the calling thread's task for a call. `room` holds the copy, if there is one; before, it holds zeros or what an earlier call left there.
 pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
     let process = process();
-    if company::is_there() {
-        catch_up();
-    }
+    catch_up();
     let (task, filters) = match mine() {
         Some(own) => (&mut own.task, own.filters),
         None => (&mut process.task, process.filters),
@@ -149,19 +147,24 @@ pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
 }
 
 /// Takes over what processes have changed that share root and umask with this one.
-#[cold]
-#[inline(never)]
-fn catch_up() {
-    // What is a borrower's is not the process's whose memory it is.
-    if !is_borrower() && company::is_behind() {
-        locked(|| company::catch_up(&mut process().task));
+#[inline]
+pub(crate) fn catch_up() {
+    #[cold]
+    #[inline(never)]
+    fn really() {
+        // What is a borrower's is not the process's whose memory it is.
+        if !is_borrower() && company::is_behind() {
+            locked(|| company::catch_up(&mut process().task));
+        }
+    }
+    if company::is_there() {
+        really();
     }
 }
 
 /// A process is about to be made that shares root and umask with this one, and not its memory.
 pub(crate) fn share_fs() {
     if !is_borrower() {
-        catch_up();
         company::found(&process().task);
     }
 }

@@ -9,8 +9,13 @@ use crate::shell::{Outcome, cargo, check};
 /// How long for every engine, user and mode, where nothing is said.
 const SECONDS: u64 = 60;
 
-/// Words: seconds, then parts of case names.
+/// Words: seconds, then parts of case names. Instead of the seconds, seeds: `+SEED,SEED` plays these alone, and makes short what differs.
 pub(crate) fn run(words: &[String]) -> Outcome {
+    if let Some((first, names)) = words.split_first()
+        && let Some(seeds) = first.strip_prefix('+')
+    {
+        return play(names, seeds);
+    }
     let (seconds, names) = match words.split_first() {
         Some((first, names)) if first.parse::<u64>().is_ok() => {
             (first.parse().unwrap_or(SECONDS), names)
@@ -19,6 +24,10 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())?;
     let first = now.as_secs() << 16;
+    play(names, &format!("{seconds}:{first}"))
+}
+
+fn play(names: &[String], what: &str) -> Outcome {
     let mut command = cargo(&["test", "--locked", "-p", "cli", "--test", "sequences", "--"]);
-    check(command.args(names).env("CORACLE_FUZZ", format!("{seconds}:{first}")))
+    check(command.args(names).env("CORACLE_FUZZ", what))
 }

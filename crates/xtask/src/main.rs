@@ -28,7 +28,7 @@ usage: cargo xtask TASK
   setup              only that: install and make users
   tidy               the rules that a compiler does not know
   test [ARGS]        all tests, counted; ARGS go to cargo test
-  fuzz [SECONDS] [NAME]...
+  fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours

@@ -134,26 +134,38 @@ impl World {
         }
     }
 
+    /// One sequence by itself: its fault, with as few steps as show it.
+    fn alone(&self, stage: &Stage, play: &Play) -> Option<String> {
+        let found = self.differences(stage, play);
+        let first = found.first()?;
+        Some(shrink::shrink(play, first, &|play| self.differences(stage, play)))
+    }
+
+    /// These seeds, each by itself; the faults.
+    fn play(&self, stage: &Stage, mode: &'static str, seeds: &[u64]) -> String {
+        let alone = |seed: &u64| self.alone(stage, &Play::new(mode, [*seed]));
+        let faults: String = seeds.iter().filter_map(alone).collect();
+        println!("{} {} {mode}: {faults}", self.engine, self.person.user.kind());
+        faults
+    }
+
     /// New seeds until the time is up; the faults.
-    fn explore(&self, stage: &Stage, mode: &'static str, fuzz: Fuzz) -> String {
+    fn explore(&self, stage: &Stage, mode: &'static str, (first, time): (u64, Duration)) -> String {
         let began = Instant::now();
         let who = format!("{} {} {mode}", self.engine, self.person.user.kind());
         // Each case has its own.
         let number = who.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % 1000);
-        let start = fuzz.first + number * 1_000_000;
+        let start = first + number * 1_000_000;
         let (mut first, mut faults) = (start, String::new());
-        while began.elapsed() < fuzz.time {
+        while began.elapsed() < time {
             let play = Play::new(mode, first..first + image::SLOTS);
             let found = self.differences(stage, &play);
             first += image::SLOTS;
             for difference in found.iter().take(2) {
-                let again = self.differences(stage, &play.one(difference.seed));
-                let fault = if again.is_empty() {
+                let fault = self.alone(stage, &play.one(difference.seed)).unwrap_or_else(|| {
                     let told = record::describe(&play, std::slice::from_ref(difference));
                     format!("not seen a second time: {told}\n")
-                } else {
-                    shrink::shrink(&play, &again[0], &|play| self.differences(stage, play))
-                };
+                });
                 println!("{who}: {fault}");
                 faults += &fault;
             }
@@ -165,26 +177,32 @@ impl World {
 }
 
 /// What `cargo xtask fuzz` asks for.
-#[derive(Clone, Copy)]
-struct Fuzz {
-    /// For each engine, user and mode.
-    time: Duration,
-    first: u64,
+enum Fuzz {
+    /// New seeds from this one on, for so long in each engine, for each user and mode.
+    New(u64, Duration),
+    /// These.
+    These(Vec<u64>),
 }
 
 impl Fuzz {
-    /// `CORACLE_FUZZ=SECONDS:FIRST`.
+    /// `CORACLE_FUZZ=SECONDS:FIRST`, or seeds with commas between them.
     fn wanted() -> Option<Self> {
         let text = std::env::var("CORACLE_FUZZ").ok()?;
-        let (seconds, first) = text.split_once(':')?;
-        Some(Self { time: Duration::from_secs(seconds.parse().ok()?), first: first.parse().ok()? })
+        Some(match text.split_once(':') {
+            Some((seconds, first)) => {
+                Self::New(first.parse().ok()?, Duration::from_secs(seconds.parse().ok()?))
+            }
+            None => {
+                Self::These(text.split(',').map(|seed| seed.parse().ok()).collect::<Option<_>>()?)
+            }
+        })
     }
 }
 
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
     let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
-    let fuzz = Fuzz::wanted();
+    let fuzz = &Fuzz::wanted();
     // Of the cases that explored, how many found something.
     let explored = &Mutex::new(0);
     let mut suite = Suite::new();
@@ -205,16 +223,19 @@ fn main() -> ExitCode {
                 for mode in modes {
                     let name = format!("{}::{}::{mode}", world.engine, world.person.user.kind());
                     suite.case(name, move || {
-                        match fuzz {
-                            // A case that fails would be run once more, for as long.
-                            Some(fuzz) => {
-                                let faults = world.explore(stage, mode, fuzz);
-                                let all =
-                                    &mut *explored.lock().unwrap_or_else(PoisonError::into_inner);
-                                *all += usize::from(!faults.is_empty());
+                        let faults = match fuzz {
+                            Some(Fuzz::New(first, time)) => {
+                                world.explore(stage, mode, (*first, *time))
                             }
-                            None => world.replay(stage, mode),
-                        }
+                            Some(Fuzz::These(seeds)) => world.play(stage, mode, seeds),
+                            None => {
+                                world.replay(stage, mode);
+                                return Ok(());
+                            }
+                        };
+                        // A case that fails would be run once more, for as long.
+                        let all = &mut *explored.lock().unwrap_or_else(PoisonError::into_inner);
+                        *all += usize::from(!faults.is_empty());
                         Ok(())
                     });
                 }

@@ -257,12 +257,33 @@ fn on_place<N: Nerves>(
         let truth = &found.truth;
         identity::set_truth(scene.nerves, &identity, place.kind, at, &found, truth)?;
     }
-    match deed {
+    let closed = identity.filter(|identity| is_closed(identity, place.kind, &found));
+    let bits = u32::from(found.facts.stx_mode) & 0o7777;
+    if closed.is_some() {
+        let (dir, path) = reach(scene.desk, place, 0);
+        scene.nerves.chmod(dir, path, bits | 0o600)?;
+    }
+    let verdict = match deed {
         Deed::Get => wanted.get(scene),
         Deed::Set => wanted.set(scene),
         Deed::List => wanted.list(scene),
         Deed::Remove => wanted.remove(scene),
+    };
+    if closed.is_some() {
+        let (dir, path) = reach(scene.desk, place, 0);
+        // The file is the caller's own; if it is gone meanwhile, so is its mode.
+        let _ = scene.nerves.chmod(dir, path, bits);
     }
+    verdict
+}
+
+/// Whether the mode of a file in the host's own directories, where it is the true one, keeps its owner from the attributes.
+fn is_closed(identity: &Identity, kind: Kind, found: &Found) -> bool {
+    let mode = u32::from(found.facts.stx_mode);
+    kind == Kind::Host
+        && found.facts.stx_uid == identity.host_uid
+        && can_carry(mode)
+        && mode & 0o600 != 0o600
 }
 
 /// One call about one file.

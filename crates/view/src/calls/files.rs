@@ -11,7 +11,7 @@ use crate::Scene;
 use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Nerves};
 use crate::identity::{self, Want, rules};
-use crate::paths::{self, Intent, Look, Origin, Place, seen_from};
+use crate::paths::{self, Intent, Last, Look, Origin, Place, seen_from};
 use crate::verdict::{After, Verdict};
 use crate::world::Kind;
 use abi::calls::{Op, Role};
@@ -150,14 +150,16 @@ fn link_text<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
         return Ok(());
     }
     let desk = &mut *scene.desk;
-    if let Some(held) = place.held {
-        // By descriptor, the kernel says so of what is no link.
-        return match scene.nerves.readlink(Dir::Held(held), c"", &mut desk.link) {
-            Err(Errno::ENOENT) => Err(Errno::EINVAL),
-            result => result,
-        };
+    let (dir, path) = match place.held {
+        Some(held) => (Dir::Held(held), c""),
+        None => (place.at, desk.found[0].as_c_str()),
+    };
+    // Of what is no link the kernel says that there is none, where it has only the descriptor.
+    match (scene.nerves.readlink(dir, path, &mut desk.link), place.last == Last::Empty) {
+        (Err(Errno::ENOENT), false) if place.held.is_some() => Err(Errno::EINVAL),
+        (Err(Errno::EINVAL), true) => Err(Errno::ENOENT),
+        (result, _) => result,
     }
-    scene.nerves.readlink(place.at, desk.found[0].as_c_str(), &mut desk.link)
 }
 
 /// `truncate`.

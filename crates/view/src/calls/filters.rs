@@ -68,6 +68,30 @@ pub const fn prefix(loader: u64) -> [[u8; INSTRUCTION]; PREFIX] {
 }
 const _: () = assert!(LOADER_START as u32 == 0, "a loader lies at the beginning of 4 GiB");
 
+/// Instructions of [`new_processes`].
+const NEW_PROCESSES: usize = 8 + PREFIX;
+
+/// A filter that takes `action` for `clone`, `fork` and `vfork` of x86-64, but for those of the loader at this address. All other numbers always pass.
+pub const fn new_processes(loader: u64, action: u32) -> [[u8; INSTRUCTION]; NEW_PROCESSES] {
+    /// `clone`, `fork`, `vfork`.
+    const NUMBERS: [u32; 3] = [56, 57, 58];
+    let mut program = [instruction(RETURN, 0, 0, ALLOW); NEW_PROCESSES];
+    program[0] = instruction(LOAD, 0, 0, 4);
+    program[1] = instruction(JUMP_EQUAL, 0, 4, abi::syscalls::ARCH_X86_64);
+    program[2] = instruction(LOAD, 0, 0, 0);
+    program[3] = instruction(JUMP_EQUAL, 3, 0, NUMBERS[0]);
+    program[4] = instruction(JUMP_EQUAL, 2, 0, NUMBERS[1]);
+    program[5] = instruction(JUMP_EQUAL, 1, 0, NUMBERS[2]);
+    let prefix = prefix(loader);
+    let mut at = 0;
+    while at < PREFIX {
+        program[7 + at] = prefix[at];
+        at += 1;
+    }
+    program[NEW_PROCESSES - 1] = instruction(RETURN, 0, 0, action);
+    program
+}
+
 /// Strict mode as a filter, for the three architectures: `read`, `write`, `exit`, `rt_sigreturn` (and i386's `sigreturn`).
 pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
     let numbers: [u32; 5] = match arch {

@@ -14,11 +14,13 @@ use crate::guest::{Dir, Nerves};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Truth, Want, look_parent, rules};
 use crate::paths::{self, Intent, Last, Place};
+use crate::proc;
 use crate::verdict::Verdict;
-use crate::world::{Kind, World};
+use crate::world::{Identity, Kind, World};
 use abi::calls::Op;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFDIR, S_IFLNK, S_IFMT, statx,
+    AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
+    statx,
 };
 
 const NO_REPLACE: u32 = 1;
@@ -215,8 +217,8 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
         scene.nerves.unlink(place.at, scene.desk.found[0].as_c_str(), flags)
     });
     match removed {
-        // Root gets further in what is the kernel's own.
-        Err(Errno::EACCES) if place.kind == Kind::Proc && scene.task.creds.overrides() => {
+        // Root gets further in what is the kernel's own, and so does everybody with what is open here.
+        Err(Errno::EACCES) if place.kind == Kind::Proc && gets_further(scene) => {
             let found = facts(scene, place, 0)?;
             Err(match (is_directory(&found), directory) {
                 (false, true) => Errno::ENOTDIR,
@@ -251,12 +253,40 @@ fn rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
             || in_root(scene, new, 1)
             || moves_more(scene, old, 0)
             || flags & EXCHANGE != 0 && moves_more(scene, new, 1));
-    changing(scene, known, |scene| {
+    let identity = emulated(scene, old.kind).filter(|_| flags & WHITEOUT != 0);
+    let flags = if identity.is_some() { flags & !WHITEOUT } else { *flags };
+    changing(scene, known || identity.is_some(), |scene| {
         let desk = &*scene.desk;
         let (from, to) = (desk.found[0].as_c_str(), desk.found[1].as_c_str());
-        scene.nerves.rename((old.at, from), (new.at, to), *flags)
+        scene.nerves.rename((old.at, from), (new.at, to), flags)?;
+        identity.map_or(Ok(()), |identity| leave_whiteout(scene, old, &identity))
     })?;
     Ok(Verdict::Done(0))
+}
+
+/// A device of overlay's (0, 0) in the place of what was renamed: as every other, it is a file that stands for it, and so has an owner.
+fn leave_whiteout<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: &Place,
+    identity: &Identity,
+) -> Result<()> {
+    let parent = look_parent(scene, identity, place, 0)?;
+    let new = rules::new_file(&scene.task.creds, &parent.truth, S_IFCHR, (0, 0));
+    let path = scene.desk.found[0].as_c_str();
+    match scene.nerves.mknod(place.at, path, S_IFREG | new.disk_bits()) {
+        // Two names of one file: nothing was renamed.
+        Err(Errno::EEXIST) => Ok(()),
+        result => {
+            result?;
+            record_new(scene, place, 0, Some(&new)).map(|_| ())
+        }
+    }
+}
+
+/// Whether the kernel looks at a name of `/proc` (`desk.found[0]`) before it refuses to remove it, whoever asks for the guest.
+fn gets_further<N: Nerves>(scene: &Scene<'_, N>) -> bool {
+    scene.task.creds.overrides()
+        || proc::is_own_descriptor(scene.nerves, scene.desk.found[0].as_bytes())
 }
 
 /// The binding of the directory that a name stands in.

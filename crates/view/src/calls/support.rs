@@ -64,10 +64,15 @@ pub fn away_from_image<N: Nerves>(
     if named.is_err() || !desk.host.as_bytes().ends_with(GONE) {
         return Ok(());
     }
-    let index = match paths::reverse(scene.world, desk.host.as_bytes(), &mut desk.link)? {
-        Origin::Inside(index) if scene.world.bindings[index].kind == Kind::Tree => index,
-        _ => return Ok(()),
-    };
+    let origin = paths::reverse(scene.world, desk.host.as_bytes(), &mut desk.link)?;
+    let Origin::Inside(index) = origin else { return Ok(()) };
+    if place.magic {
+        // What has lost its name is still what it was.
+        place.set_binding(scene.world, Some(index));
+    }
+    if scene.world.bindings[index].kind != Kind::Tree {
+        return Ok(());
+    }
     let mut facts = identity::files::NO_FACTS;
     scene.nerves.statx(place.at, path, AT_EMPTY_PATH, &mut facts)?;
     if u32::from(facts.stx_mode) & S_IFMT != S_IFREG
@@ -75,9 +80,7 @@ pub fn away_from_image<N: Nerves>(
     {
         return Ok(());
     }
-    place.binding = Some(index);
-    place.kind = Kind::Tree;
-    place.read_only = scene.world.bindings[index].read_only;
+    place.set_binding(scene.world, Some(index));
     desk.host.truncate(desk.host.len() - GONE.len());
     if !is_copy_of(scene.nerves, desk.host.as_c_str(), &facts) {
         return Ok(());

@@ -193,7 +193,8 @@ impl Place {
         self.binding == other.binding
     }
 
-    pub(super) fn set_binding(&mut self, world: &World<'_>, binding: Option<usize>) {
+    /// Says in which binding it lies, and so what kind of files there are.
+    pub(crate) fn set_binding(&mut self, world: &World<'_>, binding: Option<usize>) {
         self.binding = binding;
         let found = binding.and_then(|index| world.bindings.get(index));
         self.read_only = found.is_some_and(|found| found.read_only);

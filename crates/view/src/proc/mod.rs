@@ -24,7 +24,7 @@ pub use links::{Target, follow};
 
 use crate::Scene;
 use crate::errno::Result;
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Dir, Host, HostFd, Nerves};
 use crate::sockets::ids_of;
 use crate::text::Text;
 use crate::verdict::Verdict;
@@ -116,6 +116,12 @@ fn plain<N: Nerves>(scene: &mut Scene<'_, N>, source: HostFd, into: HostFd) -> R
         output.push(scene.nerves, &mut scene.desk.output, &scene.desk.input[line])?;
     }
     output.flush(scene.nerves, &scene.desk.output)
+}
+
+/// Whether a host path under `/proc` names something that the calling process has open.
+pub fn is_own_descriptor(nerves: &impl Host, host: &[u8]) -> bool {
+    entry(nerves.pid(), nerves.tid(), host)
+        .is_some_and(|entry| entry.process == nerves.pid() && entry.rest.starts_with(b"fd/"))
 }
 
 /// The emulated owner of a file under `/proc` whose owner on the host is `uid` and `gid`: the effective ids of the process that it

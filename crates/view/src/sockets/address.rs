@@ -108,16 +108,19 @@ fn find<N: Nerves>(scene: &mut Scene<'_, N>, purpose: Purpose) -> Result<Place> 
     resolve(scene, Dir::Cwd, 0, intent)
 }
 
-/// Connecting needs write permission.
+/// Connecting needs write permission, which the mode on disk may not give, and a socket.
 fn may_reach<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
-    match &scene.world.identity {
-        Some(ids) if !scene.task.creds.overrides() && !place.magic => {
-            let path = scene.desk.found[0].as_c_str();
-            let file = identity::look(scene.nerves, ids, place.kind, place.at, path)?;
-            identity::may(&scene.task.creds, &file.truth, Want::WRITE)
-        }
-        _ => Ok(()),
+    let Some(ids) = scene.world.identity.filter(|_| !place.magic) else { return Ok(()) };
+    let path = scene.desk.found[0].as_c_str();
+    let mut facts = identity::files::NO_FACTS;
+    let flags = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW;
+    scene.nerves.statx(place.at, path, flags, &mut facts)?;
+    if !scene.task.creds.overrides() {
+        let file = identity::truth_of(scene.nerves, &ids, place.kind, place.at, path, &facts).0;
+        identity::may(&scene.task.creds, &file, Want::WRITE)?;
     }
+    let kind = u32::from(facts.stx_mode) & raw::S_IFMT;
+    if kind == raw::S_IFSOCK { Ok(()) } else { Err(Errno::ECONNREFUSED) }
 }
 
 /// Puts the place in `desk.found[0]` into 108 bytes. Uses the place up.

@@ -129,6 +129,22 @@ int main(void) {
     sprintf(text, "/proc/self/fd/%d", fd);
     DO(linkat(AT_FDCWD, text, AT_FDCWD, "published", AT_SYMLINK_FOLLOW));
     STAT("published");
+    sprintf(text, "/dev/fd/%d/", fd);
+    DO(rmdir(text)); DO(unlink(text));
+    DO(readlinkat(fd, "", text, sizeof text));
+    close(fd);
+    fd = open(".", O_TMPFILE | O_WRONLY, 0);
+    sprintf(text, "/proc/self/fd/%d", fd);
+    OPEN(open(text, O_RDWR)); DO(truncate(text, 3)); DO(setxattr(text, "user.closed", "1", 1, 0)); DO(access(text, R_OK));
+    close(fd);
+    if (geteuid() == 0) {
+        /* A directory of the host's, where the mode is the file's own. */
+        fd = open("/bind/closed", O_CREAT | O_WRONLY, 0);
+        DO(fsetxattr(fd, "user.closed", "1", 1, 0)); DO(getxattr("/bind/closed", "user.closed", text, 9)); DO(fremovexattr(fd, "user.closed"));
+        STAT("/bind/closed");
+        DO(unlink("/bind/closed"));
+        close(fd);
+    }
     OPEN(open("/dev/null", O_RDWR));
     OPEN(open("/dev/stdout", O_WRONLY));
     OPEN(open("/dev/mem", O_RDONLY));

@@ -42,6 +42,27 @@ static void shared(const char *what, int flags) {
     show_cwd();
 }
 
+/* Who shares the umask and has made no call since another one changed it makes children that begin with the new one. */
+static int masks(void *x) { umask(0137); return 0; }
+static void behind(void) {
+    int s;
+    umask(022);
+    chdir("/work");
+    waitpid(clone(masks, stack + sizeof stack, CLONE_FS | SIGCHLD, 0), &s, 0);
+    pid_t p = fork();
+    if (p == 0) _exit(umask(0) == 0137);
+    waitpid(p, &s, 0);
+    show_end("a child of who is behind", s);
+    waitpid(clone(masks, stack + sizeof stack, CLONE_FS | SIGCHLD, 0), &s, 0);
+    p = vfork();
+    if (p == 0) _exit(close(open("after vfork", O_CREAT | O_EXCL, 0777)) == 0);
+    waitpid(p, &s, 0);
+    show_end("the same of vfork", s);
+    STAT("after vfork");
+    unlink("after vfork");
+    umask(022);
+}
+
 static volatile int gone;
 static int apart(void *x) {
     chdir("/");
@@ -76,6 +97,7 @@ int main(void) {
     shared("fs and semaphores", CLONE_FS | CLONE_SYSVSEM);
     shared("fs and io", CLONE_FS | CLONE_IO | CLONE_FILES);
     shared("fs and vm vfork", CLONE_FS | CLONE_VM | CLONE_VFORK);
+    behind();
     chdir("/work");
     access("here", F_OK);
     if (clone(apart, stack + sizeof stack, CLONE_VM | CLONE_THREAD | CLONE_SIGHAND, 0) > 0) {
