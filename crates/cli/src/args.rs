@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::report::{Exit, Report};
 
 pub(crate) use help::tree;
-pub(crate) use table::Command;
+pub(crate) use table::{Command, NoArgs};
 
 /// Options before the command.
 #[derive(Args, Debug, Default, Clone)]
@@ -98,7 +98,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Report> {
     let global =
         Global::from_arg_matches(&matches).map_err(|error| explain::report("coracle", &error))?;
     if matches.get_flag("version") {
-        return Ok(Parsed::Text(crate::version_line()));
+        return Ok(Parsed::Text(crate::version_text()));
     }
     command(global, rest)
 }

@@ -209,6 +209,11 @@ impl Config {
         self.set_text(find(key)?, value, Origin::Flag { name: flag.into() })
     }
 
+    /// Puts a value from another program's settings over what was read.
+    pub(crate) fn set_from(&mut self, key: &str, value: &str, origin: Origin) -> Result<(), Error> {
+        self.set_text(find(key)?, value, origin)
+    }
+
     /// One setting. Keys may be written with `_` for `-`.
     pub(crate) fn entry(&self, key: &str) -> Result<Entry, Error> {
         let setting = find(key)?;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use crate::args::Global;
 use crate::config::{Config, Settings, Sources};
-use crate::report::Report;
+use crate::report::{Exit, Report};
+use crate::udocker;
 
 /// The surroundings of one command.
 pub(crate) struct Context {
@@ -22,6 +23,7 @@ pub(crate) struct Context {
     input_is_terminal: bool,
     output_is_terminal: bool,
     config: OnceCell<Config>,
+    udocker: OnceCell<udocker::settings::Settings>,
     store: OnceCell<store::Store>,
     host: OnceCell<host::Host>,
 }
@@ -38,6 +40,7 @@ impl Context {
             input_is_terminal: std::io::stdin().is_terminal(),
             output_is_terminal: std::io::stdout().is_terminal(),
             config: OnceCell::new(),
+            udocker: OnceCell::new(),
             store: OnceCell::new(),
             host: OnceCell::new(),
         }
@@ -58,8 +61,31 @@ impl Context {
 
     /// Whether the program was called by udocker's name, whose habits then hold.
     pub(crate) fn is_udocker(&self) -> bool {
-        let name = Path::new(&self.program).file_name();
-        name.is_some_and(|name| name == "udocker" || name == "udocker.py")
+        udocker::is_name(&self.program)
+    }
+
+    /// udocker's settings. They say where its directory is under any name, and count only under its own.
+    pub(crate) fn udocker(&self) -> Result<&udocker::settings::Settings, Report> {
+        if let Some(settings) = self.udocker.get() {
+            return Ok(settings);
+        }
+        let own = self.is_udocker();
+        let absolute = |path: &Option<PathBuf>| {
+            path.as_deref().filter(|_| own).map(|path| self.absolute(path)).transpose()
+        };
+        let home = self.home();
+        let settings = udocker::settings::Settings::load(&udocker::settings::Sources {
+            environment: &self.environment,
+            home: home.as_deref(),
+            file: absolute(&self.global.config)?,
+            top: absolute(&self.global.store)?,
+        })?;
+        Ok(self.udocker.get_or_init(|| settings))
+    }
+
+    /// How much udocker's users want to be told (0 to 5).
+    pub(crate) fn udocker_level(&self) -> u8 {
+        self.udocker().map_or(0, udocker::settings::Settings::level)
     }
 
     /// `$HOME`, else what the user database says.
@@ -92,13 +118,25 @@ impl Context {
         }
         let mut sources =
             Sources::usual(self.environment.clone(), self.home(), std::env::current_dir().ok());
-        if let Some(file) = &self.global.config {
+        let own = self.is_udocker();
+        if let Some(file) = self.global.config.as_deref().filter(|_| !own) {
             sources.files.clear();
             sources.named_file = Some(self.absolute(file)?);
         }
         let mut config = Config::load(&sources)?;
+        if own {
+            self.udocker()?.apply(&mut config)?;
+        }
         if let Some(directory) = &self.global.store {
-            let directory = self.absolute(directory)?;
+            let mut directory = self.absolute(directory)?;
+            if own {
+                if !directory.is_dir() {
+                    return Err(Report::new(format!("{} is no repository", directory.display()))
+                        .hint(format!("make it: udocker mkrepo {}", directory.display()))
+                        .exit(Exit(1)));
+                }
+                directory.push(udocker::STORE);
+            }
             config.set_flag("store.dir", &text(&directory)?, "--store")?;
         }
         if !self.global.quiet {

@@ -36,7 +36,10 @@ pub(crate) fn local(context: &Context, name: &str) -> Result<Option<Image>, Repo
     {
         return Ok(Some(found));
     }
-    absent(images.images().find(name))
+    match absent(images.images().find(name))? {
+        Some(image) => Ok(Some(image)),
+        None => crate::udocker::legacy::image(context, name),
+    }
 }
 
 fn absent(found: store::Result<Image>) -> Result<Option<Image>, Report> {

@@ -20,17 +20,28 @@ mod prompt;
 mod pull;
 mod remote;
 mod report;
+mod udocker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// What `--version` prints.
+/// What `--version` prints: udocker's lines under its name.
+fn version_text() -> String {
+    match std::env::args_os().next() {
+        Some(program) if udocker::is_name(&program) => udocker::version(),
+        _ => version_line(),
+    }
+}
+
+/// Name and version.
 fn version_line() -> String {
     format!("coracle version {}\n", env!("CARGO_PKG_VERSION"))
 }
 
 fn main() -> ExitCode {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut words = std::env::args_os();
+    let as_udocker = words.next().is_some_and(|program| udocker::is_name(&program));
+    let words: Vec<OsString> = words.collect();
     if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
         return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));
@@ -39,7 +50,7 @@ fn main() -> ExitCode {
     let ended = args::parse(words).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();
-        report.status()
+        if as_udocker { udocker::status(report.status()) } else { report.status() }
     });
     ExitCode::from(exit.0)
 }

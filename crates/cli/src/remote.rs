@@ -11,6 +11,7 @@ use registry::{Client, Secret};
 use crate::args::images::RegistryFlags;
 use crate::context::Context;
 use crate::report::Report;
+use crate::udocker::settings::host_of;
 
 /// A name as the user wrote it, in canonical form; names without a registry get the configured one.
 pub(crate) fn reference(context: &Context, name: &str) -> Result<Reference, Report> {
@@ -23,6 +24,16 @@ pub(crate) fn reference(context: &Context, name: &str) -> Result<Reference, Repo
     // The name alone must be one: a mistake is told in the user's own words.
     Reference::parse(name)?;
     Ok(Reference::parse(&format!("{default}/{name}"))?)
+}
+
+/// A name that has the registry of `--registry` where it says none of its own.
+pub(crate) fn named(flags: &RegistryFlags, name: &str) -> String {
+    let first = name.split('/').next().unwrap_or_default();
+    let has_registry = name.contains('/') && (first.contains(['.', ':']) || first == "localhost");
+    match &flags.host {
+        Some(url) if !has_registry => format!("{}/{name}", host_of(url).0),
+        _ => name.to_owned(),
+    }
 }
 
 /// A client for `registry` (a host; flags about TLS and credentials are meant for it).
@@ -41,6 +52,9 @@ pub(crate) fn client(
         } else {
             "*".to_owned()
         });
+    }
+    if let Some((host, true)) = flags.host.as_deref().map(host_of) {
+        settings.insecure.insert(host);
     }
     settings.ca_files.clone_from(&wishes.ca_files);
     if let Some(file) = context.variable("SSL_CERT_FILE") {

@@ -21,3 +21,15 @@ pub fn pjdfstest() -> Result<PathBuf, Skip> {
     }
     Err(Skip("pjdfstest is not installed: run `cargo xtask setup`".to_owned()))
 }
+
+/// Python packages that call containers' programs: what `pip` is to install.
+pub const PYTHON: &[&str] = &["cwltool==3.3.20260925135507", "miniwdl==1.16.0"];
+
+/// The directory of those packages.
+pub fn python() -> Result<PathBuf, Skip> {
+    let path = root().join("python");
+    if path.join("cwltool").exists() && path.join("WDL").exists() {
+        return Ok(path);
+    }
+    Err(Skip("cwltool and miniwdl are not installed: run `cargo xtask setup`".to_owned()))
+}

@@ -32,6 +32,7 @@ const WANTED: &[(&str, &str)] = &[
     ("openssl", "openssl"),
     ("setpriv", "util-linux"),
     ("python3", "python3-minimal"),
+    ("busybox", "busybox-static"),
     ("gcc", "gcc"),
     ("git", "git"),
     ("make", "make"),
@@ -45,7 +46,11 @@ const WANTED: &[(&str, &str)] = &[
 ];
 
 /// Files that say that a package without a program of its own is there.
-const WANTED_FILES: &[(&str, &str)] = &[("/usr/include/gnu/stubs-32.h", "gcc-multilib")];
+const WANTED_FILES: &[(&str, &str)] = &[
+    ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
+    // For the clients that are Python programs.
+    ("/usr/bin/pip3", "python3-pip"),
+];
 
 /// Installs what is missing and makes the test users, as root; else says what is missing.
 pub(crate) fn set_up() -> Outcome {
@@ -62,6 +67,7 @@ pub(crate) fn set_up() -> Outcome {
         }
     }
     build_pjdfstest();
+    install_clients();
     if root {
         add_rust_target();
         users::create().map_err(|error| format!("making the test users: {error}"))?;
@@ -114,6 +120,23 @@ fn build_pjdfstest() {
     }
     // What is left of the compilation is of no use; and if it stays, it is in nobody's way.
     let _ = fs::remove_dir_all(root.join("build"));
+}
+
+/// Installs Python programs that call containers' programs, where Debian's Python finds them. What misses them skips.
+fn install_clients() {
+    if tools::python().is_ok() {
+        return;
+    }
+    let directory = tools::root().join("python");
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    // The directory is nobody else's; pip warns of root in general.
+    command.args(["--root-user-action=ignore", "--target"]).arg(&directory).args(tools::PYTHON);
+    if let Err(error) = check(&mut command) {
+        println!(
+            "could not install cwltool and miniwdl: what needs them will be skipped ({error})"
+        );
+    }
 }
 
 /// Adds Rust's library for musl, of which a guest is a static program.

@@ -57,6 +57,15 @@ pub(crate) struct ImportArgs {
     /// Tar file (plain, gzip or zstd), directory, or '-' for standard input
     #[arg(value_name = "FILE|DIRECTORY|-")]
     pub source: PathBuf,
+    /// Make a container of the tree too, and print its id (udocker)
+    #[arg(long, visible_alias = "clone")]
+    pub tocontainer: bool,
+    /// Name of that container (udocker)
+    #[arg(long = "name", value_name = "NAME")]
+    pub container: Option<String>,
+    /// Remove the file when all is done (udocker)
+    #[arg(long = "mv")]
+    pub remove_source: bool,
     /// Name for the image
     #[arg(value_name = "NAME[:TAG]")]
     pub name: Option<String>,
@@ -68,9 +77,12 @@ pub(crate) struct ExportArgs {
     /// File to write; standard output when not given or '-'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Container
-    #[arg(value_name = "CONTAINER")]
-    pub container: String,
+    /// Accepted for udocker's sake: 'import --clone' takes any tree
+    #[arg(long, hide = true)]
+    pub clone: bool,
+    /// Container; udocker's '-' for standard output may stand before it
+    #[arg(value_name = "CONTAINER", required = true, num_args = 1..=2)]
+    pub container: Vec<String>,
 }
 
 /// `cp`.

@@ -30,6 +30,20 @@ pub(crate) struct PsArgs {
     /// Output: table, json, or a Go template
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// udocker's list, with execution modes (udocker)
+    #[arg(short, long)]
+    pub mode: bool,
+    /// udocker's list, with platforms (udocker)
+    #[arg(short, long)]
+    pub platform: bool,
+}
+
+/// `protect`, `unprotect`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ProtectArgs {
+    /// Container or image
+    #[arg(value_name = "CONTAINER|IMAGE")]
+    pub name: String,
 }
 
 /// `rm`.

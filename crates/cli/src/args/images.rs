@@ -28,6 +28,12 @@ pub(crate) struct RegistryFlags {
     /// Proxy: http://, https:// or socks5://[USER:PASSWORD@]HOST:PORT
     #[arg(long, visible_alias = "httpproxy", value_name = "URL")]
     pub proxy: Option<String>,
+    /// Registry of names that say none: HOST[:PORT] or a URL (udocker)
+    #[arg(long = "registry", value_name = "URL")]
+    pub host: Option<String>,
+    /// Accepted for udocker's sake: the registry is asked for its index
+    #[arg(long, value_name = "URL", hide = true)]
+    pub index: Option<String>,
 }
 
 /// `pull`.
@@ -74,6 +80,12 @@ pub(crate) struct ImagesArgs {
     /// Output: table, json, or a Go template
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// udocker's list, with each image's layers (udocker)
+    #[arg(short, long)]
+    pub long: bool,
+    /// udocker's list, with each image's platform (udocker)
+    #[arg(short, long)]
+    pub platform: bool,
     /// Show only this repository or image
     #[arg(value_name = "IMAGE")]
     pub name: Option<String>,
@@ -247,6 +259,9 @@ pub(crate) struct LogoutArgs {
     /// Log out of all registries
     #[arg(short, long)]
     pub all: bool,
+    /// The same as REGISTRY (udocker)
+    #[arg(long = "registry", value_name = "URL")]
+    pub host: Option<String>,
     /// File with credentials, in Docker's format
     #[arg(long, value_name = "FILE")]
     pub authfile: Option<PathBuf>,

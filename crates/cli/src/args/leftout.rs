@@ -8,7 +8,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "a user's container can never have more rights than the user; see --cap-add, --security-opt, --device",
     ),
     ("--gpus", "name the devices: --device /dev/nvidia0 --device /dev/nvidiactl"),
-    ("--publish-all", "name the ports: -p HOST:CONTAINER"),
     ("--volumes-from", "name the volumes again: -v NAME:PATH"),
     (
         "--volume-driver",
@@ -52,22 +51,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "--disable-content-trust",
         "signatures are not checked; pull by digest (NAME@sha256:...) to be sure",
     ),
-    ("--containerauth", "the image's own /etc/passwd is always used; --hostauth shows the host's"),
-    ("--nosysdirs", "give -v for what should differ"),
-    ("--novol", "nothing of the host is mounted that was not asked for"),
-    ("--nometa", "use --entrypoint, -e and -w to replace what the image says"),
     ("--kernel", "the host's kernel release is shown"),
-    ("--netcoop", "name the ports: -p HOST:CONTAINER"),
-    ("--index", "write the registry before the name: HOST[:PORT]/NAME"),
-    ("--registry", "write the registry before the name: HOST[:PORT]/NAME"),
     ("--nvidia", "name the devices: run --device /dev/nvidia0"),
     ("--fixperm", "trees need no repair: what cannot be put on disk is in the ownership table"),
     ("--purge", "nothing is written into a container's tree by running it"),
-    ("--mv", "the source is read, never moved"),
-    (
-        "--tocontainer",
-        "use 'coracle import' and then 'coracle create', or 'coracle run --rootfs DIR'",
-    ),
     ("--checkpoint", "there are no checkpoints"),
     ("--use-api-socket", "there is no API socket"),
 ];
@@ -75,6 +62,5 @@ const LEFT_OUT: &[(&str, &str)] = &[
 /// What to do in place of `flag`, where it is known and left out.
 pub(super) fn advice(flag: &str) -> Option<&'static str> {
     let name = flag.split('=').next().unwrap_or(flag);
-    let name = if name == "-P" { "--publish-all" } else { name };
     LEFT_OUT.iter().find(|(known, _)| *known == name).map(|(_, advice)| *advice)
 }

@@ -221,6 +221,31 @@ pub(crate) struct RecordFlags {
     pub nobanner: bool,
 }
 
+/// What udocker has besides. Most of it asks for what is so anyway.
+#[derive(clap::Args, Debug, Default, Clone)]
+#[command(next_help_heading = "udocker")]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct UdockerFlags {
+    /// Pass over what the image says of environment, user, directory and command
+    #[arg(long)]
+    pub nometa: bool,
+    /// Do not use the mount of the host that udocker makes here: there are none
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub novol: Vec<String>,
+    /// Accepted: /dev, /proc and /sys are the container's own
+    #[arg(long, hide = true)]
+    pub nosysdirs: bool,
+    /// Accepted: the image's own /etc/passwd is always used
+    #[arg(long, hide = true)]
+    pub containerauth: bool,
+    /// Accepted: on the host's network every port is published
+    #[arg(short = 'P', long, hide = true)]
+    pub publish_all: bool,
+    /// Accepted: on the host's network containers reach each other
+    #[arg(long, hide = true)]
+    pub netcoop: bool,
+}
+
 /// All that `create` and `run` share.
 #[derive(clap::Args, Debug, Default, Clone)]
 pub(crate) struct ContainerFlags {
@@ -238,6 +263,8 @@ pub(crate) struct ContainerFlags {
     pub image: ImageFlags,
     #[command(flatten)]
     pub record: RecordFlags,
+    #[command(flatten)]
+    pub udocker: UdockerFlags,
 }
 
 /// `create`.

@@ -136,3 +136,33 @@ pub(crate) struct ManArgs {
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
 }
+
+/// `install`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct InstallArgs {
+    /// Accepted for udocker's sake
+    #[arg(long)]
+    pub force: bool,
+    /// Accepted for udocker's sake
+    #[arg(long)]
+    pub purge: bool,
+}
+
+/// `mkrepo`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct MkrepoArgs {
+    /// Directory that is not there yet
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+}
+
+/// `migrate udocker`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct MigrateArgs {
+    /// udocker's directory (default: ~/.udocker, or what udocker's own settings say)
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Remove from udocker's directory what has been taken over
+    #[arg(long = "mv")]
+    pub remove_source: bool,
+}

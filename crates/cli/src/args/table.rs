@@ -57,6 +57,7 @@ pub(crate) struct Command {
 pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("container", "Containers, under Docker's longer names"),
     ("image", "Images, under Docker's longer names"),
+    ("migrate", "What other programs have made"),
     ("manifest", "Manifests in the store and in registries"),
     ("system", "Space and facts"),
     ("volume", "Named volumes"),
@@ -76,11 +77,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),
     ("swarm", "there is no swarm"),
-    ("install", "nothing has to be installed"),
-    ("mkrepo", "a store is made when it is first used: coracle --store DIR ..."),
-    ("protect", "there is no protection"),
-    ("unprotect", "there is no protection"),
-    ("showconf", "use 'coracle config'"),
 ];
 
 pub(super) fn left_out(word: &str) -> Option<&'static str> {
@@ -246,6 +242,20 @@ tar c src | coracle cp - work:/usr/local"),
         containers::CloneArgs,
         commands::clone::run,
         "Copy a container with all that was changed in it (udocker)"
+    ),
+    command!(
+        "protect",
+        Containers,
+        containers::ProtectArgs,
+        commands::protect::protect,
+        "Keep a container or an image from being removed (udocker)"
+    ),
+    command!(
+        "unprotect",
+        Containers,
+        containers::ProtectArgs,
+        commands::protect::unprotect,
+        "Let it be removed again (udocker)"
     ),
     command!("setup", Containers, containers::SetupArgs, commands::setup::run,
         "Show or keep the execution mode of a container (udocker)",
@@ -413,6 +423,31 @@ curl -L https://example.org/root.tar.zst | coracle import - my/tree"),
         system::ConfigArgs,
         commands::config::run,
         "Show every setting and where it comes from"
+    ),
+    command!("migrate udocker", Coracle, system::MigrateArgs, commands::migrate::run,
+        "Take over images and containers that udocker has made",
+        examples: "coracle migrate udocker
+coracle migrate udocker --from /scratch/me/udocker --mv"),
+    command!(
+        "mkrepo",
+        Coracle,
+        system::MkrepoArgs,
+        commands::mkrepo::run,
+        "Make a store in a new directory (udocker)"
+    ),
+    command!(
+        "install",
+        Hidden,
+        system::InstallArgs,
+        commands::mkrepo::install,
+        "Nothing has to be installed (udocker)"
+    ),
+    command!(
+        "showconf",
+        Hidden,
+        NoArgs,
+        commands::config::showconf,
+        "Show the settings in udocker's form (udocker)"
     ),
     command!("version", Coracle, system::FormatArgs, commands::version::run, "Show the version"),
     command!(

@@ -4,6 +4,7 @@
 
 use serde_json::json;
 
+use crate::args::NoArgs;
 use crate::args::system::ConfigArgs;
 use crate::config::{Config, Entry, Origin, SETTINGS};
 use crate::context::Context;
@@ -31,6 +32,12 @@ pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit, Report> 
             output::line(output::pretty(&entries.into()))
         }
     }?;
+    Ok(Exit::OK)
+}
+
+/// `showconf`: what udocker's users look for, in its form.
+pub(crate) fn showconf(context: &Context, _: &NoArgs) -> Result<Exit, Report> {
+    crate::udocker::listing::configuration(context)?;
     Ok(Exit::OK)
 }
 

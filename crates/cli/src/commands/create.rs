@@ -5,6 +5,7 @@ use crate::container::{launch, make, record};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
+use crate::udocker;
 
 /// Makes a container and prints its id.
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> {
@@ -15,8 +16,15 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> 
         super::rm::not_running(&old)?;
         launch::remove_now(context, old)?;
     }
+    let mut flags = args.flags.clone();
+    if context.is_udocker() {
+        udocker::adapt(context, &mut flags);
+    }
     let (container, _) =
-        make::make(context, &args.flags, args.image.as_deref(), &args.command, args.quiet)?;
+        make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
+    if context.is_udocker() {
+        udocker::legacy::announce(context, &container)?;
+    }
     output::line(container.id())?;
     Ok(Exit::OK)
 }

@@ -18,7 +18,12 @@ const BUFFER: usize = 1 << 20;
 /// Writes a container's whole tree as tar, with its true owners.
 pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> {
     let store = context.store()?;
-    let container = record::find(context, &args.container)?;
+    let name = match &args.container[..] {
+        [name] => name,
+        [stream, name] if stream == "-" && args.output.is_none() => name,
+        _ => return Err(Report::usage("only one container can be written at a time")),
+    };
+    let container = record::find(context, name)?;
     let record = record::read(&container)?;
     let trees = match record.config.rootfs {
         Some(_) => None,

@@ -12,6 +12,7 @@ use crate::image;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, size, time};
 use crate::report::{Exit, Report};
+use crate::udocker::listing;
 
 const PLAIN: &[Column] = &[
     ("Repository", "REPOSITORY"),
@@ -37,6 +38,11 @@ const MORE: &[Column] = &[
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> {
+    let plain = args.format.is_none() && !args.quiet && !args.digests && args.filter.is_empty();
+    if args.long || args.platform || context.is_udocker() && plain && args.name.is_none() {
+        listing::images(context, args.long, args.platform)?;
+        return Ok(Exit::OK);
+    }
     let filters = Filters::parse(
         &args.filter,
         &["dangling", "reference", "before", "since", "label", "until"],

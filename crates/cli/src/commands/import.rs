@@ -5,12 +5,15 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use oci::{
-    Compression, ConfigEditor, Descriptor, Digest, Digester, Manifest, Platform, Reference, media,
+    Compression, ConfigEditor, Descriptor, Digest, Digester, ImageConfig, Manifest, Platform,
+    Reference, media,
 };
 use store::Store;
 
 use crate::args::archives::ImportArgs;
+use crate::args::run::ContainerFlags;
 use crate::change;
+use crate::container::make;
 use crate::context::Context;
 use crate::output;
 use crate::progress::{Progress, Style};
@@ -18,8 +21,32 @@ use crate::pull::{self, Road};
 use crate::remote;
 use crate::report::{Exit, Report};
 
-/// Makes the image and prints its id.
+/// Makes the image, and with `--tocontainer` a container of it; prints its id.
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> {
+    let (id, reference) = make(context, args, None)?;
+    if args.tocontainer {
+        let mut flags = ContainerFlags::default();
+        flags.record.name.clone_from(&args.container);
+        let name = reference.to_string();
+        let (container, _) = make::make(context, &flags, Some(&name), &[], true)?;
+        output::line(container.id())?;
+    } else {
+        output::line(id)?;
+    }
+    if args.remove_source && args.source != Path::new("-") {
+        std::fs::remove_file(&args.source).map_err(|error| {
+            Report::new(format!("cannot remove {}", args.source.display())).cause(error)
+        })?;
+    }
+    Ok(Exit::OK)
+}
+
+/// Makes the image, which asks for what another one (`like`) asks for: its id and its name.
+pub(crate) fn make(
+    context: &Context,
+    args: &ImportArgs,
+    like: Option<&ImageConfig>,
+) -> Result<(Digest, Reference), Report> {
     let store = context.store()?;
     let settings = context.settings()?;
     let progress =
@@ -33,7 +60,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     let _lease = store.lease()?;
     let (layer, diff_id) = layer(context, &road, &args.source)?;
     let now = engine::supervise::now();
-    let mut editor = ConfigEditor::new(&platform);
+    let mut editor = like.map_or_else(|| ConfigEditor::new(&platform), ImageConfig::edit);
     editor.created(&now).layer(&diff_id).history(
         &now,
         "coracle import",
@@ -64,8 +91,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
             return Err(report.within(format!("cannot import {}", args.source.display())));
         }
     }
-    output::line(id)?;
-    Ok(Exit::OK)
+    Ok((id, reference))
 }
 
 /// Stores the layer: a directory is packed, an archive kept as it is.
@@ -89,8 +115,19 @@ fn layer(
         })?;
         store.blobs().put_reader(&mut file)?
     };
+    described(road, &blob, size, source)
+}
+
+/// The descriptor of a stored layer, and the digest of what is in it.
+pub(crate) fn described(
+    road: &Road<'_>,
+    blob: &Digest,
+    size: u64,
+    source: &Path,
+) -> Result<(Descriptor, Digest), Report> {
+    let store = road.store;
     let mut head = [0; Compression::MAGIC_LEN];
-    let length = store.blobs().open_digest(&blob)?.read(&mut head).unwrap_or(0);
+    let length = store.blobs().open_digest(blob)?.read(&mut head).unwrap_or(0);
     let compression = Compression::from_magic(&head[..length]);
     let media_type = compression.oci_layer_type().ok_or_else(|| {
         Report::new(format!(
@@ -99,8 +136,8 @@ fn layer(
         ))
         .hint("decompress it first: xz -dc root.tar.xz | coracle import - NAME")
     })?;
-    let diff_id = diff_id(road, &blob)?;
-    Ok((Descriptor::new(media_type, blob, size), diff_id))
+    let diff_id = diff_id(road, blob)?;
+    Ok((Descriptor::new(media_type, blob.clone(), size), diff_id))
 }
 
 /// Packs a directory; the archive goes through a pipe, so that nothing is held twice on disk.

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use crate::args::images::InspectArgs;
-use crate::container::{record, root};
+use crate::container::{convert, record, root};
 use crate::context::Context;
 use crate::describe;
 use crate::image;
 use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
+use crate::udocker::listing;
 
 /// What a name may mean.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,12 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
     if args.root_path {
         return super::each(&args.names, |name| root_path(context, name));
     }
+    if let ([name], None, true) = (&args.names[..], &args.format, context.is_udocker())
+        && let Some(value) = as_udocker(context, name)?
+    {
+        output::line(output::pretty(&value))?;
+        return Ok(Exit::OK);
+    }
     let template = match args.format.as_deref() {
         None | Some("json" | "") => None,
         Some(format) => Some(Template::parse(format)?),
@@ -62,7 +69,8 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
             Ok(())
         }
     });
-    if template.is_none() {
+    let nothing = found.is_empty() && context.is_udocker();
+    if template.is_none() && !nothing {
         let all = Value::Array(found);
         output::line(if args.format.as_deref() == Some("json") {
             all.to_string()
@@ -71,6 +79,17 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
         })?;
     }
     ended
+}
+
+/// A container or an image as udocker shows it: the configuration alone.
+fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
+    if let Some(container) = record::find_some(context, name)? {
+        return Ok(Some(listing::of_container(&record::read(&container)?)));
+    }
+    let Some(image) = image::local(context, name)? else { return Ok(None) };
+    let config = image.config()?;
+    let value = serde_json::from_slice(config.raw());
+    value.map(Some).map_err(|error| Report::new("the configuration is no JSON").cause(error))
 }
 
 fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {
@@ -101,7 +120,11 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
 /// Where the tree of a container is, as udocker's `inspect -p`.
 fn root_path(context: &Context, name: &str) -> Result<(), Report> {
     let container = record::find(context, name)?;
-    let record = record::read(&container)?;
+    let mut record = record::read(&container)?;
+    if context.is_udocker() {
+        // Whoever asks wants to use the tree.
+        convert::to_plain(context, context.store()?, &container, &mut record)?;
+    }
     match root::prepare(context, context.store()?, &record, &container.path())? {
         rootfs::Root::Directory(path) => output::line(path.display()),
         rootfs::Root::Overlay { upper, .. } | rootfs::Root::Stacked { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))

@@ -86,7 +86,8 @@ pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
     let road = Road::new(store, settings, &progress);
     for image in &images {
         for name in keep(&road, image, named.as_ref())? {
-            output::line(format!("Loaded image: {name}"))?;
+            let said = if context.is_udocker() { "" } else { "Loaded image: " };
+            output::line(format!("{said}{name}"))?;
         }
     }
     Ok(Exit::OK)

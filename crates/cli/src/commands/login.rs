@@ -44,13 +44,18 @@ fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
 
 /// `login`.
 pub(crate) fn run(context: &Context, args: &LoginArgs) -> Result<Exit, Report> {
-    let key = server(context, args.server.as_deref())?;
+    let key = server(context, args.server.as_deref().or(args.registry.host.as_deref()))?;
     let registry = key.split('/').next().unwrap_or(&key).to_owned();
     let file = remote::auth_file(context, args.registry.authfile.as_deref())?;
     if args.get_login {
         return get_login(context, args, &registry);
     }
     let credential = credential(args, &registry)?;
+    if context.is_udocker() {
+        // udocker keeps them without asking anybody, also where there is no network.
+        auth::store(&file, &key, &credential)?;
+        return Ok(Exit::OK);
+    }
     let client = remote::client(context, &args.registry, &registry)?;
     let login = client
         .login(&registry, Some(&credential))
@@ -121,8 +126,11 @@ fn from_stdin() -> Result<Secret, Report> {
 /// `logout`.
 pub(crate) fn logout(context: &Context, args: &LogoutArgs) -> Result<Exit, Report> {
     let file = remote::auth_file(context, args.authfile.as_deref())?;
-    let keys =
-        if args.all { auth::list(&file)? } else { vec![server(context, args.server.as_deref())?] };
+    let keys = if args.all {
+        auth::list(&file)?
+    } else {
+        vec![server(context, args.server.as_deref().or(args.host.as_deref()))?]
+    };
     for key in &keys {
         if !auth::remove(&file, key)? {
             return Err(Report::new(format!("not logged in to {key}"))

@@ -15,7 +15,7 @@ pub(crate) fn run(context: &Context, args: &ManifestInspectArgs) -> Result<Exit,
     if args.insecure {
         registry.tls_verify = Some(false);
     }
-    let reference = remote::reference(context, &args.image)?;
+    let reference = remote::reference(context, &remote::named(&registry, &args.image))?;
     let client = remote::client(context, &registry, reference.registry())?;
     let platform = args.platform.as_deref().map(super::pull::platform).transpose()?;
     let fetched = match &platform {

@@ -17,6 +17,7 @@ use crate::filter::Filters;
 use crate::output::listing::{Column, Entry, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};
+use crate::udocker::listing;
 
 const COLUMNS: &[Column] = &[
     ("ID", "CONTAINER ID"),
@@ -104,6 +105,13 @@ struct GlanceImage {
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
+    let plain = args.format.is_none() && !args.quiet && args.filter.is_empty();
+    if args.mode || args.platform || context.is_udocker() && plain {
+        let columns =
+            listing::Columns { mode: args.mode, size: args.size, platform: args.platform };
+        listing::containers(context, columns)?;
+        return Ok(Exit::OK);
+    }
     let filters = Filters::parse(&args.filter, FILTERS)?;
     let store = context.store()?;
     let every = args.all

@@ -16,6 +16,7 @@ pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
     let settings = context.settings()?;
     let style = Style::choose(args.quiet || context.global.quiet, settings.progress);
     for name in &args.images {
+        let name = &remote::named(&args.registry, name);
         let reference = remote::reference(context, name)?;
         if args.all_tags && (name.contains('@') || tagged(name)) {
             return Err(Report::usage(format!(

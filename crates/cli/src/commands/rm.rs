@@ -24,6 +24,7 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             None if args.force => return Ok(()),
             None => record::find(context, name)?,
         };
+        super::protect::check_container(&container)?;
         loop {
             if args.force {
                 let options = StopOptions { signal: Signal::KILL, timeout: None };

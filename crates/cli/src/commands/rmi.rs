@@ -32,6 +32,7 @@ pub(crate) fn run(context: &Context, args: &RmiArgs) -> Result<Exit, Report> {
 fn remove(context: &Context, name: &str, force: bool) -> Result<(), Report> {
     let store = context.store()?;
     let known = image::stored(context, name)?;
+    super::protect::check_image(&known, name)?;
     // The store takes the canonical name, which may have the configured registry; an id stays one.
     let canonical = match (crate::remote::reference(context, name), known.reference()) {
         (Ok(asked), Some(found)) if asked == found => asked.to_string(),

@@ -10,12 +10,15 @@ use crate::container::record::{self, Record};
 use crate::container::{command, make, spec, volumes};
 use crate::context::Context;
 use crate::report::{Exit, Report};
+use crate::udocker;
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
-    check(args)?;
     let mut flags = args.flags.clone();
-    flags.process.interactive |= context.is_udocker();
+    if context.is_udocker() {
+        udocker::adapt(context, &mut flags);
+    }
+    check(args, &flags)?;
     let made =
         context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
     if let (Some(name), None) = (&flags.security.join, &made)
@@ -27,24 +30,41 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         (_, Some(made)) => {
             return start(context, args, &made, record::read(&made)?, Overrides::default(), true);
         }
-        (Some(name), None) if args.flags.image.rootfs.is_none() => {
-            record::find_some(context, name)?
-        }
+        (Some(name), None) if args.flags.image.rootfs.is_none() => match reused(context, &flags)? {
+            Some(container) => {
+                flags.record.name = None;
+                Some(container)
+            }
+            None => record::find_some(context, name)?,
+        },
         _ => None,
     };
     if let Some(container) = existing {
         let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
+        let command = overrides.command.as_ref().unwrap_or(&record.config.command);
+        udocker::banner(context, &flags, container.id(), command);
         start(context, args, &container, record, overrides, false)
     } else {
         let (container, record) =
             make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
+        udocker::banner(context, &flags, container.id(), &record.config.command);
         start(context, args, &container, record, Overrides::default(), true)
     }
 }
 
-fn check(args: &RunArgs) -> Result<(), Report> {
-    if args.flags.process.tty
-        && args.flags.process.interactive
+/// `--pull=reuse --name=NAME`: the container of that name, if there is one.
+fn reused(context: &Context, flags: &ContainerFlags) -> Result<Option<ContainerDir>, Report> {
+    match &flags.record.name {
+        Some(name) if flags.image.pull.as_deref() == Some("reuse") => {
+            record::find_some(context, name)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn check(args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
+    if flags.process.tty
+        && flags.process.interactive
         && !args.detach
         && !std::io::IsTerminal::is_terminal(&std::io::stdin())
     {

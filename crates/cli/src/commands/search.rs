@@ -19,15 +19,16 @@ const COLUMNS: &[Column] = &[
 
 /// Looks for images in a registry, or lists the tags of one.
 pub(crate) fn run(context: &Context, args: &SearchArgs) -> Result<Exit, Report> {
+    let wanted = remote::named(&args.registry, &args.term);
     if args.list_tags {
-        let reference = remote::reference(context, &args.term)?;
+        let reference = remote::reference(context, &wanted)?;
         let client = remote::client(context, &args.registry, reference.registry())?;
         let tags = client.tags(&reference, 0)?;
         tags.iter().try_for_each(output::line)?;
         return Ok(Exit::OK);
     }
     let filters = Filters::parse(&args.filter, &["is-official", "is-automated", "stars"])?;
-    let (registry, term) = place(context, &args.term)?;
+    let (registry, term) = place(context, &wanted)?;
     let client = remote::client(context, &args.registry, &registry)?;
     let results = client
         .search(&registry, &term, args.limit)

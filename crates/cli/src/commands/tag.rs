@@ -16,6 +16,12 @@ pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<Exit, Report> {
         ))
         .hint("write NAME[:TAG]"));
     }
+    if context.is_udocker() {
+        super::protect::check_image(&source, &args.source)?;
+        if context.store()?.images().get(&target)?.is_some() {
+            return Err(Report::new(format!("there is an image {} already", target.familiar())));
+        }
+    }
     context.store()?.images().tag(&target, source.descriptor())?;
     Ok(Exit::OK)
 }

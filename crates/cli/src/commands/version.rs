@@ -8,7 +8,7 @@ use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
 
 /// `version`.
-pub(crate) fn run(_: &Context, args: &FormatArgs) -> Result<Exit, Report> {
+pub(crate) fn run(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let target = format!("{}/{}", oci::Platform::host().os, oci::Platform::host().architecture);
     let facts = json!({
         "Version": env!("CARGO_PKG_VERSION"),
@@ -17,6 +17,7 @@ pub(crate) fn run(_: &Context, args: &FormatArgs) -> Result<Exit, Report> {
         "Client": {"Version": env!("CARGO_PKG_VERSION"), "Os": oci::Platform::host().os, "Arch": oci::Platform::host().architecture},
     });
     match args.format.as_deref() {
+        None if context.is_udocker() => output::print(&crate::udocker::version()),
         None => output::print(&format!("{}Platform: {target}\n", crate::version_line())),
         Some("json") => output::line(facts),
         Some(format) => output::line(Template::parse(format)?.render(&facts)?),

@@ -102,6 +102,17 @@ pub(crate) fn fit(
     Ok(())
 }
 
+/// Gives a container one whole tree on disk, as engines without mounts have it.
+pub(crate) fn to_plain(
+    context: &Context,
+    store: &Store,
+    container: &ContainerDir,
+    record: &mut Record,
+) -> Result<(), Report> {
+    let plain = choose::ENGINES.iter().find(|engine| engine.caps().own_ids);
+    plain.map_or(Ok(()), |engine| fit(context, store, container, record, *engine))
+}
+
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of changes: this engine would not.
 fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<(), Report> {
     let living = engine::engines::inprocess::residents::all(&container.path());

@@ -23,7 +23,11 @@ use crate::args::run::ContainerFlags;
 use crate::config::{PullPolicy, SettingValue};
 use crate::context::Context;
 use crate::image;
+use crate::remote;
 use crate::report::Report;
+
+/// What udocker runs where nobody says what.
+const SHELL: [&str; 2] = ["bash", "-i"];
 
 /// Makes a container of an image (or, with `--rootfs`, of a plain tree).
 pub(crate) fn make(
@@ -41,13 +45,19 @@ pub(crate) fn make(
     let (draft, found) = match image_name.filter(|_| flags.image.rootfs.is_none()) {
         None => (spec::draft(context, flags, None, &rootfs_words(image_name, words))?, None),
         Some(name) => {
-            let image = find(context, flags, name, quiet)?;
-            let config = image.config()?;
+            let image = find(context, flags, &remote::named(&flags.image.registry, name), quiet)?;
+            let mut config = image.config()?;
+            if flags.udocker.nometa {
+                config = without_wishes(&config)?;
+            }
             let source = source(&image, &config, name)?;
             (spec::draft(context, flags, Some((source, &config)), words)?, Some((image, config)))
         }
     };
     let mut config = draft.config;
+    if config.command.is_empty() && context.is_udocker() {
+        config.command = SHELL.map(str::to_owned).to_vec();
+    }
     ports::choose(&mut config.network.publish)?;
     let stand = match &found {
         Some((image, _)) => root::stand(context, store, &config, image, quiet)?,
@@ -73,6 +83,36 @@ pub(crate) fn make(
         write_cid(file, path, container.id())?;
     }
     Ok((container, record))
+}
+
+/// An image's configuration without what it asks for (`--nometa`): platform and layers.
+fn without_wishes(config: &ImageConfig) -> Result<ImageConfig, Report> {
+    let cannot = |error| Report::new("the image's configuration is no JSON").cause(error);
+    let mut value: serde_json::Value = serde_json::from_slice(config.raw()).map_err(cannot)?;
+    if let Some(map) = value.as_object_mut() {
+        map.remove("config");
+    }
+    Ok(ImageConfig::parse(value.to_string().into_bytes())?)
+}
+
+/// Makes a container of a plain tree that another program has made of an image.
+pub(crate) fn adopt(
+    context: &Context,
+    flags: &ContainerFlags,
+    image: &ImageConfig,
+    image_name: &str,
+) -> Result<ContainerDir, Report> {
+    let source = ImageSource { reference: image_name.to_owned(), ..ImageSource::default() };
+    let mut config = spec::draft(context, flags, Some((source, image)), &[])?.config;
+    config.image = None;
+    let own = Own { image_name: image_name.to_owned(), ..Own::default() };
+    let mut record = Record { own, ..Record::default() };
+    split_command(&mut record, flags, Some(image), &[]);
+    record.config = config;
+    Ok(context.store()?.containers().create(flags.record.name.as_deref(), |id, _| {
+        id.clone_into(&mut record.config.id);
+        record.clone()
+    })?)
 }
 
 /// With `--rootfs` there is no image: all words are the command.

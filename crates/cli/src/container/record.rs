@@ -68,14 +68,19 @@ pub(crate) fn read(container: &ContainerDir) -> Result<Record, Report> {
 
 /// The container that a name or id means.
 pub(crate) fn find(context: &Context, name: &str) -> Result<ContainerDir, Report> {
-    Ok(context.store()?.containers().find(name)?)
+    match find_some(context, name)? {
+        Some(container) => Ok(container),
+        None => Ok(context.store()?.containers().find(name)?),
+    }
 }
 
 /// The same, `None` where there is none.
 pub(crate) fn find_some(context: &Context, name: &str) -> Result<Option<ContainerDir>, Report> {
     match context.store()?.containers().find(name) {
         Ok(container) => Ok(Some(container)),
-        Err(store::Error::NoContainer { .. } | store::Error::BadName { .. }) => Ok(None),
+        Err(store::Error::NoContainer { .. } | store::Error::BadName { .. }) => {
+            crate::udocker::legacy::container(context, name)
+        }
         Err(error) => Err(error.into()),
     }
 }

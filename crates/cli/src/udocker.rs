@@ -1,0 +1,123 @@
+//! In udocker's place: what differs when the program is called `udocker` or `udocker.py`.
+//!
+//! There is one code for each command. Here is only what udocker's users and scripts see differently: what its words mean
+//! ([`adapt`]), how its answers look ([`listing`]), where its settings come from ([`settings`]), and the images and containers that udocker
+//! itself has made ([`legacy`]). Its exit status 1 stands for every failure of ours; the program's own status, 126, 127 and 128+n are as
+//! everywhere.
+
+pub(crate) mod legacy;
+pub(crate) mod listing;
+pub(crate) mod settings;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::args::run::ContainerFlags;
+use crate::context::Context;
+use crate::output;
+use crate::report::{Exit, Report};
+
+/// The version of udocker whose habits these are.
+pub(crate) const LIKE: &str = "1.3.17";
+
+/// The place of our store in udocker's directory, where that was named.
+pub(crate) const STORE: &str = "coracle";
+
+/// What the kernel makes in every container: udocker mounts it from the host.
+const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// Whether a program of this name is udocker.
+pub(crate) fn is_name(program: &OsStr) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")
+}
+
+/// What `--version` and `version` print.
+pub(crate) fn version() -> String {
+    format!(
+        "version: {LIKE} (coracle {})\ntarball: none, nothing has to be installed\ntarball_release: none\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The status for a failure of ours, where udocker's users look for 1.
+pub(crate) fn status(exit: Exit) -> Exit {
+    if exit == Exit::FAILED { Exit(1) } else { exit }
+}
+
+/// Gives the flags the meaning that they have for udocker.
+pub(crate) fn adapt(context: &Context, flags: &mut ContainerFlags) {
+    let process = &mut flags.process;
+    process.interactive = true;
+    // udocker's program has the caller's terminal, if there is one, whatever -t says.
+    process.tty &= context.input_is_terminal() && context.output_is_terminal();
+    if let Some(text) = &process.entrypoint {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        if words.len() > 1 {
+            process.entrypoint = Some(serde_json::json!(words).to_string());
+        }
+    }
+    let volumes = std::mem::take(&mut flags.files.volume);
+    flags.files.volume = volumes.iter().filter_map(|text| volume(text)).collect();
+}
+
+/// `-v HOST` mounts at the same place; what every container has by itself is not mounted once more.
+fn volume(text: &str) -> Option<String> {
+    let place = |text: &str| text.trim_end_matches('/').to_owned();
+    let (host, inside) = match text.split_once(':') {
+        None if text.starts_with('/') => (place(text), place(text)),
+        None => return Some(text.to_owned()),
+        Some((host, inside)) => (place(host), place(inside)),
+    };
+    if host == inside && OWN.contains(&host.as_str()) {
+        return None;
+    }
+    Some(if text.contains(':') { text.to_owned() } else { format!("{text}:{text}") })
+}
+
+/// Says on a terminal that a container starts. Where output goes to a file or a program it is the program's alone: there udocker's banner
+/// came after it, or among it.
+pub(crate) fn banner(context: &Context, flags: &ContainerFlags, id: &str, command: &[String]) {
+    let quiet = context.global.quiet || flags.record.nobanner || context.udocker_level() < 3;
+    if quiet || !context.is_udocker() || !context.output_is_terminal() {
+        return;
+    }
+    let line = "*".repeat(78);
+    let starting = format!("STARTING {}", id.chars().take(36).collect::<String>());
+    let program = command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+    let text = format!(
+        "\n {line}\n *{0:76}*\n *{starting:^76}*\n *{0:76}*\n {line}\n executing: {program}\n",
+        ""
+    );
+    // A terminal that is gone is the program's to notice.
+    let _ = output::print(&text);
+}
+
+/// Refuses what is protected.
+pub(crate) fn protected(what: &str, name: &str) -> Report {
+    Report::new(format!("{what} {name} is protected"))
+        .hint(format!("coracle unprotect {name}"))
+        .exit(Exit(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes() {
+        assert_eq!(volume("/data").as_deref(), Some("/data:/data"));
+        assert_eq!(volume("/a b/c:/d:ro").as_deref(), Some("/a b/c:/d:ro"));
+        assert_eq!(volume("/etc/hosts").as_deref(), Some("/etc/hosts:/etc/hosts"));
+        assert_eq!(volume("/dev").or_else(|| volume("/proc:/proc/")), None);
+        assert_eq!(volume("/dev/shm:/dev/shm").as_deref(), Some("/dev/shm:/dev/shm"));
+    }
+
+    #[test]
+    fn names() {
+        for (program, is) in
+            [("/usr/bin/udocker", true), ("udocker.py", true), ("coracle", false), ("", false)]
+        {
+            assert_eq!(is_name(OsStr::new(program)), is, "{program}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What udocker has on disk, read only: images and containers in its own layout.
+//!
+//! ```text
+//! repos/<name>/<tag>/   TAG, v1 or v2, ancestry or manifest, layers as links into layers/, PROTECT
+//! layers/               sha256:<digest>, or <id>.layer and <id>.json
+//! containers/<id>/      ROOT/, container.json, imagerepo.name, execmode, PROTECT;  containers/<name> -> <id>
+//! ```
+//!
+//! An image that is used is taken into our store, once ([`image`]): its layers are hashed, and whatever kind of manifest it has (`OpenMOLE`
+//! writes schema 1 itself), it gets one of OCI's. A container that is used becomes one of ours whose root is udocker's directory as it is
+//! ([`container`]). Neither changes udocker's own files; `coracle migrate udocker` copies them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference, media};
+use serde_json::{Value, json};
+use store::{ContainerDir, Image};
+
+use crate::args::run::ContainerFlags;
+use crate::container::make;
+use crate::container::record::{self, Record};
+use crate::context::Context;
+use crate::progress::{Progress, Style};
+use crate::pull::{self, Road};
+use crate::remote;
+use crate::report::Report;
+
+/// The label of a container of ours whose root is udocker's: udocker's id.
+pub(crate) const LABEL: &str = "dev.coracle.udocker.container";
+
+/// Names of images have at most so many parts.
+const DEEPEST: usize = 16;
+
+/// An image of udocker's.
+pub(crate) struct OldImage {
+    /// `NAME:TAG`, as udocker has it.
+    pub name: String,
+    /// Where it is.
+    pub directory: PathBuf,
+    layers: PathBuf,
+}
+
+/// A container of udocker's.
+pub(crate) struct OldContainer {
+    /// Its UUID.
+    pub id: String,
+    /// Its names.
+    pub names: Vec<String>,
+    /// Where it is.
+    pub directory: PathBuf,
+}
+
+/// All images.
+pub(crate) fn images(context: &Context) -> Result<Vec<OldImage>, Report> {
+    if !context.is_udocker() {
+        return Ok(Vec::new());
+    }
+    let settings = context.udocker()?;
+    Ok(images_in(&settings.directory("repos"), &settings.directory("layers")))
+}
+
+/// All images of a directory of repositories.
+pub(crate) fn images_in(repos: &Path, layers: &Path) -> Vec<OldImage> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(repos.to_owned(), 0)];
+    while let Some((directory, depth)) = waiting.pop() {
+        if depth > 1 && directory.join("TAG").exists() {
+            if let Some(name) = name_of(repos, &directory) {
+                found.push(OldImage { name, directory, layers: layers.to_owned() });
+            }
+            continue;
+        }
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        waiting.extend(inner.filter(|_| depth < DEEPEST).map(|entry| (entry.path(), depth + 1)));
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn name_of(repos: &Path, directory: &Path) -> Option<String> {
+    let path = directory.strip_prefix(repos).ok()?;
+    Some(format!("{}:{}", path.parent()?.to_str()?, path.file_name()?.to_str()?))
+}
+
+/// Takes the image of this name into our store, if udocker has it.
+pub(crate) fn image(context: &Context, name: &str) -> Result<Option<Image>, Report> {
+    let wanted = remote::reference(context, name).ok();
+    let same = |image: &OldImage| {
+        image.name == name
+            || image.name.strip_suffix(":latest") == Some(name)
+            || wanted.is_some() && remote::reference(context, &image.name).ok() == wanted
+    };
+    match images(context)?.into_iter().find(same) {
+        Some(image) => image.take(context, wanted.as_ref()).map(Some),
+        None => Ok(None),
+    }
+}
+
+impl OldImage {
+    pub(crate) fn is_protected(&self) -> bool {
+        self.directory.join("PROTECT").exists()
+    }
+
+    /// For which platform, as far as it says.
+    pub(crate) fn platform(&self) -> String {
+        self.parts().map_or_else(|_| String::new(), |(_, config)| platform(&config).to_string())
+    }
+
+    /// Its layers, the lowest first.
+    pub(crate) fn layers(&self) -> Result<Vec<PathBuf>, Report> {
+        Ok(self.parts()?.0)
+    }
+
+    /// A layer: what the link beside the manifest leads to, else what layers/ has.
+    fn file(&self, name: &str) -> PathBuf {
+        let beside = self.directory.join(name);
+        if beside.exists() { beside } else { self.layers.join(name) }
+    }
+
+    /// Layers, the lowest first, and what a container is to know of the image.
+    fn parts(&self) -> Result<(Vec<PathBuf>, Value), Report> {
+        let wrong = |what: &str| {
+            Report::new(format!("udocker's image {} cannot be read", self.name))
+                .because(format!("{}: {what}", self.directory.display()))
+        };
+        let texts = |list: &Value, key: &str| -> Vec<String> {
+            let entries = list.as_array().into_iter().flatten();
+            let text = |entry: &Value| {
+                if key.is_empty() { entry.as_str() } else { entry[key].as_str() }.map(str::to_owned)
+            };
+            entries.filter_map(text).collect()
+        };
+        if self.directory.join("ancestry").exists() {
+            // The newest comes first.
+            let ids = texts(&read(&self.directory.join("ancestry"))?, "");
+            let top = ids.first().ok_or_else(|| wrong("its ancestry is empty"))?;
+            let config = read(&self.file(&format!("{top}.json")))?;
+            let layers = ids.iter().rev().map(|id| self.file(&format!("{id}.layer")));
+            return Ok((layers.filter(|path| path.exists()).collect(), config));
+        }
+        let manifest = read(&self.directory.join("manifest"))?;
+        let (digests, config) = if manifest["fsLayers"].is_array() {
+            let digests = texts(&manifest["fsLayers"], "blobSum").into_iter().rev().collect();
+            let text = manifest["history"][0]["v1Compatibility"].as_str().unwrap_or("{}");
+            (digests, serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?)
+        } else {
+            let config = manifest["config"]["digest"].as_str();
+            let config = config.ok_or_else(|| wrong("its manifest names no configuration"))?;
+            (texts(&manifest["layers"], "digest"), read(&self.file(config))?)
+        };
+        Ok((digests.iter().map(|digest: &String| self.file(digest)).collect(), config))
+    }
+
+    /// Copies it into our store.
+    pub(crate) fn take(
+        &self,
+        context: &Context,
+        wanted: Option<&Reference>,
+    ) -> Result<Image, Report> {
+        let within = |report: Report| report.within(format!("cannot take over {}", self.name));
+        let store = context.store()?;
+        let settings = context.settings()?;
+        let progress = Progress::new(Style::choose(context.global.quiet, settings.progress));
+        let road = Road::new(store, settings, &progress);
+        let _lease = store.lease()?;
+        let (files, old) = self.parts()?;
+        let (mut layers, mut diff_ids) = (Vec::new(), Vec::new());
+        for file in &files {
+            let (descriptor, diff_id) = layer(&road, file).map_err(within)?;
+            layers.push(descriptor);
+            diff_ids.push(diff_id);
+        }
+        let config = image_config(&old, &diff_ids)?;
+        let descriptor = Descriptor::of(media::OCI_CONFIG, config.raw());
+        pull::put(store, &descriptor, config.raw())?;
+        let manifest = Manifest::build(media::OCI_MANIFEST, descriptor, layers);
+        let mut descriptor = pull::keep(store, &manifest, &config, &manifest.descriptor().digest)?;
+        if self.is_protected() {
+            let yes = "true".to_owned();
+            descriptor.annotations.insert(super::listing::PROTECTED.to_owned(), yes);
+        }
+        pull::unpack_all(&road, &manifest, &config).map_err(within)?;
+        let reference = match wanted {
+            Some(reference) => reference.clone(),
+            None => remote::reference(context, &self.name)?,
+        };
+        store.images().tag(&reference, &descriptor)?;
+        store
+            .images()
+            .get(&reference)?
+            .ok_or_else(|| Report::new(format!("{} was removed meanwhile", self.name)))
+    }
+}
+
+fn read(path: &Path) -> Result<Value, Report> {
+    let cannot = || Report::new(format!("cannot read {}", path.display()));
+    let text = std::fs::read(path).map_err(|error| cannot().cause(error))?;
+    serde_json::from_slice(&text).map_err(|error| cannot().cause(error))
+}
+
+/// Keeps one layer; its name is no proof of what it holds, so it is hashed.
+fn layer(road: &Road<'_>, path: &Path) -> Result<(Descriptor, Digest), Report> {
+    let mut file = File::open(path)
+        .map_err(|error| Report::new(format!("cannot read {}", path.display())).cause(error))?;
+    let (digest, size) = road.store.blobs().put_reader(&mut file)?;
+    let named: Option<Digest> =
+        path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+    if named.is_some_and(|named| named.algorithm() == digest.algorithm() && named != digest) {
+        return Err(Report::new(format!("{} is damaged: it is {digest}", path.display()))
+            .hint("pull the image again"));
+    }
+    crate::commands::import::described(road, &digest, size, path)
+}
+
+fn platform(config: &Value) -> Platform {
+    let part = |key: &str, usual: &str| config[key].as_str().unwrap_or(usual).to_owned();
+    let host = Platform::host();
+    let text = format!("{}/{}", part("os", &host.os), part("architecture", &host.architecture));
+    text.parse().unwrap_or(host)
+}
+
+/// An image's configuration from what udocker keeps: itself where its layers are these, else made of its parts.
+fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig, Report> {
+    let digests: Vec<String> = diff_ids.iter().map(ToString::to_string).collect();
+    let platform = platform(old);
+    let running = [&old["config"], &old["container_config"]];
+    let running = running.into_iter().find(|value| value.is_object()).unwrap_or(&Value::Null);
+    let mut made = json!({
+        "architecture": platform.architecture,
+        "os": platform.os,
+        "rootfs": {"type": "layers", "diff_ids": digests},
+    });
+    if let Some(created) = old["created"].as_str() {
+        made["created"] = json!(created);
+    }
+    if running.is_object() {
+        made["config"] = running.clone();
+    }
+    Ok(ImageConfig::parse(made.to_string().into_bytes())?)
+}
+
+/// All containers.
+pub(crate) fn containers(context: &Context) -> Result<Vec<OldContainer>, Report> {
+    if !context.is_udocker() {
+        return Ok(Vec::new());
+    }
+    Ok(containers_in(&context.udocker()?.directory("containers")))
+}
+
+/// All containers of a directory: those that have a tree.
+pub(crate) fn containers_in(directory: &Path) -> Vec<OldContainer> {
+    let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<OldContainer> = entries()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter(|entry| entry.path().join("ROOT").is_dir())
+        .filter_map(|entry| {
+            let id = entry.file_name().into_string().ok()?;
+            Some(OldContainer { id, names: Vec::new(), directory: entry.path() })
+        })
+        .collect();
+    for entry in entries() {
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let target = target.file_name().unwrap_or_default().to_owned();
+        let named = found.iter_mut().find(|found| found.id.as_str() == target);
+        if let (Some(named), Ok(name)) = (named, entry.file_name().into_string()) {
+            named.names.push(name);
+        }
+    }
+    found.sort_by(|a, b| a.id.cmp(&b.id));
+    found
+}
+
+/// Makes udocker's container of this name or id one of ours, if there is one: its tree stays where it is.
+pub(crate) fn container(context: &Context, name: &str) -> Result<Option<ContainerDir>, Report> {
+    let found = containers(context)?;
+    let named = |old: &&OldContainer| old.id == name || old.names.iter().any(|known| known == name);
+    let Some(old) = found.iter().find(named) else { return Ok(None) };
+    // Known by another of its names.
+    for ours in context.store()?.containers().list()? {
+        let is_it = |record: Record| record.config.labels.get(LABEL) == Some(&old.id);
+        if record::read(&ours).is_ok_and(is_it) {
+            return Ok(Some(ours));
+        }
+    }
+    let mut container = old.adopt(context)?;
+    for further in old.names.iter().skip(1) {
+        // Another container of ours may have it.
+        let _ = container.add_name(further);
+    }
+    Ok(Some(container))
+}
+
+/// Where somebody named the directory of udocker's containers, they look there for what `create` has made.
+pub(crate) fn announce(context: &Context, container: &ContainerDir) -> Result<(), Report> {
+    let settings = context.udocker()?;
+    if !settings.is_named("containers") {
+        return Ok(());
+    }
+    let directory = settings.directory("containers").join(container.id());
+    let image = record::read(container)?.own.image_name;
+    let written = std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(directory.join("imagerepo.name"), image));
+    written
+        .map_err(|error| Report::new(format!("cannot write {}", directory.display())).cause(error))
+}
+
+impl OldContainer {
+    fn text(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.directory.join(name)).unwrap_or_default();
+        text.trim().to_owned()
+    }
+
+    /// The image it was made from.
+    pub(crate) fn image(&self) -> String {
+        self.text("imagerepo.name")
+    }
+
+    /// Its execution mode, where it was ever set.
+    pub(crate) fn mode(&self) -> String {
+        self.text("execmode").trim_matches('"').to_owned()
+    }
+
+    /// `W` where its tree can be written, `R` where not.
+    pub(crate) fn access(&self) -> char {
+        let root = self.directory.join("ROOT");
+        if rustix::fs::access(&root, rustix::fs::Access::WRITE_OK).is_ok() { 'W' } else { 'R' }
+    }
+
+    /// What a container is to know of its image.
+    pub(crate) fn config(&self) -> Result<ImageConfig, Report> {
+        let old = read(&self.directory.join("container.json")).unwrap_or(Value::Null);
+        image_config(&old, &[])
+    }
+
+    /// Refuses a tree whose files udocker has rewritten for its own F modes.
+    pub(crate) fn check(&self) -> Result<(), Report> {
+        let mode = self.mode();
+        if !mode.starts_with('F') {
+            return Ok(());
+        }
+        let name = self.names.first().unwrap_or(&self.id);
+        Err(Report::new(format!("{name} was set up for udocker's mode {mode}"))
+            .because("its links and programs were rewritten for that")
+            .hint(format!("let udocker undo it: udocker setup --execmode=P1 {name}")))
+    }
+
+    fn adopt(&self, context: &Context) -> Result<ContainerDir, Report> {
+        self.check()?;
+        let mut flags = ContainerFlags::default();
+        flags.image.rootfs = Some(self.directory.join("ROOT"));
+        flags.record.label = vec![format!("{LABEL}={}", self.id)];
+        flags.record.name = Some(self.names.first().unwrap_or(&self.id).clone());
+        let config = self.config()?;
+        make::adopt(context, &flags, &config, &self.image())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_found() {
+        let scratch = tempfile::tempdir().unwrap();
+        let repos = scratch.path().join("repos");
+        for name in ["busybox/1", "quay.io/a/b/latest"] {
+            std::fs::create_dir_all(repos.join(name)).unwrap();
+            std::fs::write(repos.join(name).join("TAG"), name).unwrap();
+        }
+        let names: Vec<String> =
+            images_in(&repos, Path::new("/none")).into_iter().map(|image| image.name).collect();
+        assert_eq!(names, ["busybox:1", "quay.io/a/b:latest"]);
+        let containers = scratch.path().join("containers");
+        std::fs::create_dir_all(containers.join("u-1/ROOT")).unwrap();
+        std::fs::create_dir_all(containers.join("broken")).unwrap();
+        std::os::unix::fs::symlink("/elsewhere/containers/u-1", containers.join("c7")).unwrap();
+        let found = containers_in(&containers);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].id.as_str(), &found[0].names[..]), ("u-1", &["c7".to_owned()][..]));
+    }
+}

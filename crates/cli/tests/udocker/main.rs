@@ -1,0 +1,49 @@
+//! In udocker's place: its command line, the faults it is known for, its own directory, and the programs that call it.
+//!
+//! The suite calls the real binary by a link named `udocker` or `udocker.py`, as unprivileged users: one on the host as it is, one where
+//! user namespaces are forbidden (if that can be arranged here). The image is a static busybox. The clients `cwltool` and `miniwdl` are the
+//! ones that people install; those that are not installed here (Nextflow, SCAR, Stimela, `OpenMOLE`) are played by the command lines that they make.
+
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
+mod clients;
+mod faults;
+mod formats;
+mod old;
+mod world;
+
+use std::process::ExitCode;
+
+use testkit::harness::Suite;
+
+use world::{Case, Stage};
+
+const GROUPS: &[(&str, &[(&str, Case)])] = &[
+    ("formats", formats::CASES),
+    ("faults", faults::CASES),
+    ("old", old::CASES),
+    ("clients", clients::CASES),
+];
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    match &stage {
+        Err(reason) => suite.skipped("udocker", reason),
+        Ok(stage) => {
+            if let Some(reason) = &stage.missing {
+                suite.skipped("forbidden", reason);
+            }
+            for world in &stage.worlds {
+                for (group, cases) in GROUPS {
+                    for (case, body) in *cases {
+                        let name = format!("{}::{group}::{case}", world.name);
+                        suite.case(name, move || body(world));
+                    }
+                }
+            }
+        }
+    }
+    suite.run()
+}
