@@ -262,9 +262,9 @@ pub(crate) struct ContainerFlags {
     #[command(flatten)]
     pub image: ImageFlags,
     #[command(flatten)]
-    pub record: RecordFlags,
-    #[command(flatten)]
     pub udocker: UdockerFlags,
+    #[command(flatten)]
+    pub record: RecordFlags,
 }
 
 /// `create`.
