@@ -1,32 +1,26 @@
 //! The inodes that a container shares with its image, and how many names each has there.
 //!
-//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian, sorted. Here it has two words; the high half of the
-//! second says whether a copy has taken the place of the inode, so that whoever has it open may have to look for that copy. Of the list, which may
-//! be long, an index has every so many inodes in one page: a new process that looks for an inode touches that page, and one of the list.
+//! In the container's file `inodes` an entry has 12 bytes: inode (8), names (4), little-endian. Here it has two words; the high half of the
+//! second says whether a copy has taken the place of the inode, so that whoever has it open may have to look for that copy. The entries are an open
+//! hash table, at most half full: nearly every look at a file asks it. Four inodes in a row, as a directory's files often are, begin in one cache line.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of an entry.
-pub(super) const ENTRY_WORDS: usize = 2;
-/// Words of the index.
-pub(super) const INDEX: usize = 512;
+const ENTRY_WORDS: usize = 2;
+/// Entries of a cache line.
+const LINE: usize = 4;
 /// Bytes of an entry in the file.
 const ENTRY: usize = 12;
 /// In the word of the names: a copy was made.
 const REPLACED: u64 = 1 << 32;
 
-/// The list.
+/// The table.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
-    pub(super) index: &'a [AtomicU64],
     /// How many were replaced.
     pub(super) replaced: &'a AtomicU64,
     pub(super) words: &'a [AtomicU64],
-}
-
-/// How many entries of the list one of the index stands for, where the list has so many.
-const fn stride(entries: usize) -> usize {
-    entries.div_ceil(INDEX)
 }
 
 /// Entries of the file's text.
@@ -42,31 +36,46 @@ pub const fn count(bytes: usize) -> usize {
     bytes / ENTRY
 }
 
-pub(super) fn fill(index: &[AtomicU64], words: &[AtomicU64], file: &[u8]) {
-    let (places, _) = words.as_chunks::<ENTRY_WORDS>();
-    let stride = stride(entries(file).count()).max(1);
-    for (first, entry) in index.iter().zip(entries(file).step_by(stride)) {
-        first.store(entry.0, Ordering::Relaxed);
-    }
-    for ([inode, names], entry) in places.iter().zip(entries(file)) {
-        inode.store(entry.0, Ordering::Relaxed);
-        names.store(entry.1.into(), Ordering::Relaxed);
-    }
+/// Words of the table for so many entries.
+pub(super) const fn words(entries: usize) -> usize {
+    (entries * 2).next_multiple_of(LINE) * ENTRY_WORDS
+}
+
+/// Where an inode's entry may be at first, of `places`.
+fn home(inode: u64, places: usize) -> usize {
+    // Fibonacci hashing; then the product's high half is evenly below the number of lines.
+    let hash = (inode / LINE as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let line = (u128::from(hash) * (places / LINE) as u128) >> 64;
+    line as usize * LINE + inode as usize % LINE
 }
 
 impl Image<'_> {
+    /// Enters what the file says.
+    pub(super) fn fill(&self, file: &[u8]) {
+        for (inode, names) in entries(file) {
+            if let Some([key, value]) = self.place(inode) {
+                key.store(inode, Ordering::Relaxed);
+                value.store(names.into(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The words of an inode, or those where they would be. There is none of number 0.
+    #[inline]
+    fn place(&self, inode: u64) -> Option<&[AtomicU64; ENTRY_WORDS]> {
+        let (places, _) = self.words.as_chunks::<ENTRY_WORDS>();
+        let home = home(inode, places.len());
+        // At most half of them are taken, so this ends soon.
+        places.get(home..)?.iter().chain(&places[..home]).find(|[key, _]| {
+            let key = key.load(Ordering::Relaxed);
+            key == inode || key == 0
+        })
+    }
+
+    #[inline]
     fn entry(&self, inode: u64) -> Option<&AtomicU64> {
-        let (entries, _) = self.words.as_chunks::<ENTRY_WORDS>();
-        let stride = stride(entries.len());
-        let firsts = self.index.get(..entries.len().checked_div(stride)?)?;
-        let before = firsts.partition_point(|first| first.load(Ordering::Relaxed) <= inode);
-        let start = before.saturating_sub(1) * stride;
-        // Behind the last of the index there may be a shorter piece, which has none of its own.
-        let end = if before == firsts.len() { entries.len() } else { start + stride };
-        let piece = entries.get(start..end)?;
-        let at =
-            piece.binary_search_by_key(&inode, |entry| entry[0].load(Ordering::Relaxed)).ok()?;
-        Some(&piece[at][1])
+        let [key, value] = self.place(inode)?;
+        (inode != 0 && key.load(Ordering::Relaxed) == inode).then_some(value)
     }
 
     /// How many names an inode has inside the image, if it is the image's.

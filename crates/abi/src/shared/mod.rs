@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word: what it is. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr07");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr08");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
@@ -64,12 +64,11 @@ mod header {
 /// In a word for a device: there is one. (Numbers of devices have 12 and 20 bits.)
 const KNOWN: u64 = 1 << 63;
 
-// A program's start looks at the header, at its world, which is among the first records as a rule, at the table of texts and at a text, and at the
-// index of the image's inodes: these lie in the first sixteen pages, because the kernel maps sixteen pages by one fault. So does the whole of what is
+// A program's start looks at the header, at its world, which is among the first records as a rule, at the table of texts and at a text:
+// these lie in the first sixteen pages, because the kernel maps sixteen pages by one fault. So does the whole of what is
 // known of directories in sixteen pages of its own. All of it begins in the 320 KiB that have their page table in common with the stage's own
 // memory (`boot::SHARED`).
-const INDEX: Range<usize> = after(PAGE_WORDS, image::INDEX);
-const FIRST_RECORDS: Range<usize> = after(INDEX.end, records::FIRST_WORDS);
+const FIRST_RECORDS: Range<usize> = after(PAGE_WORDS, records::FIRST_WORDS);
 const TABLE: Range<usize> = after(FIRST_RECORDS.end, texts::TABLE);
 const TEXTS: Range<usize> = after(TABLE.end, texts::WORDS);
 const PLAIN: Range<usize> = after(TEXTS.end.next_multiple_of(16 * PAGE_WORDS), plain::WORDS);
@@ -92,7 +91,7 @@ pub struct Shared<'a> {
 impl<'a> Shared<'a> {
     /// Bytes of a file for an image with this many shared inodes: a multiple of a page.
     pub const fn size(image_inodes: usize) -> usize {
-        (IMAGE + image_inodes * image::ENTRY_WORDS).next_multiple_of(PAGE_WORDS) * WORD
+        (IMAGE + image::words(image_inodes)).next_multiple_of(PAGE_WORDS) * WORD
     }
 
     /// Fills in a new file of zeros, which has to have the [`Shared::size`] of its list: `inodes` is the container's file of that name.
@@ -103,9 +102,9 @@ impl<'a> Shared<'a> {
             return None;
         }
         let shared = Self { words };
-        image::fill(words.get(INDEX)?, words.get(IMAGE..)?, inodes);
         shared.header(header::LENGTH).store(words.len() as u64, Ordering::Relaxed);
         shared.header(header::IMAGE).store(count as u64, Ordering::Relaxed);
+        shared.image().fill(inodes);
         shared.header(header::GENERATION).store(1, Ordering::Relaxed);
         shared.header(header::MAGIC).store(MAGIC, Ordering::Release);
         Some(shared)
@@ -118,7 +117,7 @@ impl<'a> Shared<'a> {
             && shared.header(header::MAGIC).load(Ordering::Acquire) == MAGIC
             && shared.header(header::LENGTH).load(Ordering::Relaxed) == words.len() as u64;
         let image = is_ours.then(|| shared.header(header::IMAGE).load(Ordering::Relaxed))?;
-        (words.len() >= IMAGE + image as usize * image::ENTRY_WORDS).then_some(shared)
+        (words.len() >= IMAGE + image::words(image as usize)).then_some(shared)
     }
 
     fn header(&self, word: usize) -> &'a AtomicU64 {
@@ -146,9 +145,8 @@ impl<'a> Shared<'a> {
     pub fn image(&self) -> image::Image<'a> {
         let count = self.header(header::IMAGE).load(Ordering::Relaxed) as usize;
         image::Image {
-            index: &self.words[INDEX],
             replaced: self.header(header::REPLACED),
-            words: self.words.get(IMAGE..IMAGE + count * image::ENTRY_WORDS).unwrap_or(&[]),
+            words: self.words.get(IMAGE..IMAGE + image::words(count)).unwrap_or(&[]),
         }
     }
 
