@@ -18,7 +18,7 @@ pub(crate) struct Context {
     /// Options before the command.
     pub global: Global,
     environment: BTreeMap<OsString, OsString>,
-    program: OsString,
+    as_udocker: bool,
     directory: Option<PathBuf>,
     input_is_terminal: bool,
     output_is_terminal: bool,
@@ -31,11 +31,13 @@ pub(crate) struct Context {
 impl Context {
     /// Looks at the environment, and at nothing else yet.
     pub(crate) fn new(global: Global) -> Self {
-        let environment = std::env::vars_os().collect();
+        let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        let program = std::env::args_os().next().unwrap_or_default();
         Self {
             global,
+            as_udocker: udocker::is_name(&program)
+                || environment.contains_key(OsStr::new(udocker::CALLED)),
             environment,
-            program: std::env::args_os().next().unwrap_or_default(),
             directory: std::env::current_dir().ok(),
             input_is_terminal: std::io::stdin().is_terminal(),
             output_is_terminal: std::io::stdout().is_terminal(),
@@ -61,7 +63,7 @@ impl Context {
 
     /// Whether the program was called by udocker's name, whose habits then hold.
     pub(crate) fn is_udocker(&self) -> bool {
-        udocker::is_name(&self.program)
+        self.as_udocker
     }
 
     /// udocker's settings. They say where its directory is under any name, and count only under its own.

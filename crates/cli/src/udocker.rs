@@ -23,6 +23,9 @@ pub(crate) const LIKE: &str = "1.3.17";
 /// The place of our store in udocker's directory, where that was named.
 pub(crate) const STORE: &str = "coracle";
 
+/// A variable that keeps the name where this program starts itself by another.
+pub(crate) const CALLED: &str = "CORACLE_CALLED_UDOCKER";
+
 /// What the kernel makes in every container: udocker mounts it from the host.
 const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 

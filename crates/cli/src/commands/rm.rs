@@ -8,6 +8,7 @@ use crate::container::{launch, record};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
+use crate::udocker::legacy;
 
 /// Removes containers; each is tried, the first failure decides.
 pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
@@ -25,6 +26,9 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             None => record::find(context, name)?,
         };
         super::protect::check_container(&container)?;
+        if context.is_udocker() {
+            legacy::check_removable(&container)?;
+        }
         loop {
             if args.force {
                 let options = StopOptions { signal: Signal::KILL, timeout: None };

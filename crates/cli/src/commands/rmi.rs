@@ -4,6 +4,7 @@ use crate::args::images::RmiArgs;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
+use crate::udocker::legacy;
 use crate::{image, progress};
 
 /// Runs it: every image is tried, and the first failure reported at the end.
@@ -31,6 +32,7 @@ pub(crate) fn run(context: &Context, args: &RmiArgs) -> Result<Exit, Report> {
 
 fn remove(context: &Context, name: &str, force: bool) -> Result<(), Report> {
     let store = context.store()?;
+    legacy::check_image_removable(context, name)?;
     let known = image::stored(context, name)?;
     super::protect::check_image(&known, name)?;
     // The store takes the canonical name, which may have the configured registry; an id stays one.

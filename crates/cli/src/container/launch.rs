@@ -139,7 +139,7 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
         progress::note(&format!("warning: {warning}"));
     }
     if let Some(wrapper) = &prepared.plan.wrapper {
-        return within_limits(wrapper, run.container.id());
+        return within_limits(context, wrapper, run.container.id());
     }
     let config = &run.record.config;
     let supervised = config.tty
@@ -281,7 +281,7 @@ fn is_last(container: &ContainerDir) -> bool {
 }
 
 /// Starts this program again by a command that sets limits (`systemd-run --user --scope`).
-fn within_limits(wrapper: &[String], id: &str) -> Result<Exit, Report> {
+fn within_limits(context: &Context, wrapper: &[String], id: &str) -> Result<Exit, Report> {
     let (program, arguments) =
         wrapper.split_first().ok_or_else(|| Report::new("the command for limits is empty"))?;
     let error = std::process::Command::new(program)
@@ -289,6 +289,7 @@ fn within_limits(wrapper: &[String], id: &str) -> Result<Exit, Report> {
         .arg("/proc/self/exe")
         .args(std::env::args_os().skip(1))
         .env(WITHIN_LIMITS, id)
+        .envs(context.is_udocker().then_some((crate::udocker::CALLED, "1")))
         .exec();
     Err(Report::new(format!("cannot start {program}, which is to set the limits")).cause(error))
 }

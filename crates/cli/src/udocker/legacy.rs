@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::progress::{Progress, Style};
 use crate::pull::{self, Road};
 use crate::remote;
-use crate::report::Report;
+use crate::report::{Exit, Report};
 
 /// The label of a container of ours whose root is udocker's: udocker's id.
 pub(crate) const LABEL: &str = "dev.coracle.udocker.container";
@@ -84,16 +84,44 @@ fn name_of(repos: &Path, directory: &Path) -> Option<String> {
     Some(format!("{}:{}", path.parent()?.to_str()?, path.file_name()?.to_str()?))
 }
 
-/// Takes the image of this name into our store, if udocker has it.
-pub(crate) fn image(context: &Context, name: &str) -> Result<Option<Image>, Report> {
+/// udocker's image of this name.
+fn find_image(context: &Context, name: &str) -> Result<Option<OldImage>, Report> {
     let wanted = remote::reference(context, name).ok();
     let same = |image: &OldImage| {
         image.name == name
             || image.name.strip_suffix(":latest") == Some(name)
             || wanted.is_some() && remote::reference(context, &image.name).ok() == wanted
     };
-    match images(context)?.into_iter().find(same) {
-        Some(image) => image.take(context, wanted.as_ref()).map(Some),
+    Ok(images(context)?.into_iter().find(same))
+}
+
+/// Refuses to remove what would still be listed: nothing in udocker's directory goes.
+fn stays(what: &str, directory: &Path) -> Report {
+    Report::new(format!("{what} is udocker's, in {}", directory.display()))
+        .hint("udocker itself removes it, or 'coracle migrate udocker --mv' when it was taken over")
+        .exit(Exit(1))
+}
+
+/// Refuses to remove an image that udocker has.
+pub(crate) fn check_image_removable(context: &Context, name: &str) -> Result<(), Report> {
+    find_image(context, name)?.map_or(Ok(()), |old| Err(stays(name, &old.directory)))
+}
+
+/// Refuses to remove a container whose tree is udocker's.
+pub(crate) fn check_removable(container: &ContainerDir) -> Result<(), Report> {
+    let config = record::read(container)?.config;
+    match config.rootfs.filter(|_| config.labels.contains_key(LABEL)) {
+        Some(tree) => Err(stays(&record::title(container), &tree)),
+        None => Ok(()),
+    }
+}
+
+/// Takes the image of this name into our store, if udocker has it.
+pub(crate) fn image(context: &Context, name: &str) -> Result<Option<Image>, Report> {
+    match find_image(context, name)? {
+        Some(image) => {
+            image.take(context, remote::reference(context, name).ok().as_ref()).map(Some)
+        }
         None => Ok(None),
     }
 }

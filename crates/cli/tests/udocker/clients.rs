@@ -90,6 +90,7 @@ fn cwltool(w: &World) -> Outcome {
     let words = [
         "--user-space-docker-cmd=udocker",
         "--relax-path-checks",
+        "--parallel",
         "--outdir=out",
         "flow.cwl",
         "job.yml",

@@ -1,6 +1,7 @@
 //! Words, answers and exit codes as udocker's users know them.
 
 use testkit::skip::Outcome;
+use testkit::terminal::Terminal;
 
 use crate::world::{Case, IMAGE, World};
 
@@ -11,6 +12,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ps", ps),
     ("inspect", inspect),
     ("output_belongs_to_the_program", output_belongs_to_the_program),
+    ("banner", banner),
     ("names_and_clones", names_and_clones),
     ("protection", protection),
     ("archives", archives),
@@ -113,6 +115,25 @@ fn output_belongs_to_the_program(w: &World) -> Outcome {
     ]);
     done.expect(42);
     assert_eq!((done.out().as_str(), done.err().as_str()), ("o\n", "e\n"));
+    Ok(())
+}
+
+/// On a terminal, unless it is not wanted.
+fn banner(w: &World) -> Outcome {
+    for (variables, words, wanted) in [
+        (&[][..], &["run", "--rm", "-it", IMAGE, "echo", "said"][..], true),
+        (&[], &["run", "--rm", "--nobanner", IMAGE, "echo", "said"], false),
+        (&[], &["-q", "run", "--rm", IMAGE, "echo", "said"], false),
+        (&[("UDOCKER_LOGLEVEL", "1")], &["run", "--rm", IMAGE, "echo", "said"], false),
+    ] {
+        let mut terminal =
+            Terminal::spawn(&w.command(variables, words), 24, 80).expect("a terminal");
+        let ended = terminal.end().expect("its end");
+        let text = terminal.text();
+        assert!(ended.success() && text.contains("said"), "{text}");
+        assert_eq!(text.contains("STARTING"), wanted, "{words:?}: {text}");
+        assert_eq!(text.contains("executing: echo"), wanted, "{words:?}: {text}");
+    }
     Ok(())
 }
 

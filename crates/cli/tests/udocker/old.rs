@@ -121,6 +121,9 @@ fn containers_are_found_and_run(w: &World) -> Outcome {
     assert!(root.join("written").exists());
     let ps = w.udocker_with(&variables, &["ps"]).ok().out();
     assert_eq!(ps.lines().count(), 2, "it is there once: {ps}");
+    // Nothing there goes, so nobody is told that it went.
+    w.udocker_with(&variables, &["rm", "-f", "c7"]).expect(1);
+    w.udocker_with(&variables, &["run", "c7", "test", "-e", "/written"]).ok();
     assert_eq!(
         w.udocker_with(&variables, &["inspect", "-p", "c7"]).ok().line(),
         root.display().to_string()
@@ -145,6 +148,7 @@ fn images_of_each_manifest(w: &World) -> Outcome {
         let done = w.udocker_with(&variables, &["run", "--rm", name, "cat", "/opt/app/dev/x"]);
         assert_eq!(done.ok().line(), "kept");
     }
+    w.udocker_with(&variables, &["rmi", "ancient:1"]).expect(1);
     let again = w.udocker_with(&variables, &["images"]).ok().out();
     assert_eq!(again, images);
     assert_eq!(snapshot(&top), before);
