@@ -1,16 +1,11 @@
 /* Handlers, masks and stacks of signals, and calls that they interrupt: what is not as it should be is said. */
-#include "step.h"
+#include "cases.h"
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <time.h>
 #include <ucontext.h>
 
-#define CHECK(c) do { if (!(c)) { \
-    printf("  %s: %s (%s)\n", __func__, #c, errno ? strerrorname_np(errno) : "-"); \
-    fflush(stdout); \
-    bad++; } } while (0)
-static int bad;
 static volatile sig_atomic_t hits, last, code;
 static void count(int s) {
     hits++;
@@ -668,9 +663,7 @@ static void registers(void) {
     }
 }
 
-#define T(x) {#x, x}
-
-static const struct { const char *name; void (*run)(void); } cases[] = {
+static const struct one cases[] = {
     T(masks), T(full_mask), T(suspend), T(pollers), T(altstack), T(faults), T(deaths), T(own_sigsys), T(nested),
     T(longjmps), T(eintr), T(storm), T(thread_storm), T(cancel), T(edited), T(blocked_efault), T(queue_values),
     T(sigwaits), T(coroutines), T(sigchld), T(stopped), T(registers),
@@ -688,24 +681,6 @@ int main(int argc, char **argv) {
     }
     start("handlers");
     mkfifo("fifo", 0600);
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pid_t p = fork();
-        if (p == 0) {
-            setpgid(0, 0);
-            cases[i].run();
-            _exit(bad ? 1 : 0);
-        }
-        int s = 0, turns = 0;
-        while (waitpid(p, &s, WNOHANG) == 0 && turns++ < 4000) usleep(5000);
-        if (turns > 4000) {
-            kill(-p, SIGKILL);
-            kill(p, SIGKILL);
-            waitpid(p, &s, 0);
-            printf("%s: hangs\n", cases[i].name);
-            continue;
-        }
-        if (s == 0) printf("%s: right\n", cases[i].name);
-        else show_end(cases[i].name, s);
-    }
+    run_cases(cases, sizeof cases / sizeof *cases);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* Threads and processes with ids, filters and tracers of their own: what is not as it should be is said. */
-#include "step.h"
+#include "cases.h"
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -11,11 +11,6 @@ extern char **environ;
 #define CLONE_PIDFD 0x1000
 #endif
 
-#define CHECK(c) do { if (!(c)) { \
-    printf("  %s: %s (%s)\n", __func__, #c, errno ? strerrorname_np(errno) : "-"); \
-    fflush(stdout); \
-    bad++; } } while (0)
-static int bad;
 static volatile sig_atomic_t hits, code, sysno, data;
 static void *call_addr;
 static int try_path(void) {
@@ -691,9 +686,7 @@ static void traced_plain(void) {
     CHECK(WIFEXITED(s) && WEXITSTATUS(s) == 3 && n > 10);
 }
 
-#define T(x) {#x, x}
-
-static const struct { const char *name; void (*run)(void); } cases[] = {
+static const struct one cases[] = {
     T(spawn), T(vforks), T(thread_forks), T(many_threads), T(blocked), T(vm_clone), T(clone3s), T(thread_ids),
     T(all_ids), T(vfork_ids), T(fork_ids), T(filters), T(filters_hot), T(filters_list), T(strict), T(big_filter), T(thread_filters), T(traced),
     T(traced_plain),
@@ -713,24 +706,6 @@ int main(int argc, char **argv) {
     setvbuf(stdout, 0, _IONBF, 0);
     start("tasks");
     mkfifo("fifo", 0600);
-    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pid_t p = fork();
-        if (p == 0) {
-            setpgid(0, 0);
-            cases[i].run();
-            _exit(bad ? 1 : 0);
-        }
-        int s = 0, turns = 0;
-        while (waitpid(p, &s, WNOHANG) == 0 && turns++ < 4000) usleep(5000);
-        if (turns > 4000) {
-            kill(-p, SIGKILL);
-            kill(p, SIGKILL);
-            waitpid(p, &s, 0);
-            printf("%s: hangs\n", cases[i].name);
-            continue;
-        }
-        if (s == 0) printf("%s: right\n", cases[i].name);
-        else show_end(cases[i].name, s);
-    }
+    run_cases(cases, sizeof cases / sizeof *cases);
     return 0;
 }
