@@ -16,8 +16,13 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     let facts = Facts::of(context.host(), &context.probing(), &record.config);
     let Some(mode) = &args.execmode else {
         let engine = choose::choose(&facts, None, &record.config)?;
-        let kept = if record.config.exec_mode.is_some() { "" } else { " (chosen for this host)" };
+        let is_kept = record.config.exec_mode.is_some() || context.is_udocker();
+        let kept = if is_kept { "" } else { " (chosen for this host)" };
         output::line(format!("execmode: {}{kept}", engine.name()))?;
+        if context.is_udocker() {
+            // Nothing of the host's driver is ever copied into a container.
+            output::line("nvidiamode: False")?;
+        }
         return Ok(Exit::OK);
     };
     let engine = choose::choose(&facts, Some(mode), &record.config)?;

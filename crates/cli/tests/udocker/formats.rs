@@ -15,6 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("banner", banner),
     ("names_and_clones", names_and_clones),
     ("protection", protection),
+    ("setup", setup),
     ("archives", archives),
     ("repositories", repositories),
     ("settings", settings),
@@ -168,6 +169,19 @@ fn protection(w: &World) -> Outcome {
     assert!(w.udocker(&["images"]).ok().out().contains(&format!("{tag}    P\n")));
     w.udocker(&["unprotect", &tag]).ok();
     w.udocker(&["rmi", &tag]).ok();
+    Ok(())
+}
+
+fn setup(w: &World) -> Outcome {
+    let name = w.unique("mode");
+    w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
+    let mode = w.udocker(&["setup", &name]).ok().out();
+    assert!(mode.starts_with("execmode: ") && mode.ends_with("\nnvidiamode: False\n"), "{mode}");
+    w.udocker(&["setup", "--execmode=P1", &name]).ok();
+    assert!(w.udocker(&["setup", &name]).ok().out().starts_with("execmode: P1\n"));
+    assert_eq!(w.udocker(&["run", &name, "echo", "traced"]).ok().out(), "traced\n");
+    assert_eq!(w.udocker(&["setup", "--execmode=X9", &name]).code(), 1);
+    w.udocker(&["rm", &name]).ok();
     Ok(())
 }
 
