@@ -77,10 +77,26 @@ const KNOWN: &[Known] = &[
     Known {
         engines: "N1",
         kind: "",
+        native: &["copy("],
+        here: &["copy(", "= EXDEV"],
+        ends: true,
+        reason: "a bound directory lies on another file system than an overlay",
+    },
+    Known {
+        engines: "N1",
+        kind: "",
         native: &["copy(", "= EINVAL"],
         here: &["copy(", "= EBADF"],
         ends: false,
         reason: "the kernel says so of an overlay's directories",
+    },
+    Known {
+        engines: "",
+        kind: "",
+        native: &["pread("],
+        here: &["pread("],
+        ends: false,
+        reason: "who has a file of the image open reads what it was then, not its copy that was changed since",
     },
     Known {
         engines: "",
@@ -130,6 +146,12 @@ fn loses_set_ids(native: &str, here: &str) -> bool {
 pub(crate) fn is_known(engine: &str, kind: &str, native: &str, here: &str) -> Option<bool> {
     // An overlay shows how many names an inode has in the store.
     if engine == "N1"
+        && without_links(native).is_some_and(|parts| without_links(here) == Some(parts))
+    {
+        return Some(true);
+    }
+    // Elsewhere a file of the image that has lost its name in the container still has those of the image.
+    if native.contains(" links 0 ")
         && without_links(native).is_some_and(|parts| without_links(here) == Some(parts))
     {
         return Some(true);

@@ -234,7 +234,9 @@ fn on_place<N: Nerves>(
         let space = Space::of(scene.desk.spare[0].as_bytes());
         wanted.may_write(scene, space, deed)?;
         let shared = match descriptor {
-            None => is_shared(scene, place.kind, &found.facts).then_some(Target::CopyUp),
+            None if !is_shared(scene, place.kind, &found.facts) => None,
+            None if place.magic => Some(Target::Nothing),
+            None => Some(Target::CopyUp),
             Some(fd) => Some(target_of(scene, fd, &found.facts)?),
         };
         match (shared, descriptor) {

@@ -11,7 +11,7 @@ use crate::Scene;
 use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Nerves};
 use crate::identity::{self, Want, rules};
-use crate::paths::{self, Intent, Last, Look, Origin, Place, seen_from};
+use crate::paths::{self, Intent, Look, Origin, Place, seen_from};
 use crate::verdict::{After, Verdict};
 use crate::world::Kind;
 use abi::calls::{Op, Role};
@@ -155,7 +155,7 @@ fn link_text<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
         None => (place.at, desk.found[0].as_c_str()),
     };
     // Of what is no link the kernel says that there is none, where it has only the descriptor.
-    match (scene.nerves.readlink(dir, path, &mut desk.link), place.last == Last::Empty) {
+    match (scene.nerves.readlink(dir, path, &mut desk.link), desk.named[0].is_empty()) {
         (Err(Errno::ENOENT), false) if place.held.is_some() => Err(Errno::EINVAL),
         (Err(Errno::EINVAL), true) => Err(Errno::ENOENT),
         (result, _) => result,
@@ -279,7 +279,8 @@ fn utimens_place<N: Nerves>(
     }
     may_set_times(scene, place, times)?;
     if is_shared(scene, place.kind, &facts) {
-        return copy_up(scene, place, 0);
+        // What has lost its name has no copy.
+        return if place.magic { Ok(Verdict::Done(0)) } else { copy_up(scene, place, 0) };
     }
     let flags = super::support::at_flags(place);
     let (dir, path) = reach(scene.desk, place, 0);

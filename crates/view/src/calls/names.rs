@@ -6,7 +6,7 @@
 use super::arguments::Arguments;
 use super::support::{
     copy_up, emulated, exists, facts, find, is_directory, is_shared, look, unless_no_directory,
-    with_place,
+    with_place, without_slash,
 };
 use crate::Scene;
 use crate::errno::{Errno, Result};
@@ -70,8 +70,17 @@ fn two<N: Nerves>(
     intent: Intent,
     then: impl FnOnce(&mut Scene<'_, N>, &Pair) -> Result<Verdict>,
 ) -> Result<Verdict> {
+    // Asked before anything is held, whose descriptor may get that number.
+    let start = match arguments.path(1)? {
+        (Dir::Guest(descriptor), _) => scene.nerves.only_names(descriptor).map(|_| ()),
+        _ => Ok(()),
+    };
     let old = find(scene, arguments, 0, intent)?;
-    let result = match find(scene, arguments, 1, Intent::NAME) {
+    let new = match start {
+        Err(errno) if is_relative(scene, arguments) => Err(errno),
+        _ => find(scene, arguments, 1, Intent::NAME),
+    };
+    let result = match new {
         Ok(new) => {
             let pair = Pair { old, new, flags: arguments.flags() };
             let result = then(scene, &pair);
@@ -83,6 +92,15 @@ fn two<N: Nerves>(
     };
     old.close(scene.nerves);
     result
+}
+
+/// Whether the second name of a call begins at its directory.
+fn is_relative<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> bool {
+    let mut first = [0];
+    arguments
+        .path(1)
+        .and_then(|(_, address)| scene.nerves.read(address, &mut first))
+        .is_ok_and(|()| !matches!(first, [0 | b'/']))
 }
 
 /// What every new name needs; `mode` with its type, the umask applied. `None` where ids are the host's.
@@ -113,7 +131,7 @@ pub(super) fn allow_new<N: Nerves>(
 }
 
 /// Why a name cannot be made: the kernel looks it up before it asks whether that is allowed.
-fn unless_taken<N: Nerves>(
+pub(super) fn unless_taken<N: Nerves>(
     scene: &mut Scene<'_, N>,
     place: &Place,
     which: usize,
@@ -272,15 +290,17 @@ fn leave_whiteout<N: Nerves>(
 ) -> Result<()> {
     let parent = look_parent(scene, identity, place, 0)?;
     let new = rules::new_file(&scene.task.creds, &parent.truth, S_IFCHR, (0, 0));
-    let path = scene.desk.found[0].as_c_str();
-    match scene.nerves.mknod(place.at, path, S_IFREG | new.disk_bits()) {
-        // Two names of one file: nothing was renamed.
-        Err(Errno::EEXIST) => Ok(()),
-        result => {
-            result?;
-            record_new(scene, place, 0, Some(&new)).map(|_| ())
+    without_slash(scene, 0, |scene| {
+        let path = scene.desk.found[0].as_c_str();
+        match scene.nerves.mknod(place.at, path, S_IFREG | new.disk_bits()) {
+            // Two names of one file: nothing was renamed.
+            Err(Errno::EEXIST) => Ok(()),
+            result => {
+                result?;
+                record_new(scene, place, 0, Some(&new)).map(|_| ())
+            }
         }
-    }
+    })
 }
 
 /// Whether the kernel looks at a name of `/proc` (`desk.found[0]`) before it refuses to remove it, whoever asks for the guest.

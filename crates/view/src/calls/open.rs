@@ -7,8 +7,9 @@
 
 use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
+use super::names::unless_taken;
 use super::support::{
-    binding_of, call_at, copy_up, emulated, exists, facts, find_named, from_tree, is_shared, look,
+    binding_of, call_at, copy_up, emulated, facts, find_named, from_tree, is_shared, look,
     not_executed, on_place, reach, unless_no_directory,
 };
 use crate::Scene;
@@ -432,8 +433,8 @@ fn make<N: Nerves>(
     }
     let after = match allowed_to_make(scene, request, place) {
         Ok(after) => after,
-        Err(_) if request.flags.exclusive() && exists(scene, place, 0) => {
-            return Err(Errno::EEXIST);
+        Err(errno) if request.flags.exclusive() => {
+            return Err(unless_taken(scene, place, 0, errno));
         }
         Err(errno) => return Err(errno),
     };

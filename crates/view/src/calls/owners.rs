@@ -5,7 +5,7 @@
 
 use super::arguments::Arguments;
 use super::ids::Width;
-use super::names::{allow_new, record_new};
+use super::names::{allow_new, record_new, unless_taken};
 use super::stat::{kind_of, place_of};
 use super::support::{
     Target, at_flags, binding_of, copy_up, find, is_shared, look, more_than_a_name, reach,
@@ -138,8 +138,8 @@ fn by_place<N: Nerves>(
     }
     let new = change.apply(&scene.task.creds, &found.truth)?;
     if is_shared(scene, place.kind, &found.facts) {
-        if new == found.truth {
-            // What does not change is not copied for the sake of its time of change.
+        if new == found.truth || place.magic {
+            // What does not change is not copied for the sake of its time of change, and what has lost its name has no copy.
             return Ok(Verdict::Done(0));
         }
         return copy_up(scene, place, 0);
@@ -272,9 +272,7 @@ fn make_node<N: Nerves>(
     // Overlay's whiteout (0, 0) may be made by everybody.
     let free = mode & S_IFMT == S_IFCHR && numbers == (0, 0);
     if is_device && !free && !scene.task.creds.has(Capability::MKNOD) {
-        let mut facts = files::NO_FACTS;
-        let exists = scene.nerves.statx(place.at, path, AT_SYMLINK_NOFOLLOW, &mut facts).is_ok();
-        return Err(if exists { Errno::EEXIST } else { Errno::EPERM });
+        return Err(unless_taken(scene, place, 0, Errno::EPERM));
     }
     let on_disk = if is_device { S_IFREG } else { truth.kind() };
     scene.nerves.mknod(place.at, path, on_disk | truth.disk_bits())?;

@@ -151,7 +151,7 @@ pub fn facts<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -
 
 /// Runs something on the name at `desk.found` without the slash behind it, which only names to be made or removed have: the kernel
 /// looks for the name alone, does not follow it, and then asks whether it is a directory.
-fn without_slash<N: Nerves, T>(
+pub fn without_slash<N: Nerves, T>(
     scene: &mut Scene<'_, N>,
     which: usize,
     run: impl FnOnce(&mut Scene<'_, N>) -> Result<T>,

@@ -118,7 +118,8 @@ static void reads(unsigned which) {
     errno = error;
     /* Pipes and the like have numbers; ids of processes differ. */
     if (n > 0 && (strchr(text, ':') || strspn(text, "0123456789") == strlen(text))) n = 1, strcpy(text, "...");
-    if (n > 0 && strstr(text, "/task/")) n = 1, strcpy(text, "...");
+    /* What never had a name is called by its inode's number. */
+    if (n > 0 && (strstr(text, "/task/") || strstr(text, "/#"))) n = 1, strcpy(text, "...");
     result(n, "readlinkat(%d, %s, %u) \"%s\"", dir, named(name), room, shown(text));
 }
 

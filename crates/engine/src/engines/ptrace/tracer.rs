@@ -248,8 +248,8 @@ impl<'a, H: Hands> Tracer<'a, H> {
                     self.give_up(*pending);
                 }
             });
+        // Whom it shares root and umask with stays as it was.
         tracee.process = process;
-        tracee.fs = self.new_fs();
         let phase = std::mem::replace(
             &mut tracee.phase,
             if self.settings.every_call { Phase::Passing } else { Phase::Free },
