@@ -128,6 +128,9 @@ fn auth_files(context: &Context, flag: Option<&Path>) -> Result<Vec<PathBuf>, Re
         .map(PathBuf::from)
         .or_else(|| Some(context.home()?.join(".docker")));
     files.extend(docker.map(|directory| directory.join("config.json")));
+    if context.is_udocker() {
+        files.push(context.udocker()?.keystore());
+    }
     Ok(files)
 }
 

@@ -12,6 +12,8 @@ pub(crate) mod settings;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use engine::spec::ContainerConfig;
+
 use crate::args::run::ContainerFlags;
 use crate::context::Context;
 use crate::output;
@@ -75,6 +77,23 @@ fn volume(text: &str) -> Option<String> {
         return None;
     }
     Some(if text.contains(':') { text.to_owned() } else { format!("{text}:{text}") })
+}
+
+/// Variables that say who somebody is, as udocker sets them: the user inside, and the one who started it.
+pub(crate) fn name_user(context: &Context, config: &mut ContainerConfig) {
+    let name = config.user.split(':').next().unwrap_or_default();
+    let inside = if matches!(name, "" | "0") { "root" } else { name };
+    let outside = context.variable("USER").or_else(|| context.variable("LOGNAME"));
+    // A bare number has no name, and the image may have one for it.
+    let inside = Some(inside).filter(|name| !name.bytes().all(|byte| byte.is_ascii_digit()));
+    for (variable, value) in
+        [("USER", inside), ("LOGNAME", inside), ("USERNAME", inside), ("container_ruser", outside)]
+    {
+        let known = |text: &String| text.split('=').next() == Some(variable);
+        if let Some(value) = value.filter(|_| !config.env.iter().any(known)) {
+            config.env.push(format!("{variable}={value}"));
+        }
+    }
 }
 
 /// Says on a terminal that a container starts. Where output goes to a file or a program it is the program's alone: there udocker's banner

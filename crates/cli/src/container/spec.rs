@@ -73,6 +73,8 @@ pub(crate) fn draft(
         join: flags.security.join.clone(),
         ..ContainerConfig::default()
     };
+    // A container that is there has them, and keeps its user unless another is named.
+    let names_user = image.is_some() || process.user.is_some();
     let empty = Vec::new();
     let (entrypoint, image_command) = image
         .as_ref()
@@ -92,6 +94,9 @@ pub(crate) fn draft(
         config.rootfs = Some(rootfs(context, directory)?);
     }
     overrides(context, flags, &mut config)?;
+    if names_user && context.is_udocker() {
+        crate::udocker::name_user(context, &mut config);
+    }
     let mounts = wishes(context, flags)?;
     Ok(Draft { config, mounts })
 }

@@ -23,6 +23,7 @@ const KEYS: &[(&str, &str)] = &[
     ("reposdir", "UDOCKER_REPOS"),
     ("layersdir", "UDOCKER_LAYERS"),
     ("containersdir", "UDOCKER_CONTAINERS"),
+    ("keystore", "UDOCKER_KEYSTORE"),
     ("verbose_level", "UDOCKER_LOGLEVEL"),
     ("dockerio_registry_url", "UDOCKER_REGISTRY"),
     ("override_default_execution_mode", "UDOCKER_DEFAULT_EXECUTION_MODE"),
@@ -120,6 +121,11 @@ impl Settings {
     /// One of udocker's directories: `repos`, `layers` or `containers`.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         self.path(&format!("{name}dir"), None).unwrap_or_else(|| self.top.join(name))
+    }
+
+    /// The file where udocker keeps credentials.
+    pub(crate) fn keystore(&self) -> PathBuf {
+        self.path("keystore", None).unwrap_or_else(|| self.top.join("keystore"))
     }
 
     /// Whether somebody named this directory.

@@ -165,6 +165,9 @@ fn variables(w: &World) -> Outcome {
         &["run", "--rm", "--hostenv", IMAGE, "sh", "-c", "echo $OF_HOST"],
     );
     assert_eq!(host.ok().out(), "1\n");
+    // Who somebody is stands in the environment, whatever the image says of it.
+    assert_eq!(w.sh(&[], "echo $USER $LOGNAME").ok().out(), "root root\n");
+    assert_eq!(w.sh(&["-e", "USER=me"], "echo $USER $HOME").ok().out(), "me /root\n");
     let hidden = w.udocker_with(
         &[("OF_HOST", "1")],
         &["run", "--rm", IMAGE, "sh", "-c", "echo ${OF_HOST-hidden}"],

@@ -1,9 +1,10 @@
 //! Words, answers and exit codes as udocker's users know them.
 
+use testkit::docker_registry::{DockerRegistry, Options};
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
-use crate::world::{Case, IMAGE, World};
+use crate::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("general_options", general_options),
@@ -262,6 +263,20 @@ fn credentials(w: &World) -> Outcome {
     w.udocker(&["login", "--username=me", "--password=secret", registry]).ok();
     w.udocker(&["logout", registry]).ok();
     w.udocker(&["logout", registry]).expect(1);
+    let options = Options { password: true, ..Options::default() };
+    let Ok(private) = DockerRegistry::start_with(options) else {
+        testkit::skip!("no docker-registry here")
+    };
+    private.target().image("sci/private", "1", &image(&w.layer)).expect("pushing");
+    let name = format!("{}/sci/private:1", private.host());
+    w.udocker(&["--insecure", "pull", &name]).expect(1);
+    // What udocker has kept counts too: base64 of `tester:secret`.
+    let entry = serde_json::json!({"auth": "dGVzdGVyOnNlY3JldA==", "email": ""});
+    let text = serde_json::json!({ format!("http://{}", private.host()): entry }).to_string();
+    let keystore = w.file(&w.dir("keys").join("keystore"), text);
+    let variables = [("UDOCKER_KEYSTORE", keystore.as_str())];
+    w.udocker_with(&variables, &["--insecure", "pull", &name]).ok();
+    w.udocker(&["rmi", &name]).ok();
     Ok(())
 }
 

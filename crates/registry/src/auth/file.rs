@@ -40,7 +40,7 @@ pub(super) fn find(
     {
         return Ok(Some(found));
     }
-    if let Some(auths) = root.get("auths").and_then(Value::as_object) {
+    if let Some(auths) = table(&root) {
         for key in keys(auths, registry, repository) {
             if let Some(found) = entry(path, key, &auths[key])? {
                 return Ok(Some(found));
@@ -51,6 +51,13 @@ pub(super) fn find(
         Some(name) => helper::get(name, &server_key(registry)),
         None => Ok(None),
     }
+}
+
+/// The entries of a file. udocker's keystore has them at its top, and nothing else.
+fn table(root: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    let is_docker =
+        ["auths", "credHelpers", "credsStore"].iter().any(|key| root.contains_key(*key));
+    if is_docker { root.get("auths")?.as_object() } else { Some(root) }
 }
 
 /// The registries and repositories that a file has credentials for.

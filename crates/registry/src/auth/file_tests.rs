@@ -13,6 +13,18 @@ fn encoded(pair: &str) -> String {
 }
 
 #[test]
+fn a_keystore_of_udockers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keystore");
+    let text = json!({ "https://registry-1.docker.io": { "auth": encoded("hub:5"), "email": "" },
+        "https://quay.io/v2": { "auth": encoded("a:1"), "email": "" } });
+    std::fs::write(&path, text.to_string()).unwrap();
+    assert_eq!(find(&path, "docker.io", Some("x/y")).unwrap(), Some(basic("hub", "5")));
+    assert_eq!(find(&path, "quay.io", Some("x/y")).unwrap(), Some(basic("a", "1")));
+    assert_eq!(find(&path, "other.example", None).unwrap(), None);
+}
+
+#[test]
 fn the_longest_key_wins() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("auth.json");
