@@ -152,6 +152,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &crate::engines::inprocess::Mode::Signals,
     &crate::engines::ptrace::Mode::Filtered,
     &crate::engines::ptrace::Mode::EveryCall,
+    &crate::engines::inprocess::Mode::Texts,
+    &crate::engines::inprocess::Mode::Traps,
 ];
 
 /// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.
@@ -161,10 +163,10 @@ pub const MODES: [(&str, &str); 13] = [
     ("I2", "inside the process, by signals"),
     ("P1", "ptrace with seccomp"),
     ("P2", "ptrace"),
-    ("F1", "preloaded library, guest's loader called directly"),
-    ("F2", "preloaded library, loader changed"),
-    ("F3", "preloaded library, headers of the tree rewritten"),
-    ("F4", "preloaded library, headers rewritten when first used"),
+    ("F1", "text changed, by signals"),
+    ("F2", "text changed, call sites rewritten"),
+    ("F3", "the same as F2"),
+    ("F4", "the same as F2"),
     ("R1", "runc or crun"),
     ("R2", "runc or crun, ptrace with seccomp inside"),
     ("R3", "runc or crun, ptrace inside"),
@@ -173,6 +175,9 @@ pub const MODES: [(&str, &str); 13] = [
 
 /// The engine of a mode name, in any case.
 pub fn by_name(mode: &str) -> Option<&'static dyn Engine> {
+    // What udocker does to loaders and headers there is not needed: where text is rewritten, whose it is makes no difference.
+    let mode =
+        if ["F3", "F4"].iter().any(|same| same.eq_ignore_ascii_case(mode)) { "F2" } else { mode };
     ENGINES.iter().copied().find(|engine| engine.name().eq_ignore_ascii_case(mode))
 }
 
@@ -282,12 +287,14 @@ mod tests {
     fn modes_without_an_engine_are_named() {
         let facts = Facts::default();
         let config = ContainerConfig::default();
-        let error = choose(&facts, Some("f1"), &config).err().unwrap();
+        let error = choose(&facts, Some("r1"), &config).err().unwrap();
+        let all = ["N1", "I1", "I2", "P1", "P2", "F2", "F1"];
         assert!(
-            matches!(&error, Error::Unusable { mode, able, .. } if mode == "F1" && able == &["N1", "I1", "I2", "P1", "P2"])
+            matches!(&error, Error::Unusable { mode, able, .. } if mode == "R1" && able == &all)
         );
         assert!(error.hint().unwrap().contains("N1"));
         assert_eq!(choose(&facts, Some("p2"), &config).unwrap().name(), "P2");
+        assert_eq!(choose(&facts, Some("f4"), &config).unwrap().name(), "F2");
         assert!(matches!(
             choose(&facts, Some("Z9"), &config).err().unwrap(),
             Error::UnknownMode { .. }
@@ -311,6 +318,8 @@ mod tests {
         facts.no_ptrace = Some("Yama".into());
         let error = choose(&facts, None, &config).err().unwrap().to_string();
         assert!(error.contains("AppArmor") && error.contains("Yama"), "{error}");
+        facts.texts_work = true;
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "F2");
     }
 
     #[test]

@@ -53,6 +53,10 @@ pub struct Facts {
     pub no_inside: Option<String>,
     /// Why call sites cannot be rewritten, if that was tried.
     pub no_rewriting: Option<String>,
+    /// A trial has shown that a program runs with its text changed, and no filter.
+    pub texts_work: bool,
+    /// Why that does not work, if it was tried.
+    pub no_texts: Option<String>,
     /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
     pub switches: String,
 }
@@ -90,6 +94,8 @@ impl Facts {
             inside_works: matches!(host.inside_process.signals, Trial::Works { .. }),
             no_inside: failed(&host.inside_process.signals),
             no_rewriting: failed(&host.inside_process.rewriting),
+            texts_work: matches!(host.inside_process.texts, Trial::Works { .. }),
+            no_texts: failed(&host.inside_process.texts),
             switches: context.env.get(SWITCHES).cloned().unwrap_or_default(),
             ..Self::default()
         };

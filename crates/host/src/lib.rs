@@ -110,6 +110,9 @@ pub struct InsideProcess {
     pub signals: Trial,
     /// Call sites are rewritten.
     pub rewriting: Trial,
+    /// The text of every file is changed, without a filter.
+    #[serde(default)]
+    pub texts: Trial,
 }
 
 /// Everything that is known about this machine, from the point of view of the calling user.

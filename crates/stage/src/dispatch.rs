@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::nerves::{Link, Nerves};
 use crate::{
     clone, cwd, exec, filters, gate, memory_guard, rewrite, room, shared, signals, slots, system,
-    tasks, tree,
+    tasks, texts, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -89,7 +89,12 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     let Some(entry) = abi::calls::find(call.arch, call.number) else {
         return Some(Errno::ENOSYS.result());
     };
-    match own_rule(visit, entry.op) {
+    let passed = if shared::has_texts() { texts::pass(visit, entry.op) } else { None };
+    let road = match passed {
+        Some(road) => road,
+        None => own_rule(visit, entry.op),
+    };
+    match road {
         Road::View => Some(match by_view(visit, entry.op) {
             full if full == Errno::EMFILE.result() => room::again(visit, entry.op).unwrap_or(full),
             result => result,
@@ -108,7 +113,7 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
 /// What a nervous system inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
 /// every process has to be given anew, and the calls that come here are few.)
 #[inline(never)]
-fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
+pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
     match op {
         Op::RtSigaction
         | Op::RtSigprocmask

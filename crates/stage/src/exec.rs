@@ -10,7 +10,7 @@ use crate::auxiliary::Stack;
 use crate::load::{self, Image};
 use crate::nerves::{Nerves, kin};
 use crate::system::{self, Failed};
-use crate::{filters, shared, signals, slots, tasks};
+use crate::{filters, shared, signals, slots, tasks, texts};
 use abi::boot::{self, Boot};
 use abi::shared::Switches;
 use abi::syscalls::ARCH_X86_64;
@@ -245,7 +245,9 @@ pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
     match handover.filter {
         Some(number) => {
             signals::unblock();
-            install(number)?;
+            if !shared::has_texts() {
+                install(number)?;
+            }
         }
         // All were blocked by the program before; whoever is started from outside has the mask of the caller.
         None => {
@@ -290,10 +292,12 @@ fn load(
     let role = load::Role::Program { interpreted: handover.interpreter.is_some(), random };
     let file = handover.program as u64;
     let program = Image::load_file(file, role)?;
+    cover(&program, file)?;
     system::close(file);
     let interpreter = match handover.interpreter {
         Some(file) => {
             let image = Image::load_file(file as u64, load::Role::Interpreter)?;
+            cover(&image, file as u64)?;
             system::close(file as u64);
             Some(image)
         }
@@ -307,6 +311,15 @@ fn load(
         random,
         !switches.has(Switches::NO_SET_MM),
     )
+}
+
+/// Where no filter is there: changes the call sites of what has been mapped.
+fn cover(image: &Image, file: u64) -> Result<(), Failed> {
+    if shared::has_texts() {
+        image.each_text(file, |text| texts::cover(&text, file))
+    } else {
+        Ok(())
+    }
 }
 
 /// Installs the filter for this process and all that come of it.

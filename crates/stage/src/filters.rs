@@ -150,6 +150,17 @@ fn ask(visit: &mut Visit<'_>) -> Answer {
     }
 }
 
+/// What the container's filter says of a call, where the kernel has not been given it.
+pub(crate) fn containers(call: &Call, back: u64) -> u32 {
+    let data = Data {
+        number: call.number,
+        architecture: call.arch,
+        pointer: back,
+        arguments: call.arguments,
+    };
+    crate::shared::filter().and_then(|filter| bpf::run(filter, &data)).unwrap_or(bpf::TRAP)
+}
+
 /// How many return addresses can have an instruction outside.
 const OUTSIDE: usize = 64;
 /// The return addresses that have one; 0 where it is not finished.

@@ -254,6 +254,33 @@ global_asm!(
     other = sym crate::signals::stage_signal,
 );
 
+// The handler of SIGILL, where sites have our trapping instruction (crate::texts). What is another one is the guest's own.
+global_asm!(
+    ".globl stage_sigill",
+    ".p2align 4",
+    "stage_sigill:",
+    "cmp dword ptr [rsi + 8], 0",
+    "jle 2f",
+    "mov rax, [rdx + {rip}]",
+    "cmp word ptr [rax], {trap}",
+    "jne 2f",
+    "sub rsp, 8",
+    "call {redirect}",
+    "add rsp, 8",
+    "test rax, rax",
+    "jnz 3f",
+    "ret",
+    "3:",
+    "mov rsp, rax",
+    "jmp stage_return",
+    "2:",
+    "jmp {other}",
+    rip = const offset_of!(Context, registers) + offset_of!(crate::signals::context::Registers, rip),
+    trap = const u16::from_le_bytes(abi::code::form::TRAP),
+    redirect = sym redirect_trap,
+    other = sym crate::signals::stage_signal,
+);
+
 // stage_on_guest_stack(frame, number, arguments): rbp keeps the frame, rbx the slot's stack pointer.
 global_asm!(
     ".globl stage_on_guest_stack",
@@ -438,6 +465,8 @@ unsafe extern "C" {
     pub(crate) fn stage_entry();
     /// The handler of `SIGSYS`.
     pub(crate) fn stage_sigsys();
+    /// The handler of `SIGILL` in modes F.
+    pub(crate) fn stage_sigill();
     fn stage_resume();
     fn stage_leave();
     fn stage_left();
@@ -529,6 +558,9 @@ pub(crate) fn surface(context: &mut Context) {
     let (made, delivered) =
         (registers.rip == at(stage_called), registers.rip == at(stage_delivered));
     if !(made || delivered || registers.rip == at(stage_looked)) {
+        if crate::shared::has_texts() {
+            crate::texts::surface(registers);
+        }
         return;
     }
     let frame = registers.rbp as *mut Frame;
@@ -664,6 +696,26 @@ unsafe extern "C" fn redirect(
     if !narrow && information.number == linux_raw_sys::general::__NR_rt_sigreturn {
         return crate::signals::before_return(registers);
     }
+    let origin = if narrow { BY_SIGNAL | NARROW } else { BY_SIGNAL };
+    resume(registers, information.number, origin);
+    0
+}
+
+/// The same of the handler of `SIGILL`: the interrupted instruction stands where a `syscall` was.
+unsafe extern "C" fn redirect_trap(_: i32, _: *const Information, context: *mut Context) -> u64 {
+    // SAFETY: the kernel's argument to a handler with SA_SIGINFO, which lives until the handler returns.
+    let registers = unsafe { &mut (*context).registers };
+    let number = registers.rax as u32;
+    if number == linux_raw_sys::general::__NR_rt_sigreturn {
+        return crate::signals::before_return(registers);
+    }
+    registers.rip += abi::code::form::TRAP.len() as u64;
+    resume(registers, number, BY_SIGNAL);
+    0
+}
+
+/// Has an interrupted context go on in a slot, with a call that is about to be made; its instruction pointer is behind the call.
+fn resume(registers: &mut crate::signals::context::Registers, number: u32, origin: u64) {
     let slot = slots::take(registers.rsp);
     // SAFETY: the slot has just been taken, so nobody else looks at it.
     let frame = unsafe { &mut (*slot).frame };
@@ -684,11 +736,10 @@ unsafe extern "C" fn redirect(
     frame.flags = registers.flags;
     frame.return_address = registers.rip;
     frame.stack = registers.rsp;
-    frame.origin = if narrow { BY_SIGNAL | NARROW } else { BY_SIGNAL };
-    frame.number = u64::from(information.number);
+    frame.origin = origin;
+    frame.number = u64::from(number);
     registers.rsp = &raw mut *frame as u64;
     registers.rip = stage_resume as *const () as u64;
     // Direction and single steps are none of ours.
     registers.flags &= !0x500;
-    0
 }

@@ -3,6 +3,7 @@
 use abi::elf::{self, Extent, Header, Mapping, PAGE};
 
 use crate::system::{self, Failed, Place, Written};
+use crate::texts::Text;
 
 /// `ELF_ET_DYN_BASE`: where position-independent programs with an interpreter go, before randomisation: two thirds of the address space.
 const PROGRAM_BASE: u64 = (0x7fff_ffff_f000 / 3 * 2) & !(PAGE - 1);
@@ -13,6 +14,9 @@ const HEAP_RANDOM: u64 = 1 << 30;
 
 /// Program headers that do not follow the file header. One image at a time.
 static TABLE: Written<[u8; elf::TABLE_MAX]> = Written::new([0; elf::TABLE_MAX]);
+
+/// `PROT_EXEC`.
+const EXECUTE: u32 = 4;
 
 /// What an image is loaded as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +99,29 @@ impl Image {
             segments.clone().any(|segment| segment.kind == elf::STACK && segment.flags & 1 != 0);
         let entry = header.entry.wrapping_add(bias);
         Ok(Self { bias, entry, entries: header.entries, executable_stack, extent, relocatable })
+    }
+
+    /// Hands on what of the image, as it is mapped from its file, can be executed.
+    pub(crate) fn each_text(
+        &self,
+        file: u64,
+        mut each: impl FnMut(Text) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        let mut usual = [0; 1024];
+        let count = system::read(file, &mut usual, 0)?;
+        let header = header(&usual[..count])?;
+        let length = header.table_length().ok_or(Failed)?;
+        let table = read_table(file, header.table, length)?;
+        let texts = elf::segments(header.class, table).filter(|one| one.kind == elf::LOAD);
+        let texts = texts.filter_map(|one| one.mapping());
+        for one in texts.filter(|one| one.protection & EXECUTE != 0 && one.length != 0) {
+            each(Text {
+                at: one.start.wrapping_add(self.bias),
+                length: one.length,
+                offset: one.offset,
+            })?;
+        }
+        Ok(())
     }
 
     /// Where the heap starts: behind the program, or where a position-independent one would be that has no interpreter.

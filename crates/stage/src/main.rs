@@ -24,6 +24,7 @@
 //! | `system`, `memory`, `nerves`, `shared` | system calls; the guest's memory; the view's hands; what processes share |
 //! | `signals`, `tasks`, `filters`, `clone`, `tracing` | handlers and masks; state of threads; the guest's own filters; new threads and processes; debuggers |
 //! | `rewrite` | call sites that jump here by themselves |
+//! | `texts` | without a filter: every call site of every file, when it is mapped |
 //! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; what protects the stage's memory from accidents |
 //! | `room` | calls in processes that have no descriptor left |
 //!
@@ -57,6 +58,7 @@ mod signals;
 mod slots;
 mod system;
 mod tasks;
+mod texts;
 mod tracing;
 mod tree;
 

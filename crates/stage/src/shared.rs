@@ -100,6 +100,26 @@ pub(crate) fn switches() -> Switches {
     Switches(SWITCHES.load(Ordering::Relaxed))
 }
 
+/// Whether calls are caught by what is done to the text of files (modes F), and not by a filter.
+#[inline]
+pub(crate) fn has_texts() -> bool {
+    switches().has(Switches::TEXTS)
+}
+
+/// The container's filter, as the kernel would be given it.
+pub(crate) fn filter() -> Option<&'static [abi::bpf::Instruction]> {
+    let range = shared().records().find(state().start.filter)?;
+    let at = crate::system::base() as usize + abi::boot::SHARED as usize + range.start;
+    // SAFETY: the record lies in the mapping, at a multiple of eight, and does not change any more; an instruction has eight bytes, all of which
+    // may be anything.
+    Some(unsafe {
+        core::slice::from_raw_parts(
+            at as *const abi::bpf::Instruction,
+            range.len() / size_of::<abi::bpf::Instruction>(),
+        )
+    })
+}
+
 /// From now on these are not used either, here and in the programs that this one executes.
 pub(crate) fn switch_on(found: Switches) {
     if !switches().has(found) {

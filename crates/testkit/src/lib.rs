@@ -4,6 +4,7 @@
 //! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
 //! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
 //!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
+//! - [`fence`]: forbidding what stricter hosts do;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
 //! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
@@ -16,6 +17,7 @@ pub mod big;
 pub mod command;
 pub mod debian;
 pub mod docker_registry;
+pub mod fence;
 pub mod guest;
 pub mod harness;
 pub mod image;

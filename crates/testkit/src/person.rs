@@ -132,6 +132,8 @@ pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>
                 let why = format!("as for the other user, like I1's: {ALL}=1 runs them too");
                 missing.push((format!("{}::{kind}", text("mode")), why));
             }
+            // For those who forbid what other engines need ([`crate::fence`]).
+            "ready" | "degraded" if text("mode").starts_with('F') => {}
             "ready" | "degraded" => modes.push(text("mode")),
             "absent" => {}
             state => missing

@@ -76,6 +76,9 @@ pub struct Text<'a> {
 
 /// The first two bytes of `syscall`.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// What takes the place of a `syscall` where no filter is there to catch it: `into`, which no processor executes in 64-bit mode and no
+/// compiler writes there, and the second byte of what was there. So whoever gets the signal knows the instruction by itself.
+pub const TRAP: [u8; 2] = [0xce, 0x05];
 /// Bytes of a jump with a distance of four bytes.
 pub const JUMP: usize = 5;
 /// Bytes of one with a distance of one.

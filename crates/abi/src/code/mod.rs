@@ -5,6 +5,7 @@
 //!
 //! - [`length`]: where an instruction ends, and what kind it is.
 //! - [`boundary`]: proofs that an instruction begins at an address, by decoding forward from everywhere.
+//! - [`census`]: which bytes of a file are call sites, all of them.
 //! - [`form`]: how a site can be rewritten, if it can.
 //! - [`stub`]: the instructions that a rewritten site jumps to.
 //! - [`page`]: all sites of a page at once.
@@ -15,6 +16,7 @@
 //! (its first bytes then jump over the rest) or a trap.
 
 pub mod boundary;
+pub mod census;
 pub mod form;
 pub mod length;
 pub mod page;

@@ -87,7 +87,7 @@ fn next_numbered(bytes: &[u8], mut from: usize, end: usize) -> Option<(usize, u3
 }
 
 /// Where the bytes of a `syscall` are first.
-fn next_call(bytes: &[u8]) -> Option<usize> {
+pub fn next_call(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let mut at = 0;
     // Eight places at a time: only a few have the first byte of the instruction.

@@ -34,6 +34,8 @@ pub struct Stubs<'a> {
     end: usize,
     /// Whether the table of numbers is filled.
     has_table: bool,
+    /// No call is left to be made at its site: what passes is made here.
+    makes_calls: bool,
 }
 
 impl<'a> Stubs<'a> {
@@ -41,7 +43,25 @@ impl<'a> Stubs<'a> {
     pub fn new(page: &'a mut [u8; PAGE], at: u64, entry: u64) -> Self {
         page.fill(TRAP);
         page[..8].copy_from_slice(&entry.to_le_bytes());
-        Self { page, at, end: FIRST, has_table: false }
+        Self { page, at, end: FIRST, has_table: false, makes_calls: false }
+    }
+
+    /// As [`Stubs::new`], for sites whose instruction is no call any more: what nobody wants to see is made by the stub.
+    pub fn making_calls(page: &'a mut [u8; PAGE], at: u64, entry: u64) -> Self {
+        Self { makes_calls: true, ..Self::new(page, at, entry) }
+    }
+
+    /// The page, to be written where it is going to be executed.
+    pub fn page(&mut self) -> &mut [u8; PAGE] {
+        self.page
+    }
+
+    /// Begins another page, behind this one.
+    pub fn next(&mut self, entry: u64) {
+        self.page.fill(TRAP);
+        self.page[..8].copy_from_slice(&entry.to_le_bytes());
+        self.at += PAGE as u64;
+        (self.end, self.has_table) = (FIRST, false);
     }
 
     fn fill_table(&mut self, wants: impl Fn(u32) -> bool) {
@@ -68,8 +88,10 @@ impl<'a> Stubs<'a> {
         wants: impl Fn(u32) -> bool,
     ) -> Option<u64> {
         let start = self.end;
+        let makes_calls = self.makes_calls || plan.form == Form::Call;
+        let passes = self.makes_calls && plan.number.is_some_and(|number| !wants(number));
         if plan.number.is_none() && !self.has_table {
-            self.fill_table(wants);
+            self.fill_table(&wants);
         }
         let mut writer = Writer { stubs: self, failed: false };
         writer.bytes(moved);
@@ -81,13 +103,15 @@ impl<'a> Stubs<'a> {
             writer.bytes(&[0x41, 0x0f, 0xb7, 0x0c, 0x4b, 0x4d, 0x8d, 0x1c, 0x0b, 0x0f, 0xb6, 0xc8]);
             writer.bytes(&[0x41, 0x0f, 0xb6, 0x0c, 0x0b, 0xe3, 13]);
         }
-        // lea rcx, [rip + behind the site]; jmp [rip + entry]
-        writer.bytes(&[0x48, 0x8d, 0x0d]);
-        writer.distance(site + 2);
-        writer.bytes(&[0xff, 0x25]);
-        writer.distance_within(0);
-        if plan.number.is_none() {
-            let back = if plan.form == Form::Call {
+        if !passes {
+            // lea rcx, [rip + behind the site]; jmp [rip + entry]
+            writer.bytes(&[0x48, 0x8d, 0x0d]);
+            writer.distance(site + 2);
+            writer.bytes(&[0xff, 0x25]);
+            writer.distance_within(0);
+        }
+        if plan.number.is_none() || passes {
+            let back = if makes_calls {
                 // syscall
                 writer.bytes(&[0x0f, 0x05]);
                 site + 2

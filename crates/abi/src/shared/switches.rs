@@ -39,6 +39,10 @@ impl Switches {
     pub const NO_FIXED_NOREPLACE: Self = Self(1 << 8);
     /// The kernel runs the filter for every call, as before 5.11.
     pub const NO_FILTER_CACHE: Self = Self(1 << 9);
+    /// Calls are caught by what is done to the text of every file, and nothing else: modes F. Not to be given by name.
+    pub const TEXTS: Self = Self(1 << 32);
+    /// There, every call raises a signal: mode F1.
+    pub const ONLY_TRAPS: Self = Self(1 << 33);
 
     /// Whether all of these are on.
     pub const fn has(self, other: Self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use engine::choose::{ENGINES, Fit, MODES};
+use engine::choose::{ENGINES, Fit, MODES, by_name};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::{Finding, Host, Level};
@@ -88,7 +88,7 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
     MODES
         .iter()
         .map(|(mode, about)| {
-            let built = ENGINES.iter().find(|engine| engine.name() == *mode);
+            let built = by_name(mode);
             let (state, why) = match built.map(|engine| engine.probe(facts)) {
                 Some(Fit::Ready) => (State::Ready, None),
                 Some(Fit::Degraded(why)) => (State::Degraded, Some(why)),

@@ -11,9 +11,14 @@ const NO_MEMORY: &str = "what stands for memory is a directory on the store's di
 
 /// What is known: of engines inside the process all that is known of those that trace, since the rules are the same.
 pub(crate) fn known() -> Vec<Known> {
-    let inside = KNOWN.iter().filter_map(|known| {
-        let rest = known.case.strip_prefix("P*::")?;
-        Some(Known { case: Box::leak(format!("I*::{rest}").into_boxed_str()), ..*known })
+    let inside = ["I", "F"].into_iter().flat_map(|engines| {
+        KNOWN.iter().filter_map(move |known| {
+            let rest = known.case.strip_prefix("P*::")?;
+            Some(Known {
+                case: Box::leak(format!("{engines}*::{rest}").into_boxed_str()),
+                ..*known
+            })
+        })
     });
     KNOWN.iter().copied().chain(inside).collect()
 }

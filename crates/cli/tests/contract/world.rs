@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::command::{Finished, Input, run_with, until};
 use testkit::docker_registry::DockerRegistry;
+use testkit::fence::fenced;
 use testkit::guest;
 use testkit::person::{public_copy, usable};
 use testkit::running::Running;
@@ -91,6 +92,16 @@ impl Stage {
             let doctor = world.coracle(&["doctor", "--format", "json"]);
             for engine in usable(&doctor, world.user.kind(), &mut missing) {
                 worlds.push(World { engine, ..world.clone_parts() });
+            }
+            // Without namespaces, filters and tracing; one user is enough.
+            if world.user.kind() == "plain" {
+                match fenced(&scratch, &coracle) {
+                    None => missing.push(("F2".to_owned(), "no C compiler".to_owned())),
+                    Some(program) => {
+                        let engine = "F2".to_owned();
+                        worlds.push(World { coracle: program, engine, ..world.clone_parts() });
+                    }
+                }
             }
         }
         Ok(Self { worlds, missing, _registry: registry, _scratch: scratch })

@@ -30,6 +30,8 @@ const ONE_ID: &str = "the kernel knows one id here, to which everything belongs;
 /// The view answers calls by what older ones can do.
 const NEWER_CALLS: &str =
     "an interposing engine answers calls that the kernel itself does not know yet";
+/// A hole, and known as one.
+const CALLS_OF_32_BITS: &str = "int 0x80 in 64-bit code is not seen without a filter";
 /// As with overlay mounts.
 const COPIES: &str = "a file with several names inside the image gets its copy under the name that is changed; the others stay the image's";
 
@@ -290,6 +292,64 @@ const KNOWN: &[Known] = &[
         ..ANY
     },
     Known {
+        engines: "F",
+        program: "signals",
+        lines: &["not blocked: 4"],
+        reason: "without a filter calls come by SIGILL, which is never blocked",
+        ..ANY
+    },
+    Known {
+        engines: "F",
+        program: "masks",
+        lines: &["sigismember(&now, SIGILL)"],
+        reason: "likewise",
+        ..ANY
+    },
+    Known {
+        engines: "F2",
+        program: "spaces",
+        lines: &["mapped code: bad"],
+        reason: "who overwrites half of a call site in text of a file leaves half of a jump there",
+        ..ANY
+    },
+    Known {
+        engines: "F",
+        program: "spaces",
+        lines: &["open of what only the host has"],
+        reason: CALLS_OF_32_BITS,
+        ..ANY
+    },
+    Known {
+        engines: "F",
+        program: "leaks",
+        lines: &["i386 ", "mode 100644", "cwd /"],
+        reason: CALLS_OF_32_BITS,
+        ..ANY
+    },
+    Known {
+        engines: "F",
+        program: "tasks",
+        lines: &[
+            "filters",
+            "  filters",
+            "filters_hot",
+            "  filters_hot",
+            "  in the sandbox",
+            "filters_list",
+            "  filters_list",
+            "strict",
+            "  strict",
+            "big_filter",
+            "  big_filter",
+            "thread_filters",
+            "  thread_filters",
+            "  filtered",
+            "  nobody is traced",
+        ],
+        reason: "a host that refuses filters and tracing refuses the guest's own too",
+        ..ANY
+    },
+    Known {
         engines: "N1",
         kind: "range",
         program: "attributes",
@@ -315,7 +375,7 @@ const KNOWN: &[Known] = &[
 /// Whether an engine says, as it should, that it does not run a program: the one inside the process is no loader of 32-bit programs.
 pub(super) fn is_refused(engine: &str, program: &str, done: &Finished) -> bool {
     let words = done.err();
-    engine.starts_with('I')
+    engine.starts_with(['I', 'F'])
         && program == "narrow"
         && done.code() == 126
         && words.contains("is a 32-bit program")
@@ -334,7 +394,8 @@ fn linux() -> (u32, u32) {
 pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: &str) -> bool {
     let line = line.get(2..).unwrap_or_default();
     KNOWN.iter().any(|known| {
-        engine.starts_with(known.engines)
+        // Both are inside the process.
+        (engine.starts_with(known.engines) || known.engines == "I" && engine.starts_with('F'))
             && kind.starts_with(known.kind)
             && program == known.program
             && known.who.is_none_or(|only| only == who)

@@ -50,7 +50,7 @@ pub(super) fn install(
 }
 
 /// Whether the limit of a file's size allows ours: the kernel does not only refuse, it sends a signal.
-fn may_write_files(size: u64) -> bool {
+pub(crate) fn may_write_files(size: u64) -> bool {
     const RLIMIT_FSIZE: u64 = 1;
     let mut limits = [0_u64; 2];
     let arguments = [0, RLIMIT_FSIZE, 0, limits.as_mut_ptr() as u64, 0, 0];

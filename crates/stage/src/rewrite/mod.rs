@@ -23,6 +23,8 @@
 mod install;
 mod mapping;
 
+pub(crate) use install::may_write_files;
+
 use crate::frame::{Frame, NARROW};
 use crate::{shared, slots, system};
 use abi::calls::filter::{Catch, Interest, catch};

@@ -7,9 +7,11 @@
 //!
 //! A handler may run on another thread while its entry is being changed; each word of an entry is whole, and the handler's is what counts.
 
-use super::{BUS, FAULTS, NEVER_BLOCKED, SEGV, SYS, bit, stage_fault, stage_return, stage_signal};
+use super::{
+    BUS, FAULTS, SEGV, SYS, bit, never_blocked, own, stage_fault, stage_return, stage_signal,
+};
 use crate::dispatch::{Road, Visit};
-use crate::gate::stage_sigsys;
+use crate::gate::{stage_sigill, stage_sigsys};
 use crate::{memory, system, tasks};
 use abi::syscalls::ARCH_X86_64;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -103,28 +105,29 @@ fn address(of: unsafe extern "C" fn()) -> u64 {
 
 /// What the kernel is given for what the guest wants.
 fn made_of(signal: u32, action: Action) -> Action {
-    let own = Action {
+    let ours = Action {
         handler: address(stage_signal),
         flags: INFORMED | RESTORED | ALTERNATE | NESTED,
         restorer: address(stage_return),
         mask: 0,
     };
-    if signal == SYS {
-        return Action { handler: address(stage_sigsys), ..own };
+    if signal == own() {
+        let handler = if signal == SYS { stage_sigsys } else { stage_sigill };
+        return Action { handler: address(handler), ..ours };
     }
-    let mask = action.mask & !NEVER_BLOCKED;
+    let mask = action.mask & !never_blocked();
     if !action.is_handler() {
-        return if FAULTS & bit(signal) != 0 { own } else { Action { mask, ..action } };
+        return if FAULTS & bit(signal) != 0 { ours } else { Action { mask, ..action } };
     }
     let flags = action.flags | INFORMED;
     // A handler that is not given its frame cannot change the mask in it.
     let plain = action.flags & (INFORMED | RESTORED) == RESTORED;
-    let restorer = if plain { own.restorer } else { action.restorer };
+    let restorer = if plain { ours.restorer } else { action.restorer };
     if FAULTS & bit(signal) != 0 {
-        let restorer = if flags & RESTORED == 0 { own.restorer } else { restorer };
-        return Action { handler: own.handler, flags: flags & !ONCE | RESTORED, restorer, mask };
+        let restorer = if flags & RESTORED == 0 { ours.restorer } else { restorer };
+        return Action { handler: ours.handler, flags: flags & !ONCE | RESTORED, restorer, mask };
     }
-    Action { handler: own.handler, flags, restorer, mask }
+    Action { handler: ours.handler, flags, restorer, mask }
 }
 
 /// What the guest is told of what the kernel has, if what we know of the guest's action is this.
@@ -132,18 +135,18 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     if kernel.handler == address(stage_fault) {
         return Action::default();
     }
-    let ours = [address(stage_signal), address(stage_sigsys)];
+    let ours = [address(stage_signal), address(stage_sigsys), address(stage_sigill)];
     if !ours.contains(&kernel.handler) {
         return kernel;
     }
-    if (FAULTS | bit(SYS)) & bit(signal) != 0 {
+    if (FAULTS | bit(own())) & bit(signal) != 0 {
         return known;
     }
     Action {
         handler: known.handler,
         flags: kernel.flags & !INFORMED | known.flags & INFORMED,
         restorer: known.restorer,
-        mask: kernel.mask | known.mask & NEVER_BLOCKED,
+        mask: kernel.mask | known.mask & never_blocked(),
     }
 }
 
@@ -201,17 +204,17 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     super::masks::notice(new.mask);
     if tasks::is_borrower() {
         // The kernel's table is this process's, the memory its parent's.
-        let own = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;
-        let new = if own {
+        let is_fault = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;
+        let new = if is_fault {
             // What `posix_spawn` does before it executes a name, which may be no memory.
             Action { handler: address(stage_fault), ..made_of(signal, new) }
         } else {
-            Action { mask: new.mask & !NEVER_BLOCKED, ..new }
+            Action { mask: new.mask & !never_blocked(), ..new }
         };
-        if (FAULTS | bit(SYS)) & bit(signal) != 0 {
+        if (FAULTS | bit(own())) & bit(signal) != 0 {
             BORROWED.store(true, Relaxed);
         }
-        let before = exchange(signal, (signal != SYS).then_some(new))?;
+        let before = exchange(signal, (signal != own()).then_some(new))?;
         return Ok(shown(signal, before, guests(signal)));
     }
     let known = guests(signal);
@@ -231,7 +234,7 @@ const UNBLOCKABLE: u64 = bit(raw::SIGKILL) | bit(raw::SIGSTOP);
 /// At the start of a program: our handlers of the three signals, which have the default action now; `ignored` (bits as in a mask) is what the
 /// guest had ignored before.
 pub(super) fn install(ignored: u64) {
-    for signal in [SYS, SEGV, BUS] {
+    for signal in [own(), SEGV, BUS] {
         let handler = if ignored & bit(signal) == 0 { DEFAULT } else { IGNORE };
         let action = Action { handler, ..Action::default() };
         set_guests(signal, action);
@@ -249,7 +252,7 @@ pub(super) fn ignored() -> u64 {
         }
         exchange(signal, None).is_ok_and(|kernel| shown(signal, kernel, known).handler == IGNORE)
     };
-    [SYS, SEGV, BUS]
+    [own(), SEGV, BUS]
         .into_iter()
         .filter(|signal| ignores(*signal))
         .fold(0, |mask, signal| mask | bit(signal))

@@ -2,7 +2,7 @@
 
 use super::actions::{self, IGNORE};
 use super::context::{Context, Information};
-use super::{FAULTS, NEVER_BLOCKED, SYNCHRONOUS, SYS, bit};
+use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, own};
 use crate::frame::Frame;
 use crate::{gate, memory, slots, system, tasks};
 use core::arch::global_asm;
@@ -136,8 +136,8 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
     if memory::read(at, &mut bytes).is_ok() {
         let mask = u64::from_le_bytes(bytes);
         super::masks::notice(mask);
-        if mask & NEVER_BLOCKED != 0 {
-            let _ = memory::write(at, &(mask & !NEVER_BLOCKED).to_le_bytes());
+        if mask & never_blocked() != 0 {
+            let _ = memory::write(at, &(mask & !never_blocked()).to_le_bytes());
         }
     }
     registers.rsp
@@ -145,14 +145,14 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
 
 /// What the kernel would have done for a handler that it knows.
 fn hand_over(signal: u32, action: &actions::Action) {
-    if (FAULTS | bit(SYS)) & bit(signal) == 0 {
+    if (FAULTS | bit(own())) & bit(signal) == 0 {
         return;
     }
     if action.flags & u64::from(raw::SA_RESETHAND) != 0 {
         actions::reset(signal);
     }
-    let mask = action.mask & !NEVER_BLOCKED;
-    if signal == SYS && mask != 0 {
+    let mask = action.mask & !never_blocked();
+    if signal == own() && mask != 0 {
         let arguments = [u64::from(raw::SIG_BLOCK), &raw const mask as u64, 0, 8, 0, 0];
         // SAFETY: the kernel reads the mask. The one before is in the frame, from where the handler's return restores it.
         unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
@@ -234,7 +234,7 @@ pub(crate) fn hold_back() -> u64 {
 /// Sets the mask, and returns the one before.
 pub(crate) fn exchange_mask(mask: u64) -> u64 {
     super::masks::notice(mask);
-    let (mask, mut before) = (mask & !NEVER_BLOCKED, 0_u64);
+    let (mask, mut before) = (mask & !never_blocked(), 0_u64);
     let there = &raw mut before as u64;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, there, 8, 0, 0];
     // SAFETY: the kernel reads one mask and writes another.

@@ -4,7 +4,7 @@
 //!
 //! Whoever blocks the signals of bad accesses is noticed ([`notice`]).
 
-use super::{FAULTS, NEVER_BLOCKED};
+use super::{FAULTS, never_blocked};
 use crate::dispatch::{Road, Visit};
 use crate::{memory, system};
 use abi::calls::Op;
@@ -82,13 +82,13 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     memory::read(at, &mut bytes)?;
     let mask = u64::from_le_bytes(bytes);
     notice(mask);
-    if mask & NEVER_BLOCKED == 0 {
+    if mask & never_blocked() == 0 {
         return Ok(Road::Kernel(call));
     }
     // The desk is this call's until it returns, and signals' handlers have desks of their own.
     let room = &mut visit.desk.output[..24];
     let there = room.as_ptr() as u64;
-    room[..8].copy_from_slice(&(mask & !NEVER_BLOCKED).to_le_bytes());
+    room[..8].copy_from_slice(&(mask & !never_blocked()).to_le_bytes());
     match *given {
         Given::Directly(index, _) => call.arguments[index] = there,
         Given::Packed(index) => {

@@ -39,8 +39,15 @@ const SYS: u32 = raw::SIGSYS;
 const SEGV: u32 = raw::SIGSEGV;
 const BUS: u32 = raw::SIGBUS;
 
+/// The signal by which calls come: of the filter, or of the instruction that has taken the place of `syscall` (modes F).
+fn own() -> u32 {
+    if crate::shared::has_texts() { raw::SIGILL } else { SYS }
+}
+
 /// What the kernel must always be able to deliver.
-const NEVER_BLOCKED: u64 = bit(SYS);
+fn never_blocked() -> u64 {
+    bit(own())
+}
 /// Signals of bad accesses to memory.
 const FAULTS: u64 = bit(SEGV) | bit(BUS);
 /// Signals that come of what the thread itself does.
@@ -71,7 +78,7 @@ pub(crate) fn install(ignored: u64) {
 
 /// Unblocks what must not be blocked: who starts a container may have blocked it.
 pub(crate) fn unblock() {
-    let mask = NEVER_BLOCKED;
+    let mask = never_blocked();
     let arguments = [u64::from(raw::SIG_UNBLOCK), &raw const mask as u64, 0, 8, 0, 0];
     // SAFETY: the kernel reads the mask.
     unsafe { crate::system::call(raw::__NR_rt_sigprocmask, arguments) };

@@ -45,6 +45,17 @@ pub enum Mode {
     Rewritten,
     /// They stay as they are: I2.
     Signals,
+    /// Each of them raises a signal by itself, without a filter: F1.
+    Traps,
+    /// All are rewritten when a file is mapped, without a filter: F2.
+    Texts,
+}
+
+impl Mode {
+    /// Whether calls are caught without a filter.
+    pub const fn has_texts(self) -> bool {
+        matches!(self, Self::Traps | Self::Texts)
+    }
 }
 
 impl Engine for Mode {
@@ -52,6 +63,8 @@ impl Engine for Mode {
         match self {
             Self::Rewritten => "I1",
             Self::Signals => "I2",
+            Self::Traps => "F1",
+            Self::Texts => "F2",
         }
     }
 
@@ -63,6 +76,10 @@ impl Engine for Mode {
             Self::Signals => {
                 "inside the process, by signals alone; emulated root, no namespaces, no tracer"
             }
+            Self::Traps => {
+                "text changed to raise signals; emulated root, no namespaces, tracer or filter"
+            }
+            Self::Texts => "text rewritten; emulated root, no namespaces, tracer or filter",
         }
     }
 
@@ -75,7 +92,7 @@ impl Engine for Mode {
     }
 
     fn is_asked_for(&self, facts: &Facts) -> bool {
-        !facts.inside_works
+        if self.has_texts() { !facts.texts_work } else { !facts.inside_works }
     }
 
     fn is_inside(&self) -> bool {
@@ -94,7 +111,11 @@ impl Engine for Mode {
 /// It needs a filter that may trap, the one architecture that the stage is for, and a trial that did not fail.
 fn fit(mode: Mode, facts: &Facts) -> Fit {
     let rewriting = facts.no_rewriting.as_ref().filter(|_| mode == Mode::Rewritten);
-    let failed = [facts.no_seccomp.as_ref(), facts.no_inside.as_ref(), rewriting];
+    let failed = if mode.has_texts() {
+        [facts.no_texts.as_ref(), None, None]
+    } else {
+        [facts.no_seccomp.as_ref(), facts.no_inside.as_ref(), rewriting]
+    };
     match failed.into_iter().flatten().next() {
         Some(why) => Fit::Unusable(why.clone()),
         None if cfg!(target_arch = "x86_64") => Fit::Ready,

@@ -33,11 +33,11 @@ const WAIT: &str = "wait";
 /// containers around it.
 const PATIENCE: u32 = 5;
 
-/// The trials of both modes: by signals alone, and with rewriting. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
+/// The trials of the modes: by signals alone, with rewriting, and without a filter. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
 /// the caller's own, which is used up.
 #[must_use]
-pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 2] {
-    [Mode::Signals, Mode::Rewritten].map(|mode| {
+pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 3] {
+    [Mode::Signals, Mode::Rewritten, Mode::Texts].map(|mode| {
         let how = format!("a program that was run by {}", mode.name());
         match try_mode(mode, program, &scratch.join(mode.name()), timeout) {
             Ok(()) => Trial::works(how),
@@ -217,10 +217,14 @@ pub fn known(
     timeout: Duration,
 ) -> host::InsideProcess {
     if let Some(why) = too_small_files() {
-        let [signals, rewriting] = [Mode::Signals, Mode::Rewritten].map(|mode| {
-            Trial::fails(format!("the limits of this process, for {}", mode.name()), why.clone())
-        });
-        return host::InsideProcess { signals, rewriting };
+        let [signals, rewriting, texts] =
+            [Mode::Signals, Mode::Rewritten, Mode::Texts].map(|mode| {
+                Trial::fails(
+                    format!("the limits of this process, for {}", mode.name()),
+                    why.clone(),
+                )
+            });
+        return host::InsideProcess { signals, rewriting, texts };
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
@@ -231,14 +235,14 @@ pub fn known(
     if let Some(known) = known.filter(|known| known.key == key) {
         return known.trials;
     }
-    let [signals, rewriting] = try_modes(program, scratch, timeout);
+    let [signals, rewriting, texts] = try_modes(program, scratch, timeout);
     let _ = std::fs::remove_dir_all(scratch);
-    let trials = host::InsideProcess { signals, rewriting };
+    let trials = host::InsideProcess { signals, rewriting, texts };
     // A machine that was too busy may not be so the next time, nor a caller under limits of its own.
     let passing = |trial: &Trial| {
         trial.is_fails() && (is_limited() || trial.why().is_some_and(|why| why.contains("hung")))
     };
-    let lasting = !passing(&trials.signals) && !passing(&trials.rewriting);
+    let lasting = ![&trials.signals, &trials.rewriting, &trials.texts].into_iter().any(passing);
     if let Some(path) = memory.filter(|_| lasting)
         && let Ok(bytes) = serde_json::to_vec(&Remembered { key, trials: trials.clone() })
     {

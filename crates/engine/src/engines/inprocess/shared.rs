@@ -62,8 +62,14 @@ impl Shared {
         let mut switches = Switches(switches);
         let filter = filter(prepared, stage, switches)?;
         let filter = shared.records().add(&filter).ok_or_else(full)?;
-        if mode == Mode::Signals {
+        if mode != Mode::Rewritten {
             switches = switches.with(Switches::NO_REWRITING);
+        }
+        if mode.has_texts() {
+            switches = switches.with(Switches::TEXTS);
+        }
+        if mode == Mode::Traps {
+            switches = switches.with(Switches::ONLY_TRAPS);
         }
         let aliases = aliases(&files.run).unwrap_or_default();
         if fresh {

@@ -44,7 +44,7 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
 /// Which signals the program is to ignore because this process does, of those whose handlers are the stage's: bits as in a mask. All others
 /// are the kernel's to pass on.
 fn ignored() -> u64 {
-    let kept = [Signal::SEGV, Signal::BUS, Signal::SYS].map(Signal::as_raw);
+    let kept = [Signal::SEGV, Signal::BUS, Signal::SYS, Signal::ILL].map(Signal::as_raw);
     let ignored =
         kept.into_iter().filter(|&number| sys::event::is_ignored(number).unwrap_or(false));
     ignored.fold(0, |bits, number| bits | 1 << (number - 1))

@@ -1,0 +1,454 @@
+//! Which places of an ELF file are `syscall` instructions: all of them, proven, so that an engine without a filter can change every one.
+//!
+//! The bytes `0f 05` may be an instruction, a part of one, or data. What tells:
+//!
+//! 1. Sections: what is in none that can be executed is data. (A file without sections: the segment.)
+//! 2. Functions, as unwinders know them (`.eh_frame`): a chain of instructions that begins where a function does, and has no unknown ones, is the true
+//!    one.
+//! 3. All ways of decoding the bytes before agree ([`super::boundary`]), on an instruction here, or on one that begins before and reaches over. That
+//!    proves what the bytes are if they are code; that they are is known from a function around them, or by what stands around a call: the
+//!    number is set before it, or the result is looked at behind it.
+//!
+//! What none of these tells is [`Verdict::Unknown`]: the file must not be run by who depends on it.
+
+use super::boundary::{before, is_proven};
+use super::form::SYSCALL;
+use super::length::{Decoded, Kind, LONGEST, decode};
+use core::ops::Range;
+
+/// What the bytes of a `syscall` are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The instruction.
+    Call,
+    /// Data, or part of another instruction.
+    Other,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A file, whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Census<'a> {
+    file: &'a [u8],
+    /// Where program headers are, and how many; sections likewise.
+    segments: (usize, usize),
+    sections: (usize, usize),
+    /// In the file: the sorted table of functions (`.eh_frame_hdr`), or what it is a table of.
+    table: Option<usize>,
+    frames: Option<(usize, usize)>,
+}
+
+const LOAD: u32 = 1;
+const EH_FRAME: u32 = 0x6474_e550;
+/// `SHF_EXECINSTR`, `SHT_NOBITS`, `SHT_X86_64_UNWIND`.
+const EXECUTABLE: u64 = 4;
+const NO_BITS: u32 = 8;
+const UNWIND: u32 = 0x7000_0001;
+
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    word(bytes, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    word(bytes, at).map(u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    word(bytes, at).map(u64::from_le_bytes)
+}
+
+fn offset_at(bytes: &[u8], at: usize) -> Option<usize> {
+    usize::try_from(u64_at(bytes, at)?).ok()
+}
+
+impl<'a> Census<'a> {
+    /// A 64-bit file; `None` where it is none.
+    pub fn new(file: &'a [u8]) -> Option<Self> {
+        if file.get(..6)? != b"\x7fELF\x02\x01" {
+            return None;
+        }
+        let segments = (offset_at(file, 32)?, usize::from(u16_at(file, 56)?));
+        let (start, count) = (offset_at(file, 40)?, usize::from(u16_at(file, 60)?));
+        let whole = start != 0 && count != 0 && file.len() >= start.checked_add(count * 64)?;
+        let sections = if whole { (start, count) } else { (0, 0) };
+        let mut census = Self { file, segments, sections, table: None, frames: None };
+        let header =
+            census.segments().find(|segment| segment.kind == EH_FRAME).map(|found| found.offset);
+        // Version 1; how many (a word of four bytes); pairs of distances from the table, of four bytes each.
+        census.table = header.filter(|at| {
+            file.get(*at..*at + 4).is_some_and(|head| head[0] == 1 && head[2..] == [3, 0x3b])
+        });
+        census.frames = census.unwinding();
+        Some(census)
+    }
+
+    fn segments(&self) -> impl Iterator<Item = Segment> + 'a {
+        let (file, (start, count)) = (self.file, self.segments);
+        (0..count).map_while(move |index| {
+            let at = start.checked_add(index * 56)?;
+            Some(Segment {
+                kind: u32_at(file, at)?,
+                offset: offset_at(file, at + 8)?,
+                address: u64_at(file, at + 16)?,
+                length: offset_at(file, at + 32)?,
+            })
+        })
+    }
+
+    /// Type, flags, and where in the file.
+    fn sections(&self) -> impl Iterator<Item = (u32, u64, Range<usize>)> + 'a {
+        let (file, (start, count)) = (self.file, self.sections);
+        (0..count).map_while(move |index| {
+            let at = start + index * 64;
+            let (kind, flags) = (u32_at(file, at + 4)?, u64_at(file, at + 8)?);
+            let from = offset_at(file, at + 24)?;
+            Some((kind, flags, from..from.checked_add(offset_at(file, at + 32)?)?))
+        })
+    }
+
+    /// Where `.eh_frame` is: known by its beginning, a CIE with an augmentation that starts with `z`.
+    fn unwinding(&self) -> Option<(usize, usize)> {
+        if let Some(table) = self.table {
+            // Its address, as a distance of four bytes from that very word.
+            let distance = u32_at(self.file, table + 4)?.cast_signed();
+            if self.file.get(table + 1) == Some(&0x1b) {
+                let at = self
+                    .offset_of(self.address_of(table + 4)?.wrapping_add_signed(distance.into()))?;
+                return Some((at, self.file.len()));
+            }
+        }
+        let looks_so = |range: &Range<usize>| {
+            u32_at(self.file, range.start + 4) == Some(0)
+                && self.file.get(range.start + 8..range.start + 10) == Some(&[1, b'z'])
+        };
+        let found = self.sections().find(|(kind, flags, range)| {
+            matches!(*kind, 1 | UNWIND) && *flags == 2 && looks_so(range)
+        })?;
+        Some((found.2.start, found.2.end.min(self.file.len())))
+    }
+
+    fn address_of(&self, offset: usize) -> Option<u64> {
+        let inside = |one: &Segment| {
+            one.kind == LOAD
+                && (one.offset..one.offset.saturating_add(one.length)).contains(&offset)
+        };
+        self.segments().find(inside).map(|one| one.address + (offset - one.offset) as u64)
+    }
+
+    fn offset_of(&self, address: u64) -> Option<usize> {
+        let far = |one: &Segment| usize::try_from(address.wrapping_sub(one.address)).ok();
+        let inside =
+            |one: &Segment| one.kind == LOAD && far(one).is_some_and(|far| far < one.length);
+        let found = self.segments().find(inside)?;
+        Some(found.offset + far(&found)?)
+    }
+
+    /// The code around a place: a section that can be executed; `None` where it is data.
+    pub fn code(&self, at: usize) -> Option<Range<usize>> {
+        if self.sections.1 == 0 {
+            let inside = |one: &Segment| {
+                one.kind == LOAD && (one.offset..one.offset + one.length).contains(&at)
+            };
+            let found = self.segments().find(inside)?;
+            return Some(found.offset..(found.offset + found.length).min(self.file.len()));
+        }
+        let (_, _, range) = self.sections().find(|(kind, flags, range)| {
+            *kind != NO_BITS && flags & EXECUTABLE != 0 && range.contains(&at)
+        })?;
+        (range.end <= self.file.len()).then_some(range)
+    }
+
+    /// Where the function that a place belongs to begins, as unwinders are told.
+    fn function(&self, at: usize) -> Option<usize> {
+        let address = self.address_of(at)?;
+        if let Some(table) = self.table {
+            let base = self.address_of(table)?;
+            let count = u32_at(self.file, table + 8)? as usize;
+            let entry = |index: usize, second: usize| {
+                let distance = u32_at(self.file, table + 12 + 8 * index + second)?.cast_signed();
+                Some(base.wrapping_add_signed(distance.into()))
+            };
+            let (mut low, mut high) = (0, count);
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if entry(middle, 0)? <= address { low = middle + 1 } else { high = middle }
+            }
+            let frame = self.frame(self.offset_of(entry(low.checked_sub(1)?, 4)?)?)?;
+            return frame.0.contains(&address).then(|| self.offset_of(frame.0.start)).flatten();
+        }
+        let (mut next, end) = self.frames?;
+        while next < end {
+            let length = u32_at(self.file, next)? as usize;
+            if length == 0 || length == 0xffff_ffff {
+                break;
+            }
+            if u32_at(self.file, next + 4)? != 0
+                && let Some((range, _)) = self.frame(next)
+                && range.contains(&address)
+            {
+                return self.offset_of(range.start);
+            }
+            next = next.checked_add(4 + length)?;
+        }
+        None
+    }
+
+    /// The addresses that an FDE is about.
+    fn frame(&self, at: usize) -> Option<(Range<u64>, usize)> {
+        let length = u32_at(self.file, at)? as usize;
+        let common = (at + 4).checked_sub(u32_at(self.file, at + 4)? as usize)?;
+        let encoding = self.encoding(common)?;
+        let field = at + 8;
+        let (start, size, width) = match encoding & 0x0f {
+            0x00 | 0x04 | 0x0c => (u64_at(self.file, field)?, u64_at(self.file, field + 8)?, 8),
+            0x03 => (u32_at(self.file, field)?.into(), u32_at(self.file, field + 4)?.into(), 4),
+            0x0b => {
+                let start = i64::from(u32_at(self.file, field)?.cast_signed());
+                (start.cast_unsigned(), u32_at(self.file, field + 4)?.into(), 4)
+            }
+            _ => return None,
+        };
+        let start = match encoding & 0xf0 {
+            0 => start,
+            0x10 => self.address_of(field)?.wrapping_add(start),
+            _ => return None,
+        };
+        (length > 4 + 2 * width).then(|| (start..start.wrapping_add(size), field))
+    }
+
+    /// How a CIE says that addresses are written.
+    fn encoding(&self, at: usize) -> Option<u8> {
+        let augmentation = self.file.get(at + 9..)?;
+        let end = augmentation.iter().take(16).position(|byte| *byte == 0)?;
+        let letters = &augmentation[..end];
+        let Some((b'z', letters)) = letters.split_first() else { return Some(0) };
+        let mut next = at + 9 + end + 1;
+        // Both alignments, the register (of one byte in version 1), the length of what follows: all of them numbers of seven bits a byte.
+        for _ in 0..4 {
+            while self.file.get(next)? & 0x80 != 0 {
+                next += 1;
+            }
+            next += 1;
+        }
+        for letter in letters {
+            match letter {
+                b'R' => return self.file.get(next).copied(),
+                b'L' => next += 1,
+                b'P' => {
+                    next += 1 + match self.file.get(next)? & 0x0f {
+                        0x02 | 0x0a => 2,
+                        0x03 | 0x0b => 4,
+                        _ => 8,
+                    };
+                }
+                b'S' | b'B' => {}
+                _ => return None,
+            }
+        }
+        Some(0)
+    }
+
+    /// What the bytes `0f 05` at a place of the file are.
+    pub fn verdict(&self, at: usize) -> Verdict {
+        let Some(range) = self.code(at) else { return Verdict::Other };
+        let function = self.function(at).filter(|start| range.contains(start) && *start <= at);
+        if let Some(start) = function
+            && let Some(verdict) = by_chain(&self.file[start..range.end], at - start)
+        {
+            return verdict;
+        }
+        let (code, at) = (&self.file[range.clone()], at - range.start);
+        match by_anchors(code, at, function.is_some())
+            .unwrap_or_else(|| by_agreement(code, at, function.is_some()))
+        {
+            // Hand-written constants among the functions of a file that has a list of these.
+            Verdict::Unknown
+                if function.is_none() && self.frames.is_some() && !is_near_a_call(code, at) =>
+            {
+                Verdict::Other
+            }
+            verdict => verdict,
+        }
+    }
+}
+
+/// One program header.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    kind: u32,
+    offset: usize,
+    address: u64,
+    length: usize,
+}
+
+/// Follows the instructions from the beginning of a function.
+fn by_chain(bytes: &[u8], at: usize) -> Option<Verdict> {
+    let mut next = 0;
+    while next < at {
+        match decode(&bytes[next..]) {
+            Decoded::Instruction(found) => next += found.length,
+            Decoded::Invalid | Decoded::Unknown => return None,
+        }
+    }
+    Some(if next == at { Verdict::Call } else { Verdict::Other })
+}
+
+/// How far before a place functions are looked for.
+const FAR: usize = 16 * 1024;
+/// How many of them have to agree.
+const ANCHORS: usize = 4;
+
+/// Follows the instructions from where functions seem to begin: behind padding, at a multiple of 16. All have to say the same.
+fn by_anchors(code: &[u8], at: usize, is_code: bool) -> Option<Verdict> {
+    let (mut verdict, mut count) = (None, 0);
+    for start in (at.saturating_sub(FAR)..=at).rev().filter(|start| is_anchor(code, *start)) {
+        let Some((is_call, sets)) = chain(code, start, at) else { continue };
+        if verdict.is_some_and(|(other, _)| other != is_call) {
+            return None;
+        }
+        verdict = Some((is_call, sets || verdict.is_some_and(|(_, sets)| sets)));
+        count += 1;
+        if count == ANCHORS {
+            break;
+        }
+    }
+    match verdict? {
+        (false, _) => Some(Verdict::Other),
+        (true, sets) if sets || is_code || looks_like_a_call(code, at) => Some(Verdict::Call),
+        (true, _) => None,
+    }
+}
+
+/// Whether the bytes before are padding, or the end of a function.
+fn is_anchor(code: &[u8], at: usize) -> bool {
+    const NOPS: [&[u8]; 7] = [
+        &[0xcc],
+        &[0x90],
+        &[0xc3],
+        &[0x0f, 0x1f, 0],
+        &[0x0f, 0x1f, 0x40, 0],
+        &[0x1f, 0x44, 0, 0],
+        &[0, 0, 0, 0, 0],
+    ];
+    at.is_multiple_of(16) && (at == 0 || NOPS.iter().any(|nop| code[..at].ends_with(nop)))
+}
+
+/// Whether the chain from a place meets another, and whether one of the last instructions before that sets a number; `None` where it cannot be
+/// followed.
+fn chain(code: &[u8], start: usize, at: usize) -> Option<(bool, bool)> {
+    let (mut next, mut index, mut set) = (start, 0_usize, None);
+    while next < at {
+        let Decoded::Instruction(found) = decode(&code[next..]) else { return None };
+        if sets_number(&code[next..next + found.length]) {
+            set = Some(index);
+        }
+        next += found.length;
+        index += 1;
+    }
+    Some((next == at, set.is_some_and(|set| index - set <= NEAR)))
+}
+
+/// Whether some bytes around look as if they belonged to a call.
+fn is_near_a_call(code: &[u8], at: usize) -> bool {
+    let before = (at.saturating_sub(32)..at).any(|start| {
+        (2..=7).any(|length| {
+            code.get(start..start + length)
+                .is_some_and(|one| start + length <= at && sets_number(one))
+        })
+    });
+    let behind = at + SYSCALL.len();
+    before
+        || (behind..behind + 12).any(|start| {
+            (3..=6).any(|length| code.get(start..start + length).is_some_and(looks_at_result))
+        })
+}
+
+/// What the bytes `0f 05` at a place of memory that is about to be executed are, of which nothing else is known.
+pub fn of_memory(code: &[u8], at: usize) -> Verdict {
+    by_anchors(code, at, false).unwrap_or_else(|| by_agreement(code, at, false))
+}
+
+/// By what all ways of decoding say of the bytes before. `is_code`: somebody has said that they are code. Without that, a call has to look like one.
+fn by_agreement(code: &[u8], at: usize, is_code: bool) -> Verdict {
+    if is_proven(code, at) {
+        return if is_code || looks_like_a_call(code, at) {
+            Verdict::Call
+        } else {
+            Verdict::Unknown
+        };
+    }
+    let covers = |start: &usize| {
+        let reaches = matches!(decode(&code[*start..]), Decoded::Instruction(found) if *start + found.length > at);
+        reaches && is_proven(code, *start)
+    };
+    if (at.saturating_sub(LONGEST)..at).any(|start| covers(&start)) {
+        Verdict::Other
+    } else {
+        Verdict::Unknown
+    }
+}
+
+/// How far what belongs to a call may be from it, in instructions.
+const NEAR: usize = 24;
+
+/// Whether the number is set before a place, or the result looked at behind it.
+fn looks_like_a_call(code: &[u8], at: usize) -> bool {
+    let mut place = at;
+    for _ in 0..NEAR {
+        let Some(start) = before(code, place) else { break };
+        if sets_number(&code[start..place]) {
+            return true;
+        }
+        place = start;
+    }
+    let mut place = at + SYSCALL.len();
+    for _ in 0..NEAR {
+        let Some(rest) = code.get(place..) else { return false };
+        match decode(rest) {
+            Decoded::Instruction(found) => {
+                if looks_at_result(&rest[..found.length])
+                    || found.kind == Kind::End && rest[0] == 0xc3
+                {
+                    return true;
+                }
+                place += found.length;
+            }
+            Decoded::Invalid | Decoded::Unknown => return false,
+        }
+    }
+    false
+}
+
+/// `mov` of a number that a call may have, or of a register, to `eax` or `rax`; `xor eax, eax`; `pop rax`.
+fn sets_number(instruction: &[u8]) -> bool {
+    let small = |value: &[u8]| matches!(value, [_, 0..=2, 0, 0]);
+    match instruction {
+        [0xb8, value @ ..] | [0x48, 0xc7, 0xc0, value @ ..] => small(value),
+        [0x31 | 0x33, 0xc0] | [0x58] => true,
+        [0x89, modrm] | [0x48 | 0x4c | 0x44, 0x89, modrm] => {
+            matches!(modrm, 0xc0 | 0xc8 | 0xd0 | 0xd8 | 0xe0 | 0xe8 | 0xf0 | 0xf8)
+        }
+        [0x8b, modrm, ..] | [0x48 | 0x49, 0x8b, modrm, ..] | [0x48, 0x63, modrm, ..] => {
+            matches!(modrm, 0..=7 | 0x40..=0x47 | 0x80..=0x87 | 0xc0..=0xc7)
+        }
+        _ => false,
+    }
+}
+
+/// Comparisons of `rax` with the smallest error, or with zero.
+fn looks_at_result(instruction: &[u8]) -> bool {
+    matches!(
+        instruction,
+        [0x48, 0x3d, _, 0xf0, 0xff, 0xff]
+            | [0x3d, _, 0xf0, 0xff, 0xff]
+            | [0x48, 0x85, 0xc0]
+            | [0x85, 0xc0]
+            | [0x48, 0x83, 0xf8, _]
+            | [0x83, 0xf8, _]
+    )
+}

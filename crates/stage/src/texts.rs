@@ -1,0 +1,348 @@
+//! Catching calls without a filter (modes F): every `syscall` of a file is changed when its text is mapped.
+//!
+//! Text is mapped to be executed by our own loader, and by `mmap`, which comes here because the sites of whoever calls it have been changed. What is
+//! mapped then is not the file's own text but another one, which is made once for a file and kept in the container's `run/` ([`file`]): where a
+//! form of [`abi::code::form`] fits, the site jumps to a stub; and in the place of `syscall` stands [`TRAP`], whose signal (`SIGILL`) is treated as
+//! `SIGSYS` is elsewhere. Which bytes are call sites is proven by [`abi::code::census`]. A file of which that cannot be told is refused.
+//!
+//! The filter is asked here ([`pass`]), by the same program that the kernel would have. What it lets pass is made at the stub, or for the guest.
+//!
+//! Stubs lie at one distance from their text, so the text that is kept fits wherever it is mapped. Where something is in that place, another one is
+//! mapped that has traps alone.
+//!
+//! Memory that is written and then made executable is looked through where it is ([`in_place`]): there is no file whose functions are known, so what is
+//! not certain stays as it is. What is writable and executable at once is not seen at all.
+
+mod file;
+
+use crate::dispatch::{Road, Visit};
+use crate::signals::context::Registers;
+use crate::system::{self, Failed, Place};
+use crate::{filters, gate, memory, memory_guard};
+use abi::bpf::{ALLOW, ERRNO, LOG};
+use abi::calls::Op;
+use abi::code::census::{Verdict, of_memory};
+use abi::code::form::{SYSCALL, TRAP};
+use abi::code::page::next_call;
+use abi::elf::PAGE;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use linux_raw_sys::general as raw;
+use view::Errno;
+
+/// Text of a file, where it is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Text {
+    /// Its first address.
+    pub(crate) at: u64,
+    /// How long it is.
+    pub(crate) length: u64,
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+}
+
+/// How text and stubs lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Stubs before the text.
+    Before,
+    /// Behind it: programs at low addresses.
+    Behind,
+    /// No stubs: every call raises a signal.
+    Traps,
+}
+
+/// How far stubs are from their text: less than a jump reaches, and more than most programs have in one piece.
+const FAR: u64 = 0x6000_0000;
+
+impl Kind {
+    /// Where the stubs of a text are.
+    fn stubs(self, text: u64) -> u64 {
+        match self {
+            Self::Before => text.wrapping_sub(FAR),
+            Self::Behind | Self::Traps => text.wrapping_add(FAR),
+        }
+    }
+
+    fn letter(self) -> u8 {
+        match self {
+            Self::Before => b'b',
+            Self::Behind => b'f',
+            Self::Traps => b't',
+        }
+    }
+}
+
+/// Puts changed text in the place of a file's own, which has just been mapped and that nobody executes yet.
+pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
+    let kind = if crate::shared::switches().has(abi::shared::Switches::ONLY_TRAPS) {
+        Kind::Traps
+    } else if text.at < 2 * FAR {
+        Kind::Behind
+    } else {
+        Kind::Before
+    };
+    let result = match put(text, file, kind) {
+        Err(Refusal::Occupied) => put(text, file, Kind::Traps),
+        other => other,
+    };
+    match result {
+        // No room, no right to write or to execute what is written: then this process has changed pages of its own.
+        Err(Refusal::Broken(_)) => file::patch(text, file).map_err(|refusal| refusal.tell(file)),
+        other => other.map_err(|refusal| refusal.tell(file)),
+    }
+}
+
+/// Why a text cannot be mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// Something is where its stubs would be.
+    Occupied,
+    /// There is a place in it (an offset in the file) of which nobody can say what it is.
+    Unproven(u64),
+    /// What is kept cannot be made or mapped.
+    Broken(Errno),
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Broken(errno)
+    }
+}
+
+impl From<Failed> for Refusal {
+    fn from(_: Failed) -> Self {
+        Self::Broken(Errno::ENOMEM)
+    }
+}
+
+impl Refusal {
+    /// Tells the user, on standard error: a call that is not seen would be worse than a program that does not run.
+    fn tell(self, file: u64) -> Failed {
+        let mut line = Line { bytes: [0; 512], end: 0 };
+        line.push(b"coracle: ");
+        let mut name = [0; 256];
+        let length = file::name_of(file, &mut name);
+        line.push(&name[..length]);
+        match self {
+            Self::Unproven(at) => {
+                line.push(b": the code at ");
+                line.number(at);
+                line.push(b" may be a system call or not: use another engine than F, such as --execmode=I1 or P1\n");
+            }
+            Self::Occupied => line.push(b": no room for its system calls\n"),
+            Self::Broken(errno) => {
+                line.push(b": its system calls cannot be changed: error ");
+                line.number(errno.0.into());
+                line.push(b"\n");
+            }
+        }
+        line.write();
+        Failed
+    }
+}
+
+struct Line {
+    bytes: [u8; 512],
+    end: usize,
+}
+
+impl Line {
+    fn push(&mut self, bytes: &[u8]) {
+        let length = bytes.len().min(self.bytes.len() - self.end);
+        self.bytes[self.end..self.end + length].copy_from_slice(&bytes[..length]);
+        self.end += length;
+    }
+
+    fn number(&mut self, number: u64) {
+        self.push(b"0x");
+        let digits = (16 - number.leading_zeros() / 4).max(1);
+        for digit in (0..digits).rev() {
+            self.push(&[b"0123456789abcdef"[(number >> (4 * digit)) as usize & 15]]);
+        }
+    }
+
+    fn write(&self) {
+        // SAFETY: the kernel reads the line.
+        unsafe {
+            system::call(raw::__NR_write, [2, self.bytes.as_ptr() as u64, self.end as u64, 0, 0, 0])
+        };
+    }
+}
+
+/// Maps what is kept of a text, which is made where it is not there.
+fn put(text: &Text, file: u64, kind: Kind) -> Result<(), Refusal> {
+    let kept = file::find(text, file, kind)?;
+    let result = map(text, &kept, kind);
+    system::close(kept.file);
+    result
+}
+
+/// The rights of text.
+const RIGHTS: u32 = raw::PROT_READ | raw::PROT_EXEC;
+
+fn map(text: &Text, kept: &file::Kept, kind: Kind) -> Result<(), Refusal> {
+    if let Some(at) = kept.unproven {
+        return Err(Refusal::Unproven(at));
+    }
+    if kept.text == 0 {
+        return Ok(());
+    }
+    let stubs = kind.stubs(text.at);
+    if kept.stubs != 0 {
+        let from = Some((kept.file, PAGE + kept.text));
+        let mapped = system::map(Place::Free(stubs), kept.stubs, RIGHTS, from);
+        // They may be there: of a library that was unmapped.
+        if mapped.is_err() && !kept.is_mapped(stubs) {
+            return Err(Refusal::Occupied);
+        }
+    }
+    system::map(Place::Over(text.at), kept.text.min(text.length), RIGHTS, Some((kept.file, PAGE)))?;
+    remember([text.at, text.at + text.length, kept.stubs]);
+    Ok(())
+}
+
+/// Texts with stubs: first address, end, bytes of stubs. Of those that were unmapped some are still here; where there are too many, the first are
+/// forgotten.
+static TEXTS: [[AtomicU64; 3]; 64] = [const { [const { AtomicU64::new(0) }; 3] }; 64];
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+fn remember(text: [u64; 3]) {
+    if text[2] != 0 {
+        let place = NEXT.fetch_add(1, Relaxed) as usize % TEXTS.len();
+        for (word, value) in TEXTS[place].iter().zip(text) {
+            word.store(value, Relaxed);
+        }
+    }
+}
+
+/// `mremap`: where text is moved, it is given stubs at the same distance.
+fn moved(call: &view::Call) -> i64 {
+    let old = call.arguments[0];
+    // SAFETY: the guest's own call.
+    let result = unsafe { system::call(call.number, call.arguments) };
+    let new = result as u64;
+    let known = TEXTS.iter().map(|text| text.each_ref().map(|word| word.load(Relaxed)));
+    let found = known.into_iter().find(|[start, end, _]| (*start..*end).contains(&old));
+    if let Some([start, end, stubs]) = found
+        && !system::is_error(result)
+        && new != old
+    {
+        let far = new.wrapping_sub(old);
+        let kind = if start < 2 * FAR { Kind::Behind } else { Kind::Before };
+        let from = kind.stubs(start);
+        let to = from.wrapping_add(far);
+        if system::map(Place::Free(to), stubs, raw::PROT_READ | raw::PROT_WRITE, None).is_ok() {
+            // SAFETY: the stubs of a text stay when it goes; the other memory has just been mapped, for this alone.
+            unsafe {
+                core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, stubs as usize);
+            }
+            let _ = system::protect(to, stubs, RIGHTS);
+            remember([start.wrapping_add(far), end.wrapping_add(far), stubs]);
+        }
+    }
+    result
+}
+
+/// What becomes of a call that no filter has seen; `None` where it is one that the stage wants to see.
+pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
+    let call = visit.call;
+    let answer = filters::containers(&call, visit.frame.return_address);
+    if answer & 0xffff_0000 == ERRNO {
+        return Some(Road::Done(-i64::from(answer & 0xffff)));
+    }
+    let passes = matches!(answer & 0xffff_0000, ALLOW | LOG);
+    let executes = call.arguments[2] as u32 & raw::PROT_EXEC != 0;
+    match op {
+        Op::Mmap | Op::Mprotect | Op::PkeyMprotect if executes => {
+            let road = if passes { Road::Kernel(call) } else { memory_guard::rule(visit, op) };
+            let Road::Kernel(call) = road else { return Some(road) };
+            Some(Road::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
+        }
+        _ if !passes => None,
+        Op::Mremap => Some(Road::Done(moved(&call))),
+        Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Road::Exit(call)),
+        // Nobody comes back who could give the slot back.
+        Op::Exit | Op::ExitGroup if gate::exit(visit.frame, &call) => Some(Road::Prepared),
+        _ => Some(Road::Kernel(call)),
+    }
+}
+
+/// `mmap` of what is to be executed.
+fn mapped(call: &view::Call) -> i64 {
+    let [_, length, rights, flags, file, offset] = call.arguments;
+    // SAFETY: the guest's own call.
+    let result = unsafe { system::call(call.number, call.arguments) };
+    let flags = flags as u32;
+    let is_text = flags & raw::MAP_ANONYMOUS == 0
+        && flags & raw::MAP_TYPE == raw::MAP_PRIVATE
+        && rights as u32 & raw::PROT_WRITE == 0;
+    if system::is_error(result) || !is_text {
+        return result;
+    }
+    let text = Text { at: result as u64, length: length.next_multiple_of(PAGE), offset };
+    if cover(&text, file & 0xffff_ffff).is_err() {
+        system::unmap(text.at, text.length);
+        return Errno::EACCES.result();
+    }
+    result
+}
+
+/// `mprotect` that makes memory executable.
+fn protected(call: &view::Call) -> i64 {
+    let [at, length, rights, ..] = call.arguments;
+    if rights as u32 & raw::PROT_WRITE == 0 && at.is_multiple_of(PAGE) {
+        in_place(at, length);
+    }
+    // SAFETY: the guest's own call.
+    unsafe { system::call(call.number, call.arguments) }
+}
+
+/// Most memory that is looked through.
+const MEMORY_MAX: u64 = 64 << 20;
+
+/// Puts traps into memory that is about to be executed.
+fn in_place(start: u64, length: u64) {
+    let Some(end) = start.checked_add(length.min(MEMORY_MAX)) else { return };
+    let is_there = |page: u64| memory::read(page, &mut [0]).is_ok();
+    let last = (start..end).step_by(PAGE as usize).find(|page| !is_there(*page)).unwrap_or(end);
+    // SAFETY: it has just been read, and who takes it away while it asks for it to be executed does so to itself.
+    let code = unsafe { core::slice::from_raw_parts(start as *const u8, (last - start) as usize) };
+    let mut from = 0;
+    while let Some(found) = next_call(&code[from..]) {
+        let at = from + found;
+        from = at + SYSCALL.len();
+        if of_memory(code, at) != Verdict::Call || file::is_end_of_handler(code, at) {
+            continue;
+        }
+        let place = start + at as u64;
+        if memory::write(place, &TRAP).is_err() {
+            let page = place & !(PAGE - 1);
+            let length = (place + 2 - page).next_multiple_of(PAGE);
+            let _ = system::protect(page, length, raw::PROT_READ | raw::PROT_WRITE);
+            let _ = memory::write(place, &TRAP);
+        }
+    }
+}
+
+/// A signal's handler of the guest's is about to see where a thread was: at a stub's call, that is the guest's own.
+pub(crate) fn surface(registers: &mut Registers) {
+    const AT: [u8; 3] = [0x0f, 0x05, 0xe9];
+    let here = registers.rip;
+    let mut word = [0; 8];
+    let entry = gate::stage_entry as *const () as u64;
+    if memory::read(here & !(PAGE - 1), &mut word).is_err() || u64::from_le_bytes(word) != entry {
+        return;
+    }
+    let mut code = [0; 9];
+    if memory::read(here - 2, &mut code).is_err() {
+        return;
+    }
+    let target = |end: usize, distance: [u8; 4]| {
+        (here - 2 + end as u64).wrapping_add_signed(i32::from_le_bytes(distance).into())
+    };
+    if code[..3] == AT {
+        registers.rip = target(7, [code[3], code[4], code[5], code[6]]);
+    } else if code[2..5] == AT {
+        registers.rip = target(9, [code[5], code[6], code[7], code[8]]) - 2;
+    }
+}

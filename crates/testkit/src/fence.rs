@@ -1,0 +1,91 @@
+//! Forbidding system calls, as a stricter host does.
+
+use crate::scratch::Scratch;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs a program without some system calls, which are named before it and end at `--`.
+const FENCE: &str = r#"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static struct sock_filter f[64];
+static int n;
+static void op(unsigned code, unsigned jt, unsigned jf, unsigned k)
+{
+    struct sock_filter one = {code, jt, jf, k};
+    f[n++] = one;
+}
+static void refuse(int number)
+{
+    op(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, number);
+    op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
+}
+int main(int argc, char **argv)
+{
+    op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
+    for (argv++; strcmp(*argv, "--"); argv++) {
+        if (!strcmp(*argv, "namespaces")) {
+            op(BPF_JMP | BPF_JEQ | BPF_K, 0, 4, SYS_unshare);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, args));
+            op(BPF_JMP | BPF_JSET | BPF_K, 0, 1, CLONE_NEWUSER);
+            op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
+        }
+        if (!strcmp(*argv, "tracing")) refuse(SYS_ptrace);
+        if (!strcmp(*argv, "filters")) {
+            refuse(SYS_seccomp);
+            op(BPF_JMP | BPF_JEQ | BPF_K, 0, 4, SYS_prctl);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, args));
+            op(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, PR_SET_SECCOMP);
+            op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
+        }
+    }
+    op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {n, f};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) return 99;
+    execv(argv[1], argv + 1);
+    return 98;
+}
+"#;
+
+/// The compiled fence, in a directory that is there; none without a compiler. Its words are what to forbid (`namespaces`, `filters`, `tracing`),
+/// `--`, and what to run.
+///
+/// # Panics
+/// When the directory cannot be written to.
+pub fn fence(place: &Path) -> Option<PathBuf> {
+    let (source, program) = (place.join("fence.c"), place.join("fence"));
+    fs::write(&source, FENCE).expect("a source file");
+    let done = Command::new("gcc").arg("-o").arg(&program).arg(&source).status();
+    done.is_ok_and(|status| status.success()).then_some(program)
+}
+
+/// A program by the same name that runs another one without namespaces, filters and tracing; none without a compiler.
+///
+/// # Panics
+/// When the directory cannot be written to.
+pub fn fenced(scratch: &Scratch, program: &Path) -> Option<PathBuf> {
+    let place = scratch.dir("fenced", None, 0o755).expect("a directory");
+    let fence = fence(&place)?;
+    let script = place.join(program.file_name()?);
+    let words = format!(
+        "#!/bin/sh\nexec {} namespaces filters tracing -- {} \"$@\"\n",
+        fence.display(),
+        program.display()
+    );
+    fs::write(&script, words).expect("a script");
+    for file in [&fence, &script] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("rights");
+    }
+    Some(script)
+}
