@@ -94,13 +94,13 @@ fn two<N: Nerves>(
     result
 }
 
-/// Whether the second name of a call begins at its directory.
+/// Whether the second name of a call is one, and begins at its directory.
 fn is_relative<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> bool {
-    let mut first = [0];
+    let name = &mut scene.desk.named[1];
     arguments
         .path(1)
-        .and_then(|(_, address)| scene.nerves.read(address, &mut first))
-        .is_ok_and(|()| !matches!(first, [0 | b'/']))
+        .and_then(|(_, address)| scene.nerves.read_text(address, name))
+        .is_ok_and(|()| !matches!(name.as_bytes().first(), None | Some(b'/')))
 }
 
 /// What every new name needs; `mode` with its type, the umask applied. `None` where ids are the host's.
