@@ -44,7 +44,8 @@ pub(crate) fn by<T>(path: &CStr, call: impl Fn(i32, &CStr) -> Result<T>) -> Resu
 pub(crate) fn split(path: &CStr) -> Option<(i32, &CStr)> {
     let tree = shared::places().tree;
     let rest = path.to_bytes_with_nul().strip_prefix(tree)?.strip_prefix(b"/")?;
-    if rest.len() < 2 {
+    // With another slash before it, it would be the host's.
+    if rest.len() < 2 || rest[0] == b'/' {
         return None;
     }
     let descriptor = descriptor()?;

@@ -380,7 +380,9 @@ pub fn from_tree<N: Nerves>(
     let found = scene.desk.found[which].with_nul();
     let root = scene.world.bindings.first().filter(|root| root.guest == b"/");
     let rest = root.and_then(|root| found.strip_prefix(root.host)?.strip_prefix(b"/"));
-    let Some(rest) = rest.filter(|rest| rest.len() > 1) else { return Ok(None) };
+    // With a slash before it, it would be the host's.
+    let is_relative = |rest: &&[u8]| rest.len() > 1 && rest[0] != b'/';
+    let Some(rest) = rest.filter(is_relative) else { return Ok(None) };
     let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
     let mut call = *arguments.call;
     let (dir, at) = match (dir, arguments.op()) {

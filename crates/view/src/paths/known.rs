@@ -28,7 +28,7 @@ use crate::identity;
 use crate::text::{PATH_MAX, Text};
 use crate::world::{Identity, Kind, World};
 use linux_raw_sys::general::{
-    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT,
+    AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, X_OK,
 };
 
 /// A path as text: absolute, without links, `.` and `..`.
@@ -224,10 +224,16 @@ impl<N: Nerves> Walker<'_, '_, N> {
                 b"." => {}
                 b".." => {
                     tree_path(world, desk.position.as_bytes(), &mut desk.host)?;
-                    if !is_known(*nerves, &desk.host, everybody) {
+                    if !is_known(*nerves, &desk.host, everybody)
+                        || world.identity.is_none() && !may_search(*nerves, &desk.host)
+                    {
                         return None;
                     }
                     pop(&mut desk.position);
+                    if desk.position.as_bytes() == b"/" {
+                        // What is put behind it begins with a slash.
+                        desk.position.clear();
+                    }
                     relative = false;
                 }
                 name => {
@@ -445,6 +451,11 @@ fn is_known(host: &mut impl Host, path: &Text, everybody: bool) -> bool {
         host.set_plain(path.as_bytes(), false, generation);
     }
     is_plain
+}
+
+/// Whether the kernel lets its caller pass a directory, where nobody else decides that: a path that leaves it by `..` does not show it to the kernel.
+fn may_search(host: &mut impl Host, path: &Text) -> bool {
+    host.access(Dir::Root, path.as_c_str(), X_OK, 0).is_ok()
 }
 
 /// Whether it is a directory; where the kernel can tell, also whether there is no link on the way.

@@ -36,7 +36,7 @@ pub fn straight<N: Nerves>(scene: &mut Scene<'_, N>, from: Dir, which: usize) ->
     let slash = named.iter().rposition(|byte| *byte == b'/')?;
     let (way, name) = (&named[..slash], &named[slash + 1..]);
     let whole = named[0] == b'/';
-    if !(whole || from == Dir::Cwd)
+    if !(whole && named.get(1) != Some(&b'/') || !whole && from == Dir::Cwd)
         || matches!(name, b"" | b"." | b"..")
         || desk.careful
         || task.root.as_bytes() != b"/"

@@ -4,9 +4,35 @@
 #define SYS_fchmodat2 452
 #endif
 
+/* Ways by `..` through the root, to where the guest has a directory of the same name as the host's; often enough that the way is known. */
+static void by_the_root(const char *p) {
+    char directory[4096], path[8192];
+    struct stat st;
+    strcpy(directory, p);
+    *strrchr(directory, '/') = 0;
+    const char *base = strrchr(directory, '/'), *file = strrchr(p, '/');
+    mkdir(directory, 0755);
+    int found = 0, here = open(".", O_RDONLY);
+    chdir("/");
+    const char *forms[] = {"/usr/..%s/..%s%s", "usr/..%s/..%s%s", "/%s/..%s%s", "/..%s/..%s%s"};
+    for (int turn = 0; turn < 40; turn++) {
+        for (unsigned i = 0; i < 4; i++) {
+            sprintf(path, forms[i], directory, base, file);
+            int fd = open(path, O_RDONLY);
+            if (fd >= 0) close(fd);
+            found += (fd >= 0) + (stat(path, &st) == 0) + (access(path, F_OK) == 0);
+        }
+    }
+    printf("by ways through the root: %d\n", found);
+    rmdir(directory);
+    fchdir(here);
+    close(here);
+}
+
 int main(int argc, char **argv) {
     start("leaks");
-    const char *p = argc > 1 ? argv[1] : "/none/such";
+    const char *p = argc > 1 ? argv[1] : "/none/such/file";
+    by_the_root(p);
     char b[4096];
     struct stat st;
     int in = inotify_init();

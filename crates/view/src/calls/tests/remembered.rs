@@ -269,6 +269,30 @@ fn one_call_for_each_of_the_frequent_ones() {
 }
 
 #[test]
+fn a_way_through_the_root_stays_in_the_tree() {
+    for emulated in [false, true] {
+        let [_, mut bench] = benches(emulated, true);
+        outcome(&mut bench, false, Op::Mkdir, &[T("/a/../a/../"), N(0o755)]);
+        for path in ["../a/b", "/a/../a/b", "/usr/../a/../a/b", "//a/b"] {
+            for op in [Op::Open, Op::Stat, Op::Open] {
+                let arguments: &[Arg<'_>] =
+                    if op == Op::Open { &[T(path), N(0), N(0)] } else { &[T(path), N(OUT)] };
+                assert_eq!(outcome(&mut bench, false, op, arguments).result, 0, "{op:?} {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_searched_is_not_left_by_its_parent() {
+    let [_, mut bench] = benches(false, true);
+    outcome(&mut bench, false, Op::Mkdir, &[T("/b/b"), N(0o644)]);
+    outcome(&mut bench, false, Op::Mkdir, &[T("/b/../"), N(0o755)]);
+    let done = outcome(&mut bench, false, Op::Mkdir, &[T("/b/b/../a/"), N(0o755)]);
+    assert_eq!(done.result, Errno::EACCES.result());
+}
+
+#[test]
 fn a_link_is_found_again_in_a_directory_of_links() {
     let mut bench = quick();
     bench.fake.dir("/c/usr/links").link("/c/usr/links/b", "../bin/b");
