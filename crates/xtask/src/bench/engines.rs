@@ -108,7 +108,7 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
     user.push(format!("HOME={}", text(&bench.home)));
     let place = |name, prefix, slow| Place { name, prefix, timer: TIMER.to_owned(), slow };
     let mut places = vec![place("native", native(bench, tree), false)];
-    for mode in ["I1", "I2", "P1", "P2", "N1"] {
+    for mode in ["I1", "I2", "F2", "P1", "P2", "N1"] {
         let name = format!("engines-{mode}");
         bench.coracle(&[
             "create",
