@@ -304,10 +304,10 @@ fn find_sleeper(uid: u32) -> Option<Pid> {
     })
 }
 
-/// Kilobytes of memory that this process has made its own (`proc_pid_smaps`(5)); pages of files may be unshared by mere chance.
+/// Kilobytes of memory that this process has made its own (`proc_pid_smaps`(5)); pages of files may be unshared, or just written, by mere chance.
 fn private(process: Pid) -> Outcome<u32> {
     let path = format!("/proc/{}/smaps_rollup", process.as_raw_nonzero());
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    let private = text.lines().filter(|line| line.starts_with("Private_Dirty"));
+    let private = text.lines().filter(|line| line.starts_with("Anonymous:"));
     Ok(private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok()).sum())
 }
