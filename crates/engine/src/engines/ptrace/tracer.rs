@@ -20,6 +20,7 @@ use abi::calls::Op;
 use abi::calls::filter::Interest;
 use abi::syscalls::{ARCH_I386, ARCH_X86_64};
 use linux_raw_sys::general::{CLONE_FILES, CLONE_FS, CLONE_SYSVSEM, CLONE_THREAD};
+use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -319,7 +320,11 @@ impl<'a, H: Hands> Tracer<'a, H> {
     fn start_program(&mut self, stopped: &Stopped, executing: Executing) {
         let Executing { block, block_at, task, program, inode, files } = executing;
         let written = stopped.memory().write(block_at, &block);
-        debug_assert!(written.is_ok(), "the loader has no room for its block: {written:?}");
+        // A stopped thread can be killed at any moment.
+        debug_assert!(
+            matches!(written, Ok(()) | Err(Errno::SRCH)),
+            "the loader has no room for its block: {written:?}"
+        );
         let process = stopped.id();
         let known = self.programs.entry(process).or_default();
         known.path = program;
