@@ -78,10 +78,7 @@ pub(crate) fn carry_out(scene: &mut Scene<'_, Nerves<'_>>, call: &Call) -> i64 {
 }
 
 fn tell(words: &[u8]) {
-    // SAFETY: the kernel reads the words.
-    unsafe {
-        system::call(raw::__NR_write, [2, words.as_ptr() as u64, words.len() as u64, 0, 0, 0])
-    };
+    system::tell(words);
 }
 
 fn execute(scene: &mut Scene<'_, Nerves<'_>>) -> Result<(), Errno> {

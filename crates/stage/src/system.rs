@@ -141,6 +141,17 @@ pub(crate) fn map_shared(at: u64, length: u64, fd: u64) -> Result<(), Failed> {
     value(unsafe { call(raw::__NR_mmap, [at, length, 3, flags, fd, 0]) }).map(|_| ())
 }
 
+/// A number's sixteen hexadecimal digits.
+pub(crate) fn hexadecimal(number: u64) -> [u8; 16] {
+    core::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15])
+}
+
+/// Writes a line to standard error, as far as that goes.
+pub(crate) fn tell(line: &[u8]) {
+    // SAFETY: the kernel reads the line.
+    unsafe { call(raw::__NR_write, [2, line.as_ptr() as u64, line.len() as u64, 0, 0, 0]) };
+}
+
 pub(crate) fn close(fd: u64) {
     // SAFETY: a descriptor of ours.
     unsafe { call(raw::__NR_close, [fd, 0, 0, 0, 0, 0]) };

@@ -155,17 +155,12 @@ impl Line {
 
     fn number(&mut self, number: u64) {
         self.push(b"0x");
-        let digits = (16 - number.leading_zeros() / 4).max(1);
-        for digit in (0..digits).rev() {
-            self.push(&[b"0123456789abcdef"[(number >> (4 * digit)) as usize & 15]]);
-        }
+        let zeros = (number.leading_zeros() as usize / 4).min(15);
+        self.push(&system::hexadecimal(number)[zeros..]);
     }
 
     fn write(&self) {
-        // SAFETY: the kernel reads the line.
-        unsafe {
-            system::call(raw::__NR_write, [2, self.bytes.as_ptr() as u64, self.end as u64, 0, 0, 0])
-        };
+        system::tell(&self.bytes[..self.end]);
     }
 }
 

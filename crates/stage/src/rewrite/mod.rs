@@ -221,17 +221,10 @@ fn report(what: &[u8], address: u64) {
     }
     let mut line = [0_u8; 80];
     let mut end = 0;
-    let digits =
-        (0..16).rev().map(|digit| b"0123456789abcdef"[(address >> (4 * digit)) as usize & 15]);
+    let digits = system::hexadecimal(address);
     for byte in what.iter().copied().chain(digits).chain([b'\n']).take(line.len()) {
         line[end] = byte;
         end += 1;
     }
-    // SAFETY: the kernel reads the line.
-    unsafe {
-        system::call(
-            linux_raw_sys::general::__NR_write,
-            [2, line.as_ptr() as u64, end as u64, 0, 0, 0],
-        )
-    };
+    system::tell(&line[..end]);
 }

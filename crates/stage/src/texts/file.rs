@@ -124,18 +124,13 @@ fn name(into: &mut [u8; PATH_MAX], key: u64, kind: Kind, thread: u32) -> Result<
         end += bytes.len();
         Ok(())
     };
-    let digits = |number: u64, push: &mut dyn FnMut(&[u8]) -> Result<(), Errno>| {
-        (0..16).rev().try_for_each(|digit| {
-            push(&[b"0123456789abcdef"[(number >> (4 * digit)) as usize & 15]])
-        })
-    };
     push(shared::places().run)?;
     push(b"/text-")?;
-    digits(key, &mut push)?;
+    push(&system::hexadecimal(key))?;
     push(&[kind.letter()])?;
     if thread != 0 {
         push(b".")?;
-        digits(thread.into(), &mut push)?;
+        push(&system::hexadecimal(thread.into()))?;
     }
     push(b"\0")?;
     Ok(end)

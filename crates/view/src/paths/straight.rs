@@ -36,6 +36,7 @@ pub fn straight<N: Nerves>(scene: &mut Scene<'_, N>, from: Dir, which: usize) ->
     let slash = named.iter().rposition(|byte| *byte == b'/')?;
     let (way, name) = (&named[..slash], &named[slash + 1..]);
     let whole = named[0] == b'/';
+    // One slash is skipped: what two begin would still be absolute, and lead the kernel into the host's root.
     if !(whole && named.get(1) != Some(&b'/') || !whole && from == Dir::Cwd)
         || matches!(name, b"" | b"." | b"..")
         || desk.careful
