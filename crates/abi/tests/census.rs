@@ -81,3 +81,46 @@ fn what_cannot_be_told_is_said() {
     assert_eq!(Census::new(&file).unwrap().verdict(0x800), Verdict::Other);
     assert!(Census::new(b"#!/bin/sh").is_none());
 }
+
+/// A file of these bytes of code, at 0x1000, without functions and sections.
+fn file_of(code: &[u8]) -> Vec<u8> {
+    let mut file = vec![0; 0x1000];
+    file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    file[32] = 64;
+    file[56] = 1;
+    // A segment of type 1, from 0x1000 on.
+    file[64] = 1;
+    file[64 + 9] = 0x10;
+    file[64 + 32..64 + 40].copy_from_slice(&(code.len() as u64).to_le_bytes());
+    file.extend_from_slice(code);
+    file
+}
+
+/// What the only place in some code is that looks like a call.
+fn verdict_in(code: &[u8]) -> Verdict {
+    let file = file_of(code);
+    let at = code.windows(2).position(|pair| pair == [0x0f, 0x05]).unwrap();
+    Census::new(&file).unwrap().verdict(0x1000 + at)
+}
+
+#[test]
+fn tables_among_code_are_no_calls() {
+    let code = [0x48, 0x89, 0xd8, 0x48, 0x83, 0xc0, 0x08, 0x90].repeat(16);
+    let jump = [0x41, 0xff, 0x65, 0xf0, 0x0f, 0x1f, 0x40, 0x00];
+    let entry = [0x48, 0x8d, 0x45, 0xf0, 0x4c, 0x39, 0xf8, 0x72, 0x3f, 0x90, 0x90, 0x90];
+    // Before a function of GHC's: a type and a distance, which is 0x03050fe8; and one whose first half says `pop %rax`.
+    for table in [
+        [0, 0, 0, 0, 0, 0, 0, 0, 0x15, 0, 0, 0, 0xe8, 0x0f, 0x05, 0x03],
+        [1, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x58, 0x0f, 0x05, 0x00],
+        [0x0f, 0x05, 0, 0, 0, 0, 0, 0, 0x1e, 0, 0, 0, 0xb8, 0xc6, 0x74, 0x01],
+    ] {
+        let code = [&code[..], &jump, &table, &entry, &code].concat();
+        assert_eq!(verdict_in(&code), Verdict::Other, "{table:x?}");
+    }
+    // The same place behind a number.
+    let call = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    assert_eq!(verdict_in(&[&code[..], &jump, &call, &code].concat()), Verdict::Call);
+    // First behind padding, where a jump comes to: the result is handed on.
+    let call = [0x0f, 0x05, 0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0];
+    assert_eq!(verdict_in(&[&code[..], &jump, &call, &code].concat()), Verdict::Call);
+}

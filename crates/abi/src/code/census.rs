@@ -163,8 +163,8 @@ impl<'a> Census<'a> {
         (range.end <= self.file.len()).then_some(range)
     }
 
-    /// Where the function that a place belongs to begins, as unwinders are told.
-    fn function(&self, at: usize) -> Option<usize> {
+    /// The function that a place belongs to, as unwinders are told.
+    fn function(&self, at: usize) -> Option<Range<usize>> {
         let address = self.address_of(at)?;
         if let Some(table) = self.table {
             let base = self.address_of(table)?;
@@ -179,7 +179,7 @@ impl<'a> Census<'a> {
                 if entry(middle, 0)? <= address { low = middle + 1 } else { high = middle }
             }
             let frame = self.frame(self.offset_of(entry(low.checked_sub(1)?, 4)?)?)?;
-            return frame.0.contains(&address).then(|| self.offset_of(frame.0.start)).flatten();
+            return self.part(&frame.0, address);
         }
         let (mut next, end) = self.frames?;
         while next < end {
@@ -191,11 +191,18 @@ impl<'a> Census<'a> {
                 && let Some((range, _)) = self.frame(next)
                 && range.contains(&address)
             {
-                return self.offset_of(range.start);
+                return self.part(&range, address);
             }
             next = next.checked_add(4 + length)?;
         }
         None
+    }
+
+    /// Where in the file addresses are that have one among them.
+    fn part(&self, addresses: &Range<u64>, address: u64) -> Option<Range<usize>> {
+        let start = addresses.contains(&address).then(|| self.offset_of(addresses.start))??;
+        let length = usize::try_from(addresses.end - addresses.start).ok()?;
+        Some(start..start.checked_add(length)?)
     }
 
     /// The addresses that an FDE is about.
@@ -256,9 +263,10 @@ impl<'a> Census<'a> {
     /// What the bytes `0f 05` at a place of the file are.
     pub fn verdict(&self, at: usize) -> Verdict {
         let Some(range) = self.code(at) else { return Verdict::Other };
-        let function = self.function(at).filter(|start| range.contains(start) && *start <= at);
-        if let Some(start) = function
-            && let Some(verdict) = by_chain(&self.file[start..range.end], at - start)
+        let function = self.function(at);
+        let function = function.filter(|one| range.contains(&one.start) && one.end <= range.end);
+        if let Some(one) = &function
+            && let Some(verdict) = by_chain(&self.file[one.clone()], at - one.start)
         {
             return verdict;
         }
@@ -272,6 +280,7 @@ impl<'a> Census<'a> {
             {
                 Verdict::Other
             }
+            Verdict::Unknown if is_senseless(&code[at + SYSCALL.len()..]) => Verdict::Other,
             verdict => verdict,
         }
     }
@@ -286,16 +295,61 @@ struct Segment {
     length: usize,
 }
 
-/// Follows the instructions from the beginning of a function.
-fn by_chain(bytes: &[u8], at: usize) -> Option<Verdict> {
-    let mut next = 0;
+/// Follows the instructions from the beginning of a function. Some compilers (GHC) put tables into it, behind jumps: so whatever nothing comes to
+/// from there has to look like a call too.
+fn by_chain(function: &[u8], at: usize) -> Option<Verdict> {
+    let (mut next, mut start) = (0, 0);
     while next < at {
-        match decode(&bytes[next..]) {
-            Decoded::Instruction(found) => next += found.length,
-            Decoded::Invalid | Decoded::Unknown => return None,
+        let Decoded::Instruction(found) = decode(&function[next..]) else { return None };
+        next += found.length;
+        if found.kind == Kind::End {
+            start = next;
         }
     }
-    Some(if next == at { Verdict::Call } else { Verdict::Other })
+    if next != at {
+        return Some(Verdict::Other);
+    }
+    let is_reached = start == 0 || leads(function, start..at + 1) || sets(function, start..at);
+    Some(match (is_reached, is_near_a_call(function, at)) {
+        (true, _) => Verdict::Call,
+        (false, true) => Verdict::Unknown,
+        (false, false) => Verdict::Other,
+    })
+}
+
+/// Whether a jump of a function leads to one of these places.
+fn leads(function: &[u8], places: Range<usize>) -> bool {
+    let mut next = 0;
+    while let Some(rest) = function.get(next..).filter(|rest| !rest.is_empty()) {
+        let Decoded::Instruction(found) = decode(rest) else { return false };
+        let (one, end) = (&rest[..found.length], next + found.length);
+        let distance = match one {
+            [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, near] => Some(i64::from(near.cast_signed())),
+            [0xe9, far @ ..] | [0x0f, 0x80..=0x8f, far @ ..] => {
+                far.try_into().ok().map(|far| i64::from(i32::from_le_bytes(far)))
+            }
+            _ => None,
+        };
+        let target = distance.and_then(|far| end.checked_add_signed(far as isize));
+        if target.is_some_and(|target| places.contains(&target)) {
+            return true;
+        }
+        next = end;
+    }
+    false
+}
+
+/// Whether an instruction of a chain sets a number.
+fn sets(code: &[u8], places: Range<usize>) -> bool {
+    let mut next = places.start;
+    while next < places.end {
+        let Decoded::Instruction(found) = decode(&code[next..]) else { return false };
+        if sets_number(&code[next..next + found.length]) {
+            return true;
+        }
+        next += found.length;
+    }
+    false
 }
 
 /// How far before a place functions are looked for.
@@ -341,16 +395,21 @@ fn is_anchor(code: &[u8], at: usize) -> bool {
 /// Whether the chain from a place meets another, and whether one of the last instructions before that sets a number; `None` where it cannot be
 /// followed.
 fn chain(code: &[u8], start: usize, at: usize) -> Option<(bool, bool)> {
-    let (mut next, mut index, mut set) = (start, 0_usize, None);
+    let (mut next, mut index, mut set, mut table) = (start, 0_usize, None, false);
     while next < at {
         let Decoded::Instruction(found) = decode(&code[next..]) else { return None };
-        if sets_number(&code[next..next + found.length]) {
+        let one = &code[next..next + found.length];
+        if sets_number(one) {
             set = Some(index);
+        } else if found.kind == Kind::End || is_call(one) {
+            set = None;
+            table = false;
         }
         next += found.length;
         index += 1;
+        table |= is_table(one, next);
     }
-    Some((next == at, set.is_some_and(|set| index - set <= NEAR)))
+    Some((next == at, !table && set.is_some_and(|set| index - set <= NEAR)))
 }
 
 /// Whether some bytes around look as if they belonged to a call.
@@ -366,6 +425,12 @@ fn is_near_a_call(code: &[u8], at: usize) -> bool {
         || (behind..behind + 12).any(|start| {
             (3..=6).any(|length| code.get(start..start + length).is_some_and(looks_at_result))
         })
+}
+
+/// Whether no program has this right behind a call: sums with what the call has just lost or answered, of which nobody has looked at the sign; what
+/// no processor executes. So end addresses, distances and tables that hold the bytes of a call (GHC has such among its code).
+fn is_senseless(behind: &[u8]) -> bool {
+    matches!(behind, [0..=3 | 0x10..=0x13, ..]) || decode(behind) == Decoded::Invalid
 }
 
 /// What the bytes `0f 05` at a place of memory that is about to be executed are, of which nothing else is known.
@@ -398,23 +463,26 @@ const NEAR: usize = 24;
 
 /// Whether the number is set before a place, or the result looked at behind it.
 fn looks_like_a_call(code: &[u8], at: usize) -> bool {
-    let mut place = at;
-    for _ in 0..NEAR {
-        let Some(start) = before(code, place) else { break };
-        if sets_number(&code[start..place]) {
-            return true;
-        }
-        place = start;
+    match sets_before(code, at) {
+        Some(true) => return true,
+        Some(false) => {}
+        None => return false,
     }
     let mut place = at + SYSCALL.len();
+    // `mov %rax, ...`: it is handed on.
+    if matches!(code.get(place..), Some([0x48 | 0x49, 0x89, 0xc0..=0xc7, ..])) {
+        return true;
+    }
     for _ in 0..NEAR {
         let Some(rest) = code.get(place..) else { return false };
         match decode(rest) {
             Decoded::Instruction(found) => {
-                if looks_at_result(&rest[..found.length])
-                    || found.kind == Kind::End && rest[0] == 0xc3
-                {
+                let one = &rest[..found.length];
+                if looks_at_result(one) || found.kind == Kind::End && rest[0] == 0xc3 {
                     return true;
+                }
+                if found.kind == Kind::End || is_call(one) || sets_number(one) {
+                    return false;
                 }
                 place += found.length;
             }
@@ -422,6 +490,35 @@ fn looks_like_a_call(code: &[u8], at: usize) -> bool {
         }
     }
     false
+}
+
+/// Whether the number is set before a place; `None` where a table of data is there.
+fn sets_before(code: &[u8], at: usize) -> Option<bool> {
+    let (mut place, mut sets) = (at, false);
+    for _ in 0..NEAR {
+        let Some(start) = before(code, place) else { break };
+        let one = &code[start..place];
+        if is_table(one, place) {
+            return None;
+        }
+        let ends = matches!(decode(one), Decoded::Instruction(found) if found.kind == Kind::End);
+        if ends || is_call(one) {
+            break;
+        }
+        sets |= sets_number(one);
+        place = start;
+    }
+    Some(sets)
+}
+
+/// `add %al, (%rax)`, which is zeros: that is no code, but may be padding up to where it begins.
+fn is_table(instruction: &[u8], end: usize) -> bool {
+    instruction == [0, 0] && !end.is_multiple_of(16)
+}
+
+/// `call`: what was in `rax` is lost.
+fn is_call(instruction: &[u8]) -> bool {
+    matches!(instruction, [0xe8, ..] | [0xff, 0x10..=0x17 | 0x50..=0x57 | 0x90..=0x97 | 0xd0..=0xd7, ..])
 }
 
 /// `mov` of a number that a call may have, or of a register, to `eax` or `rax`; `xor eax, eax`; `pop rax`.

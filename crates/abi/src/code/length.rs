@@ -244,8 +244,9 @@ fn finish(bytes: &[u8], at: usize, what: u8, prefixes: Prefixes, kind: Kind) -> 
     if what & INVALID != 0 {
         return Some(Decoded::Invalid);
     }
-    // Whether a short distance is two or four bytes, Intel's and AMD's processors do not agree.
-    if what & UNKNOWN != 0 || what & NEAR != 0 && prefixes.short {
+    // Whether a short distance is two or four bytes, Intel's and AMD's processors do not agree; `66 66 48 e8`, calls of `__tls_get_addr` as compilers
+    // write them, have a wide one.
+    if what & UNKNOWN != 0 || what & NEAR != 0 && prefixes.short && !prefixes.is_wide() {
         return Some(Decoded::Unknown);
     }
     let (mut length, mut kind) = (at, kind);
