@@ -9,6 +9,7 @@ pub(crate) mod command;
 pub(crate) mod convert;
 pub(crate) mod environment;
 pub(crate) mod ids;
+pub(crate) mod job;
 pub(crate) mod launch;
 pub(crate) mod limits;
 pub(crate) mod make;

@@ -29,6 +29,7 @@ pub mod registry;
 pub mod running;
 pub mod scratch;
 pub mod skip;
+pub mod slurm;
 pub mod terminal;
 pub mod tools;
 pub mod users;

@@ -39,6 +39,10 @@ const WANTED: &[(&str, &str)] = &[
     // They start containers as the ranks of a job.
     ("mpiexec.openmpi", "openmpi-bin"),
     ("mpiexec.mpich", "mpich"),
+    ("slurmctld", "slurmctld"),
+    ("slurmd", "slurmd"),
+    ("srun", "slurm-client"),
+    ("munged", "munge"),
     // Guests of other kinds: another C library, other linkers, 32 bits, another architecture.
     ("musl-gcc", "musl-tools"),
     ("ld.lld", "lld"),
@@ -48,6 +52,8 @@ const WANTED: &[(&str, &str)] = &[
 /// Files that say that a package without a program of its own is there.
 const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
+    // Slurm loads it for ranks that speak PMIx.
+    ("/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so", "libpmix-dev"),
     // For the clients that are Python programs.
     ("/usr/bin/pip3", "python3-pip"),
 ];

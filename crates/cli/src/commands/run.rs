@@ -5,6 +5,7 @@ use engine::spec::MountKind;
 use store::ContainerDir;
 
 use crate::args::run::{ContainerFlags, RunArgs};
+use crate::container::job::Rank;
 use crate::container::launch::{self, Run};
 use crate::container::record::{self, Record};
 use crate::container::{command, make, spec, volumes};
@@ -21,16 +22,12 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     check(args, &flags)?;
     let made =
         context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
-    if let (Some(name), None) = (&flags.security.join, &made)
-        && let Some(run) = join(context, args, &flags, name)?
-    {
-        return launch::launch(context, &run);
+    if let Some(made) = made {
+        let record = record::read(&made)?;
+        return start(context, args, &made, record, Overrides::default(), true);
     }
-    let existing = match (&args.image, made) {
-        (_, Some(made)) => {
-            return start(context, args, &made, record::read(&made)?, Overrides::default(), true);
-        }
-        (Some(name), None) if args.flags.image.rootfs.is_none() => match reused(context, &flags)? {
+    let existing = match &args.image {
+        Some(name) if flags.image.rootfs.is_none() => match reused(context, &flags)? {
             Some(container) => {
                 flags.record.name = None;
                 Some(container)
@@ -39,6 +36,14 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         },
         _ => None,
     };
+    if let Some(rank) = Rank::of(context.environment()).filter(|_| !args.detach) {
+        rank.join(&mut flags, existing.is_none());
+    }
+    if let Some(name) = &flags.security.join
+        && let Some(run) = join(context, args, &flags, name)?
+    {
+        return launch::launch(context, &run);
+    }
     if let Some(container) = existing {
         let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);

@@ -1,20 +1,25 @@
-//! Message passing: ranks of Open MPI and MPICH in one container, and ranks that each are a container of their own, started by the host's `mpiexec`.
+//! Message passing: ranks of Open MPI and MPICH in one container, and ranks that each are a container of their own, started by the host's `mpiexec` or
+//! by Slurm.
 //!
 //! Ranks find each other by descriptors, environment, files and sockets, share memory below `/dev/shm`, and copy what is large straight from one
 //! process's memory to another's (`process_vm_readv`), where the kernel lets them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use testkit::command::{Finished, Input, run_with};
+use testkit::person::usable;
 use testkit::scratch::Scratch;
+use testkit::skip;
 use testkit::skip::{Outcome, need_program};
+use testkit::slurm::Cluster;
 
 use crate::languages::guest;
 use crate::stage::{Case, Container, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] =
-    &[("open_mpi", open_mpi), ("mpich", mpich), ("from_outside", from_outside)];
+    &[("open_mpi", open_mpi), ("mpich", mpich), ("from_outside", from_outside), ("slurm", slurm)];
 
 const RING: &str = "token 2 of 2 ranks, in the container: 1\n0 bytes right\n8 bytes right\n1024 bytes right\n65536 bytes right\n1048576 bytes right\n";
 const COPIED: &str = "copied from memory to memory\n";
@@ -58,37 +63,73 @@ fn mpich(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Each rank is a run of its own; they have the host's `/dev/shm`, and for Open MPI the host's directory of the job and the caller's id.
+/// Of these modes those that are ready; what is chosen last of all, and never by itself here, works wherever the others do.
+fn ready(w: &World, wanted: &[&'static str]) -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    let ready = usable(&w.coracle(&["doctor", "--format", "json"]), "", &mut missing);
+    let is_ready =
+        |mode: &&&str| mode.starts_with('F') || ready.iter().any(|ready| ready == **mode);
+    wanted.iter().filter(is_ready).copied().collect()
+}
+
+/// The ranks' programs, built inside, in a directory outside.
+fn programs(w: &World, scratch: &Scratch) -> PathBuf {
+    let ranks = w.directory(scratch, "ranks");
+    for kind in ["mpich", "openmpi"] {
+        let c = w.container();
+        build(&c, kind);
+        let place = ranks.join(kind);
+        fs::write(&place, c.sh("cat /ring").ok().stdout.clone()).expect("the program");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("a program");
+    }
+    ranks
+}
+
+/// The words that start a rank: nothing in them is about being one.
+fn rank(w: &World, mode: &str, ranks: &Path, kind: &str) -> Vec<String> {
+    let (coracle, bound) = (w.program().display(), ranks.display());
+    let text = format!(
+        "{coracle} run --rm --execmode={mode} -v {bound}:/in-the-container {IMAGE} /in-the-container/{kind}"
+    );
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// Each rank is a run of its own; launchers that are found by their variables need no options.
 fn from_outside(w: &World) -> Outcome {
     need_program("mpiexec.mpich")?;
     need_program("mpiexec.openmpi")?;
     let scratch = Scratch::new("ranks").expect("a directory");
-    let ranks = w.directory(&scratch, "ranks");
-    let bound = format!("{}:/in-the-container", ranks.display());
-    let job = format!("{0}:{0}", w.directory(&scratch, "job").display());
-    for (kind, launcher, options) in [
-        ("mpich", &["mpiexec.mpich"][..], &[][..]),
-        ("openmpi", &["mpiexec.openmpi", "--oversubscribe"], &["--userns=host", "-v", &job]),
-    ] {
-        let c = w.container();
-        build(&c, kind);
-        let program = c.sh("cat /ring").ok().stdout.clone();
-        let place = ranks.join(kind);
-        fs::write(&place, program).expect("the program");
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("a program");
-        let (mode, rank) =
-            (format!("--execmode={}", w.engine), format!("/in-the-container/{kind}"));
-        let mut words = [launcher, &["-n", "2"]].concat();
-        let coracle = w.program().display().to_string();
-        words.extend([coracle.as_str(), "run", "--rm", "--hostenv", &mode, "-v", &bound]);
-        words.extend(options.iter().copied().chain([IMAGE, &rank]));
-        let mut command = w.other(words[0]);
-        command.args(&words[1..]);
-        command.env("TMPDIR", scratch.path().join("job"));
-        // Else UCX, on which MPICH stands, opens what another rank has open: in another container, which no engine shows.
-        command.env("UCX_POSIX_USE_PROC_LINK", "n");
-        let done = run_with(&mut command, Input::Null, LIMIT);
-        assert_eq!(done.ok().out(), RING, "{kind}: {done:?}");
+    let ranks = programs(w, &scratch);
+    let job = w.directory(&scratch, "job");
+    let modes: &[_] = if w.engine == "I1" { &["I1", "F2", "N1"] } else { &["P1"] };
+    for mode in ready(w, modes) {
+        for (kind, options) in [("mpich", &[][..]), ("openmpi", &["--oversubscribe"])] {
+            let mut command = w.other(format!("mpiexec.{kind}"));
+            command.args(options).args(["-n", "2"]).args(rank(w, mode, &ranks, kind));
+            let done = run_with(command.env("TMPDIR", &job), Input::Null, LIMIT);
+            assert_eq!(done.ok().out(), RING, "{mode}, {kind}: {done:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Steps of Slurm: Open MPI's ranks by `PMIx` on one node, MPICH's by PMI-2 on two.
+fn slurm(w: &World) -> Outcome {
+    if w.engine != "I1" {
+        skip!("a batch system starts what mpiexec starts, which from_outside shows");
+    }
+    let cluster = Cluster::start(w.user())?;
+    let scratch = Scratch::new("ranks").expect("a directory");
+    let ranks = programs(w, &scratch);
+    for mode in ready(w, &["I1", "N1"]) {
+        for (kind, options) in
+            [("openmpi", ["--mpi=pmix", "-N1", "-n2"]), ("mpich", ["--mpi=pmi2", "-N2", "-n2"])]
+        {
+            let mut step = cluster.command(w.user(), "srun", w.home());
+            step.args(["-Q", "-D", "/"]).args(options).args(rank(w, mode, &ranks, kind));
+            let done = run_with(&mut step, Input::Null, LIMIT);
+            assert_eq!(done.ok().out(), RING, "{mode}, {kind}: {done:?}");
+        }
     }
     Ok(())
 }

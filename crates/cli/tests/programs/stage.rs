@@ -122,6 +122,16 @@ impl World {
         self.user.command(program, &self.home)
     }
 
+    /// Who runs it all.
+    pub(crate) fn user(&self) -> &User {
+        &self.user
+    }
+
+    /// That user's home, with the store in it.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// The program under test, where everybody can run it.
     pub(crate) fn program(&self) -> &Path {
         &self.coracle

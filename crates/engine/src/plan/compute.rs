@@ -127,7 +127,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         read_only_root: config.read_only,
         process: process(request, &person, &ids, hostname.as_deref(), affinity)?,
         ids,
-        alone: !request.overrides.mounts.is_empty(),
+        added: request.overrides.mounts.clone(),
         namespaces,
         mounts: list,
         hostname: hostname.filter(|_| namespaces.uts == Source::New),

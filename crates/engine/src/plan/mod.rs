@@ -14,6 +14,7 @@ pub use compute::{Neighbour, Overrides, Request, plan};
 pub use identity::{Accounts, NoAccounts};
 pub use security::{capability_names, parse_capability};
 
+use crate::spec::MountSpec;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -53,8 +54,8 @@ pub struct Plan {
     pub switches: u64,
     /// A small init is the first process and the program its child.
     pub init: bool,
-    /// Always make new namespaces, even where somebody lives in the container already.
-    pub alone: bool,
+    /// Mounts of this run alone: where somebody lives in the container already, they must be there.
+    pub added: Vec<MountSpec>,
     /// Files written into the container's directory before the mounts (they are bound by `mounts`).
     pub files: Vec<EtcFile>,
     /// Arguments of a command that must start this program again so that limits hold (`systemd-run --user --scope ...`).

@@ -1,10 +1,12 @@
 //! Entering the namespaces of a running container.
 
 use crate::error::{Error, Result};
-use rustix::fs::{Mode, OFlags};
+use crate::spec::MountSpec;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use sys::namespace::{self, Kinds};
 
 /// A pid namespace that is still to be entered, for the next child.
@@ -37,6 +39,20 @@ impl Later {
 /// Whether a process still has namespaces to enter: a zombie has none.
 pub(super) fn has_namespaces(pid: u32) -> bool {
     namespace::different(pid).is_ok()
+}
+
+/// Whether a process sees the same at a mount's place as the mount would show there. Memory file systems are never the same.
+pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
+    let inside = Path::new("/proc").join(pid.to_string()).join("root");
+    let inside = inside.join(mount.target.strip_prefix("/").unwrap_or(&mount.target));
+    let same = |(outside, inside): (rustix::fs::Stat, rustix::fs::Stat)| {
+        (outside.st_dev, outside.st_ino) == (inside.st_dev, inside.st_ino)
+    };
+    let found = rustix::fs::stat(&mount.source).and_then(|outside| {
+        let read_only = rustix::fs::statvfs(&inside)?.f_flag.contains(StatVfsMountFlags::RDONLY);
+        Ok(read_only == mount.read_only && same((outside, rustix::fs::stat(&inside)?)))
+    });
+    found.unwrap_or(false)
 }
 
 /// Enters every namespace in which a process differs from us except the pid namespace, and its control group.

@@ -217,11 +217,11 @@ fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident>
         }),
     };
     let Some(pid) = pid else { return Ok(Resident::Nobody) };
-    if plan.alone {
+    if let Some(missing) = plan.added.iter().find(|mount| !enter::has_mount(pid, mount)) {
         return Err(Error::Invalid {
             what: "--volume".into(),
-            value: plan.container.get(..12).unwrap_or_default().into(),
-            why: "the container is running, and its mounts cannot be changed".into(),
+            value: missing.target.display().to_string(),
+            why: "the container is running without it, and its mounts cannot be changed".into(),
         });
     }
     match enter::enter(pid) {

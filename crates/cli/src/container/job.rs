@@ -1,0 +1,238 @@
+//! A rank of a parallel job: a `run` that `mpiexec`, `srun` or the like has started.
+//!
+//! Launchers speak to ranks by variables, by descriptors and by directories that the variables name. Descriptors pass through every engine by
+//! themselves; here the rest is asked for as the user would: variables, mounts at the same place, and the caller's own id, since a `PMIx`
+//! server (`psec/native`) compares the id that a rank says it has with the launcher's. Ranks on one machine share one container (`--join`): only in
+//! one user namespace may they copy from memory to memory, and a tree is laid out once. What the command line says itself stands.
+//!
+//! | launcher | tells a rank by |
+//! |---|---|
+//! | Hydra (MPICH, Intel MPI, MVAPICH) | `PMI_RANK`, `PMI_FD` or `PMI_PORT`, `HYDI_...`, `MPI_LOCAL...` |
+//! | Open MPI, PRRTE | `PMIX_RANK`, `PMIX_...`, `OMPI_...`, `PRTE_...` |
+//! | Slurm, a step | `SLURM_STEP_ID`, `SLURM_...`, and by `--mpi` one of the two above |
+//! | PALS, Flux | `PALS_...`, `FLUX_...` and `PMI_...` |
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Component, Path};
+
+use crate::args::run::ContainerFlags;
+
+/// Any of these makes a run a rank, and so does `PMI_PORT`.
+const RANKS: &[&str] = &["PMI_RANK", "PMI_FD", "PMIX_RANK", "SLURM_STEP_ID"];
+/// Slurm's interactive steps, those of batch scripts and the like have numbers from here (slurm.h: `SLURM_MAX_NORMAL_STEP_ID`).
+const SPECIAL_STEPS: u32 = 0xffff_fff0;
+/// Beginnings of the names of a launcher's variables.
+const PREFIXES: &[&str] = &[
+    "PMI_",
+    "PMI2_",
+    "PMIX_",
+    "OMPI_",
+    "OPAL_",
+    "PRTE_",
+    "ORTE_",
+    "HYDI_",
+    "HYDRA_",
+    "MPI_LOCAL",
+    "MPIR_CVAR_",
+    "MPICH_",
+    "I_MPI_",
+    "MV2_",
+    "UCX_",
+    "SLURM_",
+    "PALS_",
+    "FLUX_",
+];
+/// Variables that name directories of the job, or places in them; Open MPI's is the one above all jobs of the user, which is what ranks look for.
+const DIRECTORIES: &[&str] = &["OMPI_MCA_orte_top_session_dir", "PMIX_SERVER_TMPDIR"];
+/// Variables that tell one job from another, where the launcher sets them; Hydra does not.
+const JOBS: &[&str] = &["PMIX_NAMESPACE", "PMIX_SERVER_URI2", "SLURM_JOB_ID", "SLURM_STEP_ID"];
+/// UCX, below MPICH, opens what another rank has open through `/proc`, which no engine shows between containers; without this it asks by name.
+const BY_NAME: (&str, &str) = ("UCX_POSIX_USE_PROC_LINK", "n");
+
+type Environment = BTreeMap<OsString, OsString>;
+
+/// Who has been started, and by whom.
+pub(crate) struct Rank<'a> {
+    host: &'a Environment,
+    /// User and group id.
+    caller: (u32, u32),
+    /// The launcher's process on this machine, and when it began.
+    parent: (u32, u64),
+}
+
+impl<'a> Rank<'a> {
+    /// This process, if its variables say that it is one.
+    pub(crate) fn of(host: &'a Environment) -> Option<Self> {
+        if !is_rank(host) {
+            return None;
+        }
+        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
+        let caller = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let began = sys::process::start_time(parent).unwrap_or_default();
+        Some(Self { host, caller, parent: (parent, began) })
+    }
+
+    /// Adds to a command line what a rank needs. `new` is whether the container is yet to be made: then the first rank makes it for all, and it
+    /// has the caller's id by its mapping, else by `--user`.
+    pub(crate) fn join(&self, flags: &mut ContainerFlags, new: bool) {
+        let process = &mut flags.process;
+        let mut variables = if process.hostenv { Vec::new() } else { passed(self.host) };
+        if !self.host.contains_key(OsStr::new(BY_NAME.0)) {
+            variables.push(format!("{}={}", BY_NAME.0, BY_NAME.1));
+        }
+        // The user's own come later and so win.
+        process.env.splice(0..0, variables);
+        self.mount(flags);
+        let unsaid = flags.process.user.is_none() && flags.security.userns.is_none();
+        if unsaid && self.variable("PMIX_RANK").is_some() {
+            if new {
+                flags.security.userns = Some("host".to_owned());
+            } else {
+                flags.process.user = Some(format!("{}:{}", self.caller.0, self.caller.1));
+            }
+        }
+        if new && flags.record.name.is_none() && flags.security.join.is_none() {
+            flags.security.join = Some(self.container());
+        }
+    }
+
+    /// The directories of the job, at the same place.
+    fn mount(&self, flags: &mut ContainerFlags) {
+        let mut places: Vec<&str> = Vec::new();
+        for place in DIRECTORIES.iter().filter_map(|name| directory(self.variable(name)?)) {
+            let covered = |above: &&str| Path::new(place).starts_with(above);
+            if !is_mounted(flags, place) && !places.iter().any(covered) {
+                places.push(place);
+            }
+        }
+        flags.files.volume.extend(places.iter().map(|place| format!("{place}:{place}")));
+    }
+
+    /// Name of the container that this machine's ranks of the job share. Stores may be shared by machines, and numbers of jobs return.
+    fn container(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        rustix::system::uname().nodename().hash(&mut hasher);
+        let named: Vec<_> = JOBS.iter().filter_map(|name| self.variable(name)).collect();
+        if named.is_empty() {
+            self.parent.hash(&mut hasher);
+        }
+        named.hash(&mut hasher);
+        format!("job-{:016x}", hasher.finish())
+    }
+
+    fn variable(&self, name: &str) -> Option<&'a OsStr> {
+        self.host.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+}
+
+/// A number is below [`SPECIAL_STEPS`], and `PMI_PORT` has none.
+fn is_rank(host: &Environment) -> bool {
+    let number = |name: &&str| host.get(OsStr::new(name))?.to_str()?.parse::<u32>().ok();
+    RANKS.iter().filter_map(number).any(|number| number < SPECIAL_STEPS)
+        || host.contains_key(OsStr::new("PMI_PORT"))
+}
+
+/// A launcher's variables, as `-e` takes them.
+fn passed(host: &Environment) -> Vec<String> {
+    host.iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
+        .filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
+}
+
+/// A directory below another one than the root, in a form that `--volume` takes.
+fn directory(value: &OsStr) -> Option<&str> {
+    let text = value.to_str()?.trim_end_matches('/');
+    let path = Path::new(text);
+    let plain = path.components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    let deep = path.components().count() > 2;
+    (path.is_absolute() && plain && deep && !text.contains(':') && path.is_dir()).then_some(text)
+}
+
+/// Whether the command line puts something there itself, or around it at the same place.
+fn is_mounted(flags: &ContainerFlags, place: &str) -> bool {
+    flags.files.volume.iter().any(|volume| {
+        let mut parts = volume.split(':');
+        let source = parts.next().unwrap_or_default();
+        let target = parts.next().unwrap_or(source);
+        target == place || source == target && Path::new(place).starts_with(target)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(pairs: &[(&str, &str)]) -> Environment {
+        pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    }
+
+    fn joined(pairs: &[(&str, &str)], mut flags: ContainerFlags, new: bool) -> ContainerFlags {
+        let host = host(pairs);
+        assert!(is_rank(&host), "{pairs:?}");
+        Rank { host: &host, caller: (1000, 100), parent: (7, 7) }.join(&mut flags, new);
+        flags
+    }
+
+    #[test]
+    fn a_batch_script_and_an_interactive_step_are_no_ranks() {
+        let batch = [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("UCX_TLS", "tcp")];
+        let interactive = [("SLURM_STEP_ID", "4294967290")];
+        assert!(!is_rank(&host(&batch)) && !is_rank(&host(&interactive)));
+    }
+
+    #[test]
+    fn ranks_of_one_job_share_a_container() {
+        let named = |pairs: &[(&str, &str)], parent| {
+            Rank { host: &host(pairs), caller: (1, 1), parent: (parent, 1) }.container()
+        };
+        let (first, second) = (("PMIX_NAMESPACE", "1"), ("PMIX_NAMESPACE", "2"));
+        assert_eq!(named(&[first], 7), named(&[first], 8));
+        assert_ne!(named(&[first], 7), named(&[second], 7));
+        assert_eq!(named(&[], 7), named(&[], 7));
+        assert_ne!(named(&[], 7), named(&[], 8));
+    }
+
+    #[test]
+    fn a_rank_of_hydra_stays_root() {
+        let pairs = [("PMI_RANK", "0"), ("PMI_FD", "6"), ("MPI_LOCALNRANKS", "2"), ("SHELL", "sh")];
+        let flags = joined(&pairs, ContainerFlags::default(), true);
+        let expected = ["MPI_LOCALNRANKS=2", "PMI_FD=6", "PMI_RANK=0", "UCX_POSIX_USE_PROC_LINK=n"];
+        assert_eq!(flags.process.env, expected);
+        assert_eq!((flags.security.userns, flags.process.user), (None, None));
+        let port = joined(&[("PMI_PORT", "node:4711")], ContainerFlags::default(), true);
+        assert_eq!(port.process.env[0], "PMI_PORT=node:4711");
+    }
+
+    #[test]
+    fn a_rank_of_pmix_has_the_callers_id_and_the_jobs_directories() {
+        let scratch = tempfile::tempdir_in("/tmp").expect("a directory");
+        let top = scratch.path().display().to_string();
+        let job = format!("{top}/pid.1");
+        std::fs::create_dir_all(&job).expect("a directory");
+        let pairs = [
+            ("PMIX_RANK", "0"),
+            ("OMPI_MCA_orte_top_session_dir", &top),
+            ("PMIX_SERVER_TMPDIR", &job),
+            ("PMIX_SYSTEM_TMPDIR", "/tmp"),
+        ];
+        let flags = joined(&pairs, ContainerFlags::default(), true);
+        assert_eq!(flags.files.volume, [format!("{top}:{top}")]);
+        assert_eq!(flags.security.userns.as_deref(), Some("host"));
+        assert!(flags.security.join.is_some());
+        let flags = joined(&pairs, ContainerFlags::default(), false);
+        assert_eq!(flags.security.join, None);
+        assert_eq!(flags.process.user.as_deref(), Some("1000:100"));
+        let mut said = ContainerFlags::default();
+        said.process.user = Some("root".into());
+        said.process.env = vec!["PMIX_RANK=9".into()];
+        said.files.volume = vec!["/tmp:/tmp".into()];
+        let flags = joined(&pairs, said, true);
+        assert_eq!((flags.process.user.as_deref(), flags.security.userns), (Some("root"), None));
+        assert_eq!(flags.process.env.last().map(String::as_str), Some("PMIX_RANK=9"));
+        assert_eq!(flags.files.volume, ["/tmp:/tmp"]);
+    }
+}
