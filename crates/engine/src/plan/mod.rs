@@ -23,7 +23,6 @@ pub const DNS_FORWARD: &str = "169.254.1.1";
 
 /// What a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the user gives them")]
 pub struct Plan {
     /// Container id.
     pub container: String,
@@ -152,7 +151,6 @@ pub struct Namespaces {
 /// Flags of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the user gives them")]
 pub struct MountFlags {
     /// Read-only.
     pub read_only: bool,
