@@ -5,9 +5,11 @@
 //!                                                   run's own flags ─ adapt ─► Overrides ┴─ launch ─► process
 //! ```
 
+pub(crate) mod cloned;
 pub(crate) mod command;
 pub(crate) mod convert;
 pub(crate) mod environment;
+pub(crate) mod gpus;
 pub(crate) mod ids;
 pub(crate) mod job;
 pub(crate) mod launch;

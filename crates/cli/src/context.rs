@@ -85,6 +85,11 @@ impl Context {
         Ok(self.udocker.get_or_init(|| settings))
     }
 
+    /// Whether only errors and what was asked for are told: `--quiet`, or what udocker's users say by its level.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.global.quiet || self.is_udocker() && self.udocker_level() < udocker::settings::LEVEL
+    }
+
     /// How much udocker's users want to be told (0 to 5).
     pub(crate) fn udocker_level(&self) -> u8 {
         self.udocker().map_or(0, udocker::settings::Settings::level)
@@ -141,7 +146,7 @@ impl Context {
             }
             config.set_flag("store.dir", &text(&directory)?, "--store")?;
         }
-        if !self.global.quiet {
+        if !self.is_quiet() {
             for warning in config.warnings() {
                 crate::progress::note(&format!("warning: {warning}"));
             }
@@ -172,7 +177,7 @@ impl Context {
         for path in &self.global.store_ro {
             below.push(self.absolute(path)?);
         }
-        let quiet = self.global.quiet;
+        let quiet = self.is_quiet();
         let on_wait: store::OnWait = std::sync::Arc::new(move |waiting: &store::Waiting| {
             if !quiet {
                 crate::progress::note(&format!(

@@ -164,9 +164,25 @@ fn host_config(record: &Record) -> Value {
         "CpusetCpus": config.limits.cpuset_cpus.clone().unwrap_or_default(),
         "Ulimits": ulimits,
         "Devices": devices,
+        "DeviceRequests": requests(record),
         "Init": config.init,
         "LogConfig": {"Type": if config.log.disabled { "none" } else { "json-file" }, "Config": {}},
     })
+}
+
+/// GPUs and CDI devices, as Docker tells them.
+fn requests(record: &Record) -> Vec<Value> {
+    let wishes = &record.own.gpus;
+    let mut requests = Vec::new();
+    if !wishes.gpus.is_empty() {
+        requests.push(
+            json!({"Driver": "", "Options": {"gpus": wishes.gpus}, "Capabilities": [["gpu"]]}),
+        );
+    }
+    if !wishes.devices.is_empty() {
+        requests.push(json!({"Driver": "cdi", "DeviceIDs": wishes.devices}));
+    }
+    requests
 }
 
 fn port_bindings(record: &Record) -> Value {

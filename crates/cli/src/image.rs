@@ -110,7 +110,7 @@ fn fetch(context: &Context, wish: &Wish<'_>) -> Result<Image, Report> {
     let settings = context.settings()?;
     let reference = remote::reference(context, wish.name)?;
     let client = remote::client(context, wish.registry, reference.registry())?;
-    let style = Style::choose(wish.quiet || context.global.quiet, settings.progress);
+    let style = Style::choose(wish.quiet || context.is_quiet(), settings.progress);
     let progress = Progress::new(style);
     let road = Road::new(context.store()?, settings, &progress);
     pull::pull(&road, &client, &reference, wish.platform.as_ref(), true)?;

@@ -226,7 +226,14 @@ fn name(
     resolved: &Resolved,
     config: &ImageConfig,
 ) -> Result<(), Report> {
-    let descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
+    let mut descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
+    // Who protected the name meant whatever has it.
+    let protected = crate::udocker::listing::PROTECTED;
+    if let Some(before) = store.images().get(reference)?
+        && let Some(value) = before.descriptor().annotations.get(protected)
+    {
+        descriptor.annotations.insert(protected.to_owned(), value.clone());
+    }
     store.images().tag(reference, &descriptor)?;
     Ok(())
 }

@@ -157,7 +157,14 @@ macro_rules! from_library {
     )+};
 }
 
-from_library!(crate::config::Error, oci::Error, registry::Error, store::Error, rootfs::Error);
+from_library!(
+    crate::config::Error,
+    host::Error,
+    oci::Error,
+    registry::Error,
+    store::Error,
+    rootfs::Error
+);
 
 macro_rules! from_engine {
     ($($error:ty),+ $(,)?) => {$(

@@ -96,10 +96,49 @@ pub(crate) fn name_user(context: &Context, config: &mut ContainerConfig) {
     }
 }
 
+/// Variables of the host that a container gets, and those that `--hostenv` leaves out.
+pub(crate) fn host_variables(context: &Context) -> Result<(Vec<String>, Vec<String>), Report> {
+    if !context.is_udocker() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let settings = context.udocker()?;
+    let list = |key: &str| settings.list(key).unwrap_or_default();
+    Ok((list("valid_host_env"), list("invalid_host_env")))
+}
+
+/// Variables that say which container this is, as udocker sets them.
+pub(crate) fn name_container(
+    config: &mut ContainerConfig,
+    container: &store::ContainerDir,
+    user: Option<&str>,
+    mode: &str,
+) -> Result<(), Report> {
+    let id = container.id();
+    let names = container.names()?.join(",");
+    let tree = config.rootfs.clone().unwrap_or_else(|| container.path().join("ROOT"));
+    let user = user.unwrap_or(&config.user).split(':').next().unwrap_or_default();
+    let sign = if matches!(user, "" | "0" | "root") { "#" } else { "\\$" };
+    let prompt = format!("{}{sign} ", &id[..id.len().min(8)]);
+    for (variable, value) in [
+        ("PS1", prompt.as_str()),
+        ("SHLVL", "0"),
+        ("container_root", &tree.to_string_lossy()),
+        ("container_uuid", id),
+        ("container_execmode", mode),
+        ("container_names", &names),
+    ] {
+        let known = |text: &String| text.split('=').next() == Some(variable);
+        if !config.env.iter().any(known) {
+            config.env.push(format!("{variable}={value}"));
+        }
+    }
+    Ok(())
+}
+
 /// Says on a terminal that a container starts. Where output goes to a file or a program it is the program's alone: there udocker's banner
 /// came after it, or among it.
 pub(crate) fn banner(context: &Context, flags: &ContainerFlags, id: &str, command: &[String]) {
-    let quiet = context.global.quiet || flags.record.nobanner || context.udocker_level() < 3;
+    let quiet = context.is_quiet() || flags.record.nobanner;
     if quiet || !context.is_udocker() || !context.output_is_terminal() {
         return;
     }

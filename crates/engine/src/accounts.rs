@@ -1,4 +1,4 @@
-//! The container's `/etc/passwd` and `/etc/group`, read without entering it.
+//! The container's `/etc/passwd` and `/etc/group`, and the beginning of any other file, read without entering it.
 //!
 //! The files of an image are hostile until proven otherwise: a symbolic link in `/etc` must not lead to the host's files. For a plain
 //! tree and for a running container the kernel resolves the path as if the tree were the root (`RESOLVE_IN_ROOT`, 5.6). For layers that
@@ -93,6 +93,33 @@ fn in_tree(tree: &Path, name: &str) -> Result<String> {
         },
         Err(errno) => Err(error(errno)),
     }
+}
+
+/// The first bytes of a file of a container that is not mounted; `None` where there is no regular file with so many. A link may lead to another
+/// file of the same layer.
+#[must_use]
+pub fn header(root: &Root, path: &str) -> Option<[u8; 16]> {
+    let layers: Vec<&Path> = match root {
+        Root::Directory { path } => vec![path],
+        Root::Overlay { lowers, upper, .. } => {
+            std::iter::once(upper).chain(lowers).map(PathBuf::as_path).collect()
+        }
+    };
+    layers.into_iter().find_map(|layer| {
+        let top = rustix::fs::open(layer, sys::fs::DIRECTORY, Mode::empty()).ok()?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let strict = || {
+            sys::fs::resolve::strict(&top, path.as_bytes(), flags, sys::fs::resolve::Method::Best)
+        };
+        let file = match open_in_root(&top, path, flags, ResolveFlags::NO_MAGICLINKS) {
+            Err(Errno::NOSYS) => strict(),
+            result => result,
+        };
+        let mut file = std::fs::File::from(file.ok()?);
+        let mut header = [0; 16];
+        let regular = file.metadata().ok()?.is_file();
+        (regular && file.read_exact(&mut header).is_ok()).then_some(header)
+    })
 }
 
 enum Look {

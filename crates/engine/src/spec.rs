@@ -42,6 +42,8 @@ pub struct ContainerConfig {
     pub mounts: Vec<MountSpec>,
     /// `--device`.
     pub devices: Vec<DeviceSpec>,
+    /// Of the host's devices only [`ContainerConfig::devices`] are to be seen, beside those that every program needs.
+    pub own_devices: bool,
     /// Namespaces.
     pub namespaces: Namespaces,
     /// `--network` and `-p`.

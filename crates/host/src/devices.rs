@@ -95,7 +95,7 @@ pub(crate) fn gpus() -> Vec<Gpu> {
 }
 
 /// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ...`
-fn nvidia_version(text: &str) -> Option<String> {
+pub(crate) fn nvidia_version(text: &str) -> Option<String> {
     let line = text.lines().next()?;
     line.split_whitespace()
         .find(|word| word.contains('.') && word.starts_with(|first: char| first.is_ascii_digit()))
@@ -170,7 +170,7 @@ pub(crate) fn cdi() -> Vec<String> {
 }
 
 /// Names in a directory, sorted; none where it cannot be read.
-fn names_in(directory: &Path) -> Vec<String> {
+pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(directory)
         .into_iter()
         .flatten()

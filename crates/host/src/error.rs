@@ -35,6 +35,22 @@ pub enum Error {
         /// Whether `getent` could be asked too.
         getent: bool,
     },
+    /// A CDI file is not what the specification says.
+    #[error("cannot use the CDI file {}: {why}", path.display())]
+    Specification {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// No CDI file describes such a device.
+    #[error("no CDI file describes the device {name}")]
+    NoDevice {
+        /// Its qualified name.
+        name: String,
+        /// Those that are described.
+        known: Vec<String>,
+    },
     /// A helper program did not answer in time or could not be started.
     #[error("{program} {what}")]
     Helper {
@@ -57,7 +73,12 @@ impl Error {
                 Some("numbers always work, for example --user 1000:1000".into())
             }
             Error::Parse { .. } => Some("run `coracle doctor` once to write them anew".into()),
-            Error::Read { .. } | Error::Helper { .. } => None,
+            Error::NoDevice { known, .. } if known.is_empty() => Some(
+                "there is none in /etc/cdi and /var/run/cdi; an administrator makes them: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+                    .into(),
+            ),
+            Error::NoDevice { known, .. } => Some(format!("there are {}", known.join(", "))),
+            Error::Specification { .. } | Error::Read { .. } | Error::Helper { .. } => None,
         }
     }
 }

@@ -20,9 +20,11 @@
 
 mod attempt;
 mod batch;
+pub mod cdi;
 mod cgroup;
 mod devices;
 mod disk;
+pub mod driver;
 mod error;
 mod findings;
 mod inside;

@@ -21,6 +21,7 @@
 //! tree is a byte string relative to a directory descriptor; nothing here joins it to a host path and opens that.
 
 pub mod apply;
+pub mod cloned;
 pub mod copy;
 pub mod decode;
 pub mod diff;

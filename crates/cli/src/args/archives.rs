@@ -41,6 +41,7 @@ pub(crate) struct LoadArgs {
 
 /// `import`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ImportArgs {
     /// Change the image's configuration: "CMD [...]", "ENV A=b", "WORKDIR /x", ...
     #[arg(short, long, value_name = "INSTRUCTION")]
@@ -58,8 +59,11 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "FILE|DIRECTORY|-")]
     pub source: PathBuf,
     /// Make a container of the tree too, and print its id (udocker)
-    #[arg(long, visible_alias = "clone")]
+    #[arg(long)]
     pub tocontainer: bool,
+    /// Make a container of what 'export --clone' has written, with all that it was told, and print its id (udocker)
+    #[arg(long, conflicts_with = "tocontainer")]
+    pub clone: bool,
     /// Name of that container (udocker)
     #[arg(long = "name", value_name = "NAME")]
     pub container: Option<String>,
@@ -77,8 +81,8 @@ pub(crate) struct ExportArgs {
     /// File to write; standard output when not given or '-'
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Accepted for udocker's sake: 'import --clone' takes any tree
-    #[arg(long, hide = true)]
+    /// Write what is known of the container too, for 'import --clone', in udocker's form
+    #[arg(long)]
     pub clone: bool,
     /// Container; udocker's '-' for standard output may stand before it
     #[arg(value_name = "CONTAINER", required = true, num_args = 1..=2)]

@@ -297,6 +297,12 @@ pub(crate) struct SetupArgs {
     /// Keep this execution mode for the container
     #[arg(long, value_name = "MODE")]
     pub execmode: Option<String>,
+    /// Give the container the host's GPUs at each start, as run --gpus does; none takes them away
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<String>,
+    /// The same as --gpus all (udocker)
+    #[arg(long)]
+    pub nvidia: bool,
     /// Change the mode even while the container runs
     #[arg(long)]
     pub force: bool,

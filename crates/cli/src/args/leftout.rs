@@ -7,8 +7,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "--privileged",
         "a user's container can never have more rights than the user; see --cap-add, --security-opt, --device",
     ),
-    ("--gpus", "name the devices: --device /dev/nvidia0 --device /dev/nvidiactl"),
-    ("--volumes-from", "name the volumes again: -v NAME:PATH"),
     (
         "--volume-driver",
         "volumes are directories of the store; -v HOST:CONTAINER mounts anything else",
@@ -52,7 +50,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "signatures are not checked; pull by digest (NAME@sha256:...) to be sure",
     ),
     ("--kernel", "the host's kernel release is shown"),
-    ("--nvidia", "name the devices: run --device /dev/nvidia0"),
     ("--fixperm", "trees need no repair: what cannot be put on disk is in the ownership table"),
     ("--purge", "nothing is written into a container's tree by running it"),
     ("--checkpoint", "there are no checkpoints"),

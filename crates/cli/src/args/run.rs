@@ -61,15 +61,21 @@ pub(crate) struct FileFlags {
     /// Mount in long form: type=bind|volume|tmpfs,src=...,dst=...[,ro]
     #[arg(long, value_name = "KEY=VALUE,...")]
     pub mount: Vec<String>,
+    /// Mount what another container has mounted: CONTAINER[:ro]
+    #[arg(long, value_name = "CONTAINER[:ro]")]
+    pub volumes_from: Vec<String>,
     /// Mount an empty memory file system: TARGET[:OPTIONS]
     #[arg(long, value_name = "TARGET[:OPTIONS]")]
     pub tmpfs: Vec<String>,
     /// Make the container's root file system read-only
     #[arg(long)]
     pub read_only: bool,
-    /// Make a host device available: HOST[:CONTAINER[:PERMISSIONS]]
+    /// Make a host device available: HOST[:CONTAINER[:PERMISSIONS]], or its CDI name VENDOR/CLASS=NAME
     #[arg(long, value_name = "HOST[:CONTAINER[:rwm]]")]
     pub device: Vec<String>,
+    /// Make the host's GPUs available with what their driver needs: all, a number, or device=INDEX|UUID,...
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<String>,
     /// Size of /dev/shm
     #[arg(long, value_name = "SIZE")]
     pub shm_size: Option<String>,
@@ -241,6 +247,9 @@ pub(crate) struct UdockerFlags {
     /// Accepted: on the host's network every port is published
     #[arg(short = 'P', long, hide = true)]
     pub publish_all: bool,
+    /// The same as --gpus all
+    #[arg(long, hide = true)]
+    pub nvidia: bool,
     /// Accepted: on the host's network containers reach each other
     #[arg(long, hide = true)]
     pub netcoop: bool,

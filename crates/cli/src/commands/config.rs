@@ -89,9 +89,9 @@ mod tests {
         let config = Config::load(&sources).unwrap();
         let text: Vec<String> = table(&config).lines().take(3).map(str::to_owned).collect();
         insta::assert_snapshot!(text.join("\n"), @r"
-        KEY                           VALUE           FROM
-        store.dir                     /scratch/ada    environment CORACLE_DIR
-        store.read-only               -               default
+        KEY                           VALUE                   FROM
+        store.dir                     /scratch/ada            environment CORACLE_DIR
+        store.read-only               -                       default
         ");
         let secret = [("HTTPS_PROXY".into(), "http://me:pass@word@proxy:3128".into())].into();
         let sources = Sources { environment: secret, ..Sources::default() };

@@ -7,7 +7,7 @@ use std::path::Path;
 use rootfs::pack;
 
 use crate::args::archives::ExportArgs;
-use crate::container::{ids, record, root};
+use crate::container::{cloned, ids, record, root};
 use crate::context::Context;
 use crate::progress;
 use crate::report::{Exit, Report};
@@ -30,11 +30,16 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> 
         None => Some(root::trees(context, store, &record)?),
     };
     let root = root::prepare(context, store, &record, &container.path())?;
+    let described = args.clone.then(|| cloned::describe(&record)).transpose()?;
     let target = Target::open(context, args.output.as_deref())?;
     ids::within_record(context, &record, &root, |ids| {
         let mut writer = BufWriter::with_capacity(BUFFER, target.writer()?);
-        let packed =
-            pack::export(trees.as_ref(), Some(&root), ids, pack::Options::default(), &mut writer)?;
+        let (trees, root) = (trees.as_ref(), Some(&root));
+        let packed = if let Some(beside) = &described {
+            pack::cloned(trees, root, ids, beside, &mut writer)?
+        } else {
+            pack::export(trees, root, ids, pack::Options::default(), &mut writer)?
+        };
         writer.flush().map_err(|error| Report::new("cannot write the archive").cause(error))?;
         for path in &packed.skipped {
             progress::note(&format!("left out: socket /{}", String::from_utf8_lossy(path)));

@@ -13,7 +13,7 @@ use store::Store;
 use crate::args::archives::ImportArgs;
 use crate::args::run::ContainerFlags;
 use crate::change;
-use crate::container::make;
+use crate::container::{cloned, make};
 use crate::context::Context;
 use crate::output;
 use crate::progress::{Progress, Style};
@@ -23,6 +23,11 @@ use crate::report::{Exit, Report};
 
 /// Makes the image, and with `--tocontainer` a container of it; prints its id.
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> {
+    if args.clone {
+        let container = cloned::make(context, args)?;
+        output::line(container.id())?;
+        return remove_source(args);
+    }
     let (id, reference) = make(context, args, None)?;
     if args.tocontainer {
         let mut flags = ContainerFlags::default();
@@ -33,6 +38,10 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     } else {
         output::line(id)?;
     }
+    remove_source(args)
+}
+
+fn remove_source(args: &ImportArgs) -> Result<Exit, Report> {
     if args.remove_source && args.source != Path::new("-") {
         std::fs::remove_file(&args.source).map_err(|error| {
             Report::new(format!("cannot remove {}", args.source.display())).cause(error)
@@ -47,10 +56,20 @@ pub(crate) fn make(
     args: &ImportArgs,
     like: Option<&ImageConfig>,
 ) -> Result<(Digest, Reference), Report> {
+    make_from(context, args, like, None)
+}
+
+/// The same, of a tree's archive that is open already where there is one.
+pub(crate) fn make_from(
+    context: &Context,
+    args: &ImportArgs,
+    like: Option<&ImageConfig>,
+    tree: Option<File>,
+) -> Result<(Digest, Reference), Report> {
     let store = context.store()?;
     let settings = context.settings()?;
     let progress =
-        Progress::new(Style::choose(args.quiet || context.global.quiet, settings.progress));
+        Progress::new(Style::choose(args.quiet || context.is_quiet(), settings.progress));
     let road = Road::new(store, settings, &progress);
     let platform = match args.platform.as_deref() {
         Some(text) => super::pull::platform(text)?,
@@ -58,7 +77,13 @@ pub(crate) fn make(
     };
     let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
     let _lease = store.lease()?;
-    let (layer, diff_id) = layer(context, &road, &args.source)?;
+    let (layer, diff_id) = match tree {
+        Some(mut tree) => {
+            let (blob, size) = store.blobs().put_reader(&mut tree)?;
+            described(&road, &blob, size, &args.source)?
+        }
+        None => layer(context, &road, &args.source)?,
+    };
     let now = engine::supervise::now();
     let mut editor = like.map_or_else(|| ConfigEditor::new(&platform), ImageConfig::edit);
     editor.created(&now).layer(&diff_id).history(
@@ -102,10 +127,7 @@ fn layer(
 ) -> Result<(Descriptor, Digest), Report> {
     let store = road.store;
     let (blob, size) = if source == Path::new("-") {
-        if context.input_is_terminal() {
-            return Err(Report::usage("standard input is a terminal, not an archive")
-                .hint("redirect it: coracle import - NAME < root.tar"));
-        }
+        check_input(context)?;
         store.blobs().put_reader(&mut io::stdin().lock())?
     } else if source.is_dir() {
         pack(store, source)?
@@ -116,6 +138,15 @@ fn layer(
         store.blobs().put_reader(&mut file)?
     };
     described(road, &blob, size, source)
+}
+
+/// Refuses a terminal in the place of an archive.
+pub(crate) fn check_input(context: &Context) -> Result<(), Report> {
+    if context.input_is_terminal() {
+        return Err(Report::usage("standard input is a terminal, not an archive")
+            .hint("redirect it: coracle import - NAME < root.tar"));
+    }
+    Ok(())
 }
 
 /// The descriptor of a stored layer, and the digest of what is in it.

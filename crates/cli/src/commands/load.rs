@@ -82,7 +82,7 @@ pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
     }
     let settings = context.settings()?;
     let progress =
-        Progress::new(Style::choose(args.quiet || context.global.quiet, settings.progress));
+        Progress::new(Style::choose(args.quiet || context.is_quiet(), settings.progress));
     let road = Road::new(store, settings, &progress);
     for image in &images {
         for name in keep(&road, image, named.as_ref())? {

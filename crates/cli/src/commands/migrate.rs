@@ -75,6 +75,7 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
         platform: None,
         quiet: true,
         tocontainer: false,
+        clone: false,
         container: None,
         remove_source: false,
         source: old.directory.join("ROOT"),
@@ -87,6 +88,10 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
     if protected {
         flags.record.label.push(format!("{}=true", crate::udocker::listing::PROTECTED_LABEL));
     }
+    // A mode that this program does not have would keep the container from running.
+    let own = Some(old.mode());
+    flags.image.execmode = own.filter(|own| engine::choose::by_name(own).is_some());
+    flags.udocker.nvidia = old.directory.join("nvidia").exists();
     let (mut made, mut record) = make::make(context, &flags, Some(&image), &[], true)?;
     record.own.image_name = old.image();
     made.write(&record)?;

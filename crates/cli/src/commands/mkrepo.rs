@@ -20,7 +20,7 @@ pub(crate) fn run(context: &Context, args: &MkrepoArgs) -> Result<Exit, Report> 
 /// Says that all is there already.
 pub(crate) fn install(context: &Context, args: &InstallArgs) -> Result<Exit, Report> {
     let InstallArgs { force: _, purge: _ } = args;
-    if !context.global.quiet {
+    if !context.is_quiet() {
         output::line("Info: nothing has to be installed: all engines are part of this program")?;
     }
     Ok(Exit::OK)

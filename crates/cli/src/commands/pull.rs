@@ -14,7 +14,7 @@ use crate::report::{Exit, Report};
 pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
     let platform = args.platform.as_deref().map(platform).transpose()?;
     let settings = context.settings()?;
-    let style = Style::choose(args.quiet || context.global.quiet, settings.progress);
+    let style = Style::choose(args.quiet || context.is_quiet(), settings.progress);
     for name in &args.images {
         let name = &remote::named(&args.registry, name);
         let reference = remote::reference(context, name)?;

@@ -5,6 +5,7 @@ use engine::spec::MountKind;
 use store::ContainerDir;
 
 use crate::args::run::{ContainerFlags, RunArgs};
+use crate::container::gpus::Wishes;
 use crate::container::job::Rank;
 use crate::container::launch::{self, Run};
 use crate::container::record::{self, Record};
@@ -18,6 +19,9 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     let mut flags = args.flags.clone();
     if context.is_udocker() {
         udocker::adapt(context, &mut flags);
+        if flags.image.rootfs.is_none() {
+            flags.image.rootfs = context.udocker()?.location(context.home().as_deref());
+        }
     }
     check(args, &flags)?;
     let made =
@@ -259,6 +263,10 @@ fn adapted(
     config.init |= process.init;
     config.read_only |= flags.files.read_only;
     config.devices.extend(new.devices);
+    let gpus = spec::gpus(flags)?;
+    if flags.files.gpus.is_some() || !gpus.is_empty() {
+        record.own.gpus = Wishes { now: true, ..gpus };
+    }
     if let Some(list) = new.limits.cpuset_cpus {
         config.limits.cpuset_cpus = Some(list);
     }

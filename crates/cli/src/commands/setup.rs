@@ -1,9 +1,10 @@
-//! `setup`: the execution mode that a container keeps.
+//! `setup`: the execution mode and the GPUs that a container keeps.
 
 use engine::choose;
 use engine::facts::Facts;
 
 use crate::args::containers::SetupArgs;
+use crate::container::gpus::Wishes;
 use crate::container::{convert, record};
 use crate::context::Context;
 use crate::output;
@@ -13,6 +14,15 @@ use crate::report::{Exit, Report};
 pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let mut record = record::read(&container)?;
+    if args.nvidia || args.gpus.is_some() {
+        let wishes = Wishes::new(args.gpus.as_deref(), args.nvidia, &record.own.gpus.devices)?;
+        record.own.gpus = wishes;
+        let _lock = container.lock_exclusive()?;
+        container.write(&record)?;
+        if args.execmode.is_none() {
+            return Ok(Exit::OK);
+        }
+    }
     let facts = Facts::of(context.host(), &context.probing(), &record.config);
     let Some(mode) = &args.execmode else {
         let engine = choose::choose(&facts, None, &record.config)?;
@@ -20,8 +30,8 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
         let kept = if is_kept { "" } else { " (chosen for this host)" };
         output::line(format!("execmode: {}{kept}", engine.name()))?;
         if context.is_udocker() {
-            // Nothing of the host's driver is ever copied into a container.
-            output::line("nvidiamode: False")?;
+            let wished = !record.own.gpus.gpus.is_empty();
+            output::line(format!("nvidiamode: {}", if wished { "True" } else { "False" }))?;
         }
         return Ok(Exit::OK);
     };

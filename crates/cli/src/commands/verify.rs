@@ -34,7 +34,7 @@ pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<Exit, Report> 
     if args.repair {
         nothing_runs(store)?;
     }
-    let style = Style::choose(args.quiet || context.global.quiet, context.settings()?.progress);
+    let style = Style::choose(args.quiet || context.is_quiet(), context.settings()?.progress);
     let progress = Progress::new(if style == Style::Plain { Style::Silent } else { style });
     let read = AtomicU64::new(0);
     if only.is_empty() {

@@ -98,6 +98,12 @@ settings! {
     /// The program that makes private networks.
     network_helper: HelperChoice = HelperChoice::Auto, "run.network-helper", ["CORACLE_NETWORK_HELPER"];
 
+    /// Directories with CDI files, which describe GPUs and other devices; later ones override earlier ones.
+    cdi_dirs: Vec<PathBuf> = vec!["/etc/cdi".into(), "/var/run/cdi".into()], "devices.cdi-dirs", ["CORACLE_CDI_DIRS"];
+
+    /// Where NVIDIA's driver is looked for if no CDI file describes it: the root of its tree (`/run/nvidia/driver` on some clusters).
+    driver_root: PathBuf = "/".into(), "devices.driver-root", ["CORACLE_DRIVER_ROOT"];
+
     /// Keys that detach from a container's terminal.
     detach_keys: String = "ctrl-p,ctrl-q".into(), "run.detach-keys", ["CORACLE_DETACH_KEYS"];
 

@@ -71,6 +71,14 @@ pub(crate) fn prepare(
     let facts = Facts::of(context.host(), &context.probing(), config);
     let engine = convert::engine(&facts, record, &place, resident, overrides.exec)?;
     let root = root::for_engine(root::prepare_for(context, store, record, &place, engine)?);
+    let mut given = super::gpus::given(context, record, overrides, &root)?;
+    if context.is_udocker() {
+        let (config, overrides) = given.get_or_insert_with(|| (config.clone(), overrides.clone()));
+        let user = overrides.user.as_deref();
+        crate::udocker::name_container(config, container, user, engine.name())?;
+    }
+    let (config, overrides) =
+        given.as_ref().map_or((config, overrides), |(config, overrides)| (config, overrides));
     let of_root = engine::accounts::OfRoot(&root);
     // Without mounts, what a process has as its root is the host's.
     let own_root = overrides.exec && !engine.caps().own_ids;

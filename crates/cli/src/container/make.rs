@@ -56,7 +56,8 @@ pub(crate) fn make(
     };
     let mut config = draft.config;
     if config.command.is_empty() && context.is_udocker() {
-        config.command = SHELL.map(str::to_owned).to_vec();
+        let named = context.udocker()?.list("cmd");
+        config.command = named.unwrap_or_else(|| SHELL.map(str::to_owned).to_vec());
     }
     ports::choose(&mut config.network.publish)?;
     let stand = match &found {
@@ -65,8 +66,9 @@ pub(crate) fn make(
     };
     let (mounts, fresh) = volumes::place(store, draft.mounts)?;
     config.mounts = mounts;
-    let own =
-        Own { image_name: image_name.unwrap_or_default().to_owned(), stand, ..Own::default() };
+    let gpus = spec::gpus(flags)?;
+    let image_name = image_name.unwrap_or_default().to_owned();
+    let own = Own { image_name, stand, gpus, ..Own::default() };
     let mut record = Record { own, ..Record::default() };
     split_command(&mut record, flags, found.as_ref().map(|(_, config)| config), words);
     record.config = config;

@@ -130,7 +130,7 @@ fn unpack(
         &found
     };
     let settings = context.settings()?;
-    let progress = Progress::new(Style::choose(quiet || context.global.quiet, settings.progress));
+    let progress = Progress::new(Style::choose(quiet || context.is_quiet(), settings.progress));
     pull::unpack(&Road::new(store, settings, &progress), image)
 }
 

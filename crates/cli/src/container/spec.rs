@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use engine::spec::{
-    ContainerConfig, DeviceSpec, DnsSpec, ImageSource, LogSpec, MountSpec, Namespaces, NetworkSpec,
-    RestartPolicy, SeccompChoice, Security, UserNamespace,
+    ContainerConfig, DeviceSpec, DnsSpec, ImageSource, LogSpec, MountKind, MountSpec, Namespaces,
+    NetworkSpec, RestartPolicy, SeccompChoice, Security, UserNamespace,
 };
 use oci::ImageConfig;
 
-use super::{command, environment, limits, mounts, ports};
+use super::gpus::Wishes;
+use super::{command, environment, limits, mounts, ports, record};
 use crate::args::run::{ContainerFlags, FileFlags, SecurityFlags};
 use crate::config::{IdMapping, Settings};
 use crate::context::{self, Context};
@@ -150,12 +151,18 @@ fn variables(
 ) -> Result<Vec<String>, Report> {
     let host = context.environment();
     let mut all = image;
-    if flags.process.hostenv {
+    let (valid, invalid) = crate::udocker::host_variables(context)?;
+    let is_in = |list: &[String], name: &str| list.iter().any(|known| known == name);
+    if flags.process.hostenv || !valid.is_empty() {
         // What describes the host's own session would be wrong inside.
         let left_out = ["HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"];
         let pairs = host.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+        let passes = |name: &str| !left_out.contains(&name) && !name.starts_with("LD_");
         let changes = pairs
-            .filter(|(name, _)| !left_out.contains(name) && !name.starts_with("LD_"))
+            .filter(|(name, _)| {
+                is_in(&valid, name)
+                    || flags.process.hostenv && passes(name) && !is_in(&invalid, name)
+            })
             .map(|(name, value)| environment::Change::Set(name.to_owned(), value.to_owned()));
         environment::apply(&mut all, changes.collect());
     }
@@ -200,9 +207,14 @@ fn rootfs(context: &Context, directory: &Path) -> Result<std::path::PathBuf, Rep
     Ok(path)
 }
 
+/// What is found anew at each start.
+pub(crate) fn gpus(flags: &ContainerFlags) -> Result<Wishes, Report> {
+    Wishes::new(flags.files.gpus.as_deref(), flags.udocker.nvidia, &flags.files.device)
+}
+
 fn devices(flags: &FileFlags) -> Result<Vec<DeviceSpec>, Report> {
-    let mut devices =
-        flags.device.iter().map(|text| mounts::device(text)).collect::<Result<Vec<_>, _>>()?;
+    let nodes = flags.device.iter().filter(|text| !host::cdi::is_name(text));
+    let mut devices = nodes.map(|text| mounts::device(text)).collect::<Result<Vec<_>, _>>()?;
     if flags.dri {
         let directory = Path::new("/dev/dri");
         let entries = std::fs::read_dir(directory).map_err(|error| {
@@ -374,6 +386,13 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
     for text in &files.tmpfs {
         wishes.push(mounts::tmpfs(text)?);
     }
+    for text in files.volumes_from.iter().filter(|_| !context.is_udocker()) {
+        let further = volumes_from(context, text)?;
+        let new = further
+            .into_iter()
+            .filter(|wish| !wishes.iter().any(|known| known.spec.target == wish.spec.target));
+        wishes.extend(new.collect::<Vec<_>>());
+    }
     let mut extra = Vec::new();
     if files.bindhome {
         let home =
@@ -392,9 +411,25 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
     Ok(wishes)
 }
 
+/// `--volumes-from CONTAINER[:ro]`: what is mounted in another container, at the same places.
+fn volumes_from(context: &Context, text: &str) -> Result<Vec<mounts::Wish>, Report> {
+    let (name, read_only) = match text.rsplit_once(':') {
+        Some((name, "ro")) => (name, true),
+        Some((name, "rw" | "z" | "Z")) => (name, false),
+        _ => (text, false),
+    };
+    let record = record::read(&record::find(context, name)?)?;
+    let lasting = record.config.mounts.into_iter().filter(|mount| mount.kind != MountKind::Tmpfs);
+    let wish = |mut spec: MountSpec| {
+        spec.read_only |= read_only;
+        mounts::Wish { spec, no_copy: true, anonymous: false }
+    };
+    Ok(lasting.map(wish).collect())
+}
+
 fn check_source(wish: &mounts::Wish) -> Result<(), Report> {
     let source = &wish.spec.source;
-    if wish.spec.kind != engine::spec::MountKind::Bind {
+    if wish.spec.kind != MountKind::Bind {
         return Ok(());
     }
     context::text(source)?;

@@ -14,9 +14,13 @@ use rustix::io::Errno;
 use crate::context::Context;
 use crate::report::Report;
 
-/// A file without a name in the store.
+/// A file without a name in the store, or where udocker's users want such files.
 pub(crate) fn file(context: &Context) -> Result<File, Report> {
-    let directory = context.store()?.path().join("tmp");
+    let wanted = if context.is_udocker() { context.udocker()?.temporary() } else { None };
+    let directory = match wanted {
+        Some(directory) => directory,
+        None => context.store()?.path().join("tmp"),
+    };
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let made = match rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR) {
         // NFS, FUSE and others have no files without a name.

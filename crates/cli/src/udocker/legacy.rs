@@ -190,7 +190,7 @@ impl OldImage {
         let within = |report: Report| report.within(format!("cannot take over {}", self.name));
         let store = context.store()?;
         let settings = context.settings()?;
-        let progress = Progress::new(Style::choose(context.global.quiet, settings.progress));
+        let progress = Progress::new(Style::choose(context.is_quiet(), settings.progress));
         let road = Road::new(store, settings, &progress);
         let _lease = store.lease()?;
         let (files, old) = self.parts()?;
@@ -250,7 +250,7 @@ fn platform(config: &Value) -> Platform {
 }
 
 /// An image's configuration from what udocker keeps: itself where its layers are these, else made of its parts.
-fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig, Report> {
+pub(crate) fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig, Report> {
     let digests: Vec<String> = diff_ids.iter().map(ToString::to_string).collect();
     let platform = platform(old);
     let running = [&old["config"], &old["container_config"]];

@@ -15,7 +15,7 @@ use crate::report::Report;
 use super::STORE;
 
 /// How much udocker says unless told otherwise: banner and notes.
-const LEVEL: u8 = 3;
+pub(crate) const LEVEL: u8 = 3;
 
 /// A key of the file and the variable that stands for it.
 const KEYS: &[(&str, &str)] = &[
@@ -27,6 +27,13 @@ const KEYS: &[(&str, &str)] = &[
     ("verbose_level", "UDOCKER_LOGLEVEL"),
     ("dockerio_registry_url", "UDOCKER_REGISTRY"),
     ("override_default_execution_mode", "UDOCKER_DEFAULT_EXECUTION_MODE"),
+    ("tmpdir", "UDOCKER_TMP"),
+    ("cmd", ""),
+    ("location", ""),
+    ("valid_host_env", ""),
+    ("invalid_host_env", ""),
+    ("timeout", ""),
+    ("ctimeout", ""),
     ("http_proxy", ""),
     ("http_insecure", ""),
 ];
@@ -128,6 +135,26 @@ impl Settings {
         self.path("keystore", None).unwrap_or_else(|| self.top.join("keystore"))
     }
 
+    /// Where big temporary files go, if somebody said.
+    pub(crate) fn temporary(&self) -> Option<PathBuf> {
+        self.path("tmpdir", None).filter(|path| path.is_dir())
+    }
+
+    /// The tree that every container is to have as its root (`location`).
+    pub(crate) fn location(&self, home: Option<&Path>) -> Option<PathBuf> {
+        self.path("location", home)
+    }
+
+    /// Words of a list, as Python or the shell would write it; `None` where nobody gave one.
+    pub(crate) fn list(&self, key: &str) -> Option<Vec<String>> {
+        let text = self.text(key)?;
+        let bare = text.trim_matches(['[', ']', '(', ')', '{', '}']);
+        // In brackets a word may hold spaces.
+        let part = |c: char| c == ',' || bare == text && c.is_whitespace();
+        let words = bare.split(part).map(|word| word.trim().trim_matches(['"', '\'']).to_owned());
+        Some(words.filter(|word| !word.is_empty()).collect())
+    }
+
     /// Whether somebody named this directory.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.text(&format!("{name}dir")).is_some()
@@ -162,6 +189,12 @@ impl Settings {
                 None => text.to_owned(),
             };
             self.put(config, "http_insecure", "registry.tls-verify", &check)?;
+        }
+        // Either is how long somebody waits for a registry that says nothing.
+        if let Some(key) = ["timeout", "ctimeout"].into_iter().find(|key| self.text(key).is_some())
+        {
+            let seconds = self.text(key).unwrap_or_default();
+            self.put(config, key, "registry.timeout", &format!("{seconds}s"))?;
         }
         if let Some(mode) = self.text("override_default_execution_mode") {
             self.put(config, "override_default_execution_mode", "run.execmode", mode)?;

@@ -97,8 +97,14 @@ fn options_of_dockers(w: &World) -> Outcome {
     let mount = format!("type=bind,src={},dst=/m,ro", dir.display());
     assert_eq!(w.sh(&["--mount", &mount, "--network=host"], "cat /m/f").ok().out(), "mounted\n");
     // Each of these is done, or refused in one line that says why.
-    for flag in ["--shm-size=64m", "--memory=512m", "--hostname=other", "--gpus=1", "--kernel=3.10"]
-    {
+    for flag in [
+        "--shm-size=64m",
+        "--memory=512m",
+        "--hostname=other",
+        "--gpus=1",
+        "--kernel=3.10",
+        "--volumes-from=none",
+    ] {
         let done = w.sh(&[flag], "echo ran");
         if done.code() != 0 {
             done.expect(1);
@@ -165,6 +171,14 @@ fn variables(w: &World) -> Outcome {
         &["run", "--rm", "--hostenv", IMAGE, "sh", "-c", "echo $OF_HOST"],
     );
     assert_eq!(host.ok().out(), "1\n");
+    // So does which container it is.
+    let name = w.unique("named");
+    let id = w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok().line();
+    let script = "echo \"$container_uuid|$container_names|$container_ruser|$SHLVL|$PS1|${container_root##*/}\"; [ -n \"$container_execmode\" ]";
+    let done = w.udocker(&["run", &name, "busybox", "sh", "-c", script]);
+    let user = &w.person.user.name;
+    assert_eq!(done.ok().out(), format!("{id}|{name}|{user}|1|{}# |ROOT\n", &id[..8]), "{done:?}");
+    w.udocker(&["rm", &name]).ok();
     // Who somebody is stands in the environment, whatever the image says of it.
     assert_eq!(w.sh(&[], "echo $USER $LOGNAME").ok().out(), "root root\n");
     assert_eq!(w.sh(&["-e", "USER=me"], "echo $USER $HOME").ok().out(), "me /root\n");

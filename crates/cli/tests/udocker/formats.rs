@@ -182,6 +182,8 @@ fn setup(w: &World) -> Outcome {
     assert!(w.udocker(&["setup", &name]).ok().out().starts_with("execmode: P1\n"));
     assert_eq!(w.udocker(&["run", &name, "echo", "traced"]).ok().out(), "traced\n");
     assert_eq!(w.udocker(&["setup", "--execmode=X9", &name]).code(), 1);
+    w.udocker(&["setup", "--nvidia", &name]).ok();
+    assert_eq!(w.udocker(&["setup", &name]).ok().out(), "execmode: P1\nnvidiamode: True\n");
     w.udocker(&["rm", &name]).ok();
     Ok(())
 }

@@ -9,6 +9,7 @@
 mod clients;
 mod faults;
 mod formats;
+mod keeping;
 mod old;
 mod world;
 
@@ -21,6 +22,7 @@ use world::{Case, Stage};
 const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("formats", formats::CASES),
     ("faults", faults::CASES),
+    ("keeping", keeping::CASES),
     ("old", old::CASES),
     ("clients", clients::CASES),
 ];

@@ -103,7 +103,7 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
 
 /// The host's whole `/dev`, or a small one of its own.
 ///
-/// A small one is made when isolation is asked for, and when a device is wanted under another name, since no name can be made in the
+/// A small one is made when isolation is asked for, when only some devices are to be seen, and when a device is wanted under another name, since no name can be made in the
 /// host's `/dev`.
 fn devices(
     config: &ContainerConfig,
@@ -118,7 +118,7 @@ fn devices(
     let renamed = |device: &crate::spec::DeviceSpec| {
         device.source != device.target && device.target.starts_with("/dev")
     };
-    let own = config.security.isolate || config.devices.iter().any(renamed);
+    let own = config.security.isolate || config.own_devices || config.devices.iter().any(renamed);
     let shm_size = config.limits.shm_size;
     let shm = |size: Option<u64>| Mount::Tmpfs {
         target: "/dev/shm".into(),

@@ -57,6 +57,30 @@ pub fn export(
     packer.finish()
 }
 
+/// Writes a container as udocker keeps one: the tree below [`crate::cloned::TREE`], and `beside` it files that describe it.
+pub fn cloned(
+    image: Option<&ImageTrees>,
+    root: Option<&Root>,
+    ids: &IdMap,
+    beside: &[(&str, Vec<u8>)],
+    writer: impl Write,
+) -> Result<Packed, Error> {
+    let stack = Stack::container(image, root, ids)?;
+    let mut packer = Packer::new(&stack, Options::default(), writer);
+    for (name, text) in beside {
+        let entry = Entry { size: text.len() as u64, ..Entry::file(name.as_bytes()) };
+        packer.writer.header(&entry, None)?;
+        packer.writer.bytes(text)?;
+        packer.writer.end(entry.size)?;
+    }
+    packer.rebase(b"", crate::cloned::TREE);
+    if let Some(tree) = stack.root_tree() {
+        packer.entry(b"", &stack.root_facts(tree)?, b"", None)?;
+    }
+    walk(&stack, |path, merged| packer.add(merged.tree, path))?;
+    packer.finish()
+}
+
 /// Writes what a container changed as an OCI layer with whiteouts.
 pub fn layer(
     image: &ImageTrees,

@@ -51,6 +51,27 @@ impl<W: Write> Writer<W> {
         self.put(&ustar(entry, stored))
     }
 
+    /// Writes data of an entry whose headers were written.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.put(bytes)
+    }
+
+    /// Writes a hole as what is read from it.
+    pub fn zeros(&mut self, count: u64) -> Result<(), Error> {
+        let mut left = count;
+        while left > 0 {
+            let part = left.min(BLOCK as u64);
+            self.put(&[0; BLOCK][..part as usize])?;
+            left -= part;
+        }
+        Ok(())
+    }
+
+    /// Ends the data of an entry of this size.
+    pub fn end(&mut self, size: u64) -> Result<(), Error> {
+        self.pad(size)
+    }
+
     /// Writes a regular file with its data.
     pub fn file(&mut self, entry: &Entry, fd: &OwnedFd, sparse: bool) -> Result<(), Error> {
         let ranges =

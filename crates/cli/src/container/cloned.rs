@@ -1,0 +1,115 @@
+//! `export --clone` and `import --clone`: a container with all that it was told, in one archive.
+//!
+//! The form is udocker's, so containers go both ways: `ROOT/`, and beside it `container.json` (the image's configuration),
+//! `imagerepo.name` and `execmode`. What only Coracle knows (mounts, limits, labels, ...) stands in `coracle.json`, which udocker passes over.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+use store::ContainerDir;
+
+use super::make;
+use super::record::Record;
+use super::spool;
+use crate::args::archives::ImportArgs;
+use crate::args::run::ContainerFlags;
+use crate::commands::import;
+use crate::context::Context;
+use crate::report::Report;
+use crate::udocker::{legacy, listing};
+
+/// Our own record in the archive.
+const OURS: &str = "coracle.json";
+
+/// The files that describe a container.
+pub(crate) fn describe(record: &Record) -> Result<Vec<(&'static str, Vec<u8>)>, Report> {
+    let json = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
+    let ours = serde_json::to_value(record)
+        .map_err(|error| Report::new("cannot describe the container").cause(error))?;
+    let mut files = vec![
+        ("container.json", json(&listing::of_container(record))),
+        ("imagerepo.name", record.own.image_name.clone().into_bytes()),
+        (OURS, json(&ours)),
+    ];
+    if let Some(mode) = &record.config.exec_mode {
+        files.push(("execmode", mode.clone().into_bytes()));
+    }
+    Ok(files)
+}
+
+/// Makes the container that an archive holds.
+pub(crate) fn make(context: &Context, args: &ImportArgs) -> Result<ContainerDir, Report> {
+    let limits = rootfs::Limits::default();
+    let spool = spool::file(context)?;
+    let layer =
+        || spool.try_clone().map_err(|error| Report::new("cannot keep the tree").cause(error));
+    let beside = if args.source == Path::new("-") {
+        import::check_input(context)?;
+        read(std::io::stdin(), &limits, layer()?)
+    } else {
+        let file = File::open(&args.source).map_err(|error| {
+            Report::new(format!("cannot read {}", args.source.display())).cause(error)
+        })?;
+        read(file, &limits, layer()?)
+    };
+    let source = args.source.display();
+    let beside = beside.map_err(|report| report.within(format!("cannot import {source}")))?;
+    if !beside.contains_key("container.json") {
+        return Err(Report::new(format!(
+            "{source} is no container that was exported with --clone"
+        ))
+        .hint("a tree alone is imported without it: coracle import --tocontainer"));
+    }
+    spool::rewind(&spool)?;
+    rebuild(context, args, &beside, spool)
+}
+
+fn read(
+    archive: impl Read + Send + 'static,
+    limits: &rootfs::Limits,
+    layer: File,
+) -> Result<BTreeMap<String, Vec<u8>>, Report> {
+    let plain = rootfs::decode::open(archive, limits)?;
+    Ok(rootfs::cloned::read(plain, limits, std::io::BufWriter::with_capacity(1 << 20, layer))?)
+}
+
+/// An image of the tree, a container of that, and what the old one was told.
+fn rebuild(
+    context: &Context,
+    args: &ImportArgs,
+    beside: &BTreeMap<String, Vec<u8>>,
+    layer: File,
+) -> Result<ContainerDir, Report> {
+    let text =
+        |name: &str| beside.get(name).map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+    let json =
+        |name: &str| beside.get(name).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    let wishes = legacy::image_config(&json("container.json").unwrap_or_default(), &[])?;
+    let (_, reference) = import::make_from(context, args, Some(&wishes), Some(layer))?;
+    let mut flags = ContainerFlags::default();
+    flags.record.name.clone_from(&args.container);
+    let mode = text("execmode").map(|mode| mode.trim_matches('"').to_owned());
+    flags.image.execmode = mode.filter(|mode| engine::choose::by_name(mode).is_some());
+    let (container, mut record) =
+        make::make(context, &flags, Some(&reference.to_string()), &[], true)?;
+    if let Some(name) = text("imagerepo.name").filter(|name| !name.is_empty()) {
+        record.own.image_name = name;
+    }
+    let old = json(OURS).and_then(|value| serde_json::from_value::<Record>(value).ok());
+    if let Some(old) = old {
+        let new = record.config;
+        record.config = old.config;
+        record.config.id = new.id;
+        record.config.created = new.created;
+        record.config.image = new.image;
+        record.config.rootfs = None;
+        record.own.entrypoint = old.own.entrypoint;
+        record.own.cmd = old.own.cmd;
+        record.own.gpus = old.own.gpus;
+    }
+    container.write(&record)?;
+    Ok(container)
+}

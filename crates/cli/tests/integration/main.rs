@@ -1,0 +1,43 @@
+//! What a container has of its host when it asks: GPUs, the screen, agents, buses, users, time and language.
+//!
+//! The suite drives the real binary as one unprivileged user, with one engine of each kind: with mounts, inside the process, tracing, and
+//! without all that those need. The image is a small Debian tree with X11 programs, D-Bus and ssh. Drivers of GPUs are played: trees laid out as
+//! packages lay them out, with real libraries that do nothing but answer.
+
+#![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
+
+mod driver;
+mod gpus;
+mod world;
+
+use std::process::ExitCode;
+
+use testkit::harness::Suite;
+
+use world::{Case, Stage};
+
+const GROUPS: &[(&str, &[(&str, Case)])] = &[("gpus", gpus::CASES)];
+
+fn main() -> ExitCode {
+    let listing = std::env::args().any(|word| word == "--list");
+    let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
+    let mut suite = Suite::new();
+    suite.threads(2);
+    match &stage {
+        Err(reason) => suite.skipped("integration", reason),
+        Ok(stage) => {
+            for (name, reason) in &stage.missing {
+                suite.skipped(name, reason);
+            }
+            for world in &stage.worlds {
+                for (group, cases) in GROUPS {
+                    for (case, body) in *cases {
+                        let name = format!("{}::{group}::{case}", world.engine);
+                        suite.case(name, move || body(world));
+                    }
+                }
+            }
+        }
+    }
+    suite.run()
+}
