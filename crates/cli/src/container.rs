@@ -5,6 +5,7 @@
 //!                                                   run's own flags ─ adapt ─► Overrides ┴─ launch ─► process
 //! ```
 
+pub(crate) mod accounts;
 pub(crate) mod cloned;
 pub(crate) mod command;
 pub(crate) mod convert;

@@ -36,6 +36,10 @@ const WANTED: &[(&str, &str)] = &[
     ("gcc", "gcc"),
     ("git", "git"),
     ("make", "make"),
+    // The host's side of what containers are shown of it.
+    ("Xvfb", "xvfb"),
+    ("dbus-daemon", "dbus-daemon"),
+    ("ssh-agent", "openssh-client"),
     // They start containers as the ranks of a job.
     ("mpiexec.openmpi", "openmpi-bin"),
     ("mpiexec.mpich", "mpich"),

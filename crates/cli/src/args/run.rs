@@ -85,6 +85,9 @@ pub(crate) struct FileFlags {
     /// Show the host's /etc/passwd and /etc/group in the container (udocker)
     #[arg(long)]
     pub hostauth: bool,
+    /// Let programs draw on the caller's screen: its socket, its key and DISPLAY
+    #[arg(long)]
+    pub x11: bool,
     /// Make the host's graphics devices (/dev/dri) available (udocker)
     #[arg(long)]
     pub dri: bool,

@@ -9,7 +9,7 @@ use crate::container::gpus::Wishes;
 use crate::container::job::Rank;
 use crate::container::launch::{self, Run};
 use crate::container::record::{self, Record};
-use crate::container::{command, make, spec, volumes};
+use crate::container::{accounts, command, make, spec, volumes};
 use crate::context::Context;
 use crate::report::{Exit, Report};
 use crate::udocker;
@@ -263,6 +263,10 @@ fn adapted(
     config.init |= process.init;
     config.read_only |= flags.files.read_only;
     config.devices.extend(new.devices);
+    if flags.files.hostauth && !record.own.hostauth {
+        record.own.hostauth = true;
+        overrides.mounts.extend(accounts::mounts());
+    }
     let gpus = spec::gpus(flags)?;
     if flags.files.gpus.is_some() || !gpus.is_empty() {
         record.own.gpus = Wishes { now: true, ..gpus };

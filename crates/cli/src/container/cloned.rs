@@ -109,6 +109,7 @@ fn rebuild(
         record.own.entrypoint = old.own.entrypoint;
         record.own.cmd = old.own.cmd;
         record.own.gpus = old.own.gpus;
+        record.own.hostauth = old.own.hostauth;
     }
     container.write(&record)?;
     Ok(container)

@@ -72,10 +72,16 @@ pub(crate) fn prepare(
     let engine = convert::engine(&facts, record, &place, resident, overrides.exec)?;
     let root = root::for_engine(root::prepare_for(context, store, record, &place, engine)?);
     let mut given = super::gpus::given(context, record, overrides, &root)?;
-    if context.is_udocker() {
+    let mut people = None;
+    if context.is_udocker() || record.own.hostauth {
         let (config, overrides) = given.get_or_insert_with(|| (config.clone(), overrides.clone()));
-        let user = overrides.user.as_deref();
-        crate::udocker::name_container(config, container, user, engine.name())?;
+        let image = engine::accounts::OfRoot(&root);
+        let hostauth = record.own.hostauth;
+        people = super::accounts::given(context, hostauth, &image, &place, config, overrides)?;
+        if context.is_udocker() {
+            let user = overrides.user.as_deref();
+            crate::udocker::name_container(config, container, user, engine.name())?;
+        }
     }
     let (config, overrides) =
         given.as_ref().map_or((config, overrides), |(config, overrides)| (config, overrides));
@@ -83,9 +89,10 @@ pub(crate) fn prepare(
     // Without mounts, what a process has as its root is the host's.
     let own_root = overrides.exec && !engine.caps().own_ids;
     let of_process = resident.filter(|_| own_root).map(engine::accounts::OfProcess);
-    let accounts: &dyn plan::Accounts = match &of_process {
-        Some(process) => process,
-        None => &of_root,
+    let accounts: &dyn plan::Accounts = match (&people, &of_process) {
+        (Some(people), _) => people,
+        (None, Some(process)) => process,
+        (None, None) => &of_root,
     };
     let running = |name: &str| main_process(context, name).and_then(plan::Neighbour::of);
     let request = Request {

@@ -68,7 +68,8 @@ pub(crate) fn make(
     config.mounts = mounts;
     let gpus = spec::gpus(flags)?;
     let image_name = image_name.unwrap_or_default().to_owned();
-    let own = Own { image_name, stand, gpus, ..Own::default() };
+    let hostauth = flags.files.hostauth;
+    let own = Own { image_name, stand, hostauth, gpus, ..Own::default() };
     let mut record = Record { own, ..Record::default() };
     split_command(&mut record, flags, found.as_ref().map(|(_, config)| config), words);
     record.config = config;

@@ -31,6 +31,8 @@ pub(crate) struct Own {
     pub cmd: Vec<String>,
     /// What its root stands on.
     pub stand: Stand,
+    /// `--hostauth`: users and groups are the host's.
+    pub hostauth: bool,
     /// GPUs and other devices that are found anew at each start.
     pub gpus: super::gpus::Wishes,
 }

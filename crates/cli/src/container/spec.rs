@@ -4,7 +4,7 @@
 //! volumes get their place from [`super::volumes`], which needs the store.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::spec::{
     ContainerConfig, DeviceSpec, DnsSpec, ImageSource, LogSpec, MountKind, MountSpec, Namespaces,
@@ -166,6 +166,14 @@ fn variables(
             .map(|(name, value)| environment::Change::Set(name.to_owned(), value.to_owned()));
         environment::apply(&mut all, changes.collect());
     }
+    if flags.files.x11 {
+        let mut names = vec![environment::flag("DISPLAY", host)?];
+        let keys = screen(context)?.into_iter().find(|(_, read_only)| *read_only);
+        if let Some((path, _)) = keys {
+            names.push(environment::Change::Set("XAUTHORITY".to_owned(), context::text(&path)?));
+        }
+        environment::apply(&mut all, names);
+    }
     for file in &flags.process.env_file {
         environment::apply(&mut all, environment::file(file, host)?);
     }
@@ -194,7 +202,7 @@ fn add_labels<'a>(
     Ok(())
 }
 
-fn rootfs(context: &Context, directory: &Path) -> Result<std::path::PathBuf, Report> {
+fn rootfs(context: &Context, directory: &Path) -> Result<PathBuf, Report> {
     let path = context.absolute(directory)?;
     let path = path.canonicalize().map_err(|error| {
         Report::new(format!("cannot use --rootfs {}", directory.display())).cause(error)
@@ -393,22 +401,37 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
             .filter(|wish| !wishes.iter().any(|known| known.spec.target == wish.spec.target));
         wishes.extend(new.collect::<Vec<_>>());
     }
-    let mut extra = Vec::new();
     if files.bindhome {
         let home =
             context.home().ok_or_else(|| Report::new("--bindhome: there is no home directory"))?;
-        extra.push((home.clone(), home));
+        wishes.push(bind(home, false));
     }
-    if files.hostauth {
-        extra.extend(["/etc/passwd", "/etc/group"].map(|path| (path.into(), path.into())));
-    }
-    for (source, target) in extra {
-        let read_only = files.hostauth && target.starts_with("/etc");
-        let spec = MountSpec { source, target, read_only, ..MountSpec::default() };
-        wishes.push(mounts::Wish { spec, no_copy: false, anonymous: false });
+    if files.x11 {
+        wishes.extend(screen(context)?.into_iter().map(|(path, read_only)| bind(path, read_only)));
     }
     wishes.iter().try_for_each(check_source)?;
     Ok(wishes)
+}
+
+/// A path of the host's at the same place.
+fn bind(path: PathBuf, read_only: bool) -> mounts::Wish {
+    let spec = MountSpec { source: path.clone(), target: path, read_only, ..MountSpec::default() };
+    mounts::Wish { spec, no_copy: false, anonymous: false }
+}
+
+/// `--x11`: the sockets of local screens, and the file with the keys to them; whether each is only read.
+fn screen(context: &Context) -> Result<Vec<(PathBuf, bool)>, Report> {
+    if context.variable("DISPLAY").is_none() {
+        return Err(Report::new("--x11: there is no screen")
+            .because("DISPLAY is not set")
+            .hint("over ssh, 'ssh -X' sets it"));
+    }
+    let named = context.variable("XAUTHORITY").map(PathBuf::from);
+    let keys = named.or_else(|| context.home().map(|home| home.join(".Xauthority")));
+    let sockets = PathBuf::from("/tmp/.X11-unix");
+    let all = [(Some(sockets), false), (keys, true)];
+    let there = all.into_iter().filter_map(|(path, read_only)| Some((path?, read_only)));
+    Ok(there.filter(|(path, _)| path.exists()).collect())
 }
 
 /// `--volumes-from CONTAINER[:ro]`: what is mounted in another container, at the same places.

@@ -8,6 +8,8 @@
 
 mod driver;
 mod gpus;
+mod people;
+mod screen;
 mod world;
 
 use std::process::ExitCode;
@@ -16,7 +18,8 @@ use testkit::harness::Suite;
 
 use world::{Case, Stage};
 
-const GROUPS: &[(&str, &[(&str, Case)])] = &[("gpus", gpus::CASES)];
+const GROUPS: &[(&str, &[(&str, Case)])] =
+    &[("gpus", gpus::CASES), ("people", people::CASES), ("screen", screen::CASES)];
 
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");

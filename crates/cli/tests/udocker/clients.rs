@@ -188,6 +188,7 @@ fn scar(w: &World) -> Outcome {
         "set -e; udocker load -i '{}' >/dev/null; udocker images | grep -q '{IMAGE}'
          udocker ps | grep -q {container} || udocker create --name={container} {IMAGE} >/dev/null
          udocker ps | grep -q {container}
+         udocker setup --execmode=F1 {container}
          udocker --quiet run -v {i} -v {o} -v /dev -v /proc -v /etc/hosts --nosysdirs --env KEY='v w' --env INPUT={i} --env OUTPUT={o} \"--entrypoint=/bin/sh {i}/script.sh\" {container}",
         w.archive.display()
     );

@@ -13,6 +13,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("protection_lasts", protection_lasts),
     ("clones_in_archives", clones_in_archives),
     ("keys_have_their_effect", keys_have_their_effect),
+    ("the_caller_by_name", the_caller_by_name),
 ];
 
 fn busybox() -> Result<PathBuf, Skip> {
@@ -111,5 +112,19 @@ fn keys_have_their_effect(w: &World) -> Outcome {
     let level = [("UDOCKER_LOGLEVEL", "2")];
     assert_eq!(w.udocker_with(&level, &["install"]).ok().out(), "");
     assert_eq!(run(&config, &[IMAGE, "echo", "ran"]).ok().out(), "ran\n");
+    Ok(())
+}
+
+/// The caller can be named, though the image knows nobody but root; others cannot.
+fn the_caller_by_name(w: &World) -> Outcome {
+    let user = &w.person.user;
+    let flag = format!("--user={}", user.name);
+    for flags in [&[flag.as_str()][..], &[&flag, "--hostauth"]] {
+        let done = w.sh(flags, "id -u; id -un; echo $USER; touch /tmp/own; stat -c %U /tmp/own");
+        let expected = format!("{0}\n{1}\n{1}\n{1}\n", user.uid, user.name);
+        assert_eq!(done.ok().out(), expected, "{flags:?}: {done:?}");
+    }
+    w.sh(&["--user=stranger"], "true").expect(1);
+    assert_eq!(w.sh(&["--hostauth"], "id -u; id -un").ok().out(), "0\nroot\n");
     Ok(())
 }
