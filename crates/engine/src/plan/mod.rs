@@ -151,6 +151,7 @@ pub struct Namespaces {
 /// Flags of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, as the user gives them")]
 pub struct MountFlags {
     /// Read-only.
     pub read_only: bool,
