@@ -1,7 +1,7 @@
 //! Catching calls without a filter (modes F): every `syscall` of a file is changed when its text is mapped.
 //!
 //! Text is mapped to be executed by our own loader, and by `mmap`, which comes here because the sites of whoever calls it have been changed. What is
-//! mapped then is not the file's own text but another one, which is made once for a file and kept in the container's `run/` ([`file`]): where a
+//! mapped then is not the file's own text but another one, which is made once for a file and kept ([`file`]): where a
 //! form of [`abi::code::form`] fits, the site jumps to a stub; and in the place of `syscall` stands [`TRAP`], whose signal (`SIGILL`) is treated as
 //! `SIGSYS` is elsewhere. Which bytes are call sites is proven by [`abi::code::census`]. A file of which that cannot be told is refused.
 //!

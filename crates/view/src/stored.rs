@@ -32,6 +32,9 @@ pub struct Places<'a> {
     /// long for addresses of sockets. Made when it is needed (readable by its owner alone), and to be removed with what is in it when
     /// nobody lives in the container. Empty where there is none.
     pub aliases: &'a [u8],
+    /// Where text that was changed is kept for all containers of the image (modes F): a directory of this build's of the stage, beside the
+    /// image's tree. Empty where there is none.
+    pub texts: &'a [u8],
 }
 
 /// What programs of a container are started with.
@@ -51,6 +54,8 @@ pub struct Start<'a> {
 pub const SITES: &[u8] = b"/memfd:coracle-sites";
 /// How the name of a directory of aliases begins; the links in it have names of [`ALIAS`] hexadecimal digits.
 pub const ALIASES: &[u8] = b"coracle-alias-";
+/// How the name of a file begins in which changed text is kept; while it is made, a dot and more are behind it.
+pub const TEXT: &[u8] = b"text-";
 /// Digits of a link's name there.
 pub const ALIAS: usize = 16;
 
@@ -110,8 +115,8 @@ pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<us
     }
     writer.word(u32::try_from(world.bindings.len()).ok()?)?;
     writer.word(u32::try_from(world.emulators.len()).ok()?)?;
-    let Places { tree, stage, shared, notes, workshop, run, aliases } = start.places;
-    for path in [tree, stage, shared, notes, workshop, run, aliases] {
+    let Places { tree, stage, shared, notes, workshop, run, aliases, texts } = start.places;
+    for path in [tree, stage, shared, notes, workshop, run, aliases, texts] {
         writer.path(path)?;
     }
     for binding in world.bindings {
@@ -182,6 +187,7 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
         workshop: reader.path()?,
         run: reader.path()?,
         aliases: reader.path()?,
+        texts: reader.path()?,
     };
     Some((
         Start { identity, switches, filter, places },
@@ -294,6 +300,7 @@ mod tests {
             tree: b"/c/ROOT",
             stage: b"/c/run/stage",
             notes: b"/c/notes",
+            texts: b"/t/texts/stage-0",
             ..Places::default()
         };
         let start =

@@ -141,6 +141,7 @@ impl Container {
             workshop: bytes(&run),
             run: bytes(&run),
             aliases: bytes(&aliases),
+            texts: b"",
         };
         let mut buffer = vec![0; 65536];
         let begin = Start { identity, switches, filter, places };

@@ -105,7 +105,9 @@ pub(crate) fn prepare(
         accounts,
         running: &running,
     };
-    Ok(Prepared { plan: plan::plan(&request)?, engine })
+    let mut plan = plan::plan(&request)?;
+    plan.beside_image = root::beside_image(store, record);
+    Ok(Prepared { plan, engine })
 }
 
 /// The process that stands for a running container.

@@ -1,6 +1,6 @@
 //! What a container's root stands on: the image's layers as they are, or flattened, and its own changes above.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::choose::{self, Engine};
 use engine::facts::Facts;
@@ -20,6 +20,8 @@ use crate::progress::{Progress, Style};
 use crate::pull::{self, Road};
 use crate::report::Report;
 
+/// Its name.
+const BESIDE: &str = "made";
 /// The first kernel whose overlay can be mounted in a user namespace.
 const OVERLAY_IN_USER_NAMESPACE: (u32, u32) = (5, 11);
 
@@ -239,6 +241,15 @@ pub(crate) fn trees(
         trees.owner_layer = Some(tree(text)?.tree());
     }
     Ok(trees)
+}
+
+/// A directory beside the tree that a container's files are links to, for what engines make of these; it goes with the tree.
+pub(super) fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
+    let digest: Digest = record.own.stand.tree.as_ref()?.parse().ok()?;
+    let is_linked = record.config.rootfs.is_none();
+    is_linked
+        .then(|| store.trees().get(&digest).ok().flatten())?
+        .map(|tree| tree.path().join(BESIDE))
 }
 
 /// The root of a container below its directory as it is, to be read or written by commands; its parts are made when they are not there.

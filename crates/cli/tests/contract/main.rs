@@ -27,6 +27,7 @@ mod placement;
 mod status;
 mod streams;
 mod terminals;
+mod texts;
 mod users;
 mod world;
 
@@ -55,10 +56,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("debian", packages::CASES),
     ("nss", libraries::CASES),
     ("nest", nesting::CASES),
+    ("texts", texts::CASES),
 ];
 
 /// What is asked of the engine without filters: what it has of its own. The rest it has from the engines by whose rules it lives.
-const WITHOUT_FILTERS: [&str; 7] = ["status", "env", "users", "streams", "exec", "files", "many"];
+const WITHOUT_FILTERS: [&str; 8] =
+    ["status", "env", "users", "streams", "exec", "files", "many", "texts"];
 
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
@@ -74,7 +77,12 @@ fn main() -> ExitCode {
             }
             for world in &stage.worlds {
                 for (group, cases) in GROUPS {
-                    if world.engine == "F2" && !WITHOUT_FILTERS.contains(group) {
+                    let is_theirs = if world.engine == "F2" {
+                        WITHOUT_FILTERS.contains(group)
+                    } else {
+                        *group != "texts"
+                    };
+                    if !is_theirs {
                         continue;
                     }
                     for (case, body) in *cases {

@@ -135,6 +135,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         cgroup,
         emulate_root,
         switches: switches(request.facts, &mut warnings),
+        beside_image: None,
         init: config.init && !request.overrides.exec,
         files,
         wrapper,

@@ -51,6 +51,9 @@ pub struct Plan {
     /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
     #[serde(default)]
     pub switches: u64,
+    /// Where what is made of the image's files is kept for all of its containers: a directory beside the image's tree, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_image: Option<PathBuf>,
     /// A small init is the first process and the program its child.
     pub init: bool,
     /// Mounts of this run alone: where somebody lives in the container already, they must be there.

@@ -1,12 +1,14 @@
-//! What is kept of a file's text: one file for each text and [`Kind`], in the container's `run/`.
+//! What is kept of a file's text: one file for each text and [`Kind`], beside the image's tree where the file is the image's, else in the
+//! container's `run/`.
 //!
 //! ```text
 //!   0     MAGIC, what it is of (four words), bytes of text and of stubs, where a place is that could not be proven
 //!   4096  the text, stubs
 //! ```
 //!
-//! It is written under a name of its own and renamed: others find all of it or nothing, and who makes it twice does no harm. It is of one state of
-//! one file (device, inode, size, times of change), and goes with the container.
+//! It is written under a name of its own in `run/` and renamed: others find all of it or nothing, and who makes it twice does no harm. It is of one
+//! state of one file (device, inode, size, times of change, its beginning). Files of the image's never change, and are held by the tree with which
+//! their texts go; that they get another name with each container sets the time of their inodes (`ctime`), which therefore does not count there.
 
 use super::{Kind, Refusal, Text};
 use crate::nerves::{Link, calls};
@@ -73,24 +75,35 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     let facts = status(file)?;
     let size = facts.st_size as u64;
     let length = text.length.min(size.next_multiple_of(PAGE).saturating_sub(text.offset));
+    // Executed from memory: the container's file system executes nothing, so nothing is kept there.
+    if shared::places().stage.starts_with(b"/proc/") {
+        return Err(Refusal::Broken(Errno::EACCES));
+    }
+    let is_images = !shared::places().texts.is_empty() && is_images(&facts);
+    let home = if is_images { shared::places().texts } else { shared::places().run };
+    let changed = if is_images { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
+    let mut beginning = [0; 1024];
+    let count = calls::pread(file as i32, &mut beginning, 0)?;
     let words = [
         facts.st_dev,
         facts.st_ino,
         size,
         facts.st_mtime,
         facts.st_mtime_nsec,
-        facts.st_ctime,
-        facts.st_ctime_nsec,
+        changed[0],
+        changed[1],
         text.offset,
         length,
         entry(),
         kind.letter().into(),
+        hash(&beginning[..count], 0),
     ];
-    let seed = hash(shared::places().stage, 0);
+    let build = shared::places().stage.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let seed = hash(build, 0);
     let bytes = words.map(u64::to_le_bytes);
     let key = [0, 1, 2, 3].map(|number| hash(bytes.as_flattened(), seed ^ number));
     let mut room = [0; PATH_MAX];
-    let length_of_name = name(&mut room, key[0], kind, 0)?;
+    let length_of_name = name(&mut room, home, (key[0], kind), 0)?;
     let path = as_path(&room[..length_of_name])?;
     if let Some(kept) = open(path, &key) {
         return Ok(kept);
@@ -100,7 +113,8 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
         return Err(Refusal::Broken(Errno(raw_errno::EFBIG as u16)));
     }
     let mut other = [0; PATH_MAX];
-    let length_of_name = name(&mut other, key[0], kind, system::thread())?;
+    let run = shared::places().run;
+    let length_of_name = name(&mut other, run, (key[0], kind), system::thread())?;
     let staging = as_path(&other[..length_of_name])?;
     let made = make(staging, text, (file, size, length), kind, &key);
     if let Err(refusal) =
@@ -112,20 +126,36 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     open(path, &key).ok_or(Refusal::Broken(Errno::EIO))
 }
 
+/// Whether a file is one of those that all containers of the image share.
+fn is_images(facts: &raw::stat) -> bool {
+    let device = facts.st_dev;
+    let device = (
+        (device >> 32 & 0xffff_f000 | device >> 8 & 0xfff) as u32,
+        (device >> 12 & 0xffff_ff00 | device & 0xff) as u32,
+    );
+    shared::tree_device() == Some(device) && shared::shared().image().links(facts.st_ino).is_some()
+}
+
 fn as_path(bytes: &[u8]) -> Result<&CStr, Refusal> {
     CStr::from_bytes_with_nul(bytes).map_err(|_| Refusal::Broken(Errno::ENAMETOOLONG))
 }
 
-/// `RUN/text-KEY`, with the number of a thread behind it while it is made, and a NUL: the length.
-fn name(into: &mut [u8; PATH_MAX], key: u64, kind: Kind, thread: u32) -> Result<usize, Refusal> {
+/// `HOME/text-KEY`, with the number of a thread behind it while it is made, and a NUL: the length.
+fn name(
+    into: &mut [u8; PATH_MAX],
+    home: &[u8],
+    (key, kind): (u64, Kind),
+    thread: u32,
+) -> Result<usize, Refusal> {
     let mut end = 0;
     let mut push = |bytes: &[u8]| -> Result<(), Errno> {
         into.get_mut(end..end + bytes.len()).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(bytes);
         end += bytes.len();
         Ok(())
     };
-    push(shared::places().run)?;
-    push(b"/text-")?;
+    push(home)?;
+    push(b"/")?;
+    push(view::stored::TEXT)?;
     push(&system::hexadecimal(key))?;
     push(&[kind.letter()])?;
     if thread != 0 {

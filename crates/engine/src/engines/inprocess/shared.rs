@@ -11,13 +11,17 @@ use abi::calls::Arch;
 use abi::calls::filter::Interest;
 use abi::shared::Switches;
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use view::World;
 use view::stored::{self, Places, Start};
 use view::world::Kind;
 
+/// After this time without new text, another build's is removed.
+const OLD: Duration = Duration::from_hours(24);
 /// Room for a world: the most bindings, with two of the longest paths each.
 const WORLD_MAX: usize = 256 * 8192 + 64 * 1024;
 
@@ -76,6 +80,8 @@ impl Shared {
             // Of those who lived here before.
             remove(&aliases);
         }
+        let beside = files.beside_image.as_ref().filter(|_| mode.has_texts());
+        let texts = beside.and_then(|beside| texts(beside, stage)).unwrap_or_default();
         let tree = world.bindings.iter().find(|binding| binding.guest == b"/");
         let places = Places {
             tree: tree.filter(|root| root.kind == Kind::Tree).map_or(&[][..], |root| root.host),
@@ -85,6 +91,7 @@ impl Shared {
             workshop: files.run.as_os_str().as_bytes(),
             run: files.run.as_os_str().as_bytes(),
             aliases: aliases.as_os_str().as_bytes(),
+            texts: texts.as_os_str().as_bytes(),
         };
         let start = Start { identity: prepared.world.identity(), switches, filter, places };
         let mut bytes = vec![0; WORLD_MAX];
@@ -96,6 +103,30 @@ impl Shared {
         let world = shared.records().add(&bytes[..length]).ok_or_else(full)?;
         Ok(Self { path: path.clone(), world, filter, switches })
     }
+}
+
+/// Where this stage keeps text that it has changed, beside an image. Other builds' are removed once they are old. None where it cannot be made or is
+/// somebody else's, and where the stage is not executed from a file: then nothing that is kept there could be executed either.
+fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(stage.path.to_bytes()));
+    let name = path.strip_prefix("/proc").is_err().then(|| path.file_name())??;
+    let place = beside.join(name);
+    let is_new = match std::fs::create_dir_all(beside).and_then(|()| std::fs::create_dir(&place)) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(_) => return None,
+    };
+    if is_new {
+        let old = |entry: &std::fs::DirEntry| {
+            let changed = entry.metadata().and_then(|found| found.modified());
+            changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > OLD))
+        };
+        for entry in std::fs::read_dir(beside).into_iter().flatten().flatten().filter(old) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    let is_ours = |found: std::fs::Metadata| found.uid() == rustix::process::geteuid().as_raw();
+    place.metadata().is_ok_and(is_ours).then_some(place)
 }
 
 /// Removes what those who lived in a container left outside of its directory, which is `place`. For when it is removed.
@@ -165,6 +196,29 @@ mod tests {
         std::os::unix::fs::symlink(place.path(), aliases.join("one")).unwrap();
         forget(place.path());
         assert!(aliases.symlink_metadata().is_err() && run.exists());
+    }
+
+    #[test]
+    fn texts_of_other_builds_go_when_they_are_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let beside = dir.path().join("made");
+        let stage = |path: &str| StageFile::at(path);
+        assert_eq!(texts(&beside, &stage("/proc/self/fd/3")), None);
+        let first = texts(&beside, &stage("/c/run/stage-1-0")).unwrap();
+        assert_eq!((first.clone(), true), (beside.join("stage-1-0"), first.is_dir()));
+        let other = texts(&beside, &stage("/d/run/stage-2-0")).unwrap();
+        let yesterday = std::time::SystemTime::now() - 2 * OLD;
+        for place in [&first, &other] {
+            let times = std::fs::FileTimes::new().set_modified(yesterday);
+            std::fs::File::open(place).unwrap().set_times(times).unwrap();
+        }
+        // It is there already.
+        assert_eq!(texts(&beside, &stage("/c/run/stage-2-0")), Some(other.clone()));
+        assert!(first.is_dir());
+        let third = texts(&beside, &stage("/c/run/stage-3-0")).unwrap();
+        assert!(third.is_dir() && !first.exists() && !other.exists());
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert_eq!(texts(&dir.path().join("file"), &stage("/c/run/stage-2-0")), None);
     }
 
     #[test]

@@ -43,6 +43,14 @@ pub(super) fn place(files: &Files) -> Result<StageFile> {
     }
 }
 
+#[cfg(test)]
+impl StageFile {
+    /// As if it were there.
+    pub(super) fn at(path: &str) -> Self {
+        Self { path: CString::new(path).unwrap_or_default(), base: 0, _memory: None }
+    }
+}
+
 fn in_memory(base: u64) -> Result<StageFile> {
     let failed = |errno: Errno| Error::Call {
         doing: "put the stage into memory, since programs cannot be executed in the store".into(),

@@ -23,6 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use view::identity::Truth;
 use view::identity::record::OWNER;
+use view::stored;
 use view::world::{Identity, Kind};
 
 /// Directories that stand for memory, in the container's directory.
@@ -30,6 +31,8 @@ const MEMORY: &str = "run/memory";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";
+/// How many of the container's own files may have changed text that is kept; where there are more, most are of files that are gone.
+const TEXTS_MAX: usize = 512;
 /// The bit of a mode on disk that says that there is a record.
 const MARK: u32 = 0o1000;
 /// `S_IFDIR`.
@@ -47,6 +50,8 @@ pub struct Files {
     pub notes: PathBuf,
     /// A directory of this container's in which the engine may put what it needs while somebody lives there (the loader's file).
     pub run: PathBuf,
+    /// A directory beside the image's tree, for what is made of the image's files. There may be none.
+    pub beside_image: Option<PathBuf>,
 }
 
 /// A world that is ready.
@@ -101,7 +106,9 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let cwd = maker.working_directory(plan)?;
     let identity = plan.emulate_root.then(|| identity(plan));
     let world = Compiled::new(maker.points.finish(), identity);
-    Ok(Prepared { world, files: Files::of(&place, root), cwd })
+    let mut files = Files::of(&place, root);
+    files.beside_image.clone_from(&plan.beside_image);
+    Ok(Prepared { world, files, cwd })
 }
 
 /// The container's user and group.
@@ -129,8 +136,14 @@ pub fn clean(place: &Path) {
     };
     let _ = sys::fs::remove_tree(&run, b"memory");
     let _ = rustix::fs::unlinkat(&run, super::common::NAME, AtFlags::empty());
-    for entry in sys::fs::read_dir(&run).unwrap_or_default() {
-        if entry.name.starts_with(UNFINISHED.as_bytes()) {
+    let entries = sys::fs::read_dir(&run).unwrap_or_default();
+    let is_text = |name: &[u8]| name.starts_with(stored::TEXT);
+    let too_many = entries.iter().filter(|entry| is_text(&entry.name)).count() > TEXTS_MAX;
+    for entry in entries {
+        let is_text = is_text(&entry.name);
+        let unfinished =
+            entry.name.starts_with(UNFINISHED.as_bytes()) || is_text && entry.name.contains(&b'.');
+        if unfinished || is_text && too_many {
             let _ = rustix::fs::unlinkat(&run, &entry.name[..], AtFlags::empty());
         }
     }
@@ -453,6 +466,7 @@ impl Files {
             image_inodes: place.join("inodes"),
             notes: place.join("notes"),
             run: place.join("run"),
+            beside_image: None,
         }
     }
 }
@@ -479,14 +493,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let run = dir.path().join("run");
         std::fs::create_dir_all(run.join("memory/+tmp")).unwrap();
-        for name in [".copy-of-1-2", ".lock", "loader"] {
+        for name in [".copy-of-1-2", ".lock", "loader", "text-12b", "text-12b.77"] {
             std::fs::write(run.join(name), "").unwrap();
         }
         clean(dir.path());
         let mut left: Vec<_> =
             std::fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort_unstable();
-        assert_eq!(left, [".lock", "loader"]);
+        assert_eq!(left, [".lock", "loader", "text-12b"]);
+        for number in 0..TEXTS_MAX {
+            std::fs::write(run.join(format!("text-{number}")), "").unwrap();
+        }
+        clean(dir.path());
+        assert_eq!(std::fs::read_dir(&run).unwrap().count(), 2);
     }
 
     #[test]
