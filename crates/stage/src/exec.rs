@@ -310,13 +310,24 @@ fn load(
     )
 }
 
-/// Where no filter is there: changes the call sites of what has been mapped.
+/// Where no filter is there: changes the call sites of what has been mapped. A file of which that cannot be done is one that cannot be executed, and
+/// the process ends as a shell's does that could not: the user has been told why.
 fn cover(image: &Image, file: u64) -> Result<(), Failed> {
-    if shared::has_texts() {
-        image.each_text(file, |text| texts::cover(&text, file))
-    } else {
-        Ok(())
+    const CANNOT_EXECUTE: u64 = 126;
+    if !shared::has_texts() {
+        return Ok(());
     }
+    let mut refused = false;
+    let result = image.each_text(file, |text| {
+        let covered = texts::cover(&text, file);
+        refused |= covered.is_err();
+        covered
+    });
+    if refused {
+        // SAFETY: nothing of the program's has run.
+        unsafe { system::call(raw::__NR_exit_group, [CANNOT_EXECUTE, 0, 0, 0, 0, 0]) };
+    }
+    result
 }
 
 /// Installs the filter for this process and all that come of it.

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use testkit::skip::Outcome;
+use testkit::skip::{Outcome, Skip};
 
 use crate::world::{Case, Container, World};
 
-pub(crate) const CASES: &[(&str, Case)] = &[("kept_with_the_image", kept_with_the_image)];
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("kept_with_the_image", kept_with_the_image),
+    ("what_cannot_be_told_is_refused", what_cannot_be_told_is_refused),
+];
 
 /// Files below a directory whose names begin as those of changed text do.
 fn texts(root: &Path) -> Vec<PathBuf> {
@@ -23,6 +27,55 @@ fn texts(root: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// A program whose only call may be data, as far as anybody can tell: nothing sets its number, nothing looks at its result, and there is no list of
+/// functions.
+const RIDDLE: &str = "
+    .globl _start
+_start:
+    jmp 1f
+    .fill 64, 1, 0x90
+    syscall
+    .fill 64, 1, 0x90
+1:  mov $60, %eax
+    mov $7, %edi
+    syscall
+";
+
+/// Assembles a static program.
+fn assembled(dir: &Path, source: &str) -> Result<PathBuf, Skip> {
+    let (text, program) = (dir.join("riddle.S"), dir.join("riddle"));
+    fs::write(&text, source).expect("a source file");
+    let flags = ["-nostdlib", "-static", "-Wl,--build-id=none,-z,noexecstack"];
+    let done = Command::new("gcc").args(flags).arg("-o").arg(&program).arg(&text).status();
+    match done {
+        Ok(status) if status.success() => Ok(program),
+        _ => Err(Skip("no C compiler".to_owned())),
+    }
+}
+
+/// Such a program is not run, and the error names the file and what to do; what executes it goes on.
+fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
+    let program = assembled(&w.dir("riddle"), RIDDLE)?;
+    let flags = ["-v", &format!("{}:/riddle", program.display())];
+    let mut words = w.words(&flags, &[]);
+    let last = words.len() - 1;
+    "/riddle".clone_into(&mut words[last]);
+    let first = w.coracle(&words);
+    let said = first.err();
+    assert_eq!((first.code(), first.out()), (126, String::new()), "{first:?}");
+    assert!(said.contains("riddle: the code at 0x") && said.contains("--execmode=I1"), "{said}");
+    let spawned = w.guest(&flags, &["spawn", "/riddle"]);
+    assert!(spawned.err().contains("--execmode=I1"), "{spawned:?}");
+    // Without the riddle, it is an ordinary program.
+    let plain = RIDDLE.replacen("    syscall\n", "", 1);
+    let program = assembled(&w.dir("plain"), &plain)?;
+    let index = words.iter().position(|word| word == "-v").expect("the bind");
+    words[index + 1] = format!("{}:/riddle", program.display());
+    let done = w.coracle(&words);
+    assert_eq!((done.code(), done.err()), (7, String::new()), "{done:?}");
+    Ok(())
 }
 
 /// What one container has made of the image's files serves all others; what is made of a container's own goes with it.
