@@ -222,6 +222,7 @@ impl Context {
             if let Ok(settings) = self.settings() {
                 settings.network_helper.restrict(&mut host.programs);
             }
+            self.name_programs(&mut host);
             let memory = self.memory_of("host", &host);
             host.try_engines(memory.as_deref(), self.probing().timeout);
             if host.namespaces.user.is_fails() {
@@ -229,6 +230,14 @@ impl Context {
             }
             host
         })
+    }
+
+    /// Tells which programs the user's settings name.
+    pub(crate) fn name_programs(&self, host: &mut host::Host) {
+        let settings = self.settings().ok();
+        if let Some(runtime) = settings.and_then(|settings| settings.runtime.as_deref()) {
+            host.programs.name(engine::facts::NAMED_RUNTIME, Path::new(runtime));
+        }
     }
 
     /// Where what was tried on this machine is remembered, if there is a store.

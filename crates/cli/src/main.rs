@@ -46,6 +46,9 @@ fn main() -> ExitCode {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
         return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));
     }
+    if words.first().is_some_and(|word| word == engine::engines::oci::inside::WORD) {
+        return ExitCode::from(engine::engines::oci::inside::be_first());
+    }
     engine::engines::lift_file_limit();
     let ended = args::parse(words).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {

@@ -116,6 +116,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         place: &setup.place,
         facts: &facts,
         overrides: &overrides,
+        fake_root: true,
         own_ids: setup.engine().caps().own_ids,
         accounts: &engine::accounts::OfRoot(&setup.root),
         running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),

@@ -154,6 +154,9 @@ pub static ENGINES: &[&dyn Engine] = &[
     &crate::engines::ptrace::Mode::EveryCall,
     &crate::engines::inprocess::Mode::Texts,
     &crate::engines::inprocess::Mode::Traps,
+    &crate::engines::oci::Mode::Plain,
+    &crate::engines::oci::Mode::Filtered,
+    &crate::engines::oci::Mode::EveryCall,
 ];
 
 /// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.
@@ -287,12 +290,17 @@ mod tests {
     fn modes_without_an_engine_are_named() {
         let facts = Facts::default();
         let config = ContainerConfig::default();
-        let error = choose(&facts, Some("r1"), &config).err().unwrap();
+        let error = choose(&facts, Some("s1"), &config).err().unwrap();
         let all = ["N1", "I1", "I2", "P1", "P2", "F2", "F1"];
         assert!(
-            matches!(&error, Error::Unusable { mode, able, .. } if mode == "R1" && able == &all)
+            matches!(&error, Error::Unusable { mode, able, .. } if mode == "S1" && able == &all)
         );
         assert!(error.hint().unwrap().contains("N1"));
+        let error = choose(&facts, Some("r2"), &config).err().unwrap().to_string();
+        assert!(error.contains("neither runc nor crun"), "{error}");
+        let found = Facts { runtime: Some("/usr/bin/crun".into()), ..Facts::default() };
+        assert_eq!(choose(&found, Some("R1"), &config).unwrap().name(), "R1");
+        assert_eq!(choose(&found, None, &config).unwrap().name(), "N1");
         assert_eq!(choose(&facts, Some("p2"), &config).unwrap().name(), "P2");
         assert_eq!(choose(&facts, Some("f4"), &config).unwrap().name(), "F2");
         assert!(matches!(

@@ -11,6 +11,11 @@ use std::path::PathBuf;
 /// The variable with the names of [`Facts::switches`].
 pub const SWITCHES: &str = "CORACLE_STAGE";
 
+/// The program that the user has named as [`Facts::runtime`], and those that are looked for.
+const RUNTIMES: [&str; 3] = [NAMED_RUNTIME, "runc", "crun"];
+/// Under this name [`host::Programs`] knows a runtime that the user has named.
+pub const NAMED_RUNTIME: &str = "oci-runtime";
+
 /// Who asks, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -57,6 +62,8 @@ pub struct Facts {
     pub texts_work: bool,
     /// Why that does not work, if it was tried.
     pub no_texts: Option<String>,
+    /// Path of an OCI runtime, where a mode asks for one.
+    pub runtime: Option<PathBuf>,
     /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
     pub switches: String,
 }
@@ -120,6 +127,9 @@ impl Facts {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
         }
+        if config.exec_mode.as_deref().is_some_and(|mode| mode.starts_with(['R', 'r'])) {
+            facts.find_runtimes(host);
+        }
         let limits = &config.limits;
         if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
             let cgroup = host.cgroup_now(context);
@@ -130,6 +140,11 @@ impl Facts {
             }
         }
         facts
+    }
+
+    /// Looks for the programs of other containers' engines, which only the modes need that are named after them.
+    pub fn find_runtimes(&mut self, host: &Host) {
+        self.runtime = RUNTIMES.iter().find_map(|name| host.programs.find(name));
     }
 
     /// Whether a range of ids can be mapped.

@@ -86,6 +86,14 @@ impl Programs {
         self.hidden.push(name);
     }
 
+    /// Lets a program of the user's choice, a path or a name to look for, be found under another name. A name that is not found stays as it is,
+    /// so that whoever starts it says so.
+    pub fn name(&mut self, name: &str, program: &Path) {
+        let is_path = program.components().count() > 1;
+        let found = program.to_str().filter(|_| !is_path).and_then(|name| self.find(name));
+        self.found.insert(name.to_owned(), found.unwrap_or_else(|| program.to_owned()));
+    }
+
     /// Where a program is, if the host has it.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         if self.hidden.contains(&name) {

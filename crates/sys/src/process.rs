@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
@@ -108,6 +108,45 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
     close_range(first, u32::MAX);
     Ok(descriptors)
 }
+
+/// Gives copies of descriptors the numbers from 3 on, in this order, for a program that is executed next and inherits them. Whatever had these
+/// numbers is gone.
+///
+/// For a process just forked that executes a program: any other descriptor object in it may be dead afterwards.
+pub fn hand_over(descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let first = FIRST as i32;
+    let above = first + descriptors.len() as i32;
+    // Moved away first, since one may have another's number.
+    let moved: Vec<OwnedFd> = descriptors
+        .iter()
+        .map(|descriptor| rustix::io::fcntl_dupfd_cloexec(descriptor, above))
+        .collect::<Result<_, _>>()?;
+    for (number, descriptor) in (FIRST as usize..).zip(&moved) {
+        // SAFETY: the caller promises that what has this number is used no more; see `dup2(2)`.
+        unsafe {
+            raw::call(numbers::__NR_dup2, [descriptor.as_raw_fd() as usize, number, 0, 0, 0])
+        }?;
+    }
+    std::mem::forget(moved);
+    Ok(())
+}
+
+/// Takes the descriptors that [`hand_over`] gave to this program; `execve` closes them from now on.
+///
+/// To be called once, before anything else in the program opens a file.
+pub fn taken_over<const N: usize>() -> Result<[OwnedFd; N], Errno> {
+    for number in FIRST..FIRST + N as u32 {
+        // SAFETY: asks for the flags of a number that may be anything.
+        unsafe { raw::call(numbers::__NR_fcntl, [number as usize, F_SETFD, FD_CLOEXEC, 0, 0]) }?;
+    }
+    // SAFETY: all of them are open, as was just seen, and the caller promises that nobody else has them.
+    Ok(std::array::from_fn(|index| unsafe { OwnedFd::from_raw_fd(FIRST as i32 + index as i32) }))
+}
+
+/// The first number of descriptors that are handed over.
+const FIRST: u32 = 3;
+const F_SETFD: usize = numbers::F_SETFD as usize;
+const FD_CLOEXEC: usize = numbers::FD_CLOEXEC as usize;
 
 fn close_range(first: u32, last: u32) {
     if first > last {

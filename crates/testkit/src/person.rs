@@ -134,6 +134,8 @@ pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>
             }
             // For those who forbid what other engines need ([`crate::fence`]).
             "ready" | "degraded" if text("mode").starts_with('F') => {}
+            // Other people's engines, which are tried by hand too.
+            _ if text("mode").starts_with(['R', 'S']) => {}
             "ready" | "degraded" => modes.push(text("mode")),
             "absent" => {}
             state => missing

@@ -33,7 +33,9 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
     let probing = context.probing();
     let mut host = Host::thorough(&probing);
     context.try_inside(&mut host);
-    let facts = Facts::of(&host, &probing, &ContainerConfig::default());
+    let mut facts = Facts::of(&host, &probing, &ContainerConfig::default());
+    context.name_programs(&mut host);
+    facts.find_runtimes(&host);
     let lines = engines(&host, &facts);
     let usable = lines.iter().any(|line| line.chosen);
     if json {

@@ -23,7 +23,9 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
             return Ok(Exit::OK);
         }
     }
-    let facts = Facts::of(context.host(), &context.probing(), &record.config);
+    let mut config = record.config.clone();
+    config.exec_mode = args.execmode.clone().or(config.exec_mode);
+    let facts = Facts::of(context.host(), &context.probing(), &config);
     let Some(mode) = &args.execmode else {
         let engine = choose::choose(&facts, None, &record.config)?;
         let is_kept = record.config.exec_mode.is_some() || context.is_udocker();

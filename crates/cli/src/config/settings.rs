@@ -86,6 +86,10 @@ settings! {
     /// Without it the best that the host allows is chosen.
     execmode: Option<String> = None, "run.execmode", ["CORACLE_EXECMODE"];
 
+    /// The OCI runtime of modes R1, R2 and R3: a path, or a name in PATH.
+    /// Without it `runc` is taken, else `crun`.
+    runtime: Option<String> = None, "run.runtime", ["CORACLE_RUNTIME"];
+
     /// Isolate containers as Docker does: own pid, ipc and network namespaces, seccomp profile, few capabilities.
     isolate: bool = false, "run.isolate", ["CORACLE_ISOLATE"];
 

@@ -102,6 +102,7 @@ pub(crate) fn prepare(
         facts: &facts,
         overrides,
         own_ids: engine.caps().own_ids,
+        fake_root: engine.caps().fake_root,
         accounts,
         running: &running,
     };

@@ -34,6 +34,7 @@ const KEYS: &[(&str, &str)] = &[
     ("invalid_host_env", ""),
     ("timeout", ""),
     ("ctimeout", ""),
+    ("use_runc_executable", "UDOCKER_USE_RUNC_EXECUTABLE"),
     ("http_proxy", ""),
     ("http_insecure", ""),
 ];
@@ -195,6 +196,10 @@ impl Settings {
         {
             let seconds = self.text(key).unwrap_or_default();
             self.put(config, key, "registry.timeout", &format!("{seconds}s"))?;
+        }
+        // The word asks for udocker's own, of which there is none here.
+        if let Some(runtime) = self.text("use_runc_executable").filter(|text| *text != "UDOCKER") {
+            self.put(config, "use_runc_executable", "run.runtime", runtime)?;
         }
         if let Some(mode) = self.text("override_default_execution_mode") {
             self.put(config, "override_default_execution_mode", "run.execmode", mode)?;

@@ -5,6 +5,7 @@ pub mod inprocess;
 pub mod interpose;
 mod launch;
 pub mod native;
+pub mod oci;
 pub mod ptrace;
 
 pub(crate) use etc::write_file;

@@ -47,6 +47,8 @@ pub struct Request<'a> {
     pub overrides: &'a Overrides,
     /// The engine keeps ids itself ([`crate::choose::Caps::own_ids`]): no map restricts them.
     pub own_ids: bool,
+    /// The engine answers root's own calls ([`crate::choose::Caps::fake_root`]).
+    pub fake_root: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).
@@ -119,7 +121,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
             && request.facts.no_seccomp.is_none()
             && request.facts.uid != 0;
-    let emulate_root = can && config.namespaces.user != UserNamespace::Host;
+    let emulate_root = request.fake_root && can && config.namespaces.user != UserNamespace::Host;
     Ok(Plan {
         container: config.id.clone(),
         place: request.place.into(),
@@ -134,6 +136,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         network,
         cgroup,
         emulate_root,
+        runtime: request.facts.runtime.clone(),
         switches: switches(request.facts, &mut warnings),
         beside_image: None,
         init: config.init && !request.overrides.exec,

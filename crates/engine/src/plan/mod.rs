@@ -48,6 +48,9 @@ pub struct Plan {
     pub process: Process,
     /// System calls that only root may make are answered and recorded.
     pub emulate_root: bool,
+    /// The OCI runtime that starts the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<PathBuf>,
     /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
     #[serde(default)]
     pub switches: u64,

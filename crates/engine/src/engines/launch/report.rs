@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -41,6 +41,12 @@ pub(in crate::engines) fn raw_pipe() -> Result<(OwnedFd, OwnedFd)> {
 impl From<Teller> for OwnedFd {
     fn from(teller: Teller) -> Self {
         teller.0.into()
+    }
+}
+
+impl AsFd for Teller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -27,13 +27,13 @@ enum Task {
 
 /// A running assistant.
 #[derive(Debug)]
-pub(super) struct Assistant {
+pub(in crate::engines) struct Assistant {
     socket: Option<OwnedFd>,
     pid: Pid,
 }
 
 /// The maps of a plan.
-pub(super) fn maps(ids: &Ids) -> Maps {
+pub(in crate::engines) fn maps(ids: &Ids) -> Maps {
     let (uids, gids) = ids.lines();
     let lines = |all: &[crate::plan::IdRange]| {
         all.iter().map(|line| (line.inside, line.outside, line.count)).collect()
@@ -46,7 +46,7 @@ pub(super) fn maps(ids: &Ids) -> Maps {
 }
 
 /// An error of `sys` with the step it belongs to.
-pub(super) fn map_error(ids: &Ids, error: sys::userns::Error) -> Error {
+pub(in crate::engines) fn map_error(ids: &Ids, error: sys::userns::Error) -> Error {
     use sys::userns::Error as E;
     match error {
         E::Unshare(errno) => Error::Unshare { which: "user".into(), errno: errno.into() },
@@ -69,13 +69,13 @@ pub(super) fn map_error(ids: &Ids, error: sys::userns::Error) -> Error {
 
 impl Assistant {
     /// Whether a plan needs one. Somebody else's user namespace has its maps already.
-    pub(super) fn needed(plan: &Plan) -> bool {
+    pub(in crate::engines) fn needed(plan: &Plan) -> bool {
         let range = matches!(plan.ids, Ids::Range { .. }) && plan.namespaces.user_of.is_none();
         range || matches!(plan.network, Network::Helper { .. })
     }
 
     /// Forks one.
-    pub(super) fn start(plan: &Plan) -> Result<Self> {
+    pub(in crate::engines) fn start(plan: &Plan) -> Result<Self> {
         let call = |doing: &str, errno: crate::Errno| Error::Call { doing: doing.into(), errno };
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -109,17 +109,17 @@ impl Assistant {
     }
 
     /// Has the maps of a process's user namespace written.
-    pub(super) fn write_maps(&self, pid: u32) -> Result<()> {
+    pub(in crate::engines) fn write_maps(&self, pid: u32) -> Result<()> {
         self.ask(Task::Maps(pid))
     }
 
     /// Has the network namespace of a process connected.
-    pub(super) fn connect(&self, pid: u32) -> Result<()> {
+    pub(in crate::engines) fn connect(&self, pid: u32) -> Result<()> {
         self.ask(Task::Network(pid))
     }
 
     /// A child of the process that forked the assistant gives its copy up.
-    pub(super) fn forget(mut self) {
+    pub(in crate::engines) fn forget(mut self) {
         self.socket = None;
         std::mem::forget(self);
     }

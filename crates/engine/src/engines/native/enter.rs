@@ -11,14 +11,14 @@ use sys::namespace::{self, Kinds};
 
 /// A pid namespace that is still to be entered, for the next child.
 #[derive(Debug)]
-pub(super) struct Later {
+pub(in crate::engines) struct Later {
     pid: u32,
     file: OwnedFd,
 }
 
 impl Later {
     /// That of a process.
-    pub(super) fn of(pid: u32) -> Result<Self> {
+    pub(in crate::engines) fn of(pid: u32) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = rustix::fs::open(format!("/proc/{pid}/ns/pid"), flags, Mode::empty());
         file.map(|file| Self { pid, file }).map_err(|errno| Error::Enter {
@@ -29,7 +29,7 @@ impl Later {
     }
 
     /// Enters it.
-    pub(super) fn enter(&self) -> Result<()> {
+    pub(in crate::engines) fn enter(&self) -> Result<()> {
         rustix::thread::move_into_link_name_space(self.file.as_fd(), None).map_err(|errno| {
             Error::Enter { which: "pid".into(), pid: self.pid, errno: errno.into() }
         })
@@ -37,7 +37,7 @@ impl Later {
 }
 
 /// Whether a process still has namespaces to enter: a zombie has none.
-pub(super) fn has_namespaces(pid: u32) -> bool {
+pub(in crate::engines) fn has_namespaces(pid: u32) -> bool {
     namespace::different(pid).is_ok()
 }
 
@@ -56,7 +56,7 @@ pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
 }
 
 /// Enters every namespace in which a process differs from us except the pid namespace, and its control group.
-pub(super) fn enter(pid: u32) -> Result<Option<Later>> {
+pub(in crate::engines) fn enter(pid: u32) -> Result<Option<Later>> {
     let failed = |errno: Errno| Error::Enter { which: "unknown".into(), pid, errno: errno.into() };
     let kinds = namespace::different(pid).map_err(failed)?;
     super::cgroup::follow(pid);
@@ -66,7 +66,7 @@ pub(super) fn enter(pid: u32) -> Result<Option<Later>> {
 }
 
 /// Enters these namespaces of a process.
-pub(super) fn kinds(pid: u32, kinds: Kinds) -> Result<()> {
+pub(in crate::engines) fn kinds(pid: u32, kinds: Kinds) -> Result<()> {
     if kinds.is_empty() {
         return Ok(());
     }

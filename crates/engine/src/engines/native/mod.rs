@@ -1,16 +1,16 @@
 //! The native engine: the kernel's namespaces, entered without privilege.
 
-mod assistant;
+pub(super) mod assistant;
 pub mod cgroup;
 mod descriptor;
 mod emulate;
-mod enter;
+pub(super) mod enter;
 mod network;
-mod program;
+pub(super) mod program;
 mod seccomp_profile;
-mod start;
-mod terminal;
-mod tree;
+pub(super) mod start;
+pub(super) mod terminal;
+pub(super) mod tree;
 
 pub use tree::mounted;
 

@@ -17,6 +17,15 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
 }
 
+/// Turns the process into the program, whose calls as root nobody answers.
+pub(in crate::engines) fn execute_alone(
+    plan: &Plan,
+    ready: &Ready,
+    tied: bool,
+) -> Result<Infallible> {
+    execute(plan, ready, tied, None)
+}
+
 /// Turns the process into the program. The process is in the container already.
 pub(super) fn execute(
     plan: &Plan,

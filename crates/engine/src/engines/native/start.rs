@@ -21,7 +21,7 @@ use super::terminal::Terminal;
 use super::{cgroup, descriptor, emulate, enter, program, tree};
 use crate::choose::{Child, Ended, Session, Streams};
 use crate::engines::launch::{self, apply, fork, report};
-use crate::engines::write_file;
+use crate::engines::{oci, write_file};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Source};
 use crate::records::{Records, Turn};
@@ -33,7 +33,7 @@ use sys::event::ForkResult;
 use sys::namespace::{self, Kinds};
 
 /// Which process a start happens in, and where its child goes.
-pub(super) enum Place {
+pub(in crate::engines) enum Place {
     /// The caller itself becomes the program, or stays as the parent of the program.
     Here,
     /// A child that was forked for this; a program that must be forked again becomes its sibling, so that the caller can wait for it.
@@ -47,7 +47,7 @@ pub(super) enum Place {
 
 /// Where the program goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Into {
+pub(in crate::engines) enum Into {
     /// New namespaces, or those of a resident if there is one.
     Container,
     /// The namespaces of this process.
@@ -55,12 +55,21 @@ pub(super) enum Into {
 }
 
 /// Runs the whole start in the calling process.
-pub(super) fn here(plan: &Plan, into: Into) -> Result<Ended> {
+pub(in crate::engines) fn here(plan: &Plan, into: Into) -> Result<Ended> {
     start(plan, into, Place::Here)
 }
 
 /// Starts as a child of the caller.
-pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Child> {
+pub(in crate::engines) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Child> {
+    spawn_with(plan, streams, |place| start(plan, into, place))
+}
+
+/// Forks a child that begins a start; it becomes the program, or tells which process does.
+pub(in crate::engines) fn spawn_with(
+    plan: &Plan,
+    streams: Streams<'_>,
+    begin: impl FnOnce(Place) -> Result<Ended>,
+) -> Result<Child> {
     let (mut teller, mut hearer) = report::pipe()?;
     let (terminal, master) = if streams.session == Session::Terminal {
         Terminal::of(plan)?
@@ -76,7 +85,10 @@ pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Chi
                 sys::process::exit_now(125);
             }
             let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                start_spawned(plan, into, Place::Spawned { teller, tied: streams.tied, terminal })
+                match begin(Place::Spawned { teller, tied: streams.tied, terminal }) {
+                    Ok(ended) => ended.code(),
+                    Err(error) => i32::from(error.exit_code()),
+                }
             }));
             sys::process::exit_now(told.unwrap_or(125));
         }
@@ -102,13 +114,6 @@ pub(super) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -> Result<Chi
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
     let master = master.as_ref().and_then(descriptor::receive);
     Ok(Child { pid: pid.as_raw_nonzero().get() as u32, pidfd, master })
-}
-
-fn start_spawned(plan: &Plan, into: Into, place: Place) -> i32 {
-    match start(plan, into, place) {
-        Ok(ended) => ended.code(),
-        Err(error) => i32::from(error.exit_code()),
-    }
 }
 
 /// Forks where `/proc` may not show us any more, so that the number of threads cannot be asked for: it was one when the namespaces were
@@ -169,6 +174,16 @@ fn prepare_and_go(
     if let Resident::Entered(pid_namespace) = join_resident(plan, into, &records)? {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, &records, turn, None, &mut teller);
+    }
+    if let Some(runtime) = &plan.runtime {
+        let guest =
+            oci::start::Guest { plan, inside: plan, mode: oci::Mode::Plain, tied, terminal };
+        let pid = oci::start::run(runtime, guest, Some(&records))?;
+        if let Some(mut told) = teller.take().and_then(Option::take) {
+            told.process(pid);
+        }
+        drop(turn);
+        return Ok(Ended::Code(0));
     }
     plan.files.iter().try_for_each(write_file)?;
     if let Some(group) = &plan.cgroup {
@@ -267,7 +282,7 @@ fn leave(plan: &Plan, assistant: Option<&Assistant>) -> Result<()> {
     }
 }
 
-fn unshare(kinds: Kinds) -> Result<()> {
+pub(in crate::engines) fn unshare(kinds: Kinds) -> Result<()> {
     namespace::unshare(kinds)
         .map_err(|errno| Error::Unshare { which: kinds.names(), errno: errno.into() })
 }

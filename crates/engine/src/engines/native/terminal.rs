@@ -28,7 +28,7 @@ fn has_own_devices(plan: &Plan) -> bool {
 
 /// What the program has for a terminal.
 #[derive(Debug)]
-pub(super) enum Terminal {
+pub(in crate::engines) enum Terminal {
     /// What its parent has.
     Inherited,
     /// The one that is its standard input.
@@ -39,7 +39,7 @@ pub(super) enum Terminal {
 
 impl Terminal {
     /// What a plan's program with a terminal gets, and where the other end will come from if it opens one.
-    pub(super) fn of(plan: &Plan) -> Result<(Self, Option<OwnedFd>)> {
+    pub(in crate::engines) fn of(plan: &Plan) -> Result<(Self, Option<OwnedFd>)> {
         let own = |mount: &Mount| matches!(mount, Mount::Kernel { kind, .. } if kind == "devpts");
         if !plan.mounts.iter().any(own) {
             return Ok((Self::Given, None));
@@ -49,7 +49,7 @@ impl Terminal {
     }
 
     /// Makes it the program's: called in the container, in the process that becomes the program, while that has all capabilities.
-    pub(super) fn take(&self, plan: &Plan, fresh: bool) -> Result<()> {
+    pub(in crate::engines) fn take(&self, plan: &Plan, fresh: bool) -> Result<()> {
         let given = rustix::stdio::stdin();
         match self {
             Self::Inherited => return Ok(()),
@@ -72,7 +72,11 @@ impl Terminal {
                 Err(errno) => return Err(call("open a terminal in /dev/pts")(errno)),
             },
         }
-        rustix::process::setsid().map(drop).map_err(call("make a session"))?;
+        match rustix::process::setsid() {
+            // An OCI runtime has made one already.
+            Ok(_) | Err(Errno::PERM) => {}
+            Err(errno) => return Err(call("make a session")(errno)),
+        }
         rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())
             .map_err(call("make the terminal the controlling one"))
     }

@@ -170,7 +170,7 @@ pub fn mounted(root: &Root, place: &Path) -> Result<std::os::fd::OwnedFd> {
 ///
 /// A volatile overlay leaves a mark in its work directory that forbids the next mount: it means "what was written may not have
 /// reached the disk when the machine crashed". Our containers accept that, as Docker's do, and remove the mark.
-fn mount_overlay(
+pub(in crate::engines) fn mount_overlay(
     place: &Path,
     lowers: &[PathBuf],
     upper: &Path,

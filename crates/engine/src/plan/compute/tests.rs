@@ -31,6 +31,7 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         facts,
         overrides,
         own_ids: false,
+        fake_root: true,
         accounts: &NoAccounts,
         running: &|name| {
             let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);

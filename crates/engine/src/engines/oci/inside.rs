@@ -1,0 +1,131 @@
+//! The first process of a container that a runtime has started: this very program, called with [`WORD`].
+//!
+//! It stands in the container's namespaces and root with the capabilities of root, and has these descriptors from 3 on: itself, the pipe for its
+//! report, its instructions, the gate, the caller's streams, and a socket for the terminal's other end. When the gate opens, the runtime has
+//! ended, and the process is a child of whoever will wait for it.
+
+use super::Mode;
+use crate::choose::Engine;
+use crate::engines::launch::{program, report};
+use crate::engines::native;
+use crate::engines::native::assistant::{map_error, maps};
+use crate::engines::native::terminal::Terminal;
+use crate::engines::ptrace;
+use crate::error::{Error, Result};
+use crate::plan::{Ids, Plan};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use sys::event::ForkResult;
+use sys::namespace::Kinds;
+
+/// The word by which this program knows that it is called in a container.
+pub const WORD: &str = "_in-container";
+
+/// What the first process is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Instructions {
+    pub(super) mode: Mode,
+    /// It dies with its parent.
+    pub(super) tied: bool,
+    /// It has a terminal; `true`: one of the container's own.
+    pub(super) terminal: Option<bool>,
+    pub(super) plan: Plan,
+}
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// Becomes the program; returns the exit code of a failure, which has been told.
+pub fn be_first() -> u8 {
+    let Ok(descriptors) = sys::process::taken_over::<8>() else { return 125 };
+    let [_, told, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
+    let mut teller = report::Teller::from(told);
+    let go = || -> Result<u8> {
+        let moved = call("take the streams");
+        rustix::stdio::dup2_stdin(&stdin).map_err(&moved)?;
+        rustix::stdio::dup2_stdout(&stdout).map_err(&moved)?;
+        rustix::stdio::dup2_stderr(&stderr).map_err(&moved)?;
+        drop((stdin, stdout, stderr));
+        let mut text = Vec::new();
+        let _ = std::fs::File::from(instructions).read_to_end(&mut text);
+        let instructions: Instructions = serde_json::from_slice(&text)
+            .map_err(|error| Error::Vanished(format!("instructions: {error}")))?;
+        let mut byte = [0];
+        if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
+            return Ok(125);
+        }
+        follow(instructions, socket)
+    };
+    match go() {
+        Ok(code) => code,
+        Err(error) => {
+            let code = error.exit_code();
+            teller.failed(error);
+            code
+        }
+    }
+}
+
+fn follow(instructions: Instructions, socket: OwnedFd) -> Result<u8> {
+    let Instructions { mode, mut tied, terminal, plan } = instructions;
+    let kill = || {
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    };
+    if tied {
+        kill();
+    }
+    let terminal = match terminal {
+        None => Terminal::Inherited,
+        Some(false) => Terminal::Given,
+        Some(true) => Terminal::Own(socket),
+    };
+    terminal.take(&plan, true)?;
+    drop(terminal);
+    if mode == Mode::Plain {
+        let ready = program::ready(&plan.process)?;
+        if plan.init {
+            tied |= with_init()?;
+        }
+        be_somebody(&plan)?;
+        let Err(error) = native::program::execute_alone(&plan, &ready, tied);
+        return Err(error);
+    }
+    if !plan.emulate_root {
+        be_somebody(&plan)?;
+        super::start::drop_bounding_set();
+        if tied {
+            // A change of ids takes it back.
+            kill();
+        }
+    }
+    let tracer =
+        if mode == Mode::EveryCall { ptrace::Mode::EveryCall } else { ptrace::Mode::Filtered };
+    tracer.become_guest(&plan).map(|ended| ended.code() as u8)
+}
+
+/// Stays as the container's init; returns in the child that becomes the program.
+fn with_init() -> Result<bool> {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    match sys::process::fork_single().map_err(call("fork"))? {
+        ForkResult::Child => Ok(true),
+        ForkResult::Parent(main) => {
+            let _ = sys::process::keep_only([]);
+            sys::process::exit_now(crate::supervise::run_init(main));
+        }
+    }
+}
+
+/// The runtime had to be root; the program is who it was to be.
+fn be_somebody(plan: &Plan) -> Result<()> {
+    if let Ids::Single { uid, gid } = &plan.ids
+        && (uid.inside, gid.inside) != (0, 0)
+    {
+        native::start::unshare(Kinds::USER)?;
+        maps(&plan.ids).write_own().map_err(|error| map_error(&plan.ids, error))?;
+    }
+    Ok(())
+}

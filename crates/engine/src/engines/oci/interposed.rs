@@ -1,0 +1,138 @@
+//! R2 and R3: the ptrace engine in a container whose tree has nothing but what the plan names, under the same paths as on the host.
+//!
+//! So the plan means in there what it means outside, and the container's files are the same for P1, P2, R2 and R3. What is mounted in the container
+//! is for the view to show or not: its flags and its order are the plan's.
+
+use super::Mode;
+use super::start::{self, Guest};
+use crate::choose::{Child, Ended, Streams};
+use crate::engines::native::start::{Place, spawn_with};
+use crate::engines::native::terminal::Terminal;
+use crate::engines::write_file;
+use crate::error::{Error, Result};
+use crate::plan::{Mount, MountFlags, Plan, Root};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// File systems of the kernel's, which the view shows in parts.
+const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// A plan in which every path of the host's is canonical, and that of the container in which it can be carried out.
+struct Split {
+    inside: Plan,
+    around: Plan,
+}
+
+impl Split {
+    fn of(plan: &Plan) -> Result<Self> {
+        // They are made of files of the host's.
+        plan.files.iter().try_for_each(write_file)?;
+        let mut inside = Plan { files: Vec::new(), ..plan.clone() };
+        inside.place = canonical(&plan.place)?;
+        let mut needed: BTreeSet<PathBuf> = KERNELS.iter().map(PathBuf::from).collect();
+        needed.insert(inside.place.clone());
+        if let Root::Directory { path } = &mut inside.root {
+            *path = canonical(path)?;
+            needed.insert(path.clone());
+        }
+        let mut mounts = Vec::with_capacity(plan.mounts.len());
+        for mount in &plan.mounts {
+            let mut mount = mount.clone();
+            if let Mount::Bind { source, target, optional, .. } = &mut mount {
+                match source.canonicalize() {
+                    Ok(path) => *source = path,
+                    Err(_) if *optional => continue,
+                    Err(error) => {
+                        return Err(Error::MountSource {
+                            path: source.clone(),
+                            target: target.clone(),
+                            errno: error.into(),
+                        });
+                    }
+                }
+                needed.insert(source.clone());
+            }
+            mounts.push(mount);
+        }
+        inside.mounts = mounts;
+        let around = Plan {
+            mounts: around(&needed),
+            read_only_root: false,
+            init: false,
+            files: Vec::new(),
+            ..inside.clone()
+        };
+        Ok(Self { inside, around })
+    }
+}
+
+/// Binds of these paths to themselves; what lies in another one is there already.
+fn around(needed: &BTreeSet<PathBuf>) -> Vec<Mount> {
+    let covered =
+        |path: &PathBuf| needed.iter().any(|other| other != path && path.starts_with(other));
+    needed
+        .iter()
+        .filter(|path| !covered(path))
+        .map(|path| Mount::Bind {
+            source: path.clone(),
+            target: path.clone(),
+            flags: MountFlags::default(),
+            optional: false,
+        })
+        .collect()
+}
+
+fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|error| Error::File {
+        doing: "find".into(),
+        path: path.into(),
+        errno: error.into(),
+    })
+}
+
+/// Starts a container of its own for the program.
+pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+    spawn_with(plan, streams, |place| {
+        let Place::Spawned { mut teller, tied, terminal } = place else {
+            return Err(Error::Vanished("no process was forked".into()));
+        };
+        let begun = Split::of(plan).and_then(|Split { inside, around }| {
+            let runtime = plan.runtime.clone().unwrap_or_default();
+            let terminal = given(terminal);
+            let guest = Guest { plan: &around, inside: &inside, mode, tied, terminal };
+            start::run(&runtime, guest, None)
+        });
+        match begun {
+            Ok(pid) => {
+                teller.process(pid);
+                Ok(Ended::Code(0))
+            }
+            Err(error) => {
+                teller.failed(error.clone());
+                Err(error)
+            }
+        }
+    })
+}
+
+/// Of a `/dev/pts` of the container's own the view shows what the host's is.
+fn given(terminal: Terminal) -> Terminal {
+    if matches!(terminal, Terminal::Inherited) { terminal } else { Terminal::Given }
+}
+
+/// Starts another program in the container of a process, as a child of the caller.
+pub(super) fn enter(mode: Mode, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+    spawn_with(plan, streams, |place| {
+        let Place::Spawned { mut teller, tied, terminal } = place else {
+            return Err(Error::Vanished("no process was forked".into()));
+        };
+        let begun = Split::of(plan).and_then(|Split { inside, around }| {
+            let guest =
+                Guest { plan: &around, inside: &inside, mode, tied, terminal: given(terminal) };
+            start::enter(pid, guest, &teller)
+        });
+        let Err(error) = begun;
+        teller.failed(error.clone());
+        Err(error)
+    })
+}

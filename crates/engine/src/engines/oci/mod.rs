@@ -1,0 +1,119 @@
+//! Engines that have a container started by an OCI runtime of the host's: `runc` or `crun`.
+//!
+//! R1 is the native engine's plan in other hands. User namespace and root are made here, because an overlay has to be mounted and a range of ids
+//! mapped before the runtime comes; then it is given a bundle ([`bundle`]) and makes the other namespaces, the mounts and the new root. R2 and R3
+//! are the ptrace engine's plan (P1, P2) in a container whose tree holds nothing but what that plan names: so one id is enough for `chown` and
+//! the like, and what the program reaches past the view is not the host.
+//!
+//! ```text
+//!   caller ──fork──► starter: user and mount namespace, root, bundle ──fork──► runc run --detach ──► first process of the container
+//!     ▲                                                                                                  │ this very program ([`inside`])
+//!     └─ parent of the program, once the runtime has ended (it is a subreaper) ◄─────────────────────────┴─► the program
+//! ```
+//!
+//! The runtime does not start the program itself, but this one, through a descriptor: it takes the caller's own streams (a runtime copies through
+//! pipes, or loses them), terminal, limits, ids and filters as in N1, tells why something cannot be executed, and dies with its parent where that
+//! is asked for. The runtime ends as soon as the container runs, so it costs nothing afterwards and needs no control group; whoever watches
+//! the program watches it as in the other engines. Bundle and state lie in a memory file system of the starter's own mount namespace: each start has its
+//! own, and nothing is left behind.
+//!
+//! Who comes into a running container (`exec`, a further run in R1) enters its namespaces; the runtime is not asked, which would know nothing of
+//! processes whose first one has ended.
+
+mod bundle;
+pub mod inside;
+mod interposed;
+pub(super) mod start;
+
+use super::{interpose, native};
+use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
+use crate::error::Result;
+use crate::facts::Facts;
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+/// What runs in the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// The program: R1.
+    Plain,
+    /// The ptrace engine with a filter: R2.
+    Filtered,
+    /// The ptrace engine without: R3.
+    EveryCall,
+}
+
+impl Engine for Mode {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Plain => "R1",
+            Self::Filtered => "R2",
+            Self::EveryCall => "R3",
+        }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Plain => "the host's runc or crun, without emulated root",
+            Self::Filtered => "the host's runc or crun, P1 inside",
+            Self::EveryCall => "the host's runc or crun, P2 inside",
+        }
+    }
+
+    fn caps(&self) -> Caps {
+        match self {
+            Self::Plain => Caps { fake_root: false, ..native::Native.caps() },
+            Self::Filtered | Self::EveryCall => interpose::CAPS,
+        }
+    }
+
+    fn probe(&self, facts: &Facts) -> Fit {
+        if let Some(why) = &facts.no_user_namespace {
+            return Fit::Unusable(why.clone());
+        }
+        if facts.runtime.is_none() {
+            return Fit::Unusable("neither runc nor crun is in PATH".into());
+        }
+        match self {
+            Self::Plain => Fit::Ready,
+            Self::Filtered => interpose::fit_of_tracing(facts, true),
+            Self::EveryCall => interpose::fit_of_tracing(facts, false),
+        }
+    }
+
+    fn is_asked_for(&self, _facts: &Facts) -> bool {
+        true
+    }
+
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        start::adopt()?;
+        match self {
+            Self::Plain => native::start::spawn(plan, native::start::Into::Container, streams),
+            Self::Filtered | Self::EveryCall => interposed::spawn(*self, plan, streams),
+        }
+    }
+
+    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        match self {
+            Self::Plain => native::start::spawn(plan, native::start::Into::Process(pid), streams),
+            Self::Filtered | Self::EveryCall => interposed::enter(*self, pid, plan, streams),
+        }
+    }
+
+    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+        let child = self.spawn(plan, Streams { tied: true, ..Streams::default() })?;
+        Ok(start::wait(child.pid))
+    }
+
+    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
+        match self {
+            Self::Plain => native::start::here(plan, native::start::Into::Process(pid)),
+            Self::Filtered | Self::EveryCall => {
+                start::adopt()?;
+                let streams = Streams { tied: true, ..Streams::default() };
+                let child = interposed::enter(*self, pid, plan, streams)?;
+                Ok(start::wait(child.pid))
+            }
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! From a plan to a container that a runtime starts.
+//!
+//! | step | process |
+//! |---|---|
+//! | files in `/etc`, cgroup, `unshare` of user and mount namespace, id maps | starter |
+//! | memory file system for the bundle; root mounted; `config.json` written | starter |
+//! | `runc run --detach`: the other namespaces, mounts, the new root | the runtime, a child of the starter |
+//! | takes streams and instructions, waits | first process of the container |
+//! | the runtime has ended: record the process, connect its network, open the gate | starter |
+//! | terminal, limits, ids, filters, `execve` | first process of the container |
+//!
+//! The starter ends then, and the container's first process is a child of whoever forked the starter, which [`adopt`] made a subreaper.
+
+use super::Mode;
+use super::bundle::{Config, Terms};
+use super::inside::{Instructions, WORD};
+use crate::choose::Ended;
+use crate::engines::launch::report;
+use crate::engines::native::assistant::{Assistant, map_error, maps};
+use crate::engines::native::terminal::Terminal;
+use crate::engines::native::{cgroup, enter, start as native, tree};
+use crate::engines::write_file;
+use crate::error::{Error, Result};
+use crate::plan::{IdRange, Ids, Mount, Network, Plan, Root};
+use crate::records::Records;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{MemfdFlags, Mode as Permissions, OFlags};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use rustix::process::{Gid, Pid, PidfdFlags, Uid, WaitOptions};
+use rustix::thread::CapabilitySet;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use sys::event::ForkResult;
+use sys::namespace::Kinds;
+
+/// How the first process finds its program.
+const LAUNCHER: &str = "/proc/self/fd/3";
+/// Where a starter mounts the memory of its bundle, in the container's `run/`.
+const BUNDLE: &str = "bundle";
+/// The first kernel that sets flags of a whole tree of mounts.
+const RECURSIVE: (u32, u32) = (5, 12);
+/// How much of a runtime's complaint is repeated.
+const COMPLAINT: u64 = 4000;
+
+fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// Makes the caller the parent of what a runtime leaves behind.
+pub(super) fn adopt() -> Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(call("become the parent of orphans"))
+}
+
+/// Waits for the program, passing signals on to it.
+pub(super) fn wait(pid: u32) -> Ended {
+    let pid = Pid::from_raw(pid as i32);
+    Ended::Code(pid.map_or(125, crate::supervise::run_init))
+}
+
+/// Who runs in the container.
+pub(in crate::engines) struct Guest<'a> {
+    /// The container that the runtime makes.
+    pub(in crate::engines) plan: &'a Plan,
+    /// What its first process is to do.
+    pub(in crate::engines) inside: &'a Plan,
+    pub(in crate::engines) mode: Mode,
+    /// It dies with its parent.
+    pub(in crate::engines) tied: bool,
+    pub(in crate::engines) terminal: Terminal,
+}
+
+/// Has a runtime start the container; returns the number of its program. The caller is a process that was forked for this.
+pub(in crate::engines) fn run(
+    runtime: &Path,
+    guest: Guest<'_>,
+    records: Option<&Records>,
+) -> Result<u32> {
+    let plan = guest.plan;
+    plan.files.iter().try_for_each(write_file)?;
+    if let Some(group) = &plan.cgroup {
+        cgroup::enter(group)?;
+    }
+    let assistant = Assistant::needed(plan).then(|| Assistant::start(plan)).transpose()?;
+    let program = open(Path::new("/proc/self/exe"), OFlags::RDONLY)?;
+    let directory = plan.place.join("run").join(BUNDLE);
+    make(&directory)?;
+    leave(plan, assistant.as_ref())?;
+    let bundle = Bundle::make(plan, &guest, directory)?;
+    let (gate, mut opener) = pipe()?;
+    let (told, mut hearer) = report::pipe()?;
+    let told = OwnedFd::from(told);
+    let said = memory("said", &[])?;
+    let (instructions, own) = instructions(guest)?;
+    let pid = {
+        let handed = handed(&program, &told, &instructions, &gate, own.as_ref());
+        bundle.start(runtime, &handed, &said)?
+    };
+    drop((told, gate, own));
+    let pidfd = Pid::from_raw(pid as i32)
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    let recorded = records.map_or(Ok(()), |records| records.add(pid));
+    let connected = recorded.and_then(|()| match &assistant {
+        Some(assistant) if matches!(plan.network, Network::Helper { .. }) => assistant.connect(pid),
+        _ => Ok(()),
+    });
+    if connected.is_ok() {
+        let _ = opener.write_all(&[1]);
+    }
+    drop((opener, assistant));
+    let outcome = connected.and_then(|()| hearer.outcome().map(|_| pid));
+    if outcome.is_err() {
+        records.inspect(|records| records.remove(pid));
+        // What it still does in the container's directory is in nobody's way then.
+        if let Some(pidfd) = pidfd {
+            let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+            let patience = Timespec { tv_sec: 5, tv_nsec: 0 };
+            let _ = rustix::io::retry_on_intr(|| rustix::event::poll(&mut ended, Some(&patience)));
+        }
+    }
+    outcome
+}
+
+/// What the first process is to do, as a file, and the socket for its terminal.
+fn instructions(guest: Guest<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
+    let Guest { inside, mode, tied, terminal, .. } = guest;
+    let (terminal, own) = match terminal {
+        Terminal::Inherited => (None, None),
+        Terminal::Given => (Some(false), None),
+        Terminal::Own(socket) => (Some(true), Some(socket)),
+    };
+    let instructions = Instructions { mode, tied, terminal, plan: nested(inside) };
+    let text = serde_json::to_vec(&instructions).map_err(|error| Error::Invalid {
+        what: "plan".into(),
+        value: inside.container.clone(),
+        why: error.to_string(),
+    })?;
+    Ok((memory("plan", &text)?, own))
+}
+
+/// Its descriptors, in the order of their numbers.
+fn handed<'a>(
+    program: &'a OwnedFd,
+    told: &'a OwnedFd,
+    instructions: &'a OwnedFd,
+    gate: &'a OwnedFd,
+    socket: Option<&'a OwnedFd>,
+) -> [BorrowedFd<'a>; 8] {
+    let (stdin, stdout, stderr) =
+        (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
+    let socket = socket.map_or(gate.as_fd(), AsFd::as_fd);
+    let (program, told) = (program.as_fd(), told.as_fd());
+    [program, told, instructions.as_fd(), gate.as_fd(), stdin, stdout, stderr, socket]
+}
+
+/// Becomes the first process of a further program in the container of a process that was started so. No runtime gave it pids of its own.
+pub(super) fn enter(
+    pid: u32,
+    guest: Guest<'_>,
+    told: &report::Teller,
+) -> Result<std::convert::Infallible> {
+    let program = open(Path::new("/proc/self/exe"), OFlags::RDONLY)?;
+    let words = [LAUNCHER, WORD];
+    let failed = call("start the program in the container");
+    let arguments = sys::process::Strings::new(&words).ok_or_else(|| failed(Errno::INVAL))?;
+    let environment =
+        sys::process::Strings::new::<&str>(&[]).ok_or_else(|| failed(Errno::INVAL))?;
+    let (gate, mut opener) = pipe()?;
+    let _ = opener.write_all(&[1]);
+    let (instructions, socket) = instructions(guest)?;
+    enter::enter(pid)?;
+    drop_bounding_set();
+    let told = told.as_fd().try_clone_to_owned();
+    let told = told.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    // A program of its own, which may be traced: this one was another user's before it entered.
+    let handed = handed(&program, &told, &instructions, &gate, socket.as_ref());
+    sys::process::hand_over(&handed).map_err(&failed)?;
+    Err(failed(sys::process::exec(c"/proc/self/fd/3", &arguments, &environment)))
+}
+
+/// Leaves the host's user and mount namespaces, as root of one's own.
+fn leave(plan: &Plan, assistant: Option<&Assistant>) -> Result<()> {
+    if let Some(pid) = plan.namespaces.user_of {
+        enter::kinds(pid, Kinds::USER)?;
+        native::unshare(Kinds::MOUNT)?;
+    } else {
+        native::unshare(Kinds::MOUNT.with(Kinds::USER))?;
+        match assistant {
+            Some(assistant) if matches!(plan.ids, Ids::Range { .. }) => {
+                assistant.write_maps(std::process::id())?;
+            }
+            _ => {
+                let ids = with_root(&plan.ids);
+                maps(&ids).write_own().map_err(|error| map_error(&ids, error))?;
+            }
+        }
+    }
+    // A runtime asks for root; where the caller keeps another number, there is a subordinate id under that one.
+    if !rustix::process::geteuid().is_root() {
+        let failed = call("become root of the user namespace");
+        rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT).map_err(&failed)?;
+        rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).map_err(&failed)?;
+    }
+    Ok(())
+}
+
+/// The map of one id under which a runtime can work: whoever the program will be, the runtime is root.
+fn with_root(ids: &Ids) -> Ids {
+    match ids {
+        Ids::Single { uid, gid } => {
+            Ids::Single { uid: IdRange { inside: 0, ..*uid }, gid: IdRange { inside: 0, ..*gid } }
+        }
+        Ids::Range { .. } => ids.clone(),
+    }
+}
+
+/// A plan as it is to be read in the container: there the only id is 0, and the host's files have been used.
+fn nested(plan: &Plan) -> Plan {
+    let mut plan = Plan { files: Vec::new(), cgroup: None, wrapper: None, ..plan.clone() };
+    if let Ids::Single { uid, gid } = &mut plan.ids {
+        (uid.outside, gid.outside) = (0, 0);
+    }
+    plan
+}
+
+/// A bundle in memory.
+struct Bundle {
+    directory: PathBuf,
+    id: String,
+}
+
+impl Bundle {
+    fn make(plan: &Plan, guest: &Guest<'_>, directory: PathBuf) -> Result<Self> {
+        let failed = |errno: Errno| Error::Mount {
+            what: "memory for the bundle".into(),
+            target: directory.clone(),
+            errno: errno.into(),
+        };
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        rustix::mount::mount("tmpfs", &directory, "tmpfs", flags, Some(c"mode=700"))
+            .map_err(failed)?;
+        let root = match &plan.root {
+            Root::Overlay { lowers, upper, work, volatile } => {
+                let root = directory.join("rootfs");
+                make(&root)?;
+                tree::mount_overlay(&root, lowers, upper, work, *volatile)?;
+                root
+            }
+            // The tree of R2 and R3 has only places to mount on.
+            Root::Directory { .. } if guest.mode != Mode::Plain => {
+                let root = directory.join("rootfs");
+                make(&root)?;
+                root
+            }
+            Root::Directory { path } => path.clone(),
+        };
+        let present = Plan { mounts: present(plan, &root)?, ..plan.clone() };
+        let mut args = vec![LAUNCHER.to_owned(), WORD.to_owned()];
+        args.extend(plan.process.argv.iter().cloned());
+        let capabilities = match guest.mode {
+            Mode::Plain => known_capabilities(),
+            // The tracer needs none, and its guests must not have what the view knows nothing of.
+            _ if guest.inside.emulate_root => 0,
+            // For another map of the root here (`verify_root_map` in the kernel).
+            _ => 1 << CapabilitySet::SETFCAP.bits().trailing_zeros(),
+        };
+        let terms = Terms { root: &root, args, capabilities, recursive: sets_recursively() };
+        let text = Config::of(&present, terms).to_json()?;
+        let path = directory.join("config.json");
+        std::fs::write(&path, text).map_err(|error| Error::File {
+            doing: "write".into(),
+            path,
+            errno: error.into(),
+        })?;
+        let short = plan.container.get(..12).unwrap_or("container");
+        Ok(Self { id: format!("coracle-{short}-{}", std::process::id()), directory })
+    }
+
+    /// Runs the runtime to its end. Its own words go to `said`.
+    fn start(&self, runtime: &Path, handed: &[BorrowedFd<'_>], said: &OwnedFd) -> Result<u32> {
+        let path = |name: &str| self.directory.join(name).display().to_string();
+        let program = runtime.display().to_string();
+        let mut words = vec![program];
+        if runtime.file_name().is_some_and(|name| name.as_bytes().starts_with(b"crun")) {
+            // It would look for a controller that an ordinary user has; and refuses hosts that have both versions of them.
+            words.push("--cgroup-manager=disabled".into());
+            let unified = Path::new("/sys/fs/cgroup/unified");
+            if unified.is_dir() {
+                let flags = MountFlags::BIND | MountFlags::REC;
+                let _ = rustix::mount::mount(unified, "/sys/fs/cgroup", c"", flags, None);
+            }
+        }
+        words.extend(["--root".into(), path("state"), "run".into(), "--detach".into()]);
+        words.extend(["--bundle".into(), self.directory.display().to_string()]);
+        words.extend(["--pid-file".into(), path("pid")]);
+        words.extend([format!("--preserve-fds={}", handed.len()), self.id.clone()]);
+        let status = execute(runtime, &words, handed, said)?;
+        let failed = |output: String| Error::Helper {
+            program: runtime.into(),
+            status: format!("status {status}"),
+            output,
+        };
+        if status != 0 {
+            return Err(failed(complaint(said)));
+        }
+        let text = std::fs::read_to_string(self.directory.join("pid")).unwrap_or_default();
+        text.trim().parse().map_err(|_| failed(": it does not tell the process".into()))
+    }
+}
+
+/// Runs a program with descriptors from 3 on, and with its own words going to a file; its exit status, 128 + signal.
+fn execute(
+    program: &Path,
+    words: &[String],
+    handed: &[BorrowedFd<'_>],
+    said: &OwnedFd,
+) -> Result<i32> {
+    let zero = || call("start the runtime")(Errno::INVAL);
+    let arguments = sys::process::Strings::new(words).ok_or_else(zero)?;
+    let path = std::ffi::CString::new(program.as_os_str().as_bytes()).map_err(|_| zero())?;
+    let environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"];
+    let environment = sys::process::Strings::new(&environment).ok_or_else(zero)?;
+    let null = open(Path::new("/dev/null"), OFlags::RDWR)?;
+    let forked = sys::process::fork_single().map_err(call("fork"))?;
+    let child = match forked {
+        ForkResult::Parent(child) => child,
+        ForkResult::Child => {
+            let connected = rustix::io::fcntl_dupfd_cloexec(said, 64).and_then(|said| {
+                sys::process::hand_over(handed)?;
+                rustix::stdio::dup2_stdin(&null)?;
+                rustix::stdio::dup2_stdout(&said)?;
+                rustix::stdio::dup2_stderr(&said)
+            });
+            let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);
+            if connected.is_ok() {
+                let errno = sys::process::exec(&path, &arguments, &environment);
+                let text = format!("cannot execute it: {errno}\n");
+                let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+            }
+            sys::process::exit_now(127);
+        }
+    };
+    let status =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))
+            .map_err(call("wait for the runtime"))?;
+    let status = status.map(|(_, status)| status);
+    Ok(status.map_or(125, |status| {
+        let signal = status.terminating_signal().map(|signal| 128 + signal);
+        status.exit_status().or(signal).unwrap_or(125)
+    }))
+}
+
+/// What a runtime has written, as the end of a message.
+fn complaint(said: &OwnedFd) -> String {
+    let mut text = Vec::new();
+    if let Ok(file) = said.try_clone() {
+        let mut file = std::fs::File::from(file);
+        let _ = file.rewind().and_then(|()| file.take(COMPLAINT).read_to_end(&mut text));
+    }
+    let text = String::from_utf8_lossy(&text);
+    // Warnings come first, and then what it is about.
+    let last = text.trim().lines().last().unwrap_or_default();
+    if last.is_empty() { String::new() } else { format!(": {last}") }
+}
+
+/// The mounts of a plan that can be made: optional ones need their source, and a place in a tree that is not the container's own.
+fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
+    let foreign = matches!(plan.root, Root::Directory { .. });
+    let top = open(root, OFlags::PATH | OFlags::DIRECTORY)?;
+    let mut all = Vec::new();
+    for mount in &plan.mounts {
+        if let Mount::Bind { source, target, optional, .. } = mount {
+            match rustix::fs::stat(source) {
+                Ok(_) => {}
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) if *optional => continue,
+                Err(errno) => {
+                    return Err(Error::MountSource {
+                        path: source.clone(),
+                        target: target.clone(),
+                        errno: errno.into(),
+                    });
+                }
+            }
+            if *optional && foreign && !has(&top, target) {
+                continue;
+            }
+        }
+        all.push(mount.clone());
+    }
+    Ok(all)
+}
+
+/// Whether a tree has a path.
+fn has(top: &OwnedFd, path: &Path) -> bool {
+    let path = path.strip_prefix("/").unwrap_or(path).as_os_str().as_bytes();
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    sys::fs::resolve::open_in_root(top, path, flags, rustix::fs::ResolveFlags::empty()).is_ok()
+}
+
+/// What is executed from now on has no capabilities, though its user is the root of a namespace.
+pub(super) fn drop_bounding_set() {
+    for bit in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << bit);
+        if rustix::thread::remove_capability_from_bounding_set(one).is_err() {
+            return;
+        }
+    }
+}
+
+/// All capabilities that kernel and this program know.
+fn known_capabilities() -> u64 {
+    let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").unwrap_or_default();
+    let last: u32 = last.trim().parse().unwrap_or(31);
+    u64::MAX >> (63 - last.min(63))
+}
+
+fn sets_recursively() -> bool {
+    let name = rustix::system::uname();
+    let mut parts = name.release().to_str().unwrap_or_default().split(['.', '-']);
+    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    (number(), number()) >= RECURSIVE
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Permissions::empty()).map_err(|errno| {
+        Error::File { doing: "open".into(), path: path.into(), errno: errno.into() }
+    })
+}
+
+fn make(directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory).map_err(|error| Error::File {
+        doing: "make".into(),
+        path: directory.into(),
+        errno: error.into(),
+    })
+}
+
+fn memory(name: &str, text: &[u8]) -> Result<OwnedFd> {
+    let failed = call("make a file in memory");
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(&failed)?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(text)
+        .and_then(|()| file.rewind())
+        .map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    Ok(file.into())
+}
+
+fn pipe() -> Result<(OwnedFd, std::fs::File)> {
+    let (reader, writer) = report::raw_pipe()?;
+    Ok((reader, writer.into()))
+}
