@@ -109,44 +109,73 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
     Ok(descriptors)
 }
 
-/// Gives copies of descriptors the numbers from 3 on, in this order, for a program that is executed next and inherits them. Whatever had these
-/// numbers is gone.
-///
-/// For a process just forked that executes a program: any other descriptor object in it may be dead afterwards.
-pub fn hand_over(descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let first = FIRST as i32;
-    let above = first + descriptors.len() as i32;
-    // Moved away first, since one may have another's number.
-    let moved: Vec<OwnedFd> = descriptors
-        .iter()
-        .map(|descriptor| rustix::io::fcntl_dupfd_cloexec(descriptor, above))
-        .collect::<Result<_, _>>()?;
-    for (number, descriptor) in (FIRST as usize..).zip(&moved) {
-        // SAFETY: the caller promises that what has this number is used no more; see `dup2(2)`.
-        unsafe {
-            raw::call(numbers::__NR_dup2, [descriptor.as_raw_fd() as usize, number, 0, 0, 0])
-        }?;
+/// The descriptors from 3 on that a program which is executed would inherit, with their numbers, as copies that it would not.
+pub fn inherited() -> Result<Vec<(u32, OwnedFd)>, Errno> {
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let list = rustix::fs::open("/proc/self/fd", flags, rustix::fs::Mode::empty())?;
+    let mut all = Vec::new();
+    for entry in rustix::fs::Dir::new(list)? {
+        let entry = entry?;
+        let number = entry.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok());
+        let Some(number) = number.filter(|number| *number >= FIRST) else { continue };
+        let ask = |command: u32, value: usize| {
+            let arguments = [number as usize, command as usize, value, 0, 0];
+            // SAFETY: a number that is not open is an error, and a copy is nobody else's.
+            unsafe { raw::call(numbers::__NR_fcntl, arguments) }
+        };
+        if ask(numbers::F_GETFD, 0)? & numbers::FD_CLOEXEC as usize == 0 {
+            let copy = ask(numbers::F_DUPFD_CLOEXEC, FIRST as usize)?;
+            // SAFETY: it was just made.
+            all.push((number, unsafe { OwnedFd::from_raw_fd(copy as i32) }));
+        }
     }
-    std::mem::forget(moved);
+    Ok(all)
+}
+
+/// Gives copies of descriptors these numbers, for a program that is executed next and inherits them. Whatever had the numbers is gone.
+///
+/// For a process that executes a program now: any other descriptor object in it may be dead afterwards.
+pub fn hand_over(descriptors: &[(u32, BorrowedFd<'_>)]) -> Result<(), Errno> {
+    let is_wanted =
+        |copy: &OwnedFd| descriptors.iter().any(|(number, _)| *number == copy.as_raw_fd() as u32);
+    // Moved away first, since one may have another's number; copies that have one themselves are kept until the others are made.
+    let mut parked = Vec::new();
+    let mut moved = Vec::with_capacity(descriptors.len());
+    for (number, from) in descriptors {
+        let copy = loop {
+            let copy = rustix::io::fcntl_dupfd_cloexec(from, FIRST as i32)?;
+            if !is_wanted(&copy) {
+                break copy;
+            }
+            parked.push(copy);
+        };
+        moved.push((*number, copy));
+    }
+    drop(parked);
+    for (number, from) in &moved {
+        let arguments = [from.as_raw_fd() as usize, *number as usize, 0, 0, 0];
+        // SAFETY: the caller promises that what has this number is used no more; see `dup2(2)`.
+        unsafe { raw::call(numbers::__NR_dup2, arguments) }?;
+    }
     Ok(())
 }
 
-/// Takes the descriptors that [`hand_over`] gave to this program; `execve` closes them from now on.
+/// Takes descriptors that [`hand_over`] gave to this program, from this number on; `execve` closes them from now on. `EBADF` if one is not there.
 ///
 /// To be called once, before anything else in the program opens a file.
-pub fn taken_over<const N: usize>() -> Result<[OwnedFd; N], Errno> {
-    for number in FIRST..FIRST + N as u32 {
-        // SAFETY: asks for the flags of a number that may be anything.
-        unsafe { raw::call(numbers::__NR_fcntl, [number as usize, F_SETFD, FD_CLOEXEC, 0, 0]) }?;
+pub fn taken_over(first: u32, count: usize) -> Result<Vec<OwnedFd>, Errno> {
+    let (set, flag) = (numbers::F_SETFD as usize, numbers::FD_CLOEXEC as usize);
+    let all = first..first + count as u32;
+    for number in all.clone() {
+        // SAFETY: sets a flag of a number that is open, or is told that it is not.
+        unsafe { raw::call(numbers::__NR_fcntl, [number as usize, set, flag, 0, 0]) }?;
     }
     // SAFETY: all of them are open, as was just seen, and the caller promises that nobody else has them.
-    Ok(std::array::from_fn(|index| unsafe { OwnedFd::from_raw_fd(FIRST as i32 + index as i32) }))
+    Ok(all.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) }).collect())
 }
 
-/// The first number of descriptors that are handed over.
-const FIRST: u32 = 3;
-const F_SETFD: usize = numbers::F_SETFD as usize;
-const FD_CLOEXEC: usize = numbers::FD_CLOEXEC as usize;
+/// The first number after the standard streams.
+pub const FIRST: u32 = 3;
 
 fn close_range(first: u32, last: u32) {
     if first > last {

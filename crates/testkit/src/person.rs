@@ -113,11 +113,23 @@ impl Person {
 }
 
 /// Runs what is left out because it repeats what another run has shown.
-const ALL: &str = "CORACLE_TEST_ALL";
+pub const ALL: &str = "CORACLE_TEST_ALL";
 
 /// Whether a mode is not tried for this kind of user: where the kernel gives no ids, a range of subordinate ones is used by nobody, which one mode shows.
 fn is_repetition(mode: &str, kind: &str) -> bool {
     kind == "range" && matches!(mode, "I2" | "P1" | "P2") && std::env::var_os(ALL).is_none()
+}
+
+/// The modes of other people's engines that can be used here (`runc` and the like), as `doctor --format json` says.
+pub fn borrowed(doctor: &Finished) -> Vec<String> {
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
+    let ready = report["engines"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|engine| matches!(engine["state"].as_str(), Some("ready" | "degraded")));
+    let modes = ready.filter_map(|engine| engine["mode"].as_str());
+    modes.filter(|mode| mode.starts_with(['R', 'S'])).map(str::to_owned).collect()
 }
 
 /// The modes that can be used here, as `doctor --format json` says to a kind of user. Those that this build has and this host does not allow

@@ -9,6 +9,8 @@ const NO_NAMESPACES: &str = "the case asks for namespaces of the kernel's (--pid
      programs do not have: the error names the engines that do";
 const NO_MEMORY: &str = "what stands for memory is a directory on the store's disk: it shows that file system's type and has no size of its own";
 
+const NO_ROOT: &str = "a runtime of the host's has no emulated root: with one id, calls that only root may make are the kernel's to refuse";
+
 /// What is known: of engines inside the process all that is known of those that trace, since the rules are the same.
 pub(crate) fn known() -> Vec<Known> {
     let inside = ["I", "F"].into_iter().flat_map(|engines| {
@@ -25,6 +27,17 @@ pub(crate) fn known() -> Vec<Known> {
 
 /// Parts of case names; a `*` stands for anything. `P` begins the names of the engines that trace.
 const KNOWN: &[Known] = &[
+    Known { case: "R1::plain::users::chown_succeeds", reason: NO_ROOT },
+    Known { case: "R1::plain::users::owners_come_out_of_export", reason: NO_ROOT },
+    Known { case: "R1::plain::users::dropping_privileges", reason: NO_ROOT },
+    Known { case: "R1::plain::users::set_groups", reason: NO_ROOT },
+    Known { case: "R1::plain::users::mknod_and_fifo", reason: NO_ROOT },
+    Known { case: "R1::plain::files::image_never_changes_whatever_is_done", reason: NO_ROOT },
+    Known { case: "R1::plain::debian::install_a_package", reason: NO_ROOT },
+    Known {
+        case: "R*::status::no_process_between",
+        reason: "the runtime makes the container's first process as its own child, so the command stays as that process's parent",
+    },
     Known {
         case: "::env::arguments_need_not_be_utf8",
         reason: "a container's record is JSON, and so is OCI's: words must be UTF-8, and others are refused with that reason",

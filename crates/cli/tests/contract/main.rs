@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use testkit::harness::Suite;
 
-use world::{Case, Stage};
+use world::{Case, Stage, World};
 
 const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("status", status::CASES),
@@ -63,6 +63,24 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 const WITHOUT_FILTERS: [&str; 8] =
     ["status", "env", "users", "streams", "exec", "files", "many", "texts"];
 
+/// What is asked of a runtime of the host's: what it does in the place of N1, or what goes through its hands. The rest is N1's and P1's own.
+const BY_RUNTIME: [&str; 8] =
+    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate"];
+
+/// Whether a group is left out for a mode of the host's runtime.
+fn is_repetition(world: &World, group: &str) -> bool {
+    if std::env::var_os(testkit::person::ALL).is_some() {
+        return false;
+    }
+    let asked: &[&str] = match (world.engine.as_str(), world.user.kind()) {
+        ("R1", "plain") => &BY_RUNTIME,
+        ("R1", _) => &["users"],
+        (_, "plain") => &["status", "exec"],
+        _ => &[],
+    };
+    !asked.contains(&group)
+}
+
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
     let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
@@ -77,10 +95,10 @@ fn main() -> ExitCode {
             }
             for world in &stage.worlds {
                 for (group, cases) in GROUPS {
-                    let is_theirs = if world.engine == "F2" {
-                        WITHOUT_FILTERS.contains(group)
-                    } else {
-                        *group != "texts"
+                    let is_theirs = match world.engine.as_str() {
+                        "F2" => WITHOUT_FILTERS.contains(group),
+                        "R1" | "R2" => !is_repetition(world, group) && *group != "texts",
+                        _ => *group != "texts",
                     };
                     if !is_theirs {
                         continue;

@@ -175,7 +175,7 @@ fn namespaces_forbidden(w: &World) -> Outcome {
     if w.registry.is_some() {
         run(&["pull", "-q", "--tls-verify=false", &w.image]).ok();
     }
-    if w.engine.starts_with('N') {
+    if w.has_overlay() {
         let done = run(&["run", "--rm", "--execmode=N1", &w.image, "/bin/guest", "exit", "0"]);
         done.expect(125);
         assert!(done.err().contains("namespace"), "{done:?}");

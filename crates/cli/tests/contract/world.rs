@@ -12,7 +12,7 @@ use testkit::command::{Finished, Input, run_with, until};
 use testkit::docker_registry::DockerRegistry;
 use testkit::fence::fenced;
 use testkit::guest;
-use testkit::person::{public_copy, usable};
+use testkit::person::{borrowed, public_copy, usable};
 use testkit::running::Running;
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
@@ -23,6 +23,9 @@ pub(crate) type Case = fn(&World) -> Outcome;
 
 /// How long one command may take on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+/// The modes of other people's engines in which the suite runs.
+const BORROWED: [&str; 2] = ["R1", "R2"];
 
 /// Everything that lives as long as the suite.
 pub(crate) struct Stage {
@@ -93,6 +96,15 @@ impl Stage {
             for engine in usable(&doctor, world.user.kind(), &mut missing) {
                 worlds.push(World { engine, ..world.clone_parts() });
             }
+            let borrowed = borrowed(&doctor);
+            for engine in BORROWED {
+                if borrowed.iter().any(|mode| mode == engine) {
+                    worlds.push(World { engine: engine.to_owned(), ..world.clone_parts() });
+                } else {
+                    let name = format!("{engine}::{}", world.user.kind());
+                    missing.push((name, "neither runc nor crun, or no user namespaces".to_owned()));
+                }
+            }
             // Without namespaces, filters and tracing; one user is enough.
             if world.user.kind() == "plain" {
                 match fenced(&scratch, &coracle) {
@@ -151,7 +163,12 @@ impl World {
 
     /// Whether a program can have any id of its own: subordinate ones, or those that an engine keeps itself.
     pub(crate) fn has_ids(&self) -> bool {
-        self.user.range || self.engine.starts_with(['P', 'I'])
+        self.user.range || !self.has_overlay()
+    }
+
+    /// Whether the kernel's mounts and ids are the container's: what is known of overlays and of maps of ids holds then.
+    pub(crate) fn has_overlay(&self) -> bool {
+        self.engine.starts_with('N') || self.engine == "R1"
     }
 
     /// The flag that picks this engine.

@@ -37,7 +37,8 @@ pub fn run_init(main: Pid) -> i32 {
     }
 }
 
-fn watched() -> SignalSet {
+/// The signals that it passes on, and that of children which end.
+pub(crate) fn watched() -> SignalSet {
     let mut numbers = [0_i32; 64];
     let mut count = 0;
     for signal in Signal::forwardable().chain([Signal::CHLD]) {

@@ -62,6 +62,7 @@ pub use control::{Process, StopOptions, Waited, kill, pause, stop, top, unpause,
 pub use error::{Error, Failure};
 pub use foreground::foreground;
 pub use init::run_init;
+pub(crate) use init::watched;
 pub use keys::{DetachKeys, UnknownKey};
 pub use launch::{Started, detached};
 pub use signals::{Signal, UnknownSignal};

@@ -15,6 +15,16 @@ pub fn lift() {
     }
 }
 
+/// The caller's soft limit, where it was lifted.
+pub(in crate::engines) fn callers() -> Option<u64> {
+    CALLERS.get().copied().flatten()
+}
+
+/// This is what the caller had, in a program that another of ours has started.
+pub(in crate::engines) fn remember(limit: u64) {
+    let _ = CALLERS.set(Some(limit));
+}
+
 /// The guest has the caller's limit.
 pub(super) fn give_back() {
     if let Some(current) = CALLERS.get() {

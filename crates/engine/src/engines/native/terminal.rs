@@ -21,7 +21,7 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 }
 
 /// Whether a container's `/dev` is its own, so that names can be made there.
-fn has_own_devices(plan: &Plan) -> bool {
+pub(in crate::engines) fn has_own_devices(plan: &Plan) -> bool {
     let dev = Path::new("/dev");
     plan.mounts.iter().any(|mount| matches!(mount, Mount::Tmpfs { target, .. } if target == dev))
 }

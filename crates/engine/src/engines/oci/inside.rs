@@ -6,23 +6,30 @@
 
 use super::Mode;
 use crate::choose::Engine;
-use crate::engines::launch::{program, report};
+use crate::engines::launch::{files, program, report};
 use crate::engines::native;
 use crate::engines::native::assistant::{map_error, maps};
 use crate::engines::native::terminal::Terminal;
 use crate::engines::ptrace;
 use crate::error::{Error, Result};
 use crate::plan::{Ids, Plan};
+use rustix::fs::Mode as Permissions;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use sys::event::ForkResult;
 use sys::namespace::Kinds;
+use sys::process::FIRST;
 
 /// The word by which this program knows that it is called in a container.
 pub const WORD: &str = "_in-container";
+
+/// How many descriptors it expects.
+pub(super) const EXPECTED: usize = 8;
+/// The least number of what is not the program's.
+const ASIDE: i32 = 512;
 
 /// What the first process is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +39,11 @@ pub(super) struct Instructions {
     pub(super) tied: bool,
     /// It has a terminal; `true`: one of the container's own.
     pub(super) terminal: Option<bool>,
+    /// The numbers of descriptors that come after the expected ones.
+    pub(super) inherited: Vec<u32>,
+    pub(super) umask: u32,
+    /// The caller's soft limit of file sizes.
+    pub(super) file_limit: Option<u64>,
     pub(super) plan: Plan,
 }
 
@@ -41,8 +53,11 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 
 /// Becomes the program; returns the exit code of a failure, which has been told.
 pub fn be_first() -> u8 {
-    let Ok(descriptors) = sys::process::taken_over::<8>() else { return 125 };
+    let Ok(descriptors) = sys::process::taken_over(FIRST, EXPECTED) else { return 125 };
+    let Ok(descriptors) = <[OwnedFd; EXPECTED]>::try_from(descriptors) else { return 125 };
     let [_, told, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
+    // Away from the numbers that descriptors of the caller's may have, if that many may be open.
+    let told = rustix::io::fcntl_dupfd_cloexec(&told, ASIDE).unwrap_or(told);
     let mut teller = report::Teller::from(told);
     let go = || -> Result<u8> {
         let moved = call("take the streams");
@@ -58,7 +73,11 @@ pub fn be_first() -> u8 {
         if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
             return Ok(125);
         }
-        follow(instructions, socket)
+        let further = FIRST + EXPECTED as u32;
+        let inherited = sys::process::taken_over(further, instructions.inherited.len());
+        let inherited = inherited.map_err(call("take the descriptors"))?;
+        let numbers = instructions.inherited.clone();
+        follow(instructions, socket, numbers.into_iter().zip(inherited).collect())
     };
     match go() {
         Ok(code) => code,
@@ -70,8 +89,14 @@ pub fn be_first() -> u8 {
     }
 }
 
-fn follow(instructions: Instructions, socket: OwnedFd) -> Result<u8> {
-    let Instructions { mode, mut tied, terminal, plan } = instructions;
+fn follow(
+    instructions: Instructions,
+    socket: OwnedFd,
+    inherited: Vec<(u32, OwnedFd)>,
+) -> Result<u8> {
+    let Instructions { mode, mut tied, terminal, umask, file_limit, plan, .. } = instructions;
+    rustix::process::umask(Permissions::from_bits_retain(umask));
+    file_limit.inspect(|limit| files::remember(*limit));
     let kill = || {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     };
@@ -85,6 +110,10 @@ fn follow(instructions: Instructions, socket: OwnedFd) -> Result<u8> {
     };
     terminal.take(&plan, true)?;
     drop(terminal);
+    let pairs: Vec<_> = inherited.iter().map(|(number, from)| (*number, from.as_fd())).collect();
+    sys::process::hand_over(&pairs).map_err(call("pass descriptors on"))?;
+    // Their own numbers may be the others' now.
+    std::mem::forget(inherited);
     if mode == Mode::Plain {
         let ready = program::ready(&plan.process)?;
         if plan.init {

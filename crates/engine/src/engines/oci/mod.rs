@@ -101,8 +101,8 @@ impl Engine for Mode {
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        let child = self.spawn(plan, Streams { tied: true, ..Streams::default() })?;
-        Ok(start::wait(child.pid))
+        let streams = Streams { tied: true, ..Streams::default() };
+        start::attend(|| self.spawn(plan, streams))
     }
 
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
@@ -111,8 +111,7 @@ impl Engine for Mode {
             Self::Filtered | Self::EveryCall => {
                 start::adopt()?;
                 let streams = Streams { tied: true, ..Streams::default() };
-                let child = interposed::enter(*self, pid, plan, streams)?;
-                Ok(start::wait(child.pid))
+                start::attend(|| interposed::enter(*self, pid, plan, streams))
             }
         }
     }

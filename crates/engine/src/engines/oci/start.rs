@@ -13,11 +13,11 @@
 
 use super::Mode;
 use super::bundle::{Config, Terms};
-use super::inside::{Instructions, WORD};
-use crate::choose::Ended;
-use crate::engines::launch::report;
+use super::inside::{EXPECTED, Instructions, WORD};
+use crate::choose::{Child, Ended};
+use crate::engines::launch::{files, report};
 use crate::engines::native::assistant::{Assistant, map_error, maps};
-use crate::engines::native::terminal::Terminal;
+use crate::engines::native::terminal::{Terminal, has_own_devices};
 use crate::engines::native::{cgroup, enter, start as native, tree};
 use crate::engines::write_file;
 use crate::error::{Error, Result};
@@ -33,8 +33,9 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use sys::event::ForkResult;
+use sys::event::{ForkResult, MaskGuard};
 use sys::namespace::Kinds;
+use sys::process::FIRST;
 
 /// How the first process finds its program.
 const LAUNCHER: &str = "/proc/self/fd/3";
@@ -55,10 +56,14 @@ pub(super) fn adopt() -> Result<()> {
         .map_err(call("become the parent of orphans"))
 }
 
-/// Waits for the program, passing signals on to it.
-pub(super) fn wait(pid: u32) -> Ended {
-    let pid = Pid::from_raw(pid as i32);
-    Ended::Code(pid.map_or(125, crate::supervise::run_init))
+/// Starts a program as a child and waits for it. Signals are passed on to it, those that come meanwhile too.
+pub(super) fn attend(spawn: impl FnOnce() -> Result<Child>) -> Result<Ended> {
+    let failed =
+        |error: std::io::Error| Error::Call { doing: "block signals".into(), errno: error.into() };
+    let mask = MaskGuard::block(crate::supervise::watched()).map_err(failed)?;
+    let child = mask.suspended(spawn).map_err(failed)??;
+    let pid = Pid::from_raw(child.pid as i32);
+    Ok(Ended::Code(pid.map_or(125, crate::supervise::run_init)))
 }
 
 /// Who runs in the container.
@@ -94,12 +99,9 @@ pub(in crate::engines) fn run(
     let (told, mut hearer) = report::pipe()?;
     let told = OwnedFd::from(told);
     let said = memory("said", &[])?;
-    let (instructions, own) = instructions(guest)?;
-    let pid = {
-        let handed = handed(&program, &told, &instructions, &gate, own.as_ref());
-        bundle.start(runtime, &handed, &said)?
-    };
-    drop((told, gate, own));
+    let handed = Handed::new(program, told, gate, guest)?;
+    let pid = bundle.start(runtime, &handed, &said)?;
+    drop(handed);
     let pidfd = Pid::from_raw(pid as i32)
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let recorded = records.map_or(Ok(()), |records| records.add(pid));
@@ -124,36 +126,60 @@ pub(in crate::engines) fn run(
     outcome
 }
 
-/// What the first process is to do, as a file, and the socket for its terminal.
-fn instructions(guest: Guest<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
-    let Guest { inside, mode, tied, terminal, .. } = guest;
-    let (terminal, own) = match terminal {
-        Terminal::Inherited => (None, None),
-        Terminal::Given => (Some(false), None),
-        Terminal::Own(socket) => (Some(true), Some(socket)),
-    };
-    let instructions = Instructions { mode, tied, terminal, plan: nested(inside) };
-    let text = serde_json::to_vec(&instructions).map_err(|error| Error::Invalid {
-        what: "plan".into(),
-        value: inside.container.clone(),
-        why: error.to_string(),
-    })?;
-    Ok((memory("plan", &text)?, own))
+/// What the first process finds open.
+struct Handed {
+    /// Those that it expects, in the order of their numbers.
+    expected: [OwnedFd; EXPECTED],
+    /// Those that the caller lets a program inherit.
+    inherited: Vec<(u32, OwnedFd)>,
 }
 
-/// Its descriptors, in the order of their numbers.
-fn handed<'a>(
-    program: &'a OwnedFd,
-    told: &'a OwnedFd,
-    instructions: &'a OwnedFd,
-    gate: &'a OwnedFd,
-    socket: Option<&'a OwnedFd>,
-) -> [BorrowedFd<'a>; 8] {
-    let (stdin, stdout, stderr) =
-        (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
-    let socket = socket.map_or(gate.as_fd(), AsFd::as_fd);
-    let (program, told) = (program.as_fd(), told.as_fd());
-    [program, told, instructions.as_fd(), gate.as_fd(), stdin, stdout, stderr, socket]
+impl Handed {
+    fn new(program: OwnedFd, told: OwnedFd, gate: OwnedFd, guest: Guest<'_>) -> Result<Self> {
+        let Guest { inside, mode, tied, terminal, .. } = guest;
+        let copied = call("duplicate a descriptor");
+        let copy = |descriptor: BorrowedFd<'_>| {
+            rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST as i32).map_err(&copied)
+        };
+        let (terminal, socket) = match terminal {
+            Terminal::Inherited => (None, copy(gate.as_fd())?),
+            Terminal::Given => (Some(false), copy(gate.as_fd())?),
+            Terminal::Own(socket) => (Some(true), socket),
+        };
+        let mut inherited = sys::process::inherited().map_err(call("list the descriptors"))?;
+        // One that was opened before its number was beyond the limit could be given that number by nobody.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        inherited.retain(|(number, _)| limit.is_none_or(|limit| u64::from(*number) < limit));
+        let umask = rustix::process::umask(Permissions::empty());
+        rustix::process::umask(umask);
+        let instructions = Instructions {
+            mode,
+            tied,
+            terminal,
+            inherited: inherited.iter().map(|(number, _)| *number).collect(),
+            umask: umask.bits(),
+            file_limit: files::callers(),
+            plan: nested(inside),
+        };
+        let text = serde_json::to_vec(&instructions).map_err(|error| Error::Invalid {
+            what: "plan".into(),
+            value: inside.container.clone(),
+            why: error.to_string(),
+        })?;
+        let instructions = memory("plan", &text)?;
+        let stdin = copy(rustix::stdio::stdin())?;
+        let stdout = copy(rustix::stdio::stdout())?;
+        let stderr = copy(rustix::stdio::stderr())?;
+        let expected = [program, told, instructions, gate, stdin, stdout, stderr, socket];
+        Ok(Self { expected, inherited })
+    }
+
+    /// With the numbers under which the first process finds them.
+    fn numbered(&self) -> Vec<(u32, BorrowedFd<'_>)> {
+        let inherited = self.inherited.iter().map(|(_, descriptor)| descriptor);
+        let all = self.expected.iter().chain(inherited).map(AsFd::as_fd);
+        (FIRST..).zip(all).collect()
+    }
 }
 
 /// Becomes the first process of a further program in the container of a process that was started so. No runtime gave it pids of its own.
@@ -170,14 +196,12 @@ pub(super) fn enter(
         sys::process::Strings::new::<&str>(&[]).ok_or_else(|| failed(Errno::INVAL))?;
     let (gate, mut opener) = pipe()?;
     let _ = opener.write_all(&[1]);
-    let (instructions, socket) = instructions(guest)?;
+    let told = rustix::io::fcntl_dupfd_cloexec(told, FIRST as i32).map_err(&failed)?;
+    let handed = Handed::new(program, told, gate, guest)?;
     enter::enter(pid)?;
     drop_bounding_set();
-    let told = told.as_fd().try_clone_to_owned();
-    let told = told.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
     // A program of its own, which may be traced: this one was another user's before it entered.
-    let handed = handed(&program, &told, &instructions, &gate, socket.as_ref());
-    sys::process::hand_over(&handed).map_err(&failed)?;
+    sys::process::hand_over(&handed.numbered()).map_err(&failed)?;
     Err(failed(sys::process::exec(c"/proc/self/fd/3", &arguments, &environment)))
 }
 
@@ -280,7 +304,7 @@ impl Bundle {
     }
 
     /// Runs the runtime to its end. Its own words go to `said`.
-    fn start(&self, runtime: &Path, handed: &[BorrowedFd<'_>], said: &OwnedFd) -> Result<u32> {
+    fn start(&self, runtime: &Path, handed: &Handed, said: &OwnedFd) -> Result<u32> {
         let path = |name: &str| self.directory.join(name).display().to_string();
         let program = runtime.display().to_string();
         let mut words = vec![program];
@@ -296,8 +320,9 @@ impl Bundle {
         words.extend(["--root".into(), path("state"), "run".into(), "--detach".into()]);
         words.extend(["--bundle".into(), self.directory.display().to_string()]);
         words.extend(["--pid-file".into(), path("pid")]);
+        let handed = handed.numbered();
         words.extend([format!("--preserve-fds={}", handed.len()), self.id.clone()]);
-        let status = execute(runtime, &words, handed, said)?;
+        let status = execute(runtime, &words, &handed, said)?;
         let failed = |output: String| Error::Helper {
             program: runtime.into(),
             status: format!("status {status}"),
@@ -315,7 +340,7 @@ impl Bundle {
 fn execute(
     program: &Path,
     words: &[String],
-    handed: &[BorrowedFd<'_>],
+    handed: &[(u32, BorrowedFd<'_>)],
     said: &OwnedFd,
 ) -> Result<i32> {
     let zero = || call("start the runtime")(Errno::INVAL);
@@ -388,7 +413,12 @@ fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
                 continue;
             }
         }
-        all.push(mount.clone());
+        // The host's `/dev` may have no place for it, and message queues work without.
+        let unneeded = |target: &Path| !has_own_devices(plan) && !target.exists();
+        match mount {
+            Mount::Kernel { kind, target, .. } if kind == "mqueue" && unneeded(target) => {}
+            mount => all.push(mount.clone()),
+        }
     }
     Ok(all)
 }
