@@ -1,9 +1,11 @@
 //! A GPU driver that is played: files where packages put them, libraries that answer with their version, and a program that asks them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use testkit::command::{Input, run_with};
 use testkit::person::LIMIT;
@@ -69,12 +71,29 @@ pub(crate) fn program(directory: &Path, wide: bool) -> Result<PathBuf, Skip> {
     Ok(program)
 }
 
+/// By its text and the compiler's words: what came of it, or why nothing did.
+type Compiled = BTreeMap<Vec<String>, Result<Vec<u8>, String>>;
+
+/// What was compiled already: a compiler takes longer than all the rest.
+static MADE: Mutex<Compiled> = Mutex::new(BTreeMap::new());
+
 fn compile(source: &Path, text: &str, into: &Path, words: &[&str]) -> Result<(), Skip> {
-    fs::write(source, text).expect("a source");
-    let mut build = Command::new("gcc");
-    build.args(["-O1", "-o"]).arg(into).arg(source).args(words);
-    let done = run_with(&mut build, Input::Null, LIMIT);
-    if done.code() == 0 { Ok(()) } else { Err(Skip(format!("gcc {words:?}: {done:?}"))) }
+    let key = std::iter::once(&text).chain(words).map(|&word| word.to_owned()).collect();
+    let mut known = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = known.entry(key).or_insert_with(|| {
+        fs::write(source, text).expect("a source");
+        let mut build = Command::new("gcc");
+        build.args(["-O1", "-o"]).arg(into).arg(source).args(words);
+        let done = run_with(&mut build, Input::Null, LIMIT);
+        if done.code() != 0 {
+            return Err(format!("gcc {words:?}: {done:?}"));
+        }
+        Ok(fs::read(into).expect("what was compiled"))
+    });
+    let bytes = bytes.as_ref().map_err(|why| Skip(why.clone()))?;
+    fs::write(into, bytes).expect("a copy");
+    fs::set_permissions(into, fs::Permissions::from_mode(0o755)).expect("its mode");
+    Ok(())
 }
 
 /// Makes the tree of a driver of this version with so many GPUs. 32-bit libraries are there where a compiler for them is.
