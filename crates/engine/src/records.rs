@@ -103,9 +103,12 @@ impl Records {
         let start = sys::process::start_time(pid).unwrap_or_default();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let text = format!("{start} {}", boot_id());
-        rustix::fs::openat(&self.directory, self.name_of(pid), flags, Mode::from_raw_mode(0o600))
+        let name = self.name_of(pid);
+        // Whoever looks finds a whole record or none: half of one would be taken for one of somebody dead, and removed.
+        let half = format!(".{name}");
+        rustix::fs::openat(&self.directory, &half, flags, Mode::from_raw_mode(0o600))
             .and_then(|file| rustix::io::write(&file, text.as_bytes()))
-            .map(drop)
+            .and_then(|_| rustix::fs::renameat(&self.directory, &half, &self.directory, &name))
             .map_err(failed)
     }
 
@@ -222,6 +225,25 @@ mod tests {
         assert!(!dir.path().join("run").join(records.name_of(1)).exists());
         records.remove(std::process::id());
         assert!(living(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_record_is_never_seen_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(dir.path()).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    living(dir.path());
+                }
+            });
+            for _ in 0..2000 {
+                records.add(std::process::id()).unwrap();
+                assert!(dir.path().join("run").join(records.name_of(std::process::id())).exists());
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
     }
 
     #[test]
