@@ -293,6 +293,7 @@ pub(crate) struct CloneArgs {
 
 /// `setup`.
 #[derive(clap::Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct SetupArgs {
     /// Keep this execution mode for the container
     #[arg(long, value_name = "MODE")]
@@ -303,6 +304,12 @@ pub(crate) struct SetupArgs {
     /// The same as --gpus all (udocker)
     #[arg(long)]
     pub nvidia: bool,
+    /// Accepted: what cannot be put on disk is in a table of owners, so trees need no repair
+    #[arg(long, hide = true)]
+    pub fixperm: bool,
+    /// Accepted: nothing is written into a container's tree by running it but places for mounts
+    #[arg(long, hide = true)]
+    pub purge: bool,
     /// Change the mode even while the container runs
     #[arg(long)]
     pub force: bool,

@@ -50,8 +50,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "signatures are not checked; pull by digest (NAME@sha256:...) to be sure",
     ),
     ("--kernel", "the host's kernel release is shown"),
-    ("--fixperm", "trees need no repair: what cannot be put on disk is in the ownership table"),
-    ("--purge", "nothing is written into a container's tree by running it"),
     ("--checkpoint", "there are no checkpoints"),
     ("--use-api-socket", "there is no API socket"),
 ];

@@ -15,13 +15,15 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
     let mut record = record::read(&container)?;
     if args.nvidia || args.gpus.is_some() {
-        let wishes = Wishes::new(args.gpus.as_deref(), args.nvidia, &record.own.gpus.devices)?;
-        record.own.gpus = wishes;
         let _lock = container.lock_exclusive()?;
+        record = record::read(&container)?;
+        let devices = &record.own.gpus.devices;
+        record.own.gpus = Wishes::new(args.gpus.as_deref(), args.nvidia, devices)?;
         container.write(&record)?;
-        if args.execmode.is_none() {
-            return Ok(Exit::OK);
-        }
+    }
+    let done = args.nvidia || args.gpus.is_some() || args.fixperm || args.purge;
+    if done && args.execmode.is_none() {
+        return Ok(Exit::OK);
     }
     let mut config = record.config.clone();
     config.exec_mode = args.execmode.clone().or(config.exec_mode);

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use engine::plan::{Accounts, Overrides};
 use engine::spec::{ContainerConfig, MountSpec};
@@ -13,6 +14,9 @@ use host::users::{Directory, User, parse_groups, parse_users};
 
 use crate::context::Context;
 use crate::report::Report;
+
+/// How long a directory service may take: one that has just been started is slow.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The users that a container has by this run.
 pub(crate) struct Known {
@@ -40,7 +44,7 @@ pub(crate) fn given(
 ) -> Result<Option<Known>, Report> {
     let wanted = overrides.user.as_ref().unwrap_or(&config.user).clone();
     let name = wanted.split(':').next().unwrap_or_default();
-    let directory = Directory::host(&context.host().programs, context.probing().timeout);
+    let directory = Directory::host(&context.host().programs, PATIENCE);
     let before = if hostauth {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Known { passwd: read("/etc/passwd"), group: read("/etc/group") }

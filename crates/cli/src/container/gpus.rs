@@ -65,14 +65,14 @@ impl Wishes {
         devices: &[String],
     ) -> Result<Self, Report> {
         let gpus = gpus.unwrap_or(if nvidia { "all" } else { "" });
-        choice(gpus)?;
+        let gpus = if choice(gpus)?.is_some() { gpus } else { "" };
         let names = devices.iter().filter(|text| cdi::is_name(text));
         Ok(Self { gpus: gpus.to_owned(), devices: names.cloned().collect(), now: false })
     }
 
     /// Nothing was asked for.
     pub(crate) fn is_empty(&self) -> bool {
-        self.devices.is_empty() && matches!(choice(&self.gpus), Ok(None))
+        self.devices.is_empty() && self.gpus.is_empty()
     }
 }
 

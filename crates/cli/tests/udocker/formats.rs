@@ -184,6 +184,9 @@ fn setup(w: &World) -> Outcome {
     assert_eq!(w.udocker(&["setup", "--execmode=X9", &name]).code(), 1);
     w.udocker(&["setup", "--nvidia", &name]).ok();
     assert_eq!(w.udocker(&["setup", &name]).ok().out(), "execmode: P1\nnvidiamode: True\n");
+    w.udocker(&["setup", "--gpus=none", &name]).ok();
+    assert_eq!(w.udocker(&["setup", &name]).ok().out(), "execmode: P1\nnvidiamode: False\n");
+    assert_eq!(w.udocker(&["setup", "--purge", "--fixperm", &name]).ok().out(), "");
     w.udocker(&["rm", &name]).ok();
     Ok(())
 }
