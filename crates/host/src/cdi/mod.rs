@@ -8,7 +8,6 @@
 //!
 //! Reading does not look at what files name; whoever mounts them finds what is missing.
 
-mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -152,7 +151,7 @@ fn read_file(path: &Path) -> Result<Specification, Error> {
     let value = if path.extension().is_some_and(|end| end == "json") {
         serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?
     } else {
-        yaml::parse(&text).map_err(bad)?
+        serde_saphyr::from_str(&text).map_err(|error| bad(error.to_string()))?
     };
     specification(path, &value).map_err(bad)
 }
