@@ -8,7 +8,6 @@
 //!
 //! Reading does not look at what files name; whoever mounts them finds what is missing.
 
-
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
