@@ -219,9 +219,23 @@ pub(crate) fn take(stack: u64) -> *mut Slot {
         }
         tries += 1;
         if tries > 64 {
-            system::pause();
+            none_free();
         }
     }
+}
+
+/// All slots are taken, and were for many rounds: perhaps each by a thread that waits, and that found its own one free, so that it did not look
+/// after the pool.
+pub(crate) extern "C" fn none_free() {
+    let count = POOL.mask.load(Ordering::Acquire) + 1;
+    let taken = |index: u32| {
+        // SAFETY: every slot below the count is mapped; only the atomic word is read.
+        unsafe { (*slot(index)).head.taken.load(Ordering::Relaxed) != 0 }
+    };
+    if (0..count).all(taken) {
+        grow(count);
+    }
+    system::pause();
 }
 
 /// Looks after the pool, at the beginning of a call that has taken a slot: writes down whose it is, and makes room where it gets narrow.
@@ -254,8 +268,15 @@ fn make_room(frame: &mut Frame) {
         return;
     }
     let freed = if busy >= MANY { reclaim_own(frame) } else { 0 };
+    if freed * 4 <= busy {
+        grow(count);
+    }
+}
+
+/// Makes twice as many slots usable.
+fn grow(count: u32) {
     let more = u64::from(count) << SLOT_SHIFT;
-    if freed * 4 > busy || count == SLOTS_MAX || memory_guard::is_lent(start() + more, more) {
+    if count == SLOTS_MAX || memory_guard::is_lent(start() + more, more) {
         return;
     }
     let wipes = POOL.process.load(Ordering::Relaxed) == 0;

@@ -11,6 +11,7 @@ use crate::world::{Case, Container, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("kept_with_the_image", kept_with_the_image),
     ("what_cannot_be_told_is_refused", what_cannot_be_told_is_refused),
+    ("waiting_threads_stop_nobody", waiting_threads_stop_nobody),
 ];
 
 /// Files below a directory whose names begin as those of changed text do.
@@ -42,6 +43,52 @@ _start:
     mov $7, %edi
     syscall
 ";
+
+/// Threads whose stacks lie one behind the other all begin to wait at once; then the first one makes a call.
+const WAITING: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile int go, ready;
+static int ends[2];
+static void *waits(void *unused)
+{
+    char byte;
+    __atomic_add_fetch(&ready, 1, __ATOMIC_SEQ_CST);
+    while (!go) ;
+    return (void *)(long)read(ends[0], &byte, 1);
+}
+int main(void)
+{
+    pthread_t threads[4];
+    if (pipe(ends)) return 1;
+    for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, waits, 0);
+    while (ready < 4) ;
+    go = 1;
+    for (volatile long i = 0; i < 300000000; i++) ;
+    if (write(ends[1], "four", 4) != 4) return 1;
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 7;
+}
+"#;
+
+/// A call finds room to be worked on in, however many wait in theirs.
+fn waiting_threads_stop_nobody(w: &World) -> Outcome {
+    let dir = w.dir("waiting");
+    let (source, program) = (w.file(&dir, "waiting.c", WAITING), dir.join("waiting"));
+    let done =
+        Command::new("gcc").args(["-static", "-pthread", "-o"]).args([&program, &source]).status();
+    if !done.is_ok_and(|status| status.success()) {
+        testkit::skip!("no C compiler");
+    }
+    let bound = format!("{}:/waiting", program.display());
+    for mode in ["F1", "F2"] {
+        let mode = format!("--execmode={mode}");
+        let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/waiting"]);
+        assert_eq!(done.code(), 7, "{done:?}");
+    }
+    Ok(())
+}
 
 /// Assembles a static program.
 fn assembled(dir: &Path, source: &str) -> Result<PathBuf, Skip> {

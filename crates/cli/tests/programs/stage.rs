@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use testkit::command::{Finished, Input, run_with};
+use testkit::fence::fenced;
 use testkit::person::{public_copy, usable};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
@@ -92,11 +93,15 @@ impl Stage {
         let engines = usable(&doctor, world.user.kind(), &mut missing);
         // What does not emulate root is no skip.
         missing.retain(|(name, _)| emulates(name));
-        let worlds: Vec<World> = engines
+        let mut worlds: Vec<World> = engines
             .into_iter()
             .filter(|engine| emulates(engine))
             .map(|engine| World { engine, ..world.clone() })
             .collect();
+        match fenced(&scratch, &world.coracle) {
+            None => missing.push(("F2".to_owned(), "no C compiler".to_owned())),
+            Some(coracle) => worlds.push(World { coracle, engine: "F2".to_owned(), ..world }),
+        }
         if worlds.is_empty() && missing.is_empty() {
             return Err("no engine that emulates root is ready".to_owned());
         }
