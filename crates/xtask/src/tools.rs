@@ -21,6 +21,7 @@ const WANTED: &[(&str, &str)] = &[
     ("podman", "podman"),
     ("bwrap", "bubblewrap"),
     ("runc", "runc"),
+    ("crun", "crun"),
     ("mmdebstrap", "mmdebstrap"),
     ("newuidmap", "uidmap"),
     ("fuse-overlayfs", "fuse-overlayfs"),

@@ -32,7 +32,8 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
         let engine = choose::choose(&facts, None, &record.config)?;
         let is_kept = record.config.exec_mode.is_some() || context.is_udocker();
         let kept = if is_kept { "" } else { " (chosen for this host)" };
-        output::line(format!("execmode: {}{kept}", engine.name()))?;
+        let mode = record.config.exec_mode.as_deref().unwrap_or(engine.name());
+        output::line(format!("execmode: {mode}{kept}"))?;
         if context.is_udocker() {
             let wished = !record.own.gpus.gpus.is_empty();
             output::line(format!("nvidiamode: {}", if wished { "True" } else { "False" }))?;
@@ -46,7 +47,8 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
     convert::fit(context, context.store()?, &container, &mut record, engine)?;
     let _lock = container.lock_exclusive()?;
     let mut record = record::read(&container)?;
-    record.config.exec_mode = Some(engine.name().to_owned());
+    // As it was asked for: F3 is another name of F2.
+    record.config.exec_mode = Some(mode.to_ascii_uppercase());
     container.write(&record)?;
     Ok(Exit::OK)
 }

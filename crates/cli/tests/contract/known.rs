@@ -11,9 +11,10 @@ const NO_MEMORY: &str = "what stands for memory is a directory on the store's di
 
 const NO_ROOT: &str = "a runtime of the host's has no emulated root: with one id, calls that only root may make are the kernel's to refuse";
 
-/// What is known: of engines inside the process all that is known of those that trace, since the rules are the same.
+/// What is known: of engines inside the process all that is known of those that trace, since the rules are the same, and of those
+/// that trace in a runtime's container.
 pub(crate) fn known() -> Vec<Known> {
-    let inside = ["I", "F"].into_iter().flat_map(|engines| {
+    let inside = ["I", "F", "R2", "R3"].into_iter().flat_map(|engines| {
         KNOWN.iter().filter_map(move |known| {
             let rest = known.case.strip_prefix("P*::")?;
             Some(Known {

@@ -19,6 +19,7 @@ mod isolation;
 mod known;
 mod libraries;
 mod lifecycle;
+mod modes;
 mod mounts;
 mod nesting;
 mod network;
@@ -57,6 +58,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("nss", libraries::CASES),
     ("nest", nesting::CASES),
     ("texts", texts::CASES),
+    ("modes", modes::CASES),
 ];
 
 /// What is asked of the engine without filters: what it has of its own. The rest it has from the engines by whose rules it lives.

@@ -1,0 +1,120 @@
+//! One container through all modes of this host: what was done in one is there in each that follows.
+
+use super::world::{Case, Container, LIMIT, World};
+use testkit::command::{Input, find_program, run_with};
+use testkit::skip::Outcome;
+
+pub(crate) const CASES: &[(&str, Case)] =
+    &[("there_and_back", there_and_back), ("by_crun", by_crun)];
+
+/// The other runtime takes the same bundle.
+fn by_crun(w: &World) -> Outcome {
+    if w.engine != "N1" {
+        testkit::skip!("it chooses modes itself");
+    }
+    if find_program("crun").is_none() {
+        testkit::skip!("crun is not installed");
+    }
+    let run = |mode: &str, flags: &[&str], guest: &[&str]| {
+        let mut words = vec!["run", "--rm", mode];
+        words.extend(flags);
+        words.extend([&w.image[..], "/bin/guest"]);
+        words.extend(guest);
+        let mut command = w.command(&words);
+        run_with(command.env("CORACLE_RUNTIME", "crun"), Input::Null, LIMIT)
+    };
+    let file = format!("{}:/a/file:ro", w.file(&w.dir("crun"), "file", "of the host").display());
+    for mode in ["--execmode=R1", "--execmode=R2"] {
+        let done = run(mode, &["-v", &file, "-e", "A=b"], &["read", "/a/file", ";", "exit", "7"]);
+        assert_eq!(done.expect(7).out(), "of the host", "{mode}");
+        let done = run(mode, &["-v", &file], &["write", "/a/file", "x"]);
+        assert!(done.out().contains("EROFS"), "{mode}: {done:?}");
+        run(mode, &["-u", "5:6"], &["signal", "9"]).expect(137);
+    }
+    let flags = ["--isolate", "--network=none", "--device", "/dev/null:/dev/other"];
+    let done = run("--execmode=R1", &flags, &["stat", "/dev/other", ";", "list", "/dev"]);
+    assert!(done.ok().out().contains("urandom"), "{done:?}");
+    let mut command =
+        w.command(&["run", "--rm", "--execmode=R1", &w.image, "/bin/guest", "exit", "0"]);
+    let done = run_with(command.env("CORACLE_RUNTIME", "/no/such/program"), Input::Null, LIMIT);
+    assert!(done.expect(125).err().contains("/no/such/program"), "{done:?}");
+    Ok(())
+}
+
+/// Some modes share a form on disk, others do not; each follows one of the other kind at least once.
+const WALK: [&str; 12] = ["N1", "R1", "I1", "N1", "R2", "P1", "R1", "F2", "R3", "P2", "N1", "I2"];
+
+/// Modes that mount, and show owners only as far as the kernel knows them.
+const MOUNTING: [&str; 2] = ["N1", "R1"];
+
+fn ready(w: &World) -> Vec<String> {
+    let report: serde_json::Value =
+        serde_json::from_slice(&w.coracle(&["doctor", "--format", "json"]).stdout)
+            .unwrap_or_default();
+    let all = report["engines"].as_array().into_iter().flatten();
+    let ready = all.filter(|engine| engine["state"] == "ready" || engine["state"] == "degraded");
+    ready.filter_map(|engine| engine["mode"].as_str()).map(str::to_owned).collect()
+}
+
+fn there_and_back(w: &World) -> Outcome {
+    if w.engine != "N1" || w.user.range {
+        testkit::skip!("it goes through all modes itself");
+    }
+    let ready = ready(w);
+    let name = w.name("walk");
+    let container = Container::named(w, &name);
+    w.coracle(&["create", "--name", &name, &w.image]).ok();
+    let walk: Vec<&str> = WALK.into_iter().filter(|mode| ready.iter().any(|r| r == mode)).collect();
+    assert!(walk.len() > 6, "only {walk:?} are usable");
+    for (step, mode) in walk.iter().enumerate() {
+        w.coracle(&["setup", &format!("--execmode={mode}"), &container.name]).ok();
+        let told = w.coracle(&["setup", &container.name]).ok().out();
+        assert_eq!(told.trim(), format!("execmode: {mode}"));
+        change(w, &container.name, step, mode);
+        for (earlier, by) in walk.iter().enumerate().take(step + 1) {
+            check(w, &container.name, (earlier, by), mode);
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file with an owner and a mode, a link and a pipe, and removes a file of the image's.
+fn change(w: &World, container: &str, step: usize, mode: &str) {
+    let (file, link, pipe) =
+        (format!("/file-{step}"), format!("/link-{step}"), format!("/pipe-{step}"));
+    let mut words = vec!["run", container, "/bin/guest", "write", &file, mode, ";"];
+    words.extend(["symlink", mode, &link, ";", "fifo", &pipe, ";"]);
+    if mode != "R1" {
+        words.extend(["chown", &file, "3", "4", ";"]);
+    }
+    words.extend(["chmod", &file, "4751"]);
+    if step == 0 {
+        words.extend([";", "remove", "/etc/alices"]);
+    }
+    w.coracle(&words).ok();
+}
+
+/// What a step has made, as a later mode shows it.
+fn check(w: &World, container: &str, (step, by): (usize, &str), mode: &str) {
+    let (file, link, pipe) =
+        (format!("/file-{step}"), format!("/link-{step}"), format!("/pipe-{step}"));
+    let mut words = vec!["run", container, "/bin/guest", "read", &file, ";", "link", &link, ";"];
+    words.extend(["list", "/etc", ";", "stat", &pipe, ";", "stat", &file]);
+    let text = w.coracle(&words).ok().out();
+    let context = format!("made in {by}, seen in {mode}: {text}");
+    assert!(text.starts_with(by) && text.matches(by).count() >= 2, "{context}");
+    assert!(text.contains("image-file") && !text.contains("alices"), "{context}");
+    assert!(text.contains("fifo"), "{context}");
+    if MOUNTING.contains(&mode) {
+        return;
+    }
+    let stat: serde_json::Value =
+        serde_json::from_str(text.lines().last().unwrap_or_default()).expect("stat");
+    let owner = if by == "R1" { (0, 0) } else { (3, 4) };
+    assert_eq!(
+        (stat["uid"].as_u64(), stat["gid"].as_u64()),
+        (Some(owner.0), Some(owner.1)),
+        "{context}"
+    );
+    assert_eq!(stat["mode"], "4751", "{context}");
+}
