@@ -92,8 +92,8 @@ pub(super) struct Terms<'a> {
     pub(super) args: Vec<String>,
     /// Its capabilities, as bits.
     pub(super) capabilities: u64,
-    /// The kernel can set flags of all mounts beneath one at once (5.12).
-    pub(super) recursive: bool,
+    /// Whether flags can be set on a host's file or directory and all mounts beneath at once.
+    pub(super) recursive: &'a dyn Fn(&Path) -> bool,
 }
 
 impl Config {
@@ -115,8 +115,8 @@ impl Config {
                     if own_dev && DEVICES.iter().any(|name| *target == dev.join(name)) => {}
                 Mount::Bind { source, target, flags, optional: _ } => {
                     let mut options = vec!["rbind".to_owned()];
-                    options.extend(words(*flags, recursive));
-                    mounts.push(mounted(target, "none", source, options));
+                    options.extend(words(*flags, recursive(source)));
+                    mounts.push(mounted(target, "bind", source, options));
                 }
                 Mount::Tmpfs { target, flags, options } => {
                     mounts.push(kernel("tmpfs", target, *flags, options));
@@ -241,7 +241,7 @@ mod tests {
         assert!(!plan.emulate_root);
         let args = vec!["/first".to_owned()];
         let root = Path::new("/b/rootfs");
-        let terms = Terms { root, args, capabilities: 1, recursive: true };
+        let terms = Terms { root, args, capabilities: 1, recursive: &|_| true };
         serde_json::from_slice(&Config::of(&plan, terms).to_json().unwrap()).unwrap()
     }
 

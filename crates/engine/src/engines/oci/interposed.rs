@@ -66,13 +66,14 @@ impl Split {
     }
 }
 
-/// Binds of these paths to themselves; what lies in another one is there already.
+/// Binds of these paths to themselves; what lies in another one is there already. A runtime must see that `/dev` is not for it to fill.
 fn around(needed: &BTreeSet<PathBuf>) -> Vec<Mount> {
-    let covered =
+    let is_kernels = |path: &PathBuf| KERNELS.iter().any(|kernels| path == Path::new(kernels));
+    let is_covered =
         |path: &PathBuf| needed.iter().any(|other| other != path && path.starts_with(other));
     needed
         .iter()
-        .filter(|path| !covered(path))
+        .filter(|path| is_kernels(path) || !is_covered(path))
         .map(|path| Mount::Bind {
             source: path.clone(),
             target: path.clone(),

@@ -94,7 +94,7 @@ pub(in crate::engines) fn run(
     let directory = plan.place.join("run").join(BUNDLE);
     make(&directory)?;
     leave(plan, assistant.as_ref())?;
-    let bundle = Bundle::make(plan, &guest, directory)?;
+    let bundle = Bundle::make(runtime, plan, &guest, directory)?;
     let (gate, mut opener) = pipe()?;
     let (told, mut hearer) = report::pipe()?;
     let told = OwnedFd::from(told);
@@ -257,7 +257,7 @@ struct Bundle {
 }
 
 impl Bundle {
-    fn make(plan: &Plan, guest: &Guest<'_>, directory: PathBuf) -> Result<Self> {
+    fn make(runtime: &Path, plan: &Plan, guest: &Guest<'_>, directory: PathBuf) -> Result<Self> {
         let failed = |errno: Errno| Error::Mount {
             what: "memory for the bundle".into(),
             target: directory.clone(),
@@ -277,6 +277,11 @@ impl Bundle {
             Root::Directory { .. } if guest.mode != Mode::Plain => {
                 let root = directory.join("rootfs");
                 make(&root)?;
+                if plan.mounts.iter().any(is_whole) {
+                    let flags = MountFlags::BIND | MountFlags::REC;
+                    rustix::mount::mount("/", &root, c"", flags, None)
+                        .map_err(call("show the whole host"))?;
+                }
                 root
             }
             Root::Directory { path } => path.clone(),
@@ -291,7 +296,10 @@ impl Bundle {
             // For another map of the root here (`verify_root_map` in the kernel).
             _ => 1 << CapabilitySet::SETFCAP.bits().trailing_zeros(),
         };
-        let terms = Terms { root: &root, args, capabilities, recursive: sets_recursively() };
+        let kernel = sets_recursively();
+        // crun 1.8 opens what is to be changed so as a directory.
+        let recursive = |source: &Path| kernel && (!is_crun(runtime) || source.is_dir());
+        let terms = Terms { root: &root, args, capabilities, recursive: &recursive };
         let text = Config::of(&present, terms).to_json()?;
         let path = directory.join("config.json");
         std::fs::write(&path, text).map_err(|error| Error::File {
@@ -308,7 +316,7 @@ impl Bundle {
         let path = |name: &str| self.directory.join(name).display().to_string();
         let program = runtime.display().to_string();
         let mut words = vec![program];
-        if runtime.file_name().is_some_and(|name| name.as_bytes().starts_with(b"crun")) {
+        if is_crun(runtime) {
             // It would look for a controller that an ordinary user has; and refuses hosts that have both versions of them.
             words.push("--cgroup-manager=disabled".into());
             let unified = Path::new("/sys/fs/cgroup/unified");
@@ -391,12 +399,17 @@ fn complaint(said: &OwnedFd) -> String {
     if last.is_empty() { String::new() } else { format!(": {last}") }
 }
 
+/// Whether a mount is the host's root in its own place: then it is the tree, as it is.
+fn is_whole(mount: &Mount) -> bool {
+    matches!(mount, Mount::Bind { target, .. } if target == Path::new("/"))
+}
+
 /// The mounts of a plan that can be made: optional ones need their source, and a place in a tree that is not the container's own.
 fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
     let foreign = matches!(plan.root, Root::Directory { .. });
     let top = open(root, OFlags::PATH | OFlags::DIRECTORY)?;
     let mut all = Vec::new();
-    for mount in &plan.mounts {
+    for mount in plan.mounts.iter().filter(|mount| !is_whole(mount)) {
         if let Mount::Bind { source, target, optional, .. } = mount {
             match rustix::fs::stat(source) {
                 Ok(_) => {}
@@ -421,6 +434,10 @@ fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
         }
     }
     Ok(all)
+}
+
+fn is_crun(runtime: &Path) -> bool {
+    runtime.file_name().is_some_and(|name| name.as_bytes().starts_with(b"crun"))
 }
 
 /// Whether a tree has a path.
