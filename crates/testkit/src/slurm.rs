@@ -27,6 +27,7 @@ const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
 #[derive(Debug)]
 pub struct Cluster {
     daemons: Vec<Child>,
+    user: User,
     place: PathBuf,
     _scratch: Scratch,
 }
@@ -57,7 +58,8 @@ impl Cluster {
         for directory in NODES.iter().copied().chain(["state"]) {
             scratch.dir(&format!("cluster/{directory}"), owner, 0o755).expect("a directory");
         }
-        let mut cluster = Self { daemons: Vec::new(), place, _scratch: scratch };
+        let mut cluster =
+            Self { daemons: Vec::new(), user: user.clone(), place, _scratch: scratch };
         let file = |name: &str| format!("{}/munge.{name}", cluster.place.display());
         let words =
             ["key-file=key", "socket=socket", "pid-file=pid", "log-file=log", "seed-file=seed"];
@@ -105,6 +107,9 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // What a failed case has left would go on for ever.
+        let mut cancel = self.command(&self.user, "scancel", &self.place);
+        run_with(cancel.args(["--full", "--user", &self.user.name]), Input::Null, PATIENCE);
         for daemon in self.daemons.iter_mut().rev() {
             let _ = daemon.kill();
             let _ = daemon.wait();
