@@ -200,7 +200,7 @@ impl Found {
         }
         let mut names = wishes.devices.clone();
         if let Some(choice) = choice(&wishes.gpus)? {
-            match described(&specifications, &choice)? {
+            match described(&specifications, &choice, &settings.driver_root)? {
                 Some(described) => names.extend(described),
                 None => self.without_cdi(&settings.driver_root, &choice)?,
             }
@@ -385,6 +385,7 @@ fn normal(path: &Path) -> PathBuf {
 fn described(
     specifications: &[Specification],
     choice: &Choice,
+    root: &Path,
 ) -> Result<Option<Vec<String>>, Report> {
     let mut kinds = specifications.iter().filter(|one| one.kind.ends_with("/gpu"));
     let nvidia = specifications.iter().find(|one| one.kind == "nvidia.com/gpu");
@@ -412,7 +413,7 @@ fn described(
     if *choice == Choice::All
         && kind == "nvidia.com/gpu"
         && cdi::resolve(specifications, names.iter().map(String::as_str))?.missing().is_some()
-        && Driver::find(Path::new("/")).is_some()
+        && Driver::find(root).is_some()
     {
         let file = specification.file.display();
         progress::note(&format!(

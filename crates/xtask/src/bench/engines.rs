@@ -193,6 +193,7 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
             }
             let aim = match place.name {
                 "I1" => work.inside,
+                "F2" => work.without_filter(),
                 "P1" => work.traced,
                 "N1" => 1.05,
                 _ => f64::INFINITY,

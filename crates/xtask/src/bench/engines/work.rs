@@ -16,6 +16,17 @@ pub(super) struct Work {
     pub(super) kind: Kind,
 }
 
+impl Work {
+    /// The aim of the F modes.
+    pub(super) fn without_filter(&self) -> f64 {
+        match self.kind {
+            Kind::Calls => NONE,
+            Kind::Program if self.words[0] == "ls" => 1.5,
+            Kind::Program => 1.1,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One call many times: measured on one processor, and not where every call stops.
