@@ -5,6 +5,9 @@
 //! server (`psec/native`) compares the id that a rank says it has with the launcher's. Ranks on one machine share one container (`--join`): only in
 //! one user namespace may they copy from memory to memory, and a tree is laid out once. What the command line says itself stands.
 //!
+//! A shell's commands inherit these variables too. So a step with a terminal (`srun --pty`) has no ranks; and a container is shared only by what
+//! launchers have started themselves: of a script's runs, one after the other, each has its own.
+//!
 //! | launcher | tells a rank by |
 //! |---|---|
 //! | Hydra (MPICH, Intel MPI, MVAPICH) | `PMI_RANK`, `PMI_FD` or `PMI_PORT`, `HYDI_...`, `MPI_LOCAL...` |
@@ -21,6 +24,11 @@ use crate::args::run::ContainerFlags;
 
 /// Any of these makes a run a rank, and so does `PMI_PORT`.
 const RANKS: &[&str] = &["PMI_RANK", "PMI_FD", "PMIX_RANK", "SLURM_STEP_ID"];
+/// Set in a step with a terminal.
+const TERMINAL: &str = "SLURM_PTY_PORT";
+/// Beginnings of the names of processes that start ranks, on their machine: Slurm's, Hydra's, Open MPI's and PRRTE's, those of PALS and Flux.
+const LAUNCHERS: &[&str] =
+    &["slurmstepd", "hydra", "pmi_proxy", "mpiexec", "mpirun", "orte", "prte", "pals", "flux"];
 /// Slurm's interactive steps, those of batch scripts and the like have numbers from here (slurm.h: `SLURM_MAX_NORMAL_STEP_ID`).
 const SPECIAL_STEPS: u32 = 0xffff_fff0;
 /// Beginnings of the names of a launcher's variables.
@@ -58,8 +66,8 @@ pub(crate) struct Rank<'a> {
     host: &'a Environment,
     /// User and group id.
     caller: (u32, u32),
-    /// The launcher's process on this machine, and when it began.
-    parent: (u32, u64),
+    /// The launcher's process on this machine and when it began, unless another is in between.
+    launcher: Option<(u32, u64)>,
 }
 
 impl<'a> Rank<'a> {
@@ -68,10 +76,8 @@ impl<'a> Rank<'a> {
         if !is_rank(host) {
             return None;
         }
-        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
         let caller = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let began = sys::process::start_time(parent).unwrap_or_default();
-        Some(Self { host, caller, parent: (parent, began) })
+        Some(Self { host, caller, launcher: launcher() })
     }
 
     /// Adds to a command line what a rank needs. `new` is whether the container is yet to be made: then the first rank makes it for all, and it
@@ -93,8 +99,12 @@ impl<'a> Rank<'a> {
                 flags.process.user = Some(format!("{}:{}", self.caller.0, self.caller.1));
             }
         }
-        if new && flags.record.name.is_none() && flags.security.join.is_none() {
-            flags.security.join = Some(self.container());
+        if let Some(launcher) = self.launcher
+            && new
+            && flags.record.name.is_none()
+            && flags.security.join.is_none()
+        {
+            flags.security.join = Some(self.container(launcher));
         }
     }
 
@@ -111,12 +121,12 @@ impl<'a> Rank<'a> {
     }
 
     /// Name of the container that this machine's ranks of the job share. Stores may be shared by machines, and numbers of jobs return.
-    fn container(&self) -> String {
+    fn container(&self, launcher: (u32, u64)) -> String {
         let mut hasher = DefaultHasher::new();
         rustix::system::uname().nodename().hash(&mut hasher);
         let named: Vec<_> = JOBS.iter().filter_map(|name| self.variable(name)).collect();
         if named.is_empty() {
-            self.parent.hash(&mut hasher);
+            launcher.hash(&mut hasher);
         }
         named.hash(&mut hasher);
         format!("job-{:016x}", hasher.finish())
@@ -127,8 +137,19 @@ impl<'a> Rank<'a> {
     }
 }
 
+/// The process that started this one, if that is a launcher, and when it began.
+fn launcher() -> Option<(u32, u64)> {
+    let pid = rustix::process::getppid()?.as_raw_nonzero().get().cast_unsigned();
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let known = LAUNCHERS.iter().any(|known| name.starts_with(known));
+    known.then(|| (pid, sys::process::start_time(pid).unwrap_or_default()))
+}
+
 /// A number is below [`SPECIAL_STEPS`], and `PMI_PORT` has none.
 fn is_rank(host: &Environment) -> bool {
+    if host.contains_key(OsStr::new(TERMINAL)) {
+        return false;
+    }
     let number = |name: &&str| host.get(OsStr::new(name))?.to_str()?.parse::<u32>().ok();
     RANKS.iter().filter_map(number).any(|number| number < SPECIAL_STEPS)
         || host.contains_key(OsStr::new("PMI_PORT"))
@@ -173,7 +194,8 @@ mod tests {
     fn joined(pairs: &[(&str, &str)], mut flags: ContainerFlags, new: bool) -> ContainerFlags {
         let host = host(pairs);
         assert!(is_rank(&host), "{pairs:?}");
-        Rank { host: &host, caller: (1000, 100), parent: (7, 7) }.join(&mut flags, new);
+        let launcher = Some((7, 7));
+        Rank { host: &host, caller: (1000, 100), launcher }.join(&mut flags, new);
         flags
     }
 
@@ -181,19 +203,27 @@ mod tests {
     fn a_batch_script_and_an_interactive_step_are_no_ranks() {
         let batch = [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("UCX_TLS", "tcp")];
         let interactive = [("SLURM_STEP_ID", "4294967290")];
-        assert!(!is_rank(&host(&batch)) && !is_rank(&host(&interactive)));
+        let terminal = [("SLURM_STEP_ID", "0"), ("PMIX_RANK", "0"), ("SLURM_PTY_PORT", "1")];
+        for pairs in [&batch[..], &interactive, &terminal] {
+            assert!(!is_rank(&host(pairs)), "{pairs:?}");
+        }
     }
 
     #[test]
     fn ranks_of_one_job_share_a_container() {
-        let named = |pairs: &[(&str, &str)], parent| {
-            Rank { host: &host(pairs), caller: (1, 1), parent: (parent, 1) }.container()
+        let named = |pairs: &[(&str, &str)], launcher| {
+            let rank = Rank { host: &host(pairs), caller: (1, 1), launcher: None };
+            rank.container((launcher, 1))
         };
         let (first, second) = (("PMIX_NAMESPACE", "1"), ("PMIX_NAMESPACE", "2"));
         assert_eq!(named(&[first], 7), named(&[first], 8));
         assert_ne!(named(&[first], 7), named(&[second], 7));
         assert_eq!(named(&[], 7), named(&[], 7));
         assert_ne!(named(&[], 7), named(&[], 8));
+        // Behind a shell each run has a container of its own.
+        let (host, mut flags) = (host(&[first]), ContainerFlags::default());
+        Rank { host: &host, caller: (1, 1), launcher: None }.join(&mut flags, true);
+        assert_eq!(flags.security.join, None);
     }
 
     #[test]
