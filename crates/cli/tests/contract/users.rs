@@ -102,9 +102,11 @@ fn supplementary_groups(w: &World) -> Outcome {
 }
 
 fn caller_inside(w: &World) -> Outcome {
-    let ids = ids(w, &["--userns=keep-id"]);
-    assert_eq!(ids["uid"][0], json!(w.user.uid));
-    assert_eq!(ids["gid"][0], json!(w.user.gid));
+    for mode in ["keep-id", "host"] {
+        let ids = ids(w, &[&format!("--userns={mode}")]);
+        assert_eq!(ids["uid"][0], json!(w.user.uid), "{mode}");
+        assert_eq!(ids["gid"][0], json!(w.user.gid), "{mode}");
+    }
     Ok(())
 }
 

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::plan::{Ids, Plan};
 use rustix::fs::Mode as Permissions;
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{DumpableBehavior, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -126,6 +127,15 @@ fn follow(
     if !plan.emulate_root {
         be_somebody(&plan)?;
         super::start::drop_bounding_set();
+        // The loader opens its program through the tracer's descriptors. Those of whoever has come to other ids, or can do more, are hidden.
+        let none = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        rustix::thread::set_capabilities(None, none)
+            .and_then(|()| rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable))
+            .map_err(call("be as able as the program"))?;
         if tied {
             // A change of ids takes it back.
             kill();
