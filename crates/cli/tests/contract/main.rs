@@ -77,7 +77,7 @@ fn is_repetition(world: &World, group: &str) -> bool {
     let asked: &[&str] = match (world.engine.as_str(), world.user.kind()) {
         ("R1", "plain") => &BY_RUNTIME,
         ("R1", _) => &["users"],
-        (_, "plain") => &["status", "exec"],
+        (_, "plain") => &["status", "users", "exec"],
         _ => &[],
     };
     !asked.contains(&group)
