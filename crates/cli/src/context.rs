@@ -242,7 +242,8 @@ impl Context {
 
     /// Where what was tried on this machine is remembered, if there is a store.
     fn memory_of(&self, what: &str, host: &host::Host) -> Option<PathBuf> {
-        let store = self.store_path().ok().filter(|path| path.is_dir())?;
+        // In a directory that is yet to become a store, a file of ours would be a stranger's.
+        let store = self.store_path().ok().filter(|path| path.join("store.json").exists())?;
         let machine = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
         Some(store.join(format!("{what}-{machine}-{}.json", host.caller.uid)))
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::told;
+use crate::{coracle, printed, told};
 
 fn run(fence: &Path, home: &Path, forbidden: &[&str], words: &[&str]) -> Output {
     Command::new(fence)
@@ -71,4 +71,16 @@ fn the_choice_follows_what_the_host_allows() {
 fn refused_in(report: &Value) -> usize {
     let engines = report["engines"].as_array().unwrap();
     engines.iter().filter(|engine| engine["state"] == "unusable").count()
+}
+
+/// What is remembered about a host is kept in stores, and nowhere else.
+#[test]
+fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
+    let home = TempDir::new().unwrap();
+    let place = home.path().join(".local/share/coracle");
+    std::fs::create_dir_all(&place).unwrap();
+    told(&coracle(home.path(), &["doctor"]));
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+    printed(home.path(), &["create", "hello"]);
+    assert!(place.join("store.json").exists());
 }
