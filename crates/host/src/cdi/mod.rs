@@ -8,6 +8,8 @@
 //!
 //! Reading does not look at what files name; whoever mounts them finds what is missing.
 
+mod yaml;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -150,7 +152,7 @@ fn read_file(path: &Path) -> Result<Specification, Error> {
     let value = if path.extension().is_some_and(|end| end == "json") {
         serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?
     } else {
-        serde_saphyr::from_str(&text).map_err(|error| bad(error.to_string()))?
+        yaml::parse(&text).map_err(bad)?
     };
     specification(path, &value).map_err(bad)
 }
