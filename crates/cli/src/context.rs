@@ -238,6 +238,9 @@ impl Context {
         if let Some(runtime) = settings.and_then(|settings| settings.runtime.as_deref()) {
             host.programs.name(engine::facts::NAMED_RUNTIME, Path::new(runtime));
         }
+        if let Some(apptainer) = settings.and_then(|settings| settings.apptainer.as_deref()) {
+            host.programs.name(engine::facts::NAMED_APPTAINER, Path::new(apptainer));
+        }
     }
 
     /// Where what was tried on this machine is remembered, if there is a store.

@@ -34,6 +34,8 @@ pub struct Caps {
     /// Ids are the engine's own affair: any user and any group, whatever the kernel would map. Its root is one directory, since nothing
     /// is mounted.
     pub own_ids: bool,
+    /// Its programs write to that directory by themselves, so no file in it may be the image's; and they are the caller.
+    pub bare: bool,
 }
 
 /// How well an engine fits a host.
@@ -157,6 +159,7 @@ pub static ENGINES: &[&dyn Engine] = &[
     &crate::engines::oci::Mode::Plain,
     &crate::engines::oci::Mode::Filtered,
     &crate::engines::oci::Mode::EveryCall,
+    &crate::engines::apptainer::Apptainer,
 ];
 
 /// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.

@@ -6,7 +6,7 @@
 use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
 use host::{Context, Host, Trial};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The variable with the names of [`Facts::switches`].
 pub const SWITCHES: &str = "CORACLE_STAGE";
@@ -15,6 +15,11 @@ pub const SWITCHES: &str = "CORACLE_STAGE";
 const RUNTIMES: [&str; 3] = [NAMED_RUNTIME, "runc", "crun"];
 /// Under this name [`host::Programs`] knows a runtime that the user has named.
 pub const NAMED_RUNTIME: &str = "oci-runtime";
+
+/// The same for [`Facts::apptainer`].
+const APPTAINERS: [&str; 3] = [NAMED_APPTAINER, "apptainer", "singularity"];
+/// Under this name [`host::Programs`] knows the one that the user has named.
+pub const NAMED_APPTAINER: &str = "apptainer-program";
 
 /// Who asks, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -64,6 +69,10 @@ pub struct Facts {
     pub no_texts: Option<String>,
     /// Path of an OCI runtime, where a mode asks for one.
     pub runtime: Option<PathBuf>,
+    /// Path of Apptainer or Singularity, where a mode asks for it.
+    pub apptainer: Option<PathBuf>,
+    /// An administrator has installed it with a program that is root's.
+    pub apptainer_is_setuid: bool,
     /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
     pub switches: String,
 }
@@ -127,7 +136,7 @@ impl Facts {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
         }
-        if config.exec_mode.as_deref().is_some_and(|mode| mode.starts_with(['R', 'r'])) {
+        if config.exec_mode.as_deref().is_some_and(|mode| mode.starts_with(['R', 'r', 'S', 's'])) {
             facts.find_runtimes(host);
         }
         let limits = &config.limits;
@@ -145,6 +154,8 @@ impl Facts {
     /// Looks for the programs of other containers' engines, which only the modes need that are named after them.
     pub fn find_runtimes(&mut self, host: &Host) {
         self.runtime = RUNTIMES.iter().find_map(|name| host.programs.find(name));
+        self.apptainer = APPTAINERS.iter().find_map(|name| host.programs.find(name));
+        self.apptainer_is_setuid = self.apptainer.as_deref().is_some_and(has_setuid_starter);
     }
 
     /// Whether a range of ids can be mapped.
@@ -189,4 +200,19 @@ fn own_map(path: &str) -> Vec<(u32, u32)> {
             Some((inside, count))
         })
         .collect()
+}
+/// Whether beside an Apptainer there is the program by which it works without user namespaces, and it is root's.
+fn has_setuid_starter(program: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(program) = program.canonicalize() else { return false };
+    let Some(prefix) = program.parent().and_then(Path::parent) else { return false };
+    let libraries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
+    let mut places = vec![prefix.join("libexec"), prefix.join("lib"), prefix.join("lib64")];
+    places.extend(libraries.map(|entry| entry.path()));
+    places.iter().flat_map(|place| [place.join("apptainer"), place.join("singularity")]).any(
+        |place| {
+            let starter = place.join("bin/starter-suid").metadata();
+            starter.is_ok_and(|found| found.uid() == 0 && found.mode() & 0o4001 == 0o4001)
+        },
+    )
 }

@@ -15,6 +15,9 @@ use std::io::Read;
 use sys::fs::resolve::{self, Method, split};
 use sys::fs::{DirStack, Kind, read_dir};
 
+/// Name of a copy until it takes a file's place.
+const STAGING: &[u8] = b".coracle-owning\xff";
+
 /// What a new tree is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Linked {
@@ -38,6 +41,37 @@ pub fn clone_tree(from: impl AsFd, to: impl AsFd) -> Result<Linked, Error> {
     let source = rustix::fs::openat(&from, ROOT, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
     link_some(&source, &to, ROOT, Some(list))
+}
+
+/// Gives a container of links files of its own, wherever they are the image's: for engines whose programs write to them as they are.
+///
+/// Each is replaced by a copy in one step; until the last one is, the list of the image's inodes stays. Nobody may run in the container.
+pub fn own_tree(container: impl AsFd) -> Result<(), Error> {
+    let container = crate::copy::reopen(container)?;
+    let list = read_list(&container)?;
+    let top = rustix::fs::openat(&container, ROOT, sys::fs::DIRECTORY, Mode::empty())
+        .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
+    let mut work = Work {
+        root: crate::copy::reopen(&top)?,
+        copied: HashMap::new(),
+        linked: Linked::default(),
+        only: Some(list),
+    };
+    let mut stack = DirStack::new(top)?;
+    let mut pending = vec![work.own(&stack)?];
+    while let Some(directories) = pending.last_mut() {
+        let Some(name) = directories.pop() else {
+            pending.pop();
+            stack.leave()?;
+            continue;
+        };
+        stack.enter(&name)?;
+        pending.push(work.own(&stack)?);
+    }
+    match rustix::fs::unlinkat(&container, INODES, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(Error::disk("remove", INODES.as_bytes(), errno)),
+    }
 }
 
 /// The inodes of a list.
@@ -173,7 +207,45 @@ impl Work {
         Ok(directories)
     }
 
+    /// Replaces the image's files in a directory; returns the names of directories in it.
+    fn own(&mut self, at: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
+        let fail = |step, errno| Error::disk(step, &at.path(), errno);
+        let stat = rustix::fs::fstat(at.fd()).map_err(|errno| fail("look at", errno))?;
+        let entries = read_dir(at.fd()).map_err(|errno| fail("read directory", errno))?;
+        let mut directories = Vec::new();
+        let mut changed = false;
+        for entry in entries {
+            let images = self.only.as_ref().is_some_and(|only| only.contains(&entry.inode));
+            match entry.kind {
+                Kind::Directory => directories.push(entry.name),
+                Kind::RegularFile if images => {
+                    self.copy_as(at, at, &entry.name, STAGING)?;
+                    rustix::fs::renameat(at.fd(), STAGING, at.fd(), &entry.name[..])
+                        .map_err(|errno| fail("rename", errno))?;
+                    changed = true;
+                }
+                _ => {}
+            }
+        }
+        if changed {
+            rustix::fs::futimens(at.fd(), &mtime(&stat))
+                .map_err(|errno| fail("set the time of", errno))?;
+        }
+        Ok(directories)
+    }
+
     fn copy(&mut self, from: &DirStack, to: &DirStack, name: &[u8]) -> Result<(), Error> {
+        self.copy_as(from, to, name, name)
+    }
+
+    /// Copies a file to another name, or links what was copied of it before.
+    fn copy_as(
+        &mut self,
+        from: &DirStack,
+        to: &DirStack,
+        name: &[u8],
+        new: &[u8],
+    ) -> Result<(), Error> {
         let path = to.path_of(name);
         let fail = |step, errno| Error::disk(step, &path, errno);
         let source = sys::fs::open_read(from.fd(), name, OFlags::empty())
@@ -185,13 +257,14 @@ impl Work {
                 let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
                 return resolve::strict(&self.root, parent, flags, Method::Best)
                     .and_then(|dir| {
-                        rustix::fs::linkat(&dir, other, to.fd(), name, AtFlags::empty())
+                        let _ = rustix::fs::unlinkat(to.fd(), new, AtFlags::empty());
+                        rustix::fs::linkat(&dir, other, to.fd(), new, AtFlags::empty())
                     })
                     .map_err(|errno| fail("link", errno));
             }
             self.copied.insert(stat.st_ino, path.clone());
         }
-        let target = copy_file(&source, to.fd(), name, &path)?;
+        let target = copy_file(&source, to.fd(), new, &path)?;
         copy_attributes(&source, &target, &path, |name| name.starts_with(b"user.coracle."))?;
         rustix::fs::fchmod(&target, Mode::from_raw_mode(stat.st_mode & 0o7777))
             .map_err(|errno| fail("set the mode of", errno))?;

@@ -88,6 +88,61 @@ fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
     format!("debian-{suite}-{name}-{:08x}", sum.finish() >> 32)
 }
 
+/// Packages of [`NEWEST`], as they are: for a tree that they would pull too much into.
+pub fn newest_packages(name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Skip> {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = cache().join(file_name(NEWEST, name, packages));
+    let list = |dir: &Path| -> Vec<PathBuf> {
+        let files = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        files.filter(|file| file.extension().is_some_and(|end| end == "deb")).collect()
+    };
+    if dir.exists() {
+        return Ok(list(&dir));
+    }
+    let part = cache().join(format!("packages-{name}-{}", std::process::id()));
+    let line = format!("deb [trusted=yes] {} {NEWEST} main\n", mirror());
+    let words = [&["-qq", "download"], packages].concat();
+    let done = fetch(&part, &line, &words);
+    done.map_err(|why| Skip(format!("fetching packages of {NEWEST}: {why}")))?;
+    // Whoever was quicker has left the same there.
+    if fs::rename(&part, &dir).is_err() {
+        let _ = fs::remove_dir_all(&part);
+    }
+    Ok(list(&dir))
+}
+
+/// Has `apt-get` do something in a new directory, with lists of its own.
+fn fetch(part: &Path, line: &str, words: &[&str]) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    fs::create_dir_all(part.join("state/lists/partial")).map_err(failed)?;
+    fs::create_dir_all(part.join("cache/archives/partial")).map_err(failed)?;
+    let wanted = part.join("sources.list");
+    fs::write(&wanted, line).map_err(failed)?;
+    for words in [&["-qq", "update"][..], words] {
+        let output = Command::new("apt-get")
+            .arg(format!("-oDir::State={}", part.join("state").display()))
+            .arg(format!("-oDir::Cache={}", part.join("cache").display()))
+            .arg(format!("-oDir::Etc::sourcelist={}", wanted.display()))
+            .args(["-oDir::State::status=/dev/null", "-oDir::Etc::sourceparts=/dev/null"])
+            .args(["-oAPT::Sandbox::User=", "-oAcquire::Check-Valid-Until=false"])
+            .args(words)
+            .current_dir(part)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(failed)?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let last = text.lines().rev().find(|line| line.starts_with("E:")).unwrap_or_default();
+            let _ = fs::remove_dir_all(part);
+            return Err(last.to_owned());
+        }
+    }
+    for name in ["state", "cache"] {
+        fs::remove_dir_all(part.join(name)).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// The upstream archive of a source package, as `apt-get source` fetches it.
 pub fn source(package: &str) -> Result<PathBuf, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -96,30 +151,9 @@ pub fn source(package: &str) -> Result<PathBuf, Skip> {
         return Ok(file);
     }
     let part = cache().join(format!("source-{SUITE}-{package}-{}", std::process::id()));
-    let failed = |error: std::io::Error| Skip(format!("fetching the source of {package}: {error}"));
-    fs::create_dir_all(part.join("state/lists/partial")).map_err(failed)?;
-    fs::create_dir_all(part.join("cache/archives/partial")).map_err(failed)?;
-    let wanted = part.join("sources.list");
-    fs::write(&wanted, format!("deb-src {} {SUITE} main\n", mirror())).map_err(failed)?;
-    for words in [&["-qq", "update"][..], &["-qq", "source", "--download-only", package]] {
-        let output = Command::new("apt-get")
-            .arg(format!("-oDir::State={}", part.join("state").display()))
-            .arg(format!("-oDir::Cache={}", part.join("cache").display()))
-            .arg(format!("-oDir::Etc::sourcelist={}", wanted.display()))
-            .args(["-oDir::State::status=/dev/null", "-oDir::Etc::sourceparts=/dev/null"])
-            .arg("-oAPT::Sandbox::User=")
-            .args(words)
-            .current_dir(&part)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(failed)?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let last = text.lines().rev().find(|line| line.starts_with("E:")).unwrap_or_default();
-            let _ = fs::remove_dir_all(&part);
-            return Err(Skip(format!("apt-get could not fetch the source of {package}: {last}")));
-        }
-    }
+    let line = format!("deb-src {} {SUITE} main\n", mirror());
+    let done = fetch(&part, &line, &["-qq", "source", "--download-only", package]);
+    done.map_err(|why| Skip(format!("fetching the source of {package}: {why}")))?;
     // Whoever was quicker has left the same there.
     if fs::rename(&part, &dir).is_err() {
         let _ = fs::remove_dir_all(&part);

@@ -90,6 +90,10 @@ settings! {
     /// Without it `runc` is taken, else `crun`.
     runtime: Option<String> = None, "run.runtime", ["CORACLE_RUNTIME"];
 
+    /// The Apptainer or Singularity of mode S1: a path, or a name in PATH.
+    /// Without it `apptainer` is taken, else `singularity`.
+    apptainer: Option<String> = None, "run.apptainer", ["CORACLE_APPTAINER"];
+
     /// Isolate containers as Docker does: own pid, ipc and network namespaces, seccomp profile, few capabilities.
     isolate: bool = false, "run.isolate", ["CORACLE_ISOLATE"];
 

@@ -21,10 +21,13 @@ use store::{ContainerDir, Store};
 use sys::namespace::Kinds;
 
 use super::record::{self, Record, Stand};
-use super::{ids, launch, notes, root};
+use super::{ids, launch, notes, root, spool};
 use crate::context::Context;
 use crate::progress;
 use crate::report::Report;
+
+/// How often is looked whether another has brought a container into its form.
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Whether whoever runs in a container runs without mounts. The container's files tell, because a process that is just starting has not left
 /// the host's namespaces yet; only where a tree is used as it is, its process is asked.
@@ -72,7 +75,7 @@ pub(crate) fn fit(
 ) -> Result<(), Report> {
     let place = container.path();
     let linked = record.own.stand.driver == Some(Driver::HardLink);
-    if !engine.caps().own_ids {
+    if !engine.caps().own_ids || engine.caps().bare {
         nobody_inside(container, engine)?;
     }
     if record.config.rootfs.is_some() || !linked && !engine.caps().own_ids {
@@ -88,18 +91,52 @@ pub(crate) fn fit(
         ))
         .hint(format!("stop it first: coracle stop {title}")));
     }
-    if !engine.caps().own_ids || linked && !place.join("upper").exists() {
+    if !engine.caps().own_ids || is_ready(record, &place, engine) {
         return Ok(());
     }
-    let _lock = container.lock_exclusive()?;
-    super::super::commands::rm::not_running(container)?;
-    let mut stored = record::read(container)?;
+    let mut stored;
+    let _lock = loop {
+        let lock = container.try_lock_exclusive()?;
+        // Of several first runs at once one does it, and the others go on: its program may keep the container for long.
+        let running = super::super::commands::rm::not_running(container);
+        stored = record::read(container)?;
+        if is_ready(&stored, &place, engine) {
+            record.own.stand = stored.own.stand;
+            return Ok(());
+        }
+        running?;
+        match lock {
+            Some(lock) => break lock,
+            None => std::thread::sleep(TURN),
+        }
+    };
     if stored.own.stand.driver != Some(Driver::HardLink) {
         to_links(context, store, container, &mut stored)?;
     }
     merge(context, &stored.config, &place)?;
+    if engine.caps().bare && is_shared(&place) {
+        if place.join(drivers::ROOT).exists() {
+            let title = record::title(container);
+            progress::note(&format!("{title} gets files of its own, for {}", engine.name()));
+        } else {
+            root::plain(context, store, &stored, &place)?;
+        }
+        rootfs::linked::own_tree(&spool::open_directory(&place)?)?;
+    }
     record.own.stand = stored.own.stand;
     Ok(())
+}
+
+/// Whether a container has the form that an engine without mounts wants.
+fn is_ready(record: &Record, place: &Path, engine: &dyn Engine) -> bool {
+    record.own.stand.driver == Some(Driver::HardLink)
+        && !place.join("upper").exists()
+        && !(engine.caps().bare && is_shared(place))
+}
+
+/// Whether files of a container's tree are the image's too, or there is no tree yet.
+fn is_shared(place: &Path) -> bool {
+    place.join(rootfs::settled::INODES).exists() || !place.join(drivers::ROOT).exists()
 }
 
 /// Gives a container one whole tree on disk, as engines without mounts have it.

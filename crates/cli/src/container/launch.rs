@@ -83,6 +83,11 @@ pub(crate) fn prepare(
             crate::udocker::name_container(config, container, user, engine.name())?;
         }
     }
+    if engine.caps().bare {
+        // Who is not named is the caller.
+        let (config, _) = given.get_or_insert_with(|| (config.clone(), overrides.clone()));
+        config.namespaces.user = engine::spec::UserNamespace::Host;
+    }
     let (config, overrides) =
         given.as_ref().map_or((config, overrides), |(config, overrides)| (config, overrides));
     let of_root = engine::accounts::OfRoot(&root);

@@ -35,6 +35,7 @@ const KEYS: &[(&str, &str)] = &[
     ("timeout", ""),
     ("ctimeout", ""),
     ("use_runc_executable", "UDOCKER_USE_RUNC_EXECUTABLE"),
+    ("use_singularity_executable", "UDOCKER_USE_SINGULARITY_EXECUTABLE"),
     ("http_proxy", ""),
     ("http_insecure", ""),
 ];
@@ -198,8 +199,13 @@ impl Settings {
             self.put(config, key, "registry.timeout", &format!("{seconds}s"))?;
         }
         // The word asks for udocker's own, of which there is none here.
-        if let Some(runtime) = self.text("use_runc_executable").filter(|text| *text != "UDOCKER") {
-            self.put(config, "use_runc_executable", "run.runtime", runtime)?;
+        for (from, key) in [
+            ("use_runc_executable", "run.runtime"),
+            ("use_singularity_executable", "run.apptainer"),
+        ] {
+            if let Some(program) = self.text(from).filter(|text| *text != "UDOCKER") {
+                self.put(config, from, key, program)?;
+            }
         }
         if let Some(mode) = self.text("override_default_execution_mode") {
             self.put(config, "override_default_execution_mode", "run.execmode", mode)?;

@@ -7,6 +7,7 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod accounts;
+mod apptainer;
 mod building;
 mod copying;
 mod debuggers;
@@ -38,6 +39,8 @@ enum On {
     First,
     /// Those that leave tracing to the guest.
     Inside,
+    /// One, because the cases choose modes themselves.
+    Once,
 }
 
 /// What runs without filters, tracing and namespaces too. `CORACLE_TEST_WITHOUT_FILTERS=all` has all groups do so.
@@ -48,12 +51,14 @@ impl On {
         if engine == "F2" {
             let all =
                 std::env::var_os("CORACLE_TEST_WITHOUT_FILTERS").is_some_and(|word| word == "all");
-            return WITHOUT_FILTERS.contains(&group) || all && self != Self::Inside;
+            return WITHOUT_FILTERS.contains(&group)
+                || all && !matches!(self, Self::Inside | Self::Once);
         }
         match self {
             Self::All => true,
             Self::First => engine.ends_with('1'),
             Self::Inside => engine.starts_with('I'),
+            Self::Once => engine == "I1",
         }
     }
 }
@@ -73,6 +78,7 @@ const GROUPS: &[Group] = &[
     ("devices", On::All, devices::CASES),
     ("toolchains", On::First, toolchains::CASES),
     ("newest", On::First, newest::CASES),
+    ("apptainer", On::Once, apptainer::CASES),
     ("musl", On::First, musl::CASES),
     ("mpi", On::First, mpi::CASES),
     ("debug", On::Inside, debuggers::CASES),

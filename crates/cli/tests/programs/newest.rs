@@ -1,6 +1,7 @@
 //! Debian's newest release: its C library makes processes, cancels threads and asks for files in ways that older ones do not know.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,17 +22,28 @@ const LONG: Duration = Duration::from_mins(8);
 
 const IMAGE: &str = "localhost/debian:newest";
 
-/// A container of the image, which is made once for all engines.
+/// A container of the image.
 fn container(w: &World) -> Result<Container<'_>, Skip> {
+    image(w)?;
+    Ok(w.container_of(IMAGE))
+}
+
+/// The tree.
+pub(crate) fn tree() -> Result<PathBuf, Skip> {
+    testkit::debian::newest_with("programs", &["python3"])
+}
+
+/// The image, which is made once for all engines.
+pub(crate) fn image(w: &World) -> Result<&'static str, Skip> {
     static MADE: Mutex<bool> = Mutex::new(false);
-    let tree = testkit::debian::newest_with("programs", &["python3"])?;
+    let tree = tree()?;
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if !*made {
         w.import(&tree, IMAGE).ok();
         *made = true;
     }
     drop(made);
-    Ok(w.container_of(IMAGE))
+    Ok(IMAGE)
 }
 
 fn install(w: &World) -> Outcome {

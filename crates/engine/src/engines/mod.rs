@@ -1,5 +1,6 @@
 //! One module per engine.
 
+pub mod apptainer;
 mod etc;
 pub mod inprocess;
 pub mod interpose;

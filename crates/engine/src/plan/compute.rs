@@ -137,6 +137,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         cgroup,
         emulate_root,
         runtime: request.facts.runtime.clone(),
+        apptainer: request.facts.apptainer.clone(),
         switches: switches(request.facts, &mut warnings),
         beside_image: None,
         init: config.init && !request.overrides.exec,

@@ -51,6 +51,9 @@ pub struct Plan {
     /// The OCI runtime that starts the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<PathBuf>,
+    /// The Apptainer or Singularity that starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apptainer: Option<PathBuf>,
     /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
     #[serde(default)]
     pub switches: u64,

@@ -161,6 +161,11 @@ fn an_upper_merged_into_a_tree_of_links() {
     };
     assert!(inodes.contains(&inode("etc/keep")) && inodes.contains(&inode("theirs")));
     assert!(!inodes.contains(&inode("etc/change")) && !inodes.contains(&inode("new")));
+    // Nothing but the inodes differs when the image shares none of them any more.
+    rootfs::linked::own_tree(File::open(&container).unwrap()).unwrap();
+    assert!(look(&tree, &settled) == before);
+    assert!(!inodes.contains(&inode("etc/keep")) && !inodes.contains(&inode("theirs")));
+    assert!(!container.join("inodes").exists());
 }
 
 #[test]

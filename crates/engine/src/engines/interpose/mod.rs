@@ -45,6 +45,7 @@ pub const CAPS: Caps = Caps {
     enter: true,
     limits: true,
     own_ids: true,
+    bare: false,
 };
 
 /// How well an engine that traces its programs fits a host; `filtered` if it lets a filter choose the calls that stop.

@@ -77,6 +77,21 @@ impl Teller {
 }
 
 impl Hearer {
+    /// Listens until a number is told; none where nobody is left who could.
+    pub(in crate::engines) fn process(&mut self) -> Result<Option<u32>> {
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(Error::Vanished(error.to_string())),
+        }
+        match serde_json::from_str(&line) {
+            Ok(Message::Process(number)) => Ok(Some(number)),
+            Ok(Message::Failed(error)) => Err(error),
+            Err(_) => Err(Error::Vanished("an unreadable report".into())),
+        }
+    }
+
     /// Listens until the program runs. Gives the number that was told, if one was.
     pub(in crate::engines) fn outcome(&mut self) -> Result<Option<u32>> {
         let mut pid = None;

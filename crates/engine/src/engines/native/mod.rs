@@ -44,6 +44,7 @@ impl Engine for Native {
             enter: true,
             limits: true,
             own_ids: false,
+            bare: false,
         }
     }
 

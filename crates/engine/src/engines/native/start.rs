@@ -176,8 +176,14 @@ fn prepare_and_go(
         return go(way, &records, turn, None, &mut teller);
     }
     if let Some(runtime) = &plan.runtime {
-        let guest =
-            oci::start::Guest { plan, inside: plan, mode: oci::Mode::Plain, tied, terminal };
+        let guest = oci::start::Guest {
+            plan,
+            inside: plan,
+            mode: oci::Mode::Plain,
+            reports: false,
+            tied,
+            terminal,
+        };
         let pid = oci::start::run(runtime, guest, Some(&records))?;
         if let Some(mut told) = teller.take().and_then(Option::take) {
             told.process(pid);

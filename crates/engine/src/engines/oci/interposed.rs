@@ -100,7 +100,8 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
         let begun = Split::of(plan).and_then(|Split { inside, around }| {
             let runtime = plan.runtime.clone().unwrap_or_default();
             let terminal = given(terminal);
-            let guest = Guest { plan: &around, inside: &inside, mode, tied, terminal };
+            let guest =
+                Guest { plan: &around, inside: &inside, mode, reports: false, tied, terminal };
             start::run(&runtime, guest, None)
         });
         match begun {
@@ -128,8 +129,14 @@ pub(super) fn enter(mode: Mode, pid: u32, plan: &Plan, streams: Streams<'_>) -> 
             return Err(Error::Vanished("no process was forked".into()));
         };
         let begun = Split::of(plan).and_then(|Split { inside, around }| {
-            let guest =
-                Guest { plan: &around, inside: &inside, mode, tied, terminal: given(terminal) };
+            let guest = Guest {
+                plan: &around,
+                inside: &inside,
+                mode,
+                reports: false,
+                tied,
+                terminal: given(terminal),
+            };
             start::enter(pid, guest, &teller)
         });
         let Err(error) = begun;

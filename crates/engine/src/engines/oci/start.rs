@@ -38,7 +38,7 @@ use sys::namespace::Kinds;
 use sys::process::FIRST;
 
 /// How the first process finds its program.
-const LAUNCHER: &str = "/proc/self/fd/3";
+pub(in crate::engines) const LAUNCHER: &str = "/proc/self/fd/3";
 /// Where a starter mounts the memory of its bundle, in the container's `run/`.
 const BUNDLE: &str = "bundle";
 /// The first kernel that sets flags of a whole tree of mounts.
@@ -51,13 +51,13 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 }
 
 /// Makes the caller the parent of what a runtime leaves behind.
-pub(super) fn adopt() -> Result<()> {
+pub(in crate::engines) fn adopt() -> Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(call("become the parent of orphans"))
 }
 
 /// Starts a program as a child and waits for it. Signals are passed on to it, those that come meanwhile too.
-pub(super) fn attend(spawn: impl FnOnce() -> Result<Child>) -> Result<Ended> {
+pub(in crate::engines) fn attend(spawn: impl FnOnce() -> Result<Child>) -> Result<Ended> {
     let failed =
         |error: std::io::Error| Error::Call { doing: "block signals".into(), errno: error.into() };
     let mask = MaskGuard::block(crate::supervise::watched()).map_err(failed)?;
@@ -73,6 +73,8 @@ pub(in crate::engines) struct Guest<'a> {
     /// What its first process is to do.
     pub(in crate::engines) inside: &'a Plan,
     pub(in crate::engines) mode: Mode,
+    /// Who starts it is to be ended, and it tells its own number.
+    pub(in crate::engines) reports: bool,
     /// It dies with its parent.
     pub(in crate::engines) tied: bool,
     pub(in crate::engines) terminal: Terminal,
@@ -127,7 +129,7 @@ pub(in crate::engines) fn run(
 }
 
 /// What the first process finds open.
-struct Handed {
+pub(in crate::engines) struct Handed {
     /// Those that it expects, in the order of their numbers.
     expected: [OwnedFd; EXPECTED],
     /// Those that the caller lets a program inherit.
@@ -135,8 +137,14 @@ struct Handed {
 }
 
 impl Handed {
-    fn new(program: OwnedFd, told: OwnedFd, gate: OwnedFd, guest: Guest<'_>) -> Result<Self> {
-        let Guest { inside, mode, tied, terminal, .. } = guest;
+    /// `program` is this very program; what comes of the start is `told`; at the `gate` it waits.
+    pub(in crate::engines) fn new(
+        program: OwnedFd,
+        told: OwnedFd,
+        gate: OwnedFd,
+        guest: Guest<'_>,
+    ) -> Result<Self> {
+        let Guest { inside, mode, reports, tied, terminal, .. } = guest;
         let copied = call("duplicate a descriptor");
         let copy = |descriptor: BorrowedFd<'_>| {
             rustix::io::fcntl_dupfd_cloexec(descriptor, FIRST as i32).map_err(&copied)
@@ -154,6 +162,7 @@ impl Handed {
         rustix::process::umask(umask);
         let instructions = Instructions {
             mode,
+            reports,
             tied,
             terminal,
             inherited: inherited.iter().map(|(number, _)| *number).collect(),
@@ -175,7 +184,7 @@ impl Handed {
     }
 
     /// With the numbers under which the first process finds them.
-    fn numbered(&self) -> Vec<(u32, BorrowedFd<'_>)> {
+    pub(in crate::engines) fn numbered(&self) -> Vec<(u32, BorrowedFd<'_>)> {
         let inherited = self.inherited.iter().map(|(_, descriptor)| descriptor);
         let all = self.expected.iter().chain(inherited).map(AsFd::as_fd);
         (FIRST..).zip(all).collect()
@@ -351,6 +360,16 @@ fn execute(
     handed: &[(u32, BorrowedFd<'_>)],
     said: &OwnedFd,
 ) -> Result<i32> {
+    begin(program, words, handed, said).and_then(end)
+}
+
+/// Starts a program so.
+pub(in crate::engines) fn begin(
+    program: &Path,
+    words: &[String],
+    handed: &[(u32, BorrowedFd<'_>)],
+    said: &OwnedFd,
+) -> Result<Pid> {
     let zero = || call("start the runtime")(Errno::INVAL);
     let arguments = sys::process::Strings::new(words).ok_or_else(zero)?;
     let path = std::ffi::CString::new(program.as_os_str().as_bytes()).map_err(|_| zero())?;
@@ -358,8 +377,8 @@ fn execute(
     let environment = sys::process::Strings::new(&environment).ok_or_else(zero)?;
     let null = open(Path::new("/dev/null"), OFlags::RDWR)?;
     let forked = sys::process::fork_single().map_err(call("fork"))?;
-    let child = match forked {
-        ForkResult::Parent(child) => child,
+    match forked {
+        ForkResult::Parent(child) => Ok(child),
         ForkResult::Child => {
             let connected = rustix::io::fcntl_dupfd_cloexec(said, 64).and_then(|said| {
                 sys::process::hand_over(handed)?;
@@ -375,7 +394,11 @@ fn execute(
             }
             sys::process::exit_now(127);
         }
-    };
+    }
+}
+
+/// Waits for its end.
+pub(in crate::engines) fn end(child: Pid) -> Result<i32> {
     let status =
         rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))
             .map_err(call("wait for the runtime"))?;
@@ -387,7 +410,7 @@ fn execute(
 }
 
 /// What a runtime has written, as the end of a message.
-fn complaint(said: &OwnedFd) -> String {
+pub(in crate::engines) fn complaint(said: &OwnedFd) -> String {
     let mut text = Vec::new();
     if let Ok(file) = said.try_clone() {
         let mut file = std::fs::File::from(file);
@@ -471,7 +494,7 @@ fn sets_recursively() -> bool {
     (number(), number()) >= RECURSIVE
 }
 
-fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
+pub(in crate::engines) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Permissions::empty()).map_err(|errno| {
         Error::File { doing: "open".into(), path: path.into(), errno: errno.into() }
     })
@@ -485,7 +508,7 @@ fn make(directory: &Path) -> Result<()> {
     })
 }
 
-fn memory(name: &str, text: &[u8]) -> Result<OwnedFd> {
+pub(in crate::engines) fn memory(name: &str, text: &[u8]) -> Result<OwnedFd> {
     let failed = call("make a file in memory");
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(&failed)?;
     let mut file = std::fs::File::from(file);
@@ -495,7 +518,7 @@ fn memory(name: &str, text: &[u8]) -> Result<OwnedFd> {
     Ok(file.into())
 }
 
-fn pipe() -> Result<(OwnedFd, std::fs::File)> {
+pub(in crate::engines) fn pipe() -> Result<(OwnedFd, std::fs::File)> {
     let (reader, writer) = report::raw_pipe()?;
     Ok((reader, writer.into()))
 }

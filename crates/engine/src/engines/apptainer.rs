@@ -1,0 +1,246 @@
+//! S1: Apptainer or Singularity of the host's, on a container's own directory.
+//!
+//! It is worth having where user namespaces are forbidden and an administrator has installed an Apptainer that is root's; one that is not works
+//! too. The world is prepared as for the engines without mounts ([`interpose`]), and what they would show is mounted by Apptainer: the
+//! directory as `/`, everything else as binds. It writes straight into that directory, so no file in it may be the image's
+//! ([`Caps::bare`]).
+//!
+//! As with an OCI runtime ([`oci`]), what Apptainer starts is this very program, through a descriptor: streams, environment, arguments,
+//! limits and descriptors come to it as they are, past Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass
+//! signals on, is ended as soon as the container is there; the program is then a child of whoever watches it, as in the other engines.
+
+use super::interpose::prepare::{self, Prepared};
+use super::interpose::{self, start as common};
+use super::launch::report;
+use super::native::cgroup;
+use super::native::start::{Place, spawn_with};
+use super::native::terminal::{Terminal, has_own_devices};
+use super::oci::start::{self as runtime, Guest, Handed};
+use super::oci::{self, inside};
+use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::plan::{IdRange, Ids, Plan, Process, Seccomp};
+use crate::records::Records;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What Apptainer mounts by itself, as the host has it.
+const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
+/// What it would mount besides.
+const UNWANTED: &str = "home,cwd,tmp,hostfs,bind-paths";
+/// It puts files of its own in their places, unless it is told to mount the container's there.
+const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
+
+/// Mode S1.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Apptainer;
+
+impl Engine for Apptainer {
+    fn name(&self) -> &'static str {
+        "S1"
+    }
+
+    fn about(&self) -> &'static str {
+        "the host's Apptainer or Singularity, as the caller"
+    }
+
+    fn caps(&self) -> Caps {
+        Caps { fake_root: false, read_only: false, bare: true, ..interpose::CAPS }
+    }
+
+    fn probe(&self, facts: &Facts) -> Fit {
+        if facts.apptainer.is_none() {
+            return Fit::Unusable("neither apptainer nor singularity is in PATH".into());
+        }
+        match &facts.no_user_namespace {
+            Some(why) if !facts.apptainer_is_setuid => Fit::Unusable(format!(
+                "{why}, and without user namespaces Apptainer needs a starter-suid that is root's"
+            )),
+            _ => Fit::Ready,
+        }
+    }
+
+    fn is_asked_for(&self, _facts: &Facts) -> bool {
+        true
+    }
+
+    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+        runtime::adopt()?;
+        spawn_with(plan, streams, |place| {
+            let Place::Spawned { mut teller, tied, terminal } = place else {
+                return Err(Error::Vanished("no process was forked".into()));
+            };
+            match start(plan, tied, terminal) {
+                Ok(pid) => {
+                    teller.process(pid);
+                    Ok(Ended::Code(0))
+                }
+                Err(error) => {
+                    teller.failed(error.clone());
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    fn become_guest(&self, plan: &Plan) -> Result<Ended> {
+        let streams = Streams { tied: true, ..Streams::default() };
+        runtime::attend(|| self.spawn(plan, streams))
+    }
+}
+
+/// Has Apptainer start the program; returns its number. The caller is a process that was forked for this.
+fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
+    check(plan)?;
+    let apptainer = plan.apptainer.clone().unwrap_or_default();
+    let records = Records::open(&plan.place)?;
+    let turn = records.turn()?;
+    let prepared = prepare::prepare(plan, common::is_empty(&plan.place, &records))?;
+    if let Some(group) = &plan.cgroup {
+        cgroup::enter(group)?;
+    }
+    let inside = inside_of(plan);
+    let words = words(&apptainer, &prepared)?;
+    let program = runtime::open(Path::new("/proc/self/exe"), OFlags::RDONLY)?;
+    let (gate, mut opener) = runtime::pipe()?;
+    let (told, mut hearer) = report::pipe()?;
+    let said = runtime::memory("said", &[])?;
+    let mode = oci::Mode::Plain;
+    let guest = Guest { plan, inside: &inside, mode, reports: true, tied, terminal };
+    let handed = Handed::new(program, OwnedFd::from(told), gate, guest)?;
+    let parent = runtime::begin(&apptainer, &words, &handed.numbered(), &said)?;
+    drop(handed);
+    let Some(pid) = hearer.process()? else {
+        let status = runtime::end(parent)?;
+        return Err(Error::Helper {
+            program: apptainer,
+            status: format!("status {status}"),
+            output: runtime::complaint(&said),
+        });
+    };
+    rustix::process::kill_process(parent, Signal::KILL)
+        .map_err(|errno| call("end Apptainer's own process", errno))?;
+    runtime::end(parent)?;
+    records.add(pid)?;
+    let _ = opener.write_all(&[1]);
+    let outcome = hearer.outcome();
+    if outcome.is_err() {
+        records.remove(pid);
+    }
+    drop(turn);
+    outcome.map(|_| pid)
+}
+
+fn call(doing: &str, errno: Errno) -> Error {
+    Error::Call { doing: doing.into(), errno: errno.into() }
+}
+
+/// What it cannot be asked for.
+fn check(plan: &Plan) -> Result<()> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let asked = (plan.process.uid, plan.process.gid);
+    if asked != (uid, gid) {
+        return Err(Error::Missing {
+            what: format!("user {}:{}", asked.0, asked.1),
+            needs: "another engine than S1, whose programs are the caller".into(),
+            hint: Some(format!("use --user={uid}:{gid}, or --execmode=P1 for root and others")),
+        });
+    }
+    if has_own_devices(plan) {
+        return Err(Error::Unsupported {
+            flag: "a device under another name, or some GPUs without the others,".into(),
+            engine: "S1".into(),
+            able: ["N1", "I1", "P1"].map(String::from).to_vec(),
+        });
+    }
+    Ok(())
+}
+
+/// The plan as this program is to read it in the container, where nobody has a capability and nothing is left to be mapped or mounted.
+fn inside_of(plan: &Plan) -> Plan {
+    let root = IdRange { inside: 0, outside: 0, count: 1 };
+    let process = Process { capabilities: None, seccomp: Seccomp::None, ..plan.process.clone() };
+    Plan { ids: Ids::Single { uid: root, gid: root }, process, ..plan.clone() }
+}
+
+/// Apptainer's command line.
+fn words(apptainer: &Path, prepared: &Prepared) -> Result<Vec<String>> {
+    let mut words = vec![text(apptainer.as_os_str().as_bytes())?];
+    words.extend(["exec", "--writable", "--no-home", "--no-mount", UNWANTED].map(String::from));
+    words.extend(["--pwd", "/"].map(String::from));
+    let bound = prepared.world.bound();
+    let root = &prepared.files.root;
+    for path in ACCOUNTS {
+        let file = root.join(&path[1..]);
+        let is_bound = bound.iter().any(|bound| bound.guest == path.as_bytes());
+        if !is_bound && file.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            words.extend(mount(file.as_os_str().as_bytes(), path.as_bytes(), false)?);
+        }
+    }
+    for bound in bound.iter().filter(|bound| bound.guest != b"/") {
+        let guest = Path::new(OsStr::from_bytes(&bound.guest));
+        let is_there = bound.guest == bound.host
+            && !bound.read_only
+            && KERNELS.iter().any(|kernels| guest.starts_with(kernels));
+        if !is_there {
+            words.extend(mount(&bound.host, &bound.guest, bound.read_only)?);
+        }
+    }
+    words.push(text(root.as_os_str().as_bytes())?);
+    words.extend([runtime::LAUNCHER, inside::WORD].map(String::from));
+    Ok(words)
+}
+
+/// A bind, in the form of comma-separated values, in which every name can be said.
+fn mount(source: &[u8], target: &[u8], read_only: bool) -> Result<[String; 2]> {
+    let field = |key: &str, path: &[u8]| -> Result<String> {
+        Ok(format!("\"{key}={}\"", text(path)?.replace('"', "\"\"")))
+    };
+    let (source, target) = (field("source", source)?, field("destination", target)?);
+    let flag = if read_only { ",ro" } else { "" };
+    Ok(["--mount".into(), format!("type=bind,{source},{target}{flag}")])
+}
+
+fn text(bytes: &[u8]) -> Result<String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::Invalid {
+        what: "path".into(),
+        value: String::from_utf8_lossy(bytes).into_owned(),
+        why: "Apptainer takes names in UTF-8 only".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_user_namespaces_it_must_be_roots() {
+        let reason = |facts: &Facts| match Apptainer.probe(facts) {
+            Fit::Unusable(why) => Some(why),
+            Fit::Ready | Fit::Degraded(_) => None,
+        };
+        let mut facts = Facts::default();
+        assert!(reason(&facts).unwrap().contains("neither apptainer nor singularity"));
+        facts.apptainer = Some("/usr/bin/apptainer".into());
+        assert_eq!(reason(&facts), None);
+        facts.no_user_namespace = Some("AppArmor".into());
+        let why = reason(&facts).unwrap();
+        assert!(why.contains("AppArmor") && why.contains("starter-suid"), "{why}");
+        facts.apptainer_is_setuid = true;
+        assert_eq!(reason(&facts), None);
+    }
+
+    #[test]
+    fn every_name_can_be_bound() {
+        let words = mount(b"/a,b:\"c\"", b"/x y", true).unwrap();
+        assert_eq!(words[1], r#"type=bind,"source=/a,b:""c""","destination=/x y",ro"#);
+        assert!(mount(b"/\xff", b"/", false).is_err());
+    }
+}
