@@ -36,6 +36,8 @@ pub struct Caps {
     pub own_ids: bool,
     /// Its programs write to that directory by themselves, so no file in it may be the image's; and they are the caller.
     pub bare: bool,
+    /// It keeps what it makes of an image's files beside the image's tree.
+    pub keeps_texts: bool,
 }
 
 /// How well an engine fits a host.

@@ -201,6 +201,7 @@ fn own_map(path: &str) -> Vec<(u32, u32)> {
         })
         .collect()
 }
+
 /// Whether beside an Apptainer there is the program by which it works without user namespaces, and it is root's.
 fn has_setuid_starter(program: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

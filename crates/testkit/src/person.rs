@@ -87,6 +87,16 @@ impl Person {
         }
     }
 
+    /// A file of the user's with these bytes; its path.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
+        std::fs::write(path, text).expect("a file for the case");
+        self.give(path);
+        path.display().to_string()
+    }
+
     /// The program with arguments, as the user.
     pub fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
         let mut command = self.user.command(&self.program, &self.home);

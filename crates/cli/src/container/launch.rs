@@ -112,7 +112,9 @@ pub(crate) fn prepare(
         running: &running,
     };
     let mut plan = plan::plan(&request)?;
-    plan.beside_image = root::beside_image(store, record);
+    if engine.caps().keeps_texts {
+        plan.beside_image = root::beside_image(store, record);
+    }
     Ok(Prepared { plan, engine })
 }
 

@@ -20,7 +20,7 @@ use crate::progress::{Progress, Style};
 use crate::pull::{self, Road};
 use crate::report::Report;
 
-/// Its name.
+/// Name of the directory of what is made of an image's files, beside its tree.
 const BESIDE: &str = "made";
 /// The first kernel whose overlay can be mounted in a user namespace.
 const OVERLAY_IN_USER_NAMESPACE: (u32, u32) = (5, 11);

@@ -1,6 +1,6 @@
 //! Where a case runs: one engine, and a store with the Debian image in it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -127,8 +127,6 @@ impl World {
 
     /// A file of the user's.
     pub(crate) fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
-        fs::write(path, text).expect("a file for the case");
-        self.person.give(path);
-        path.display().to_string()
+        self.person.file(path, text)
     }
 }

@@ -177,9 +177,7 @@ impl World {
 
     /// A file of the user's.
     pub(crate) fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
-        fs::write(path, text).expect("a file for the case");
-        self.person.give(path);
-        path.display().to_string()
+        self.person.file(path, text)
     }
 
     /// A directory below one of the user's, with those on the way.

@@ -13,7 +13,7 @@ use super::interpose::prepare::{self, Prepared};
 use super::interpose::{self, start as common};
 use super::launch::report;
 use super::native::cgroup;
-use super::native::start::{Place, spawn_with};
+use super::native::start::spawn_told;
 use super::native::terminal::{Terminal, has_own_devices};
 use super::oci::start::{self as runtime, Guest, Handed};
 use super::oci::{self, inside};
@@ -73,21 +73,7 @@ impl Engine for Apptainer {
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
         runtime::adopt()?;
-        spawn_with(plan, streams, |place| {
-            let Place::Spawned { mut teller, tied, terminal } = place else {
-                return Err(Error::Vanished("no process was forked".into()));
-            };
-            match start(plan, tied, terminal) {
-                Ok(pid) => {
-                    teller.process(pid);
-                    Ok(Ended::Code(0))
-                }
-                Err(error) => {
-                    teller.failed(error.clone());
-                    Err(error)
-                }
-            }
-        })
+        spawn_told(plan, streams, |_, tied, terminal| start(plan, tied, terminal))
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {

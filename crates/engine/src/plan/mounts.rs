@@ -103,8 +103,8 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
 
 /// The host's whole `/dev`, or a small one of its own.
 ///
-/// A small one is made when isolation is asked for, when only some devices are to be seen, and when a device is wanted under another name, since no name can be made in the
-/// host's `/dev`.
+/// A small one is made when isolation is asked for, when only some devices are to be seen, and when a device is wanted under another name, since
+/// no name can be made in the host's `/dev`.
 fn devices(
     config: &ContainerConfig,
     namespaces: &Namespaces,

@@ -84,7 +84,7 @@ impl Engine for Mode {
     }
 
     fn caps(&self) -> Caps {
-        interpose::CAPS
+        Caps { keeps_texts: self.has_texts(), ..interpose::CAPS }
     }
 
     fn probe(&self, facts: &Facts) -> Fit {

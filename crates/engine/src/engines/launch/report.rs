@@ -95,20 +95,10 @@ impl Hearer {
     /// Listens until the program runs. Gives the number that was told, if one was.
     pub(in crate::engines) fn outcome(&mut self) -> Result<Option<u32>> {
         let mut pid = None;
-        let mut line = String::new();
-        loop {
-            line.clear();
-            match self.0.read_line(&mut line) {
-                Ok(0) => return Ok(pid),
-                Ok(_) => match serde_json::from_str(&line) {
-                    Ok(Message::Process(number)) => pid = Some(number),
-                    Ok(Message::Failed(error)) => return Err(error),
-                    Err(_) => return Err(Error::Vanished("an unreadable report".into())),
-                },
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::Vanished(error.to_string())),
-            }
+        while let Some(number) = self.process()? {
+            pid = Some(number);
         }
+        Ok(pid)
     }
 }
 

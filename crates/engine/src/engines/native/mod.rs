@@ -45,6 +45,7 @@ impl Engine for Native {
             limits: true,
             own_ids: false,
             bare: false,
+            keeps_texts: false,
         }
     }
 

@@ -69,21 +69,24 @@ fn enter_directory(process: &Process) -> Result<()> {
     }
 }
 
+/// What is executed from now on has none but these capabilities, whoever its user is.
+pub(in crate::engines) fn bound(capabilities: u64) -> Result<()> {
+    for bit in (0..64).filter(|bit| capabilities >> bit & 1 == 0) {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            Ok(()) => {}
+            // The first number that the kernel does not know.
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(call("shrink the capability bounding set")(errno)),
+        }
+    }
+    Ok(())
+}
+
 fn identity(plan: &Plan) -> Result<()> {
     let process = &plan.process;
     if let Some(capabilities) = process.capabilities {
-        for bit in 0..64 {
-            let capability = CapabilitySet::from_bits_retain(1 << bit);
-            if capabilities.bounding >> bit & 1 == 1 {
-                continue;
-            }
-            match rustix::thread::remove_capability_from_bounding_set(capability) {
-                Ok(()) => {}
-                // The first number that the kernel does not know.
-                Err(Errno::INVAL) => break,
-                Err(errno) => return Err(call("shrink the capability bounding set")(errno)),
-            }
-        }
+        bound(capabilities.bounding)?;
     }
     if let Ids::Range { .. } = plan.ids {
         if let Groups::Set(groups) = &process.groups {

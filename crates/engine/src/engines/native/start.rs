@@ -64,6 +64,30 @@ pub(in crate::engines) fn spawn(plan: &Plan, into: Into, streams: Streams<'_>) -
     spawn_with(plan, streams, |place| start(plan, into, place))
 }
 
+/// Forks a child that has somebody else start the program: a runtime of the host's, or this program in a running container. `begin` gives the
+/// number of what was started.
+pub(in crate::engines) fn spawn_told(
+    plan: &Plan,
+    streams: Streams<'_>,
+    begin: impl FnOnce(&report::Teller, bool, Terminal) -> Result<u32>,
+) -> Result<Child> {
+    spawn_with(plan, streams, |place| {
+        let Place::Spawned { mut teller, tied, terminal } = place else {
+            return Err(Error::Vanished("no process was forked".into()));
+        };
+        match begin(&teller, tied, terminal) {
+            Ok(pid) => {
+                teller.process(pid);
+                Ok(Ended::Code(0))
+            }
+            Err(error) => {
+                teller.failed(error.clone());
+                Err(error)
+            }
+        }
+    })
+}
+
 /// Forks a child that begins a start; it becomes the program, or tells which process does.
 pub(in crate::engines) fn spawn_with(
     plan: &Plan,

@@ -132,7 +132,7 @@ fn follow(
     }
     if !plan.emulate_root {
         be_somebody(&plan)?;
-        super::start::drop_bounding_set();
+        native::program::bound(0)?;
         // The loader opens its program through the tracer's descriptors. Those of whoever has come to other ids, or can do more, are hidden.
         let none = CapabilitySets {
             effective: CapabilitySet::empty(),

@@ -5,8 +5,8 @@
 
 use super::Mode;
 use super::start::{self, Guest};
-use crate::choose::{Child, Ended, Streams};
-use crate::engines::native::start::{Place, spawn_with};
+use crate::choose::{Child, Streams};
+use crate::engines::native::start::spawn_told;
 use crate::engines::native::terminal::Terminal;
 use crate::engines::write_file;
 use crate::error::{Error, Result};
@@ -93,27 +93,12 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 
 /// Starts a container of its own for the program.
 pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-    spawn_with(plan, streams, |place| {
-        let Place::Spawned { mut teller, tied, terminal } = place else {
-            return Err(Error::Vanished("no process was forked".into()));
-        };
-        let begun = Split::of(plan).and_then(|Split { inside, around }| {
-            let runtime = plan.runtime.clone().unwrap_or_default();
-            let terminal = given(terminal);
-            let guest =
-                Guest { plan: &around, inside: &inside, mode, reports: false, tied, terminal };
-            start::run(&runtime, guest, None)
-        });
-        match begun {
-            Ok(pid) => {
-                teller.process(pid);
-                Ok(Ended::Code(0))
-            }
-            Err(error) => {
-                teller.failed(error.clone());
-                Err(error)
-            }
-        }
+    spawn_told(plan, streams, |_, tied, terminal| {
+        let Split { inside, around } = Split::of(plan)?;
+        let runtime = plan.runtime.clone().unwrap_or_default();
+        let terminal = given(terminal);
+        let guest = Guest { plan: &around, inside: &inside, mode, reports: false, tied, terminal };
+        start::run(&runtime, guest, None)
     })
 }
 
@@ -124,23 +109,10 @@ fn given(terminal: Terminal) -> Terminal {
 
 /// Starts another program in the container of a process, as a child of the caller.
 pub(super) fn enter(mode: Mode, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-    spawn_with(plan, streams, |place| {
-        let Place::Spawned { mut teller, tied, terminal } = place else {
-            return Err(Error::Vanished("no process was forked".into()));
-        };
-        let begun = Split::of(plan).and_then(|Split { inside, around }| {
-            let guest = Guest {
-                plan: &around,
-                inside: &inside,
-                mode,
-                reports: false,
-                tied,
-                terminal: given(terminal),
-            };
-            start::enter(pid, guest, &teller)
-        });
-        let Err(error) = begun;
-        teller.failed(error.clone());
-        Err(error)
+    spawn_told(plan, streams, |teller, tied, terminal| {
+        let Split { inside, around } = Split::of(plan)?;
+        let terminal = given(terminal);
+        let guest = Guest { plan: &around, inside: &inside, mode, reports: false, tied, terminal };
+        start::enter(pid, guest, teller).map(|never| match never {})
     })
 }

@@ -18,7 +18,7 @@ use crate::choose::{Child, Ended};
 use crate::engines::launch::{files, report};
 use crate::engines::native::assistant::{Assistant, map_error, maps};
 use crate::engines::native::terminal::{Terminal, has_own_devices};
-use crate::engines::native::{cgroup, enter, start as native, tree};
+use crate::engines::native::{cgroup, enter, program, start as native, tree};
 use crate::engines::write_file;
 use crate::error::{Error, Result};
 use crate::plan::{IdRange, Ids, Mount, Network, Plan, Root};
@@ -208,7 +208,7 @@ pub(super) fn enter(
     let told = rustix::io::fcntl_dupfd_cloexec(told, FIRST as i32).map_err(&failed)?;
     let handed = Handed::new(program, told, gate, guest)?;
     enter::enter(pid)?;
-    drop_bounding_set();
+    program::bound(0)?;
     // A program of its own, which may be traced: this one was another user's before it entered.
     sys::process::hand_over(&handed.numbered()).map_err(&failed)?;
     Err(failed(sys::process::exec(c"/proc/self/fd/3", &arguments, &environment)))
@@ -468,16 +468,6 @@ fn has(top: &OwnedFd, path: &Path) -> bool {
     let path = path.strip_prefix("/").unwrap_or(path).as_os_str().as_bytes();
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     sys::fs::resolve::open_in_root(top, path, flags, rustix::fs::ResolveFlags::empty()).is_ok()
-}
-
-/// What is executed from now on has no capabilities, though its user is the root of a namespace.
-pub(super) fn drop_bounding_set() {
-    for bit in 0..64 {
-        let one = CapabilitySet::from_bits_retain(1 << bit);
-        if rustix::thread::remove_capability_from_bounding_set(one).is_err() {
-            return;
-        }
-    }
 }
 
 /// All capabilities that kernel and this program know.
