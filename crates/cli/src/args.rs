@@ -81,8 +81,8 @@ impl Parsed {
     }
 }
 
-/// Reads the words after the program's name.
-pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Report> {
+/// Reads the words after the program's name, which may be udocker's.
+pub(crate) fn parse(words: Vec<OsString>, as_udocker: bool) -> Result<Parsed, Report> {
     let root = help::root();
     let words = normal::normalise(&root, words, false);
     let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -100,10 +100,10 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Report> {
     if matches.get_flag("version") {
         return Ok(Parsed::Text(crate::version_text()));
     }
-    command(global, rest)
+    command(global, rest, as_udocker)
 }
 
-fn command(global: Global, words: &[OsString]) -> Result<Parsed, Report> {
+fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parsed, Report> {
     let Some(first) = words.first() else { return Ok(Parsed::Text(help::overview())) };
     let first = first.to_string_lossy();
     if first == "help" {
@@ -120,7 +120,10 @@ fn command(global: Global, words: &[OsString]) -> Result<Parsed, Report> {
         return Err(explain::unknown_command(&first));
     };
     let name = format!("coracle {path}");
-    let clap = help::finished(command, &path);
+    let mut clap = help::finished(command, &path);
+    if as_udocker && command.path == "run" {
+        clap = crate::udocker::options(clap);
+    }
     let words = normal::normalise(&clap, words[used..].to_vec(), command.interspersed);
     match clap.try_get_matches_from(words) {
         Ok(matches) => Ok(Parsed::Command(global, command, matches)),
@@ -136,7 +139,7 @@ mod tests {
     use super::*;
 
     fn matches(line: &[&str]) -> ArgMatches {
-        match parse(line.iter().map(OsString::from).collect()) {
+        match parse(line.iter().map(OsString::from).collect(), false) {
             Ok(Parsed::Command(_, _, matches)) => matches,
             Ok(Parsed::Text(text)) => panic!("text: {text}"),
             Err(report) => panic!("{report}"),
@@ -144,7 +147,7 @@ mod tests {
     }
 
     fn failure(line: &[&str]) -> String {
-        match parse(line.iter().map(OsString::from).collect()) {
+        match parse(line.iter().map(OsString::from).collect(), false) {
             Err(report) => report.to_string(),
             Ok(_) => panic!("no error: {line:?}"),
         }
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn groups_and_global_options() {
         let line = ["--store", "/s", "-q", "container", "ls", "-a", "-q"];
-        match parse(line.iter().map(OsString::from).collect())
+        match parse(line.iter().map(OsString::from).collect(), false)
             .unwrap_or_else(|report| panic!("{report}"))
         {
             Parsed::Command(global, command, matches) => {

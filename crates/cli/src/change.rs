@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(config.labels()["k"], "v");
         assert_eq!(config.exposed_ports(), ["53/udp", "80/tcp"]);
         assert_eq!(config.volumes(), ["/data"]);
-        assert_eq!((config.user(), config.working_dir()), (Some("me:us"), "/w"));
+        assert_eq!((config.user(), config.working_dir()), (Some("me:us"), Some("/w")));
         assert_eq!(config.stop_signal(), Some("SIGINT"));
         for wrong in ["FROM x", "ENV", "ENV =x", "USER", "SHELL sh", "ENV A=\"x"] {
             assert!(apply(&mut editor, wrong).is_err(), "{wrong}");

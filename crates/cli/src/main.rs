@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         return ExitCode::from(engine::engines::oci::inside::be_first());
     }
     engine::engines::lift_file_limit();
-    let ended = args::parse(words).and_then(args::Parsed::run);
+    let ended = args::parse(words, as_udocker).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

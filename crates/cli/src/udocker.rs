@@ -10,9 +10,11 @@ pub(crate) mod listing;
 pub(crate) mod settings;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use engine::plan::{Accounts, Overrides, Root};
 use engine::spec::ContainerConfig;
+use store::ContainerDir;
 
 use crate::args::run::ContainerFlags;
 use crate::context::Context;
@@ -30,6 +32,9 @@ pub(crate) const CALLED: &str = "CORACLE_CALLED_UDOCKER";
 
 /// What the kernel makes in every container: udocker mounts it from the host.
 const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+/// What is run where nobody says what.
+const SHELL: [&str; 2] = ["bash", "-i"];
 
 /// Whether a program of this name is udocker.
 pub(crate) fn is_name(program: &OsStr) -> bool {
@@ -49,6 +54,13 @@ pub(crate) fn status(exit: Exit) -> Exit {
     if exit == Exit::FAILED { Exit(1) } else { exit }
 }
 
+/// Gives an option of `run` the form that it has for udocker: `-a` takes no word after it.
+pub(crate) fn options(run: clap::Command) -> clap::Command {
+    let flag =
+        |arg: clap::Arg| arg.num_args(0..=1).require_equals(true).default_missing_value("all");
+    run.mut_arg("attach", flag)
+}
+
 /// Gives the flags the meaning that they have for udocker.
 pub(crate) fn adapt(context: &Context, flags: &mut ContainerFlags) {
     let process = &mut flags.process;
@@ -63,6 +75,58 @@ pub(crate) fn adapt(context: &Context, flags: &mut ContainerFlags) {
     }
     let volumes = std::mem::take(&mut flags.files.volume);
     flags.files.volume = volumes.iter().filter_map(|text| volume(text)).collect();
+    // Where there is no graphics device, udocker goes on without.
+    flags.files.dri &= Path::new("/dev/dri").is_dir();
+}
+
+/// What of the flags counts for a container that is there: `--name` gives it a further name, and what udocker passes over for every container
+/// (or minds only while it pulls) changes nothing.
+pub(crate) fn adapt_existing(
+    flags: &mut ContainerFlags,
+    container: &mut ContainerDir,
+) -> Result<(), Report> {
+    if let Some(name) = flags.record.name.take() {
+        container.add_name(&name)?;
+    }
+    flags.image.platform = None;
+    flags.network.dns.clear();
+    Ok(())
+}
+
+/// What is run where neither the image nor the user says what: the key `cmd`, else a shell.
+pub(crate) fn command(context: &Context) -> Result<Vec<String>, Report> {
+    Ok(context.udocker()?.list("cmd").unwrap_or_else(|| SHELL.map(str::to_owned).to_vec()))
+}
+
+/// Where a program starts if neither the image nor the user says: at home, where the container has that; else nowhere else than usual.
+pub(crate) fn home(
+    config: &ContainerConfig,
+    overrides: &Overrides,
+    accounts: &dyn Accounts,
+    root: &Root,
+) -> Result<Option<String>, Report> {
+    if !config.cwd.is_empty() || overrides.cwd.is_some() || overrides.exec {
+        return Ok(None);
+    }
+    let user = overrides.user.as_ref().unwrap_or(&config.user);
+    let home = match user.split(':').next().unwrap_or_default() {
+        "" | "0" | "root" => PathBuf::from("/root"),
+        name => {
+            let passwd = accounts.passwd()?;
+            let mut users = host::users::parse_users(&passwd);
+            let found = users.find(|user| user.name == name || name.parse().ok() == Some(user.uid));
+            found.map(|user| user.home).unwrap_or_default()
+        }
+    };
+    let Ok(inside) = home.strip_prefix("/") else { return Ok(None) };
+    let has = |tree: &PathBuf| tree.join(inside).symlink_metadata().is_ok();
+    let is_there = match root {
+        Root::Overlay { lowers, upper, .. } => has(upper) || lowers.iter().any(has),
+        Root::Directory { path } => has(path),
+    };
+    let mut mounts = config.mounts.iter().chain(&overrides.mounts);
+    let known = is_there || mounts.any(|mount| mount.target == home);
+    known.then(|| crate::context::text(&home)).transpose()
 }
 
 /// `-v HOST` mounts at the same place; what every container has by itself is not mounted once more.
@@ -96,14 +160,14 @@ pub(crate) fn name_user(context: &Context, config: &mut ContainerConfig) {
     }
 }
 
-/// Variables of the host that a container gets, and those that `--hostenv` leaves out.
+/// Variables of the host that a container gets, and those that `--hostenv` leaves out. Unless told otherwise, programs know the terminal.
 pub(crate) fn host_variables(context: &Context) -> Result<(Vec<String>, Vec<String>), Report> {
     if !context.is_udocker() {
         return Ok((Vec::new(), Vec::new()));
     }
     let settings = context.udocker()?;
-    let list = |key: &str| settings.list(key).unwrap_or_default();
-    Ok((list("valid_host_env"), list("invalid_host_env")))
+    let valid = settings.list("valid_host_env").unwrap_or_else(|| vec!["TERM".to_owned()]);
+    Ok((valid, settings.list("invalid_host_env").unwrap_or_default()))
 }
 
 /// Variables that say which container this is, as udocker sets them.

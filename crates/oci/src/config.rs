@@ -130,9 +130,9 @@ impl ImageConfig {
         self.list(oci_spec::image::Config::cmd)
     }
 
-    /// The directory to start in; `/` where the image says nothing.
-    pub fn working_dir(&self) -> &str {
-        self.text(oci_spec::image::Config::working_dir).filter(|d| !d.is_empty()).unwrap_or("/")
+    /// The directory to start in, where the image says one.
+    pub fn working_dir(&self) -> Option<&str> {
+        self.text(oci_spec::image::Config::working_dir).filter(|d| !d.is_empty())
     }
 
     /// `user[:group]`, by name or number, where the image says one.

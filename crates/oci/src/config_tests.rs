@@ -13,7 +13,7 @@ fn reads_docker() {
     assert_eq!(config.volumes(), ["/a", "/b"]);
     assert_eq!(config.exposed_ports(), ["80/tcp"]);
     assert_eq!(config.labels()["a"], "1");
-    assert_eq!(config.working_dir(), "/");
+    assert_eq!(config.working_dir(), None);
     assert_eq!(config.user(), None);
     assert_eq!(config.stop_signal(), Some("SIGQUIT"));
     assert_eq!(config.shell(), ["/bin/bash", "-c"]);

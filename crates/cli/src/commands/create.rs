@@ -13,6 +13,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> 
         && let Some(name) = &args.flags.record.name
         && let Some(old) = record::find_some(context, name)?
     {
+        super::protect::check_container(&old)?;
         super::rm::not_running(&old)?;
         launch::remove_now(context, old)?;
     }

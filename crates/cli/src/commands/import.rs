@@ -32,7 +32,10 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     if args.tocontainer {
         let mut flags = ContainerFlags::default();
         flags.record.name.clone_from(&args.container);
-        let name = reference.to_string();
+        // As it is listed, unless another registry is asked for names that say none.
+        let familiar = reference.familiar();
+        let is_it = remote::reference(context, &familiar).is_ok_and(|other| other == reference);
+        let name = if is_it { familiar } else { reference.to_string() };
         let (container, _) = make::make(context, &flags, Some(&name), &[], true)?;
         output::line(container.id())?;
     } else {
@@ -76,7 +79,7 @@ pub(crate) fn make_from(
         None => Platform::host(),
     };
     let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
-    let _lease = store.lease()?;
+    let lease = store.lease()?;
     let (layer, diff_id) = match tree {
         Some(mut tree) => {
             let (blob, size) = store.blobs().put_reader(&mut tree)?;
@@ -112,6 +115,8 @@ pub(crate) fn make_from(
     if let Some(image) = store.images().get(&reference)? {
         // Unpacked at once: a broken archive is told now, not when the image is first run.
         if let Err(report) = pull::unpack(&road, &image) {
+            // Who still holds it waits for itself.
+            drop(lease);
             store.images().remove(&reference.to_string(), true)?;
             return Err(report.within(format!("cannot import {}", args.source.display())));
         }

@@ -81,15 +81,17 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
     ended
 }
 
-/// A container or an image as udocker shows it: the configuration alone.
+/// A container or an image as udocker shows it: the configuration alone, with its keys in order.
 fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
     if let Some(container) = record::find_some(context, name)? {
         return Ok(Some(listing::of_container(&record::read(&container)?)));
     }
     let Some(image) = image::local(context, name)? else { return Ok(None) };
     let config = image.config()?;
-    let value = serde_json::from_slice(config.raw());
-    value.map(Some).map_err(|error| Report::new("the configuration is no JSON").cause(error))
+    let mut value: Value = serde_json::from_slice(config.raw())
+        .map_err(|error| Report::new("the configuration is no JSON").cause(error))?;
+    value.sort_all_objects();
+    Ok(Some(value))
 }
 
 fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {

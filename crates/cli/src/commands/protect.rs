@@ -1,4 +1,7 @@
-//! `protect` and `unprotect`: what is protected is not removed by `rm` and `rmi`, whatever `--force` says.
+//! `protect` and `unprotect`: what is protected is not removed by `rm` and `rmi`, whatever `--force` says, nor by `run --rm`,
+//! `create --force` and `prune`.
+
+use engine::spec::ContainerConfig;
 
 use crate::args::containers::ProtectArgs;
 use crate::container::record;
@@ -46,12 +49,20 @@ fn mark(context: &Context, name: &str, on: bool) -> Result<Exit, Report> {
     Ok(Exit::OK)
 }
 
+/// Whether a container is protected.
+pub(crate) fn holds(config: &ContainerConfig) -> bool {
+    config.labels.contains_key(listing::PROTECTED_LABEL)
+}
+
+/// Whether an image's name is protected.
+pub(crate) fn holds_image(image: &store::Image) -> bool {
+    image.descriptor().annotations.contains_key(listing::PROTECTED)
+}
+
 /// Refuses a container that is protected.
 pub(crate) fn check_container(container: &store::ContainerDir) -> Result<(), Report> {
     // A record that cannot be read protects nothing.
-    let protected = record::read(container)
-        .is_ok_and(|record| record.config.labels.contains_key(listing::PROTECTED_LABEL));
-    if protected {
+    if record::read(container).is_ok_and(|record| holds(&record.config)) {
         return Err(udocker::protected("container", &record::title(container)));
     }
     Ok(())
@@ -59,7 +70,7 @@ pub(crate) fn check_container(container: &store::ContainerDir) -> Result<(), Rep
 
 /// Refuses an image that is protected.
 pub(crate) fn check_image(image: &store::Image, name: &str) -> Result<(), Report> {
-    if image.descriptor().annotations.contains_key(listing::PROTECTED) {
+    if holds_image(image) {
         return Err(udocker::protected("image", name));
     }
     Ok(())

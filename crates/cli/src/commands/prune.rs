@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 
+use super::protect;
 use crate::args::containers::ContainerPruneArgs;
 use crate::args::images::ImagePruneArgs;
 use crate::args::system::{PruneArgs, VolumePruneArgs};
@@ -119,7 +120,8 @@ fn remove_containers(context: &Context, filters: &Filters) -> Result<Freed, Repo
         );
         // A record that cannot be read belongs to nobody who could still use it.
         idle && record::read(container).map_or(filters.is_empty(), |record| {
-            meant(filters, &record.config.created, &record.config.labels)
+            !protect::holds(&record.config)
+                && meant(filters, &record.config.created, &record.config.labels)
         })
     };
     Ok(context.store()?.prune_containers(&select, &|path| ids::delete(context, path))?)
@@ -128,7 +130,7 @@ fn remove_containers(context: &Context, filters: &Filters) -> Result<Freed, Repo
 fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Freed, Report> {
     let select = |image: &Image| {
         let summary = image.summary();
-        (every || image.reference().is_none())
+        (every && !protect::holds_image(image) || image.reference().is_none())
             && summary.map_or(filters.is_empty(), |summary| {
                 meant(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
             })

@@ -4,6 +4,7 @@ use engine::plan::Overrides;
 use engine::spec::MountKind;
 use store::ContainerDir;
 
+use super::protect;
 use crate::args::run::{ContainerFlags, RunArgs};
 use crate::container::gpus::Wishes;
 use crate::container::job::Rank;
@@ -22,8 +23,10 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         if flags.image.rootfs.is_none() {
             flags.image.rootfs = context.udocker()?.location(context.home().as_deref());
         }
+        // udocker keeps nothing of a tree outside its repository.
+        flags.record.rm |= flags.image.rootfs.is_some() && flags.record.name.is_none();
     }
-    check(args, &flags)?;
+    check(context, args, &flags)?;
     let made =
         context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
     if let Some(made) = made {
@@ -48,7 +51,10 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     {
         return launch::launch(context, &run);
     }
-    if let Some(container) = existing {
+    if let Some(mut container) = existing {
+        if context.is_udocker() {
+            udocker::adapt_existing(&mut flags, &mut container)?;
+        }
         let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
         udocker::banner(context, &flags, container.id(), command);
@@ -71,7 +77,7 @@ fn reused(context: &Context, flags: &ContainerFlags) -> Result<Option<ContainerD
     }
 }
 
-fn check(args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
+fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
     if flags.process.tty
         && flags.process.interactive
         && !args.detach
@@ -81,7 +87,9 @@ fn check(args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
             .hint("use -i alone, or -t alone"));
     }
     let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));
-    if !args.attach.is_empty() && !["stdout", "stderr"].iter().all(|stream| has(stream)) {
+    // udocker takes -a, and means nothing by it.
+    let attach = !args.attach.is_empty() && !context.is_udocker();
+    if attach && !["stdout", "stderr"].iter().all(|stream| has(stream)) {
         return Err(Report::usage(
             "--attach: standard output and standard error are always attached together",
         )
@@ -209,7 +217,7 @@ fn prepared(
     new: bool,
 ) -> Run {
     Run {
-        remove: record.config.auto_remove && !args.explain,
+        remove: record.config.auto_remove && !args.explain && !protect::holds(&record.config),
         container: container.clone(),
         record,
         overrides,
@@ -233,6 +241,9 @@ fn adapted(
 ) -> Result<(Record, Overrides), Report> {
     refuse(flags, container)?;
     let mut record = record::read(container)?;
+    if flags.udocker.nometa {
+        without_wishes(context, &mut record)?;
+    }
     let draft = spec::draft(context, flags, None, words)?;
     let mut mounts = draft.mounts;
     if mounts.iter().any(|wish| wish.spec.kind == MountKind::Volume && wish.anonymous) {
@@ -292,6 +303,22 @@ fn adapted(
         crate::container::ports::choose(&mut config.network.publish)?;
     }
     Ok((record, overrides))
+}
+
+/// Passes over, for this run, what the container was told when it was made (`--nometa`).
+fn without_wishes(context: &Context, record: &mut Record) -> Result<(), Report> {
+    let config = &mut record.config;
+    config.env.clear();
+    config.cwd.clear();
+    config.user.clear();
+    record.own.entrypoint.clear();
+    record.own.cmd.clear();
+    config.command.clear();
+    if context.is_udocker() {
+        config.command = udocker::command(context)?;
+        udocker::name_user(context, config);
+    }
+    Ok(())
 }
 
 /// Flags that only make sense for a container that is yet to be made.

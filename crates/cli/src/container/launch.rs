@@ -79,6 +79,13 @@ pub(crate) fn prepare(
         let hostauth = record.own.hostauth;
         people = super::accounts::given(context, hostauth, &image, &place, config, overrides)?;
         if context.is_udocker() {
+            let known: &dyn plan::Accounts = match &people {
+                Some(people) => people,
+                None => &image,
+            };
+            if let Some(home) = crate::udocker::home(config, overrides, known, &root)? {
+                overrides.cwd = Some(home);
+            }
             let user = overrides.user.as_deref();
             crate::udocker::name_container(config, container, user, engine.name())?;
         }

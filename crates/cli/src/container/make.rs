@@ -26,9 +26,6 @@ use crate::image;
 use crate::remote;
 use crate::report::Report;
 
-/// What udocker runs where nobody says what.
-const SHELL: [&str; 2] = ["bash", "-i"];
-
 /// Makes a container of an image (or, with `--rootfs`, of a plain tree).
 pub(crate) fn make(
     context: &Context,
@@ -56,8 +53,7 @@ pub(crate) fn make(
     };
     let mut config = draft.config;
     if config.command.is_empty() && context.is_udocker() {
-        let named = context.udocker()?.list("cmd");
-        config.command = named.unwrap_or_else(|| SHELL.map(str::to_owned).to_vec());
+        config.command = crate::udocker::command(context)?;
     }
     ports::choose(&mut config.network.publish)?;
     let stand = match &found {
@@ -67,7 +63,8 @@ pub(crate) fn make(
     let (mounts, fresh) = volumes::place(store, draft.mounts)?;
     config.mounts = mounts;
     let gpus = spec::gpus(flags)?;
-    let image_name = image_name.unwrap_or_default().to_owned();
+    // Beside a plain tree the first word is the command's.
+    let image_name = image_name.filter(|_| found.is_some()).map(str::to_owned).unwrap_or_default();
     let hostauth = flags.files.hostauth;
     let own = Own { image_name, stand, hostauth, gpus, ..Own::default() };
     let mut record = Record { own, ..Record::default() };

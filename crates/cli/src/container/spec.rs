@@ -83,7 +83,7 @@ pub(crate) fn draft(
     config.command =
         command::merge(entrypoint, image_command, process.entrypoint.as_deref(), words);
     if let Some((source, image)) = image {
-        image.working_dir().clone_into(&mut config.cwd);
+        image.working_dir().unwrap_or_default().clone_into(&mut config.cwd);
         image.user().unwrap_or_default().clone_into(&mut config.user);
         config.env = image.env().to_vec();
         image.stop_signal().unwrap_or_default().clone_into(&mut config.stop_signal);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use crate::commands::{protect, ps};
 use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::output;
@@ -25,7 +26,7 @@ pub(crate) fn images(context: &Context, long: bool, platform: bool) -> Result<()
     let mut lines = Vec::new();
     for image in context.store()?.images().list()? {
         let Some(reference) = image.reference() else { continue };
-        let protected = mark(image.descriptor().annotations.contains_key(PROTECTED));
+        let protected = mark(protect::holds_image(&image));
         let name = reference.familiar();
         let mut text = if platform {
             let platform = image.config()?.platform().to_string();
@@ -64,7 +65,8 @@ pub(crate) fn images(context: &Context, long: bool, platform: bool) -> Result<()
     }
     lines.sort();
     let lines: String = lines.into_iter().map(|(_, text)| text).collect();
-    output::print(&format!("REPOSITORY\n{lines}"))
+    let heading = if context.is_quiet() { "" } else { "REPOSITORY\n" };
+    output::print(&format!("{heading}{lines}"))
 }
 
 fn megabytes(bytes: u64) -> u64 {
@@ -105,13 +107,13 @@ pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Repo
         let bytes = if columns.size { store.container_size(container.id())? } else { 0 };
         rows.push(Row {
             id: container.id().to_owned(),
-            protected: record.config.labels.contains_key(PROTECTED_LABEL),
+            protected: protect::holds(&record.config),
             access: if record.config.read_only { 'R' } else { 'W' },
             mode: record.config.exec_mode.clone().unwrap_or_default(),
             bytes,
             platform: record.config.platform.clone(),
             names: container.names().unwrap_or_default(),
-            image: record.own.image_name.clone(),
+            image: ps::image_name(&record),
         });
     }
     for found in legacy::containers(context)? {
@@ -129,8 +131,11 @@ pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Repo
             id: found.id,
         });
     }
-    let mut text =
-        line(columns, "CONTAINER ID", "P M", "MOD", "SIZE", "PLATFORM", "NAMES", "IMAGE");
+    let mut text = if context.is_quiet() {
+        String::new()
+    } else {
+        line(columns, "CONTAINER ID", "P M", "MOD", "SIZE", "PLATFORM", "NAMES", "IMAGE")
+    };
     for row in rows {
         let names: Vec<String> = row.names.iter().map(|name| format!("'{name}'")).collect();
         let marks = format!("{} {}", mark(row.protected), row.access);
