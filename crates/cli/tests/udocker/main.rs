@@ -7,10 +7,14 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod clients;
+mod commands;
 mod faults;
 mod formats;
 mod keeping;
 mod old;
+mod options;
+mod registries;
+mod settings;
 mod world;
 
 use std::process::ExitCode;
@@ -21,6 +25,10 @@ use world::{Case, Stage};
 
 const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("formats", formats::CASES),
+    ("commands", commands::CASES),
+    ("options", options::CASES),
+    ("registries", registries::CASES),
+    ("settings", settings::CASES),
     ("faults", faults::CASES),
     ("keeping", keeping::CASES),
     ("old", old::CASES),
