@@ -32,11 +32,9 @@ impl Context {
     /// Looks at the environment, and at nothing else yet.
     pub(crate) fn new(global: Global) -> Self {
         let environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        let program = std::env::args_os().next().unwrap_or_default();
         Self {
             global,
-            as_udocker: udocker::is_name(&program)
-                || environment.contains_key(OsStr::new(udocker::CALLED)),
+            as_udocker: udocker::is_called(),
             environment,
             directory: std::env::current_dir().ok(),
             input_is_terminal: std::io::stdin().is_terminal(),

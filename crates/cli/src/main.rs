@@ -27,10 +27,7 @@ use std::process::ExitCode;
 
 /// What `--version` prints: udocker's lines under its name.
 fn version_text() -> String {
-    match std::env::args_os().next() {
-        Some(program) if udocker::is_name(&program) => udocker::version(),
-        _ => version_line(),
-    }
+    if udocker::is_called() { udocker::version() } else { version_line() }
 }
 
 /// Name and version.
@@ -39,9 +36,8 @@ fn version_line() -> String {
 }
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os();
-    let as_udocker = words.next().is_some_and(|program| udocker::is_name(&program));
-    let words: Vec<OsString> = words.collect();
+    let as_udocker = udocker::is_called();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
         return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));

@@ -36,8 +36,14 @@ const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// What is run where nobody says what.
 const SHELL: [&str; 2] = ["bash", "-i"];
 
+/// Whether this program was started as udocker, by whoever it was or by itself.
+pub(crate) fn is_called() -> bool {
+    std::env::args_os().next().is_some_and(|program| is_name(&program))
+        || std::env::var_os(CALLED).is_some()
+}
+
 /// Whether a program of this name is udocker.
-pub(crate) fn is_name(program: &OsStr) -> bool {
+fn is_name(program: &OsStr) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")
 }
 
