@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use abi::boot::{BOOT_ROOM, Boot, Ids};
 use abi::boot32::Operations;
 use abi::elf::{self, Class, Header};
+use testkit::command::output;
 
 /// A loader that carries its boot block: the block becomes the file's contents of the second segment.
 fn patched(boot: &Boot<'_>) -> Vec<u8> {
@@ -154,8 +155,8 @@ fn text(output: &Output) -> String {
 }
 
 fn same(place: &Place, program: &Path, argv: &[&str]) {
-    let native = command(program, argv).output().unwrap();
-    let loaded = place.loaded(program, argv).output().unwrap();
+    let native = output(&mut command(program, argv)).unwrap();
+    let loaded = output(&mut place.loaded(program, argv)).unwrap();
     let shown = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(shown(&native), shown(&loaded), "{}", program.display());
     assert_eq!(native.status.signal(), loaded.status.signal(), "{}", program.display());
@@ -257,7 +258,7 @@ fn addresses_are_random_unless_they_must_not_be() {
         return;
     };
     let mut loaded = place.loaded(&program, &["where"]);
-    let runs: Vec<String> = (0..3).map(|_| text(&loaded.output().unwrap())).collect();
+    let runs: Vec<String> = (0..3).map(|_| text(&output(&mut loaded).unwrap())).collect();
     assert!(runs[0] != runs[1] && runs[1] != runs[2], "{runs:?}");
     for column in 0..5 {
         let values: Vec<_> = runs.iter().map(|run| run.split(' ').nth(column)).collect();
@@ -281,7 +282,7 @@ fn ids_and_secure_mode_come_from_the_block() {
         return;
     };
     let ids = Ids { uid: 11, euid: 12, gid: 13, egid: 14 };
-    let shown = text(&place.loaded_as(&program, &["x"], true, Some(ids)).output().unwrap());
+    let shown = text(&output(&mut place.loaded_as(&program, &["x"], true, Some(ids))).unwrap());
     for line in ["aux 11 11", "aux 12 12", "aux 13 13", "aux 14 14", "aux 23 1"] {
         assert!(shown.lines().any(|found| found == line), "{line} in {shown}");
     }
@@ -292,13 +293,13 @@ fn what_cannot_be_loaded_ends_by_the_signal_that_the_kernel_sends() {
     let place = Place::new();
     let program = place.file("nothing");
     fs::write(&program, b"").unwrap();
-    let output = place.loaded(&program, &["x"]).output().unwrap();
-    assert_eq!(output.status.signal(), Some(11));
+    let ended = output(&mut place.loaded(&program, &["x"])).unwrap();
+    assert_eq!(ended.status.signal(), Some(11));
     let file = place.file("plain");
     fs::write(&file, blobs::stage(0)).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    let output = Command::new(&file).output().unwrap();
-    assert_eq!(output.status.signal(), Some(11), "a loader that nobody told anything");
+    let ended = output(&mut Command::new(&file)).unwrap();
+    assert_eq!(ended.status.signal(), Some(11), "a loader that nobody told anything");
 }
 
 #[test]
@@ -309,5 +310,5 @@ fn large_argument_lists_and_real_programs() {
     let mut loaded =
         place.loaded(shell, &["sh", "-c", "echo $# $0; exec 2>&1; cat /proc/self/comm", "zero"]);
     loaded.args(&many).env("PATH", "/usr/bin:/bin");
-    assert_eq!(text(&loaded.output().unwrap()), "20000 zero\ncat\n");
+    assert_eq!(text(&output(&mut loaded).unwrap()), "20000 zero\ncat\n");
 }

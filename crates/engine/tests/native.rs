@@ -8,6 +8,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use testkit::command::copy_program;
+
 /// A container for one user, with a tree of its own.
 struct Container {
     uid: Option<u32>,
@@ -36,8 +38,8 @@ impl Container {
             std::fs::create_dir_all(directory.join(part)).unwrap();
         }
         let program = directory.join("native");
-        std::fs::copy(&built, &program).unwrap();
-        std::fs::copy(&built, directory.join("lower/bin/guest")).unwrap();
+        copy_program(&built, &program);
+        copy_program(&built, &directory.join("lower/bin/guest"));
         let passwd = "root:x:0:0::/root:/bin/sh\nana:x:1000:100::/home/ana:/bin/sh\n";
         std::fs::write(directory.join("lower/etc/passwd"), passwd).unwrap();
         std::fs::write(directory.join("lower/etc/group"), "users:x:100:\n").unwrap();

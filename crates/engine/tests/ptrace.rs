@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use testkit::command::copy_program;
+
 const MODES: [&str; 2] = ["P1", "P2"];
 /// How many containers there were.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -41,7 +43,7 @@ impl Container {
         let mut built = std::env::current_exe().ok()?;
         built.pop();
         built.pop();
-        std::fs::copy(built.join("examples/native"), directory.join("native")).unwrap();
+        copy_program(&built.join("examples/native"), &directory.join("native"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/ptrace/{name}.c"));
         let compiled = Command::new("gcc")
             .args(["-O1", "-Wall", "-static", "-pthread", "-o"])

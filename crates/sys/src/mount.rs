@@ -91,6 +91,11 @@ pub fn set_attributes(
     .map(drop)
 }
 
+/// Whether the kernel knows [`set_attributes`]: with nothing to set it looks at no file.
+pub fn has_set_attributes() -> bool {
+    set_attributes(rustix::fs::CWD, Attributes::NONE, false) != Err(Errno::NOSYS)
+}
+
 /// Makes a detached file system of the kernel's.
 pub fn new_filesystem(
     kind: &str,

@@ -6,10 +6,10 @@
 //! hanging.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
         Input::AsIs => None,
     };
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("{words}: {error}"));
+    let mut child = started(|| command.spawn()).unwrap_or_else(|error| panic!("{words}: {error}"));
     if let (Some(bytes), Some(mut pipe)) = (feed, child.stdin.take()) {
         // A child that does not read is no error; the pipe just breaks.
         thread::spawn(move || pipe.write_all(&bytes));
@@ -158,6 +158,37 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     }
     let [stdout, stderr] = output;
     Finished { status, stdout, stderr, held_open: open > 0, command: words }
+}
+
+/// Runs a program to its end, one that was written just now too.
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    started(|| command.output())
+}
+
+/// Copies a program that others are to run, by a process of its own: no thread of this one ever has it open for writing (see [`started`]).
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy_program(program: &Path, copy: &Path) {
+    let done = Command::new("cp").arg("--").args([program, copy]).status();
+    assert!(done.is_ok_and(|status| status.success()), "{} is not copied", program.display());
+}
+
+/// A program that this process has written cannot be executed (`ETXTBSY`) as long as a child that another thread began to start meanwhile has
+/// inherited the descriptor: until that one's own `execve`.
+fn started<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let began = Instant::now();
+    loop {
+        match start() {
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy
+                    && began.elapsed() < DEADLINE =>
+            {
+                thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// How many times as long as usual everything may take: `CORACLE_TEST_PATIENCE`, for slow and for emulated machines.

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::shell::{Outcome, cargo, describe};
+use crate::shell::{Outcome, cargo, describe, root};
 
 /// The results of all test binaries together.
 #[derive(Debug, Default)]
@@ -69,8 +69,12 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     all.extend(words[..end].iter().map(String::as_str));
     all.extend(["--", "--show-output"]);
     all.extend(words[end..].iter().skip(1).map(String::as_str));
-    let mut command = cargo(&all);
-    println!("$ {}", describe(&command));
+    let cargo = cargo(&all);
+    println!("$ {}", describe(&cargo));
+    // Tests send these to programs, which ignore what whoever started us ignored: `nohup`, or a shell that left us in the background.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT").arg(cargo.get_program()).args(cargo.get_args());
+    command.current_dir(root()).stdin(Stdio::null());
     // Cargo's own words go to standard error, and there they stay.
     let mut child = command
         .stdout(Stdio::piped())

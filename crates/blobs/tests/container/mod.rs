@@ -18,6 +18,7 @@ use abi::calls::filter::{self, Interest};
 use abi::elf::{self, Header};
 use abi::shared::{Shared, Switches};
 use rustix::io::FdFlags;
+use testkit::command::{copy_program, output};
 use view::handover::{self, Handover};
 use view::identity::Credentials;
 use view::stored::{Places, Start};
@@ -80,7 +81,7 @@ impl Container {
             inodes.iter().flat_map(|inode| [&inode.to_le_bytes()[..], &[1, 0, 0, 0]].concat());
         fs::write(self.file("inodes"), entries.collect::<Vec<u8>>()).unwrap();
         let guest = root.join("bin/guest");
-        fs::copy(program, &guest).unwrap();
+        copy_program(program, &guest);
         guest
     }
 
@@ -199,14 +200,14 @@ impl Container {
             format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
         });
         // Variables are sorted: this one comes before.
-        Command::new(stage)
+        let mut command = Command::new(stage);
+        command
             .arg0(arguments[0])
             .args(&arguments[1..])
             .env_clear()
             .env("A", "1")
-            .env(OsStr::from_bytes(&string[..split]), OsStr::from_bytes(&string[split + 1..]))
-            .output()
-            .unwrap()
+            .env(OsStr::from_bytes(&string[..split]), OsStr::from_bytes(&string[split + 1..]));
+        output(&mut command).unwrap()
     }
 }
 

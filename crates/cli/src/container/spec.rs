@@ -168,8 +168,7 @@ fn variables(
     }
     if flags.files.x11 {
         let mut names = vec![environment::flag("DISPLAY", host)?];
-        let keys = screen(context)?.into_iter().find(|(_, read_only)| *read_only);
-        if let Some((path, _)) = keys {
+        if let Some(path) = Screen::find(context)?.keys {
             names.push(environment::Change::Set("XAUTHORITY".to_owned(), context::text(&path)?));
         }
         environment::apply(&mut all, names);
@@ -407,7 +406,9 @@ fn wishes(context: &Context, flags: &ContainerFlags) -> Result<Vec<mounts::Wish>
         wishes.push(bind(home, false));
     }
     if files.x11 {
-        wishes.extend(screen(context)?.into_iter().map(|(path, read_only)| bind(path, read_only)));
+        let Screen { sockets, keys } = Screen::find(context)?;
+        wishes.extend(sockets.map(|path| bind(path, false)));
+        wishes.extend(keys.map(|path| bind(path, true)));
     }
     wishes.iter().try_for_each(check_source)?;
     Ok(wishes)
@@ -419,19 +420,27 @@ fn bind(path: PathBuf, read_only: bool) -> mounts::Wish {
     mounts::Wish { spec, no_copy: false, anonymous: false }
 }
 
-/// `--x11`: the sockets of local screens, and the file with the keys to them; whether each is only read.
-fn screen(context: &Context) -> Result<Vec<(PathBuf, bool)>, Report> {
-    if context.variable("DISPLAY").is_none() {
-        return Err(Report::new("--x11: there is no screen")
-            .because("DISPLAY is not set")
-            .hint("over ssh, 'ssh -X' sets it"));
+/// What `--x11` shows of the host, where it is there.
+struct Screen {
+    /// The directory with the sockets of local screens.
+    sockets: Option<PathBuf>,
+    /// The file with the keys to them.
+    keys: Option<PathBuf>,
+}
+
+impl Screen {
+    fn find(context: &Context) -> Result<Self, Report> {
+        if context.variable("DISPLAY").is_none() {
+            return Err(Report::new("--x11: there is no screen")
+                .because("DISPLAY is not set")
+                .hint("over ssh, 'ssh -X' sets it"));
+        }
+        let named = context.variable("XAUTHORITY").map(PathBuf::from);
+        let keys = named.or_else(|| context.home().map(|home| home.join(".Xauthority")));
+        let there = |path: &PathBuf| path.exists();
+        let sockets = Some(PathBuf::from("/tmp/.X11-unix"));
+        Ok(Self { sockets: sockets.filter(there), keys: keys.filter(there) })
     }
-    let named = context.variable("XAUTHORITY").map(PathBuf::from);
-    let keys = named.or_else(|| context.home().map(|home| home.join(".Xauthority")));
-    let sockets = PathBuf::from("/tmp/.X11-unix");
-    let all = [(Some(sockets), false), (keys, true)];
-    let there = all.into_iter().filter_map(|(path, read_only)| Some((path?, read_only)));
-    Ok(there.filter(|(path, _)| path.exists()).collect())
 }
 
 /// `--volumes-from CONTAINER[:ro]`: what is mounted in another container, at the same places.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
 use serde_json::{Value, json};
-use testkit::command::{Input, run_with};
+use testkit::command::{Input, copy_program, run_with};
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
@@ -191,7 +191,7 @@ fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
     let dir = w.dir("fd");
     let file = w.file(&dir, "five", "through descriptor five");
     let guest = dir.join("guest");
-    std::fs::copy(testkit::guest::program(), &guest).expect("the guest program");
+    copy_program(testkit::guest::program(), &guest);
     let before = format!("exec 5<'{}'; ", file.display());
     let setting = Setting { before, ..Setting::default() };
     for verb in [["run"].as_slice(), &["run", "--rm"]] {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use testkit::command::copy_program;
 use testkit::skip::Outcome;
 
 use crate::world::{Case, World};
@@ -282,7 +283,7 @@ fn plain_tree_as_root(w: &World) -> Outcome {
     for name in ["bin", "proc", "dev", "sys", "etc", "tmp"] {
         fs::create_dir_all(tree.join(name)).expect("a directory");
     }
-    fs::copy(testkit::guest::program(), tree.join("bin/guest")).expect("the guest program");
+    copy_program(testkit::guest::program(), &tree.join("bin/guest"));
     let give = |path: &Path| std::os::unix::fs::chown(path, Some(w.user.uid), Some(w.user.gid));
     for name in ["", "bin", "bin/guest", "proc", "dev", "sys", "etc", "tmp"] {
         give(&tree.join(name)).expect("giving the tree to the user");

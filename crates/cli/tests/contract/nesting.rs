@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use testkit::command::{Finished, Input, find_program, run_with};
+use testkit::command::{Finished, Input, copy_program, find_program, run_with};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
@@ -35,7 +35,7 @@ const ANSWER: &str = "[\"a\"]\nfrom the image\n";
 /// A directory with the program and a store for each level, in which the test image is.
 fn place(w: &World, levels: usize) -> PathBuf {
     let dir = w.dir("nest");
-    fs::copy(&w.coracle, dir.join("coracle")).expect("the program");
+    copy_program(&w.coracle, &dir.join("coracle"));
     let image = dir.join("image.tar");
     w.coracle(&["save", "-o", &image.display().to_string(), &w.image]).ok();
     for level in 0..levels {

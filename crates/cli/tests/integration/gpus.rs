@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use testkit::command::find_program;
+use testkit::command::{copy_program, find_program};
 use testkit::skip::Outcome;
 
 use crate::driver::{self, Layout};
@@ -189,7 +189,7 @@ fn image_without_a_c_library(w: &World) -> Outcome {
         fs::create_dir(tree.join(name)).expect("a directory");
         w.person.give(&tree.join(name));
     }
-    fs::copy(busybox, tree.join("bin/sh")).expect("a shell");
+    copy_program(&busybox, &tree.join("bin/sh"));
     let mode = format!("--execmode={}", w.engine);
     let tree = tree.display().to_string();
     let script = "echo $LD_LIBRARY_PATH; cd /usr/local/nvidia/lib64; echo libcuda*";

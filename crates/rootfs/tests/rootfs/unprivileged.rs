@@ -72,7 +72,7 @@ fn a_file_system_without_attributes_works() {
 fn run_as(user: &str, groups: &[&str], tests: &[&str]) {
     let scratch = testkit::scratch::Scratch::new("rootfs-user").unwrap();
     let program = scratch.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::command::copy_program(&std::env::current_exe().unwrap(), &program);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let temporary = scratch.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();

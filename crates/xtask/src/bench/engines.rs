@@ -108,7 +108,9 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
     user.push(format!("HOME={}", text(&bench.home)));
     let place = |name, prefix, slow| Place { name, prefix, timer: TIMER.to_owned(), slow };
     let mut places = vec![place("native", native(bench, tree), false)];
-    for mode in ["I1", "I2", "F2", "P1", "P2", "N1"] {
+    // In F3 and F4 it is F2; R2 and R3 are P1 and P2 in R1.
+    let modes = ["I1", "I2", "F2", "F1", "P1", "P2", "N1", "R1"];
+    for mode in modes.into_iter().filter(|mode| *mode != "R1" || has("runc")) {
         let name = format!("engines-{mode}");
         bench.coracle(&[
             "create",

@@ -417,21 +417,16 @@ fn bind(source: &Opened, target: &Path, flags: MountFlags, make: bool) -> Result
         }
         result => result.map_err(failed)?,
     }
-    if flags != MountFlags::default() && !matches!(source, Opened::Nothing) && !has_setattr(source)
-    {
+    // On a copy they were set already, by kernels that can.
+    let done = match source {
+        Opened::Tree(_) => sys::mount::has_set_attributes(),
+        Opened::Path(_) => false,
+        Opened::Nothing => true,
+    };
+    if flags != MountFlags::default() && !done {
         remount(target, flags).map_err(failed)?;
     }
     Ok(())
-}
-
-/// Whether the attributes were set on the copy already.
-fn has_setattr(source: &Opened) -> bool {
-    match source {
-        Opened::Tree(tree) => {
-            sys::mount::set_attributes(tree.as_fd(), Attributes::NONE, false) != Err(Errno::NOSYS)
-        }
-        Opened::Path(_) | Opened::Nothing => false,
-    }
 }
 
 fn is_directory(source: &Opened) -> Result<bool, Errno> {

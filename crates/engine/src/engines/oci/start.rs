@@ -41,8 +41,6 @@ use sys::process::FIRST;
 pub(in crate::engines) const LAUNCHER: &str = "/proc/self/fd/3";
 /// Where a starter mounts the memory of its bundle, in the container's `run/`.
 const BUNDLE: &str = "bundle";
-/// The first kernel that sets flags of a whole tree of mounts.
-const RECURSIVE: (u32, u32) = (5, 12);
 /// How much of a runtime's complaint is repeated.
 const COMPLAINT: u64 = 4000;
 
@@ -305,7 +303,7 @@ impl Bundle {
             // For another map of the root here (`verify_root_map` in the kernel).
             _ => 1 << CapabilitySet::SETFCAP.bits().trailing_zeros(),
         };
-        let kernel = sets_recursively();
+        let kernel = sys::mount::has_set_attributes();
         // crun 1.8 opens what is to be changed so as a directory.
         let recursive = |source: &Path| kernel && (!is_crun(runtime) || source.is_dir());
         let terms = Terms { root: &root, args, capabilities, recursive: &recursive };
@@ -475,13 +473,6 @@ fn known_capabilities() -> u64 {
     let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").unwrap_or_default();
     let last: u32 = last.trim().parse().unwrap_or(31);
     u64::MAX >> (63 - last.min(63))
-}
-
-fn sets_recursively() -> bool {
-    let name = rustix::system::uname();
-    let mut parts = name.release().to_str().unwrap_or_default().split(['.', '-']);
-    let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
-    (number(), number()) >= RECURSIVE
 }
 
 pub(in crate::engines) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
