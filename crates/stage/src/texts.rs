@@ -238,6 +238,10 @@ fn moved(call: &view::Call) -> i64 {
     result
 }
 
+/// `personality`: what is asked without a change, and the flag by which whatever can be read is executable too, without anybody being asked.
+const ASK: u32 = u32::MAX;
+const READ_IMPLIES_EXEC: u64 = 0x0040_0000;
+
 /// What becomes of a call that no filter has seen; `None` where it is one that the stage wants to see.
 pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
     let call = visit.call;
@@ -254,6 +258,11 @@ pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
             Some(Road::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
         }
         _ if !passes => None,
+        Op::Personality if call.arguments[0] as u32 != ASK => {
+            let mut call = call;
+            call.arguments[0] &= !READ_IMPLIES_EXEC;
+            Some(Road::Kernel(call))
+        }
         Op::Mremap => Some(Road::Done(moved(&call))),
         Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Road::Exit(call)),
         // Nobody comes back who could give the slot back.
@@ -292,16 +301,35 @@ fn protected(call: &view::Call) -> i64 {
     unsafe { system::call(call.number, call.arguments) }
 }
 
-/// Most memory that is looked through.
-const MEMORY_MAX: u64 = 64 << 20;
-
-/// Puts traps into memory that is about to be executed.
+/// Puts traps into memory that is about to be executed, all of its pages, as the kernel will make all of them executable.
 fn in_place(start: u64, length: u64) {
-    let Some(end) = start.checked_add(length.min(MEMORY_MAX)) else { return };
-    let is_there = |page: u64| memory::read(page, &mut [0]).is_ok();
-    let last = (start..end).step_by(PAGE as usize).find(|page| !is_there(*page)).unwrap_or(end);
+    let Some(end) = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE))
+    else {
+        return;
+    };
+    let is_readable = |page: u64| memory::read(page, &mut [0]).is_ok();
+    let (mut piece, mut page) = (start, start);
+    while page < end {
+        if !is_readable(page) {
+            // What nobody may read yet. Where nothing is, or not to be executed, the guest's own call will come to its end too.
+            if system::protect(page, PAGE, RIGHTS).is_err() {
+                break;
+            }
+            // Behind the end of a file.
+            if !is_readable(page) {
+                look_through(piece, page);
+                piece = page + PAGE;
+            }
+        }
+        page += PAGE;
+    }
+    look_through(piece, page);
+}
+
+/// Puts traps into memory that can be read.
+fn look_through(start: u64, end: u64) {
     // SAFETY: it has just been read, and who takes it away while it asks for it to be executed does so to itself.
-    let code = unsafe { core::slice::from_raw_parts(start as *const u8, (last - start) as usize) };
+    let code = unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) };
     let mut from = 0;
     while let Some(found) = next_call(&code[from..]) {
         let at = from + found;

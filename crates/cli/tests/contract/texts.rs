@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use testkit::command::find_program;
 use testkit::skip::{Outcome, Skip};
 
 use crate::world::{Case, Container, World};
@@ -12,6 +13,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("kept_with_the_image", kept_with_the_image),
     ("what_cannot_be_told_is_refused", what_cannot_be_told_is_refused),
     ("waiting_threads_stop_nobody", waiting_threads_stop_nobody),
+    ("memory_made_executable", memory_made_executable),
 ];
 
 /// Files below a directory whose names begin as those of changed text do.
@@ -72,15 +74,86 @@ int main(void)
 }
 "#;
 
+/// Puts a call into memory that becomes executable in one of many ways, and opens by it a file that only the host has; tells what that gave.
+const MADE_EXECUTABLE: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+enum { NONE = PROT_NONE, R = PROT_READ, RW = R | PROT_WRITE, RX = R | PROT_EXEC, PAGE = 4096 };
+/* mov $2, %eax; xor %esi, %esi; syscall; ret */
+static const unsigned char code[] = { 0xb8, 2, 0, 0, 0, 0x31, 0xf6, 0x0f, 0x05, 0xc3 };
+static const char *host;
+static void tell(const char *name, void *place)
+{
+    long result = ((long (*)(const char *))place)(host);
+    printf("%s %s\n", name, result == -ENOENT ? "inside" : result < 0 ? strerror(-result) : "OUTSIDE");
+}
+static char *fresh(long length, long at)
+{
+    char *memory = mmap(0, length, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(memory + at, code, sizeof code);
+    return memory;
+}
+int main(int count, char **words)
+{
+    host = words[1];
+    char *m = fresh(PAGE, 0);
+    mprotect(m, PAGE, RX);
+    tell("written", m);
+    m = fresh(PAGE, 200);
+    mprotect(m, 100, RX);
+    tell("rounded", m + 200);
+    m = fresh(PAGE, 0);
+    mprotect(m, PAGE, NONE);
+    mprotect(m, PAGE, RX);
+    tell("hidden", m);
+    m = fresh(3 * PAGE, 2 * PAGE);
+    mprotect(m + PAGE, PAGE, NONE);
+    mprotect(m, 3 * PAGE, RX);
+    tell("behind", m + 2 * PAGE);
+    m = fresh(80L << 20, 70L << 20);
+    mprotect(m, 80L << 20, RX);
+    tell("far", m + (70L << 20));
+    int file = open("/tmp/code", O_RDWR | O_CREAT, 0700);
+    if (write(file, code, sizeof code) != sizeof code) return 1;
+    m = mmap(0, 2 * PAGE, NONE, MAP_PRIVATE, file, 0);
+    mprotect(m, 2 * PAGE, RX);
+    tell("file", m);
+    personality(READ_IMPLIES_EXEC);
+    m = fresh(PAGE, 0);
+    mprotect(m, PAGE, RX);
+    tell("implied", m);
+    printf("personality %x\n", personality(0xffffffff));
+    return 0;
+}
+"#;
+
+/// Whatever way memory takes, its calls are seen.
+fn memory_made_executable(w: &World) -> Outcome {
+    let dir = w.dir("made-executable");
+    let program = compiled(&w.file(&dir, "made.c", MADE_EXECUTABLE), &["-static"])?;
+    let host = w.file(&dir, "only-the-host", "").display().to_string();
+    let bound = format!("{}:/made", program.display());
+    let ways = ["written", "rounded", "hidden", "behind", "far", "file", "implied"];
+    let expected: String = ways.iter().map(|way| format!("{way} inside\n")).collect();
+    for mode in ["F1", "F2"] {
+        let mode = format!("--execmode={mode}");
+        let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/made", &host]);
+        assert_eq!(done.ok().out(), format!("{expected}personality 0\n"), "{mode}: {done:?}");
+    }
+    Ok(())
+}
+
 /// A call finds room to be worked on in, however many wait in theirs.
 fn waiting_threads_stop_nobody(w: &World) -> Outcome {
     let dir = w.dir("waiting");
-    let (source, program) = (w.file(&dir, "waiting.c", WAITING), dir.join("waiting"));
-    let done =
-        Command::new("gcc").args(["-static", "-pthread", "-o"]).args([&program, &source]).status();
-    if !done.is_ok_and(|status| status.success()) {
-        testkit::skip!("no C compiler");
-    }
+    let program = compiled(&w.file(&dir, "waiting.c", WAITING), &["-static", "-pthread"])?;
     let bound = format!("{}:/waiting", program.display());
     for mode in ["F1", "F2"] {
         let mode = format!("--execmode={mode}");
@@ -90,21 +163,26 @@ fn waiting_threads_stop_nobody(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Assembles a static program.
-fn assembled(dir: &Path, source: &str) -> Result<PathBuf, Skip> {
-    let (text, program) = (dir.join("riddle.S"), dir.join("riddle"));
-    fs::write(&text, source).expect("a source file");
-    let flags = ["-nostdlib", "-static", "-Wl,--build-id=none,-z,noexecstack"];
-    let done = Command::new("gcc").args(flags).arg("-o").arg(&program).arg(&text).status();
-    match done {
-        Ok(status) if status.success() => Ok(program),
-        _ => Err(Skip("no C compiler".to_owned())),
+/// Makes a program of a source beside it.
+fn compiled(source: &Path, flags: &[&str]) -> Result<PathBuf, Skip> {
+    if find_program("gcc").is_none() {
+        return Err(Skip("gcc is not installed".to_owned()));
     }
+    let program = source.with_extension("");
+    let done = Command::new("gcc").args(flags).arg("-o").args([&program, source]).status();
+    assert!(done.is_ok_and(|status| status.success()), "{} is not compiled", source.display());
+    Ok(program)
+}
+
+/// Assembles a program without a C library.
+fn assembled(w: &World, dir: &str, source: &str) -> Result<PathBuf, Skip> {
+    let flags = ["-nostdlib", "-static", "-Wl,--build-id=none,-z,noexecstack"];
+    compiled(&w.file(&w.dir(dir), "riddle.S", source), &flags)
 }
 
 /// Such a program is not run, and the error names the file and what to do; what executes it goes on.
 fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
-    let program = assembled(&w.dir("riddle"), RIDDLE)?;
+    let program = assembled(w, "riddle", RIDDLE)?;
     let flags = ["-v", &format!("{}:/riddle", program.display())];
     let mut words = w.words(&flags, &[]);
     let last = words.len() - 1;
@@ -117,7 +195,7 @@ fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
     assert!(spawned.err().contains("--execmode=I1"), "{spawned:?}");
     // Without the riddle, it is an ordinary program.
     let plain = RIDDLE.replacen("    syscall\n", "", 1);
-    let program = assembled(&w.dir("plain"), &plain)?;
+    let program = assembled(w, "plain", &plain)?;
     let index = words.iter().position(|word| word == "-v").expect("the bind");
     words[index + 1] = format!("{}:/riddle", program.display());
     let done = w.coracle(&words);

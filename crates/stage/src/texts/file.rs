@@ -31,7 +31,7 @@ use linux_raw_sys::general as raw;
 use view::Errno;
 use view::text::PATH_MAX;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"CorText1");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorText2");
 /// Words of the head.
 const HEAD: usize = 8;
 /// In the head: everything is proven.
@@ -181,7 +181,8 @@ fn open(path: &CStr, key: &[u64; 4]) -> Option<Kept> {
 
 /// What must be seen whatever the world is; the filter says the rest.
 fn wants(number: u32) -> bool {
-    const MEMORY: [u32; 3] = [raw::__NR_mmap, raw::__NR_mprotect, raw::__NR_pkey_mprotect];
+    const MEMORY: [u32; 4] =
+        [raw::__NR_mmap, raw::__NR_mprotect, raw::__NR_pkey_mprotect, raw::__NR_personality];
     let interest = Interest {
         identity: true,
         shared_image: true,

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
@@ -23,6 +24,9 @@ const FD_CLOEXEC: c_int = 1;
 /// The same number on every architecture.
 const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
+/// So long may a thread that was joined still be counted: it says that it has ended a little before the kernel takes it away.
+const ENDING: Duration = Duration::from_millis(500);
+
 /// On which side of a [`fork`] the caller is.
 pub enum ForkResult {
     /// The process that called; holds the child's id.
@@ -38,8 +42,12 @@ pub enum ForkResult {
 /// `EAGAIN` at the limit of processes, `ENOMEM`; and `EBUSY` if the process has more than one
 /// thread: the others would be missing in the child, with whatever locks they held.
 pub fn fork() -> io::Result<ForkResult> {
-    if threads() != Some(1) {
-        return Err(rustix::io::Errno::BUSY.into());
+    let began = Instant::now();
+    while threads() != Some(1) {
+        if began.elapsed() > ENDING {
+            return Err(rustix::io::Errno::BUSY.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     // SAFETY: there is one thread, so the child is a whole copy and may do whatever the parent
     // may.
