@@ -141,11 +141,11 @@ fn memory_made_executable(w: &World) -> Outcome {
     let host = w.file(&dir, "only-the-host", "").display().to_string();
     let bound = format!("{}:/made", program.display());
     let ways = ["written", "rounded", "hidden", "behind", "far", "file", "implied"];
-    let expected: String = ways.iter().map(|way| format!("{way} inside\n")).collect();
+    let expected = format!("{} inside\npersonality 0\n", ways.join(" inside\n"));
     for mode in ["F1", "F2"] {
         let mode = format!("--execmode={mode}");
         let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/made", &host]);
-        assert_eq!(done.ok().out(), format!("{expected}personality 0\n"), "{mode}: {done:?}");
+        assert_eq!(done.ok().out(), expected, "{mode}: {done:?}");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use testkit::command::find_program;
+use testkit::command::{copy_program, find_program};
 use testkit::docker_registry::DockerRegistry;
 use testkit::skip::{Outcome, Skip};
 
@@ -72,7 +72,7 @@ fn clones_in_archives(w: &World) -> Outcome {
     assert!(line.ends_with(IMAGE), "{line}");
     // What udocker itself writes: entries that begin with a dot, and no record of ours.
     let old = w.below(&dir, "old/ROOT/bin");
-    fs::copy(busybox()?, old.join("busybox")).expect("a program");
+    copy_program(&busybox()?, &old.join("busybox"));
     w.file(&dir.join("old/container.json"), r#"{"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "Cmd": ["busybox", "echo", "from udocker"]}}"#);
     w.file(&dir.join("old/imagerepo.name"), "old/image:1");
     w.file(&dir.join("old/execmode"), "P2");
@@ -105,7 +105,7 @@ fn keys_have_their_effect(w: &World) -> Outcome {
     assert_eq!(run(&config, &["--nometa", "-e", "PATH=/bin", IMAGE]).ok().out(), "of the key\n");
     let tree = w.below(&dir, "tree");
     w.below(&tree, "bin");
-    fs::copy(busybox()?, tree.join("bin/busybox")).expect("a program");
+    copy_program(&busybox()?, &tree.join("bin/busybox"));
     let config = of(&format!("location = {}\n", tree.display()));
     assert_eq!(run(&config, &["/bin/busybox", "echo", "there"]).ok().out(), "there\n");
     let config = of(&format!("tmpdir = {}\ntimeout = 5\n", dir.display()));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use testkit::command::find_program;
+use testkit::command::{copy_program, find_program};
 use testkit::skip::Outcome;
 
 use crate::world::{Case, IMAGE, World};
@@ -134,7 +134,7 @@ fn trees_outside(w: &World) -> Outcome {
     let Some(busybox) = find_program("busybox") else { testkit::skip!("busybox is not installed") };
     let dir = w.dir("trees");
     let tree = w.below(&dir, "tree");
-    fs::copy(busybox, w.below(&tree, "bin").join("busybox")).expect("a program");
+    copy_program(&busybox, &w.below(&tree, "bin").join("busybox"));
     let place = format!("--location={}", tree.display());
     let data = format!("--volume={}:/data", dir.display());
     let script = "pwd; /bin/busybox id -u; echo $A; /bin/busybox ls /data; echo changed >/made";
