@@ -1,6 +1,5 @@
 //! What lasts and what counts: protection, containers in archives, keys of udocker.conf.
 
-use std::fs;
 use std::path::PathBuf;
 
 use testkit::command::{copy_program, find_program};
