@@ -5,6 +5,7 @@ mod container;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use abi::shared::Switches;
 use container::{Container, Way, text};
@@ -23,8 +24,14 @@ fn run(source: &str) {
             return;
         };
         let guest = container.grow(&built);
+        // What others have made in /tmp is not believed, nor removed.
+        fs::write(container.alias(0), "").unwrap();
+        std::os::unix::fs::symlink("/", container.alias(1)).unwrap();
         let way = Way { switches, tree: true, ..Way::default() };
         assert_eq!(text(&container.run(&way, &guest, &["guest"])), "good\n", "{switches:?}");
+        assert_eq!(fs::read_link(container.alias(1)).unwrap(), Path::new("/"));
+        let names_sockets = source == "hands.c";
+        assert_eq!(fs::read_link(container.alias(2)).is_ok(), names_sockets);
         for image in fs::read_dir(container.file("image")).unwrap() {
             let image = image.unwrap();
             let bytes = fs::read(image.path()).unwrap();

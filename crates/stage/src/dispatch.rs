@@ -11,7 +11,7 @@
 //! an exit ([`Road::Exit`]).
 
 use crate::frame::Frame;
-use crate::nerves::{Link, Nerves};
+use crate::nerves::{Link, Nerves, calls};
 use crate::{
     clone, cwd, exec, filters, gate, memory_guard, rewrite, room, shared, signals, slots, system,
     tasks, texts, tree,
@@ -19,9 +19,7 @@ use crate::{
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
 use core::mem::MaybeUninit;
-use linux_raw_sys::general::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_openat, AT_FDCWD, F_DUPFD_CLOEXEC, O_CLOEXEC,
-};
+use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLOEXEC};
 use view::guest::Host as _;
 use view::{After, Call, Desk, Errno, HostFd, Scene, Task, Verdict};
 
@@ -249,30 +247,13 @@ fn leave(
     Some(shown)
 }
 
-/// What is held during a call that may make a descriptor goes to a number that the guest does not get: it is to have the lowest that is free to its own
-/// knowledge.
+/// What is held during a call that may make a descriptor goes where the guest's is not to be.
 #[inline]
 fn lift(after: After) -> After {
     match after {
-        After::Restore(file, mode) => After::Restore(lifted(file), mode),
-        After::Close(file) => After::Close(lifted(file)),
+        After::Restore(file, mode) => After::Restore(HostFd(calls::lifted(file.0)), mode),
+        After::Close(file) => After::Close(HostFd(calls::lifted(file.0))),
         other => other,
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn lifted(file: HostFd) -> HostFd {
-    let arguments =
-        [file.0 as u64, u64::from(F_DUPFD_CLOEXEC), TREE_DESCRIPTOR as u64 + 1, 0, 0, 0];
-    // SAFETY: both descriptors are the stage's, and only name a file.
-    unsafe {
-        let high = system::call(__NR_fcntl, arguments);
-        if system::is_error(high) {
-            return file;
-        }
-        system::call(__NR_close, [file.0 as u64, 0, 0, 0, 0, 0]);
-        HostFd(high as i32)
     }
 }
 

@@ -11,6 +11,9 @@ use linux_raw_sys::general::{statfs64, statx, timespec};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostFd(pub i32);
 
+/// Longest path that [`Host::alias`] gives, in bytes.
+pub const ALIAS_MAX: usize = 27;
+
 /// Where a host path starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dir {
@@ -209,12 +212,20 @@ pub trait Host {
         let _ = (tid, look);
         false
     }
-    /// Puts a path of at most 64 bytes into `into` by which the guest's calls, and those of other processes, reach a directory that the
-    /// view holds: `/proc/PID/fd/N`. Takes the descriptor over, and keeps it as long as the container runs (the same directory gives the same
-    /// path), because addresses of sockets name it. `ENAMETOOLONG` where there is no such path.
-    fn alias(&mut self, directory: HostFd, into: &mut Text) -> Result<()> {
-        let _ = into;
+    /// Puts a path of at most [`ALIAS_MAX`] bytes into `into` by which the guest's calls, and those of other processes, reach a directory that the
+    /// view holds: `/proc/PID/fd/N`, or a link. Takes the descriptor over, and keeps it as long as the container runs (the same directory gives the same
+    /// path), because addresses of sockets name it. Where that path is longer than `most`, it may be a shorter one, which only this call of the guest's
+    /// understands. `ENAMETOOLONG` where there is no such path.
+    fn alias(&mut self, directory: HostFd, most: usize, into: &mut Text) -> Result<()> {
+        let _ = (most, into);
         self.close(directory);
+        Err(Errno::ENAMETOOLONG)
+    }
+    /// Puts a path of at most 64 bytes into `into` that is a magic link to a file that the view holds, of any kind: for this call of the guest's, and no
+    /// longer. Takes the descriptor over. `ENAMETOOLONG` where there is no such path.
+    fn lend(&mut self, file: HostFd, into: &mut Text) -> Result<()> {
+        let _ = into;
+        self.close(file);
         Err(Errno::ENAMETOOLONG)
     }
     /// `kill(-1, signal)`: to every process of this container but the caller, and to none else. `ESRCH` where there is none.

@@ -28,9 +28,9 @@ pub struct Places<'a> {
     pub workshop: &'a [u8],
     /// A directory for what the container needs while it runs.
     pub run: &'a [u8],
-    /// A directory with a path of at most 40 bytes, its last component begun by [`ALIASES`], for links to directories whose own paths are too
-    /// long for addresses of sockets. Made when it is needed (readable by its owner alone), and to be removed with what is in it when
-    /// nobody lives in the container. Empty where there is none.
+    /// Links to directories whose own paths are too long for addresses of sockets are in a directory that is made when it is needed, [`LINKS`] in
+    /// [`Places::run`] (readable by its owner alone). Itself it is reached by a link whose path is this one, [`ALIASES`] and hexadecimal digits, with one
+    /// more, the first whose name is free or is this link already. Both are to be removed when nobody lives in the container. Empty where there is none.
     pub aliases: &'a [u8],
     /// Where text that was changed is kept for all containers of the image (modes F): a directory of this build's of the stage, beside the
     /// image's tree. Empty where there is none.
@@ -52,12 +52,16 @@ pub struct Start<'a> {
 
 /// How `/proc/PID/maps` names the memory in which the stage keeps a program's text with its rewritten sites.
 pub const SITES: &[u8] = b"/memfd:coracle-sites";
-/// How the name of a directory of aliases begins; the links in it have names of [`ALIAS`] hexadecimal digits.
-pub const ALIASES: &[u8] = b"coracle-alias-";
+/// How the path of a link begins that leads to a directory of links.
+pub const ALIASES: &[u8] = b"/tmp/.cor-";
+/// So many hexadecimal digits are behind it.
+pub const ALIASES_DIGITS: usize = 8;
+/// A directory of links.
+pub const LINKS: &[u8] = b"aliases";
+/// Hexadecimal digits of a link's name there.
+pub const LINK_DIGITS: usize = 4;
 /// How the name of a file begins in which changed text is kept; while it is made, a dot and more are behind it.
 pub const TEXT: &[u8] = b"text-";
-/// Digits of a link's name there.
-pub const ALIAS: usize = 16;
 
 /// Most bindings that a nervous system without a heap has room for.
 pub const BINDINGS_MAX: usize = 256;

@@ -42,10 +42,15 @@ impl Container {
         self.dir.path().join(name)
     }
 
-    /// Where the stage makes links to directories.
-    fn aliases(&self) -> PathBuf {
-        let name = self.dir.path().file_name().unwrap().to_str().unwrap();
-        format!("/tmp/coracle-alias-{}", name.trim_start_matches('.')).into()
+    /// How the stage's links to its directory of links begin.
+    fn aliases(&self) -> String {
+        let hash = abi::shared::hash(bytes(self.dir.path()), 0);
+        format!("/tmp/.cor-{:07x}", hash % (1 << 28))
+    }
+
+    /// Such a link.
+    pub(crate) fn alias(&self, digit: u32) -> PathBuf {
+        format!("{}{digit:x}", self.aliases()).into()
     }
 
     /// Compiles a guest; `None`, said on standard error, where there is no compiler that can.
@@ -141,7 +146,7 @@ impl Container {
             notes: bytes(&notes),
             workshop: bytes(&run),
             run: bytes(&run),
-            aliases: bytes(&aliases),
+            aliases: aliases.as_bytes(),
             texts: b"",
         };
         let mut buffer = vec![0; 65536];
@@ -213,7 +218,9 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.aliases());
+        for digit in 0..16 {
+            let _ = fs::remove_file(self.alias(digit));
+        }
     }
 }
 

@@ -132,6 +132,68 @@ static void named(const char *name) {
     close(server);
 }
 
+static int reaches(const struct sockaddr_un *address) {
+    int one = socket(AF_UNIX, SOCK_STREAM, 0);
+    int result = connect(one, (const void *)address, sizeof *address);
+    close(one);
+    return result == 0;
+}
+
+/* Paths of 107 bytes, too long on the host, with names of all lengths. */
+static void long_names(void) {
+    for (int length = 50; length <= 100; length++) {
+        struct sockaddr_un address = {AF_UNIX}, near = {AF_UNIX};
+        strcpy(address.sun_path, "/tmp/");
+        memset(address.sun_path + 5, 'w', 101 - length);
+        IS(mkdir(address.sun_path, 0755) == 0);
+        address.sun_path[106 - length] = '/';
+        memset(address.sun_path + 107 - length, 'n', length);
+        if (length <= 83) {
+            named(address.sun_path);
+            continue;
+        }
+        int server = socket(AF_UNIX, SOCK_STREAM, 0);
+        int there = bind(server, (void *)&address, sizeof address) == 0;
+        int error = errno;
+        IS(length > 88 || there);
+        if (!there) {
+            IS(error == ENAMETOOLONG);
+            strcpy(near.sun_path, address.sun_path + 107 - length);
+            address.sun_path[106 - length] = 0;
+            IS(chdir(address.sun_path) == 0);
+            address.sun_path[106 - length] = '/';
+            IS(bind(server, (void *)&near, sizeof near) == 0 && chdir("/tmp") == 0);
+        }
+        IS(listen(server, 5) == 0 && reaches(&address));
+        int only = open(address.sun_path, O_PATH);
+        sprintf(near.sun_path, "/proc/self/fd/%d", only);
+        IS(reaches(&near));
+        close(only);
+        close(server);
+        IS(open_files() == 0 && fcntl(1001, F_GETFD) < 0);
+        struct stat facts;
+        IS(lstat(address.sun_path, &facts) == 0 && S_ISSOCK(facts.st_mode));
+    }
+    /* Many in one call. */
+    struct sockaddr_un address = {AF_UNIX};
+    strcpy(address.sun_path, "/tmp/");
+    memset(address.sun_path + 5, 'm', 102);
+    int here = socket(AF_UNIX, SOCK_DGRAM, 0), away = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct sockaddr_un near = {AF_UNIX};
+    strcpy(near.sun_path, address.sun_path + 5);
+    IS(chdir("/tmp") == 0 && bind(here, (void *)&near, sizeof near) == 0);
+    struct iovec text = {"text", 4};
+    struct mmsghdr many[9] = {0};
+    for (int at = 0; at < 9; at++)
+        many[at].msg_hdr = (struct msghdr){&address, sizeof address, &text, 1};
+    int sent = sendmmsg(away, many, 9, 0);
+    IS(sent > 0);
+    while (sent--) IS(recv(here, address.sun_path, 4, MSG_DONTWAIT) == 4);
+    close(here);
+    close(away);
+    IS(open_files() == 0 && fcntl(1001, F_GETFD) < 0);
+}
+
 static void sockets(void) {
     char deep[LONG] = "/tmp";
     for (int level = 0; level < 6; level++) {
@@ -240,6 +302,7 @@ int main(int argc, char **argv) {
     pointers();
     limit();
     sockets();
+    long_names();
     attributes();
     together();
     others();

@@ -392,6 +392,19 @@ pub(crate) fn fcntl(file: i32, command: u32, argument: u64) -> Result<u64> {
     reads!(__NR_fcntl, fd(file), command.into(), argument)
 }
 
+/// What is held while the guest's own call goes on goes to a number that the guest does not get: it is to have the lowest that is free to its own
+/// knowledge. The descriptor itself where it cannot go there.
+#[cold]
+#[inline(never)]
+pub(crate) fn lifted(descriptor: i32) -> i32 {
+    let command = raw::F_DUPFD_CLOEXEC;
+    let Ok(high) = fcntl(descriptor, command, abi::boot::TREE_DESCRIPTOR as u64 + 1) else {
+        return descriptor;
+    };
+    close(descriptor);
+    high as i32
+}
+
 /// Close-on-exec.
 pub(crate) fn memfd_create(name: &CStr) -> Result<i32> {
     with_room(|| reads!(__NR_memfd_create, text(name), raw::MFD_CLOEXEC.into()))

@@ -495,8 +495,12 @@ impl Host for Nerves<'_> {
         kin::with_task(tid, look)
     }
 
-    fn alias(&mut self, directory: HostFd, into: &mut Text) -> Result<()> {
-        self.alias_of(directory.0, into)
+    fn alias(&mut self, directory: HostFd, most: usize, into: &mut Text) -> Result<()> {
+        self.alias_of(directory.0, most, into)
+    }
+
+    fn lend(&mut self, file: HostFd, into: &mut Text) -> Result<()> {
+        self.lend_to_call(file.0, into)
     }
 
     fn signal_all(&mut self, signal: u32) -> Result<()> {

@@ -5,24 +5,23 @@
 //!
 //! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`spot`]: where a call starts.
 //! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`notes`]: records of inodes without attributes.
-//! - [`kin`]: other processes of the container.
+//! - [`links`]: short names of directories. [`kin`]: other processes of the container.
 
 pub(crate) mod calls;
 mod copy_up;
 mod host;
 pub(crate) mod kin;
+mod links;
 mod notes;
 mod spot;
 
 use crate::slots::SLOT_SIZE;
-use crate::{memory, shared, system};
+use crate::{memory, system};
 use abi::boot;
-use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 pub(crate) use spot::Link;
 use spot::Name;
 use view::errno::Result;
 use view::guest::{Dir, Guest, Host};
-use view::stored::ALIAS;
 use view::text::PATH_MAX;
 use view::{Errno, HostFd, Text};
 
@@ -99,11 +98,16 @@ impl<'a> Nerves<'a> {
         Ok(free.0)
     }
 
-    /// Keeps a descriptor until the call is over.
-    fn lend(&mut self, descriptor: i32) -> bool {
+    /// Keeps a descriptor until the call is over; closes it where there is no room.
+    fn keep(&mut self, descriptor: i32) -> Result<()> {
         self.owes = true;
         let free = self.lent.iter_mut().find(|lent| **lent < 0);
-        free.map(|free| *free = descriptor).is_some()
+        let Some(free) = free else {
+            calls::close(descriptor);
+            return Err(Errno::EMFILE);
+        };
+        *free = descriptor;
+        Ok(())
     }
 }
 
@@ -128,67 +132,28 @@ pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
 }
 
 impl Nerves<'_> {
-    /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. What has no path that a link could name is lent for
-    /// this call.
-    fn alias_of(&mut self, directory: i32, into: &mut Text) -> Result<()> {
-        let aliases = shared::places().aliases;
+    /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. What has no path that a link could name, or no room for the
+    /// link's, is lent for this call.
+    fn alias_of(&mut self, directory: i32, most: usize, into: &mut Text) -> Result<()> {
         let named = self.path_of(Dir::Held(HostFd(directory)), into);
         let is_named = named.is_ok() && into.as_bytes().first() == Some(&b'/');
-        if is_named
-            && !aliases.is_empty()
-            && link(aliases, into).is_ok()
-            && same(directory, into.as_c_str())
-        {
+        if is_named && most >= links::LENGTH && links::link(directory, into).is_ok() {
             calls::close(directory);
             return Ok(());
         }
-        if !self.lend(directory) {
-            calls::close(directory);
-            return Err(Errno::EMFILE);
-        }
+        self.keep(directory)?;
         into.set(b"/proc/self/fd/")?;
         into.push_number(directory as u32)
     }
-}
 
-/// Makes a link to a path in the directory of aliases; puts its own path in place of the other.
-fn link(aliases: &[u8], path: &mut Text) -> Result<()> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let hash = abi::shared::hash(path.as_bytes(), 4);
-    let mut name = [0; ALIAS];
-    for (at, digit) in name.iter_mut().enumerate() {
-        *digit = DIGITS[(hash >> (4 * at)) as usize % 16];
+    /// [`Host::lend`]. The call may block: what is lent has no number that the guest gets meanwhile.
+    fn lend_to_call(&mut self, file: i32, into: &mut Text) -> Result<()> {
+        let file = calls::lifted(file);
+        self.keep(file)?;
+        spot::is_without_thread_self();
+        let mut name = Link::new();
+        into.set(name.compose(Dir::Held(HostFd(file)), c"")?.to_bytes())
     }
-    let mut room = Name::new();
-    let alias = notes::host_path(&mut room, aliases, &name)?;
-    let mut room = Name::new();
-    let directory = notes::host_path(&mut room, aliases, b"")?;
-    match calls::mkdirat(calls::CWD, directory, 0o700) {
-        // It may be somebody else's, who knew the name before.
-        Err(Errno::EEXIST) => {
-            let facts = calls::newfstatat(calls::CWD, directory, AT_SYMLINK_NOFOLLOW)?;
-            if facts.st_uid != calls::geteuid() || facts.st_mode & 0o170_022 != 0o040_000 {
-                return Err(Errno::EPERM);
-            }
-        }
-        result => {
-            result?;
-            calls::fchmodat(calls::CWD, directory, 0o700)?;
-        }
-    }
-    match calls::symlinkat(path.as_c_str(), calls::CWD, alias) {
-        Err(Errno::EEXIST) => {}
-        result => result?,
-    }
-    path.set(alias.to_bytes())
-}
-
-/// Whether a path leads to the file that a descriptor names.
-fn same(descriptor: i32, path: &core::ffi::CStr) -> bool {
-    let of = |dir, path, flags| {
-        calls::newfstatat(dir, path, flags).map(|facts| (facts.st_dev, facts.st_ino))
-    };
-    of(descriptor, c"", AT_EMPTY_PATH).is_ok_and(|file| of(calls::CWD, path, 0) == Ok(file))
 }
 
 impl Drop for Nerves<'_> {

@@ -7,6 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Host, Nerves};
 use crate::identity::{self, Found};
 use crate::paths::{self, Intent, Last, Origin, Place};
+use crate::text::PATH_MAX;
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::Op;
@@ -414,7 +415,7 @@ pub fn path_for_guest<N: Nerves>(
     // The nervous system keeps what it lends, the place closes its own.
     let flags = linux_raw_sys::general::O_PATH;
     let lent = scene.nerves.open(Dir::Held(held), c".", flags, 0, 0)?;
-    scene.nerves.alias(lent, &mut desk.spare[0])?;
+    scene.nerves.alias(lent, PATH_MAX, &mut desk.spare[0])?;
     desk.spare[0].push_component(desk.found[which].as_bytes())?;
     scene.nerves.scratch(desk.spare[0].with_nul(), 1)
 }

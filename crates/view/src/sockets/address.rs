@@ -4,10 +4,10 @@ use super::request::Request;
 use crate::Scene;
 use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, Nerves};
+use crate::guest::{ALIAS_MAX, Dir, Host, HostFd, Nerves};
 use crate::identity::{self, Truth, Want};
 use crate::paths::{Intent, Last, Origin, Place, resolve, reverse, seen_from};
-use crate::stored::{ALIAS, ALIASES};
+use crate::stored::{ALIASES, ALIASES_DIGITS, LINK_DIGITS};
 use crate::text::Text;
 use crate::verdict::{After, Verdict};
 use abi::layout::sockaddr_un::{PATH, PATH_SIZE, SIZE};
@@ -19,8 +19,10 @@ const STORAGE: usize = 128;
 /// In a scratch buffer for an address, where its length is.
 pub(super) const LENGTH_BEHIND: u64 = STORAGE as u64;
 
-/// How long a name may be behind an alias of its directory.
-const ROOM: usize = 40;
+/// Longest path in an address.
+const LONGEST: usize = PATH_SIZE - 1;
+/// How long a name may be behind any alias of its directory.
+const ROOM: usize = LONGEST - ALIAS_MAX - 1;
 
 /// What a path is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +94,7 @@ pub(super) fn forward<N: Nerves>(
         place.close(scene.nerves);
         return Err(error);
     }
-    spell(scene, place)
+    spell(scene, place, purpose)
 }
 
 fn find<N: Nerves>(scene: &mut Scene<'_, N>, purpose: Purpose) -> Result<Place> {
@@ -124,7 +126,11 @@ fn may_reach<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
 }
 
 /// Puts the place in `desk.found[0]` into 108 bytes. Uses the place up.
-fn spell<N: Nerves>(scene: &mut Scene<'_, N>, place: Place) -> Result<Option<Address>> {
+fn spell<N: Nerves>(
+    scene: &mut Scene<'_, N>,
+    place: Place,
+    purpose: Purpose,
+) -> Result<Option<Address>> {
     let found = &scene.desk.found[0];
     let short = found.len() < PATH_SIZE;
     match place.at {
@@ -137,31 +143,56 @@ fn spell<N: Nerves>(scene: &mut Scene<'_, N>, place: Place) -> Result<Option<Add
             Address::new(found.as_bytes()).map(Some)
         }
         Dir::Root => {
-            place.close(scene.nerves);
-            let directory = &mut scene.desk.spare[0];
             let (parent, name) = split(found.as_bytes());
+            if purpose == Purpose::Reach && name.len() > ROOM {
+                return itself(scene, place);
+            }
+            place.close(scene.nerves);
+            let [directory, alias] = &mut scene.desk.spare;
             directory.set(parent)?;
             let flags = raw::O_PATH | raw::O_DIRECTORY;
             let held = scene.nerves.open(Dir::Root, directory.as_c_str(), flags, 0, 0)?;
-            let alias = &mut scene.desk.spare[1];
-            scene.nerves.alias(held, alias)?;
-            alias.push_component(name)?;
-            Address::new(alias.as_bytes()).map(Some)
+            behind_alias(scene.nerves, held, name, alias).map(Some)
         }
-        Dir::Held(directory) if !found.is_empty() => {
+        Dir::Held(directory)
+            if !found.is_empty() && (purpose == Purpose::Bind || found.len() <= ROOM) =>
+        {
             if let Some(file) = place.held {
                 scene.nerves.close(file);
             }
             let alias = &mut scene.desk.spare[1];
-            scene.nerves.alias(directory, alias)?;
-            alias.push_component(found.as_bytes())?;
-            Address::new(alias.as_bytes()).map(Some)
+            behind_alias(scene.nerves, directory, found.as_bytes(), alias).map(Some)
+        }
+        Dir::Cwd | Dir::Guest(_) | Dir::Held(_) if purpose == Purpose::Reach => {
+            itself(scene, place)
         }
         Dir::Cwd | Dir::Guest(_) | Dir::Held(_) => {
             place.close(scene.nerves);
             Err(Errno::ENAMETOOLONG)
         }
     }
+}
+
+/// A name in a directory that is held, which is given away.
+fn behind_alias(
+    host: &mut impl Host,
+    directory: HostFd,
+    name: &[u8],
+    work: &mut Text,
+) -> Result<Address> {
+    host.alias(directory, LONGEST.saturating_sub(name.len() + 1), work)?;
+    work.push_component(name)?;
+    Address::new(work.as_bytes())
+}
+
+/// A socket that is there, however long its name is: by a descriptor, for as long as the call takes. Uses the place up.
+fn itself<N: Nerves>(scene: &mut Scene<'_, N>, place: Place) -> Result<Option<Address>> {
+    let path = scene.desk.found[0].as_c_str();
+    let opened = scene.nerves.open(place.at, path, raw::O_PATH | raw::O_NOFOLLOW, 0, 0);
+    place.close(scene.nerves);
+    let link = &mut scene.desk.spare[1];
+    scene.nerves.lend(opened?, link)?;
+    Address::new(link.as_bytes()).map(Some)
 }
 
 /// Directory and last component, which keeps slashes behind it.
@@ -217,7 +248,7 @@ pub(super) fn bind<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Re
             return Err(if taken { Errno::EADDRINUSE } else { error });
         }
     };
-    match (spell(scene, place)?, after) {
+    match (spell(scene, place, Purpose::Bind)?, after) {
         (Some(host), after) => with_address(scene, request, 1, &host, after),
         (None, After::Nothing) => Ok(Verdict::Pass),
         (None, after) => Ok(Verdict::Watch(after)),
@@ -398,19 +429,21 @@ fn unalias(host: &mut impl Host, path: &mut Text, work: &mut Text) -> Result<()>
     Ok(())
 }
 
-/// `/proc/N/fd/M`, or a link in a directory of aliases ([`crate::stored::ALIASES`]), and what follows.
+/// `/proc/N/fd/M`, or a link in a directory of links ([`crate::stored::Places::aliases`]), and what follows.
 fn split_alias(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-    let last = path.iter().rposition(|byte| *byte == b'/')?;
-    let (link, name) = (&path[..last], &path[last + 1..]);
-    let mut above = link.rsplit(|byte| *byte == b'/');
-    let is_link = above
-        .next()
-        .is_some_and(|hash| hash.len() == ALIAS && hash.iter().all(u8::is_ascii_hexdigit));
-    if is_link && above.next().is_some_and(|directory| directory.starts_with(ALIASES)) {
-        return Some((link, name));
+    const LINK: usize = ALIASES.len() + ALIASES_DIGITS;
+    const END: usize = LINK + 1 + LINK_DIGITS;
+    let are_digits = |text: &[u8]| text.iter().all(u8::is_ascii_hexdigit);
+    if path.len() > END + 1
+        && path.starts_with(ALIASES)
+        && are_digits(&path[ALIASES.len()..LINK])
+        && path[LINK] == b'/'
+        && are_digits(&path[LINK + 1..END])
+        && path[END] == b'/'
+    {
+        return Some((&path[..END], &path[END + 1..]));
     }
-    let end = slashes.nth(4)?.0;
+    let end = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(4)?.0;
     let mut parts = path[..end].split(|byte| *byte == b'/').skip(1);
     let number = |part: Option<&[u8]>| {
         part.is_some_and(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))

@@ -1,7 +1,8 @@
 //! Addresses of `AF_UNIX` sockets, and the ids that travel through them; see unix(7).
 //!
 //! A guest's address is a path of the guest; the kernel must get one of the host's, in 108 bytes. Where that is too short the directory is
-//! reached by a short alias ([`crate::Host::alias`]). What the kernel tells of addresses (`getsockname`, `accept`, `recvmsg`...) is turned
+//! reached by a short alias ([`crate::Host::alias`]), and a socket whose name has no room behind that, by a descriptor of its own
+//! ([`crate::Host::lend`]). What the kernel tells of addresses (`getsockname`, `accept`, `recvmsg`...) is turned
 //! back, whole: where the guest's buffer could be too small for the host's name, the kernel writes into a larger one first.
 //!
 //! Abstract and empty names pass as they are: the container shares the host's network. So does every other family, but for the kernel's audit

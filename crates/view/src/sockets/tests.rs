@@ -147,13 +147,55 @@ fn links_in_a_directory_of_aliases_are_names_of_directories() {
     let deep = format!("/c{}", "/0123456789".repeat(12));
     let mut fake = fake();
     fake.node(&format!("{deep}/s"), Body::Socket, 0o755);
-    fake.node("/tmp/coracle-alias-7/0123456789abcdef", Body::Link(deep.clone().into()), 0o777);
+    for link in ["/tmp/.cor-0123456f/12ab", "/tmp/.cor-0123456f/12ag", "/tmp/else/12ab"] {
+        fake.node(link, Body::Link(deep.clone().into()), 0o777);
+    }
     let table = [binding("/", "/c", Kind::Tree), binding("/d", &deep, Kind::Host)];
     let mut bench = Bench::new(fake, &table);
     let mut told = |host: &str| told_name(&mut bench, host, 128).0;
-    assert_eq!(told("/tmp/coracle-alias-7/0123456789abcdef/s"), "/d/s");
-    for other in ["/tmp/coracle-alias-7/0123456789abcdeg/s", "/tmp/else/0123456789abcdef/s"] {
+    assert_eq!(told("/tmp/.cor-0123456f/12ab/s"), "/d/s");
+    for other in [
+        "/tmp/.cor-0123456f/12ag/s",
+        "/tmp/.cor-0123456f/12ab/",
+        "/tmp/.cor-0123456f",
+        "/tmp/else/12ab/s",
+    ] {
         assert_eq!(told(other), other);
+    }
+}
+
+#[test]
+fn names_have_their_limits() {
+    let parent = format!("/c{}", "/0123456789".repeat(12));
+    let table = [binding("/", "/c", Kind::Tree), binding("/d", &parent, Kind::Host)];
+    for (length, bind, reach) in [
+        (57, "behind", "behind"),
+        (79, "behind", "behind"),
+        (80, "behind", "itself"),
+        (104, "", "itself"),
+    ] {
+        let name = "x".repeat(length);
+        for (op, wanted) in [(Op::Bind, bind), (Op::Connect, reach)] {
+            let mut fake = fake();
+            fake.dir(&parent);
+            if op == Op::Connect {
+                fake.node(&format!("{parent}/{name}"), Body::Socket, 0o755);
+            }
+            let mut bench = Bench::new(fake, &table);
+            bench.fake.map(0x1000, &unix(&format!("/d/{name}"))[..length + 5]);
+            let verdict = ask(&mut bench, op, [3, 0x1000, length as u64 + 5, 0, 0, 0]);
+            let found = match verdict {
+                Ok(Verdict::Instead(instead, After::Nothing)) => {
+                    let host = path(&bench, instead.arguments[1], instead.arguments[2]);
+                    assert!(host.starts_with("/proc/1/fd/"), "{host}");
+                    if host.ends_with(&format!("/{name}")) { "behind" } else { "itself" }
+                }
+                Err(Errno::ENAMETOOLONG) => "",
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, wanted, "{op:?} {length}");
+            assert!(bench.fake.held.is_empty());
+        }
     }
 }
 

@@ -566,8 +566,12 @@ impl Host for Fake {
     }
 
     /// A magic link `/proc/1/fd/N`, N being the inode's number here.
-    fn alias(&mut self, directory: HostFd, into: &mut Text) -> Result<()> {
-        let node = self.held.remove(&directory.0).ok_or(Errno::EBADF)?.node;
+    fn alias(&mut self, directory: HostFd, _most: usize, into: &mut Text) -> Result<()> {
+        self.lend(directory, into)
+    }
+
+    fn lend(&mut self, file: HostFd, into: &mut Text) -> Result<()> {
+        let node = self.held.remove(&file.0).ok_or(Errno::EBADF)?.node;
         let path = std::format!("/proc/1/fd/{node}");
         if self.tree.get(&path).is_none() {
             self.node(&path, super::tree::Body::Magic(node), 0o777);

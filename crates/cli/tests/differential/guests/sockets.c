@@ -24,6 +24,62 @@ static void credentials(int fd) {
     printf("peer: %d %u:%u %s\n", r, c.uid, c.gid, c.pid == getpid() ? "me" : "other");
 }
 
+/* An absolute path of 107 bytes, which has no room for a tree before it; the last component has so many. */
+static void absolute(int length) {
+    char text[108];
+    printf("-- %d\n", length);
+    IS(getcwd(text, sizeof text) == text);
+    int at = strlen(text);
+    memset(text + at, 'a', 107 - at);
+    text[107] = text[at] = 0;
+    text[at] = '/'; text[106 - length] = 0;
+    DO(mkdir(text, 0755));
+    text[106 - length] = '/';
+    struct sockaddr_un u, back;
+    socklen_t n = name(&u, text), got = sizeof back;
+    int server = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+    DO(connect(client, (void *)&u, n));
+    DO(bind(server, (void *)&u, n));
+    struct stat made;
+    facts("stat", stat(text, &made), &made);
+    DO(bind(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&u, n));
+    DO(listen(server, 1));
+    DO(connect(client, (void *)&u, n));
+    DO(getsockname(server, (void *)&back, &got)); IS(got == n && !strcmp(back.sun_path, text));
+    got = sizeof back;
+    DO(getpeername(client, (void *)&back, &got)); IS(got == n && !strcmp(back.sun_path, text));
+    DO(unlink(text));
+    DO(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&u, n));
+}
+
+/* A path of 107 bytes, most of them the last component's, of a socket that was bound by its name alone. */
+static void reached(void) {
+    char text[108];
+    puts("-- reached");
+    IS(getcwd(text, sizeof text) == text);
+    int at = strlen(text);
+    memset(text + at, 'r', 107 - at);
+    text[at] = '/'; text[107] = 0;
+    struct sockaddr_un u, back;
+    int server = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+    socklen_t n = name(&u, text + at + 1), got = sizeof back;
+    DO(bind(server, (void *)&u, n)); DO(listen(server, 1));
+    n = name(&u, text);
+    DO(connect(client, (void *)&u, n));
+    DO(getpeername(client, (void *)&back, &got)); IS(!strcmp(back.sun_path, text + at + 1));
+    int here = socket(AF_UNIX, SOCK_DGRAM, 0), away = socket(AF_UNIX, SOCK_DGRAM, 0);
+    text[at + 1] = 's';
+    n = name(&u, text + at + 1);
+    DO(bind(here, (void *)&u, n));
+    n = name(&u, text);
+    DO(sendto(away, "x", 1, 0, (void *)&u, n));
+    struct iovec v = {"yes", 3};
+    struct msghdr m = {&u, n, &v, 1, 0, 0, 0};
+    DO(sendmsg(away, &m, 0));
+    char bytes[4];
+    DO(recv(here, bytes, sizeof bytes, MSG_DONTWAIT)); DO(recv(here, bytes, sizeof bytes, MSG_DONTWAIT));
+}
+
 int main(void) {
     start("sockets");
     struct sockaddr_un u;
@@ -72,6 +128,7 @@ int main(void) {
     name(&u, text);
     DO(bind(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&u, sizeof u));
     text[108] = 0; DO(access(text, F_OK));
+    absolute(57); absolute(79); reached();
     puts("-- abstract");
     memset(&u, 0, sizeof u); u.sun_family = AF_UNIX; sprintf(u.sun_path + 1, "coracle-differential-%u", (unsigned)getuid());
     n = 3 + strlen(u.sun_path + 1);

@@ -75,11 +75,11 @@ impl Shared {
         if mode == Mode::Traps {
             switches = switches.with(Switches::ONLY_TRAPS);
         }
-        let aliases = aliases(&files.run).unwrap_or_default();
         if fresh {
             // Of those who lived here before.
-            remove(&aliases);
+            remove_aliases(&files.run);
         }
+        let aliases = aliases(&files.run).unwrap_or_default();
         let beside = files.beside_image.as_ref().filter(|_| mode.has_texts());
         let texts = beside.and_then(|beside| texts(beside, stage)).unwrap_or_default();
         let tree = world.bindings.iter().find(|binding| binding.guest == b"/");
@@ -90,7 +90,7 @@ impl Shared {
             notes: files.notes.as_os_str().as_bytes(),
             workshop: files.run.as_os_str().as_bytes(),
             run: files.run.as_os_str().as_bytes(),
-            aliases: aliases.as_os_str().as_bytes(),
+            aliases: aliases.as_bytes(),
             texts: texts.as_os_str().as_bytes(),
         };
         let start = Start { identity: prepared.world.identity(), switches, filter, places };
@@ -131,16 +131,27 @@ fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
 
 /// Removes what those who lived in a container left outside of its directory, which is `place`. For when it is removed.
 pub fn forget(place: &Path) {
-    if let Some(aliases) = aliases(&place.join("run")) {
-        remove(&aliases);
-    }
+    remove_aliases(&place.join("run"));
 }
 
-/// A directory of aliases, if it is there. The kernel does not let us remove somebody else's.
-fn remove(aliases: &Path) {
-    if !aliases.as_os_str().is_empty() {
-        let _ = std::fs::remove_dir_all(aliases);
+/// The directory of links in `run`, if it is there, and the links to it. Links that are somebody else's stay.
+fn remove_aliases(run: &Path) {
+    let directory = run.join(OsStr::from_bytes(stored::LINKS));
+    let Ok(found) = directory.symlink_metadata() else { return };
+    let leads_there = |link: &Path| {
+        let is_ours = link
+            .symlink_metadata()
+            .is_ok_and(|link| link.is_symlink() && link.uid() == found.uid());
+        is_ours
+            && link.metadata().is_ok_and(|to| (to.dev(), to.ino()) == (found.dev(), found.ino()))
+    };
+    for digit in 0..16 {
+        let link = aliases(run).map(|aliases| PathBuf::from(format!("{aliases}{digit:x}")));
+        if let Some(link) = link.filter(|link| leads_there(link)) {
+            let _ = std::fs::remove_file(link);
+        }
     }
+    let _ = std::fs::remove_dir_all(directory);
 }
 
 /// Loads the instruction pointer: of a filter that begins so, the kernel can note for no call that it always passes.
@@ -170,15 +181,16 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
     Ok(first.into_iter().chain(&program).flat_map(bytes).collect())
 }
 
-/// Where a container's directory of aliases is, if it needs one ([`Places::aliases`]): in `/tmp`, because it has to have a short path. The stage
-/// makes it when it needs it, and believes it only if it is the caller's own.
-fn aliases(run: &Path) -> Option<PathBuf> {
+/// How a container's directory of links is reached, if it needs one, but for the last digit ([`Places::aliases`]): from `/tmp`, because that has to
+/// have a short path.
+fn aliases(run: &Path) -> Option<String> {
     let uid = rustix::process::geteuid().as_raw();
     let found = run.symlink_metadata().ok()?;
     let words = [u64::from(uid), found.dev(), found.ino()];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let hash = abi::shared::hash(&bytes, 0);
-    Some(format!("/tmp/{}{hash:016x}", String::from_utf8_lossy(stored::ALIASES)).into())
+    let digits = &format!("{hash:016x}")[..stored::ALIASES_DIGITS - 1];
+    Some(format!("{}{digits}", String::from_utf8_lossy(stored::ALIASES)))
 }
 
 #[cfg(test)]
@@ -191,11 +203,16 @@ mod tests {
         forget(place.path());
         let run = place.path().join("run");
         std::fs::create_dir(&run).unwrap();
-        let aliases = aliases(&run).unwrap();
-        std::fs::create_dir(&aliases).unwrap();
-        std::os::unix::fs::symlink(place.path(), aliases.join("one")).unwrap();
+        let [other, ours] = ["0", "1"].map(|digit| aliases(&run).unwrap() + digit);
+        std::os::unix::fs::symlink(place.path(), &other).unwrap();
+        std::os::unix::fs::symlink(run.join("aliases"), &ours).unwrap();
+        std::fs::create_dir(run.join("aliases")).unwrap();
+        std::os::unix::fs::symlink(place.path(), Path::new(&ours).join("one")).unwrap();
         forget(place.path());
-        assert!(aliases.symlink_metadata().is_err() && run.exists());
+        assert!(Path::new(&ours).symlink_metadata().is_err() && run.exists());
+        assert!(run.join("aliases").symlink_metadata().is_err());
+        assert!(Path::new(&other).symlink_metadata().is_ok(), "it leads elsewhere");
+        std::fs::remove_file(other).unwrap();
     }
 
     #[test]
@@ -226,7 +243,7 @@ mod tests {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [one, other] = dirs.each_ref().map(|dir| aliases(dir.path()).unwrap());
         assert!(one != other && aliases(dirs[0].path()) == Some(one.clone()));
-        assert!(one.as_os_str().len() <= 40, "{one:?}");
+        assert_eq!(one.len() + 1, stored::ALIASES.len() + stored::ALIASES_DIGITS);
         assert_eq!(aliases(Path::new("/no/such/directory")), None);
     }
 }

@@ -51,7 +51,8 @@ macro_rules! pass_on_to_hands {
                 fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> view::errno::Result<()>;
                 fn only_names(&mut self, descriptor: i32) -> view::errno::Result<bool>;
                 fn is_written(&mut self, file: view::HostFd) -> bool;
-                fn alias(&mut self, directory: view::HostFd, into: &mut view::Text) -> view::errno::Result<()>;
+                fn alias(&mut self, directory: view::HostFd, most: usize, into: &mut view::Text) -> view::errno::Result<()>;
+                fn lend(&mut self, file: view::HostFd, into: &mut view::Text) -> view::errno::Result<()>;
                 fn changed(&mut self);
         }
 

@@ -19,7 +19,7 @@ use rustix::fs::{
     StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno as Raw;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +41,9 @@ pub struct Parts {
     pub run: PathBuf,
 }
 
+/// How many files are lent to guests' calls; one call may need 64 (`sendmmsg`).
+const LENT_MAX: usize = 256;
+
 /// The hands of a tracer.
 #[derive(Debug)]
 pub struct HostCalls {
@@ -55,6 +58,8 @@ pub struct HostCalls {
     common: Perhaps,
     /// Directories that are kept as long as the container runs, by device and inode.
     aliases: HashMap<(u64, u64), HostFd>,
+    /// Files that guests' calls name, the last at the end. When a call is over is not heard of here.
+    lent: VecDeque<HostFd>,
     /// The container's tree.
     tree: Option<Tree>,
     /// Inodes of the image whose place a copy has taken.
@@ -83,6 +88,7 @@ impl HostCalls {
             common: Perhaps::in_directory(&parts.run),
             parts,
             aliases: HashMap::new(),
+            lent: VecDeque::new(),
             tree: None,
             replaced: HashSet::new(),
         }
@@ -580,14 +586,29 @@ impl Host for HostCalls {
         false
     }
 
-    fn alias(&mut self, directory: HostFd, into: &mut Text) -> Result<()> {
+    fn alias(&mut self, directory: HostFd, _most: usize, into: &mut Text) -> Result<()> {
         let Some(file) = self.held.take(directory) else { return Err(Errno::EBADF) };
         let stat = rustix::fs::fstat(&file).map_err(errno)?;
         let held = &mut self.held;
         let kept =
             *self.aliases.entry((stat.st_dev, stat.st_ino)).or_insert_with(|| held.keep(file));
-        into.set(format!("/proc/{}/fd/{}", std::process::id(), kept.0).as_bytes())
+        magic_link(kept, into)
     }
+
+    fn lend(&mut self, file: HostFd, into: &mut Text) -> Result<()> {
+        if self.lent.len() == LENT_MAX
+            && let Some(oldest) = self.lent.pop_front()
+        {
+            self.close(oldest);
+        }
+        self.lent.push_back(file);
+        magic_link(file, into)
+    }
+}
+
+/// As guests reach it.
+fn magic_link(file: HostFd, into: &mut Text) -> Result<()> {
+    into.set(format!("/proc/{}/fd/{}", std::process::id(), file.0).as_bytes())
 }
 
 /// A file that had a name for a moment only.

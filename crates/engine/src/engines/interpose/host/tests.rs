@@ -149,10 +149,24 @@ fn resolving_can_be_restricted_from_every_start() {
     let (mut one, mut other) = (Text::EMPTY, Text::EMPTY);
     for text in [&mut one, &mut other] {
         let held = bench.calls.open(guest, c"", O_PATH, 0, 0).unwrap();
-        bench.calls.alias(held, text).unwrap();
+        bench.calls.alias(held, 100, text).unwrap();
     }
     assert_eq!(one, other);
     let shown = std::fs::canonicalize(OsStr::from_bytes(one.as_bytes())).unwrap();
+    assert_eq!(shown, bench.dir.path().canonicalize().unwrap());
+}
+
+#[test]
+fn files_are_lent_until_others_are() {
+    let mut bench = bench();
+    let top = std::fs::File::open(bench.dir.path()).unwrap();
+    let mut link = Text::EMPTY;
+    for count in 1..=LENT_MAX + 3 {
+        let held = bench.calls.open(Dir::Guest(top.as_raw_fd()), c"", O_PATH, 0, 0).unwrap();
+        bench.calls.lend(held, &mut link).unwrap();
+        assert_eq!(bench.calls.lent.len(), count.min(LENT_MAX));
+    }
+    let shown = std::fs::canonicalize(OsStr::from_bytes(link.as_bytes())).unwrap();
     assert_eq!(shown, bench.dir.path().canonicalize().unwrap());
 }
 
