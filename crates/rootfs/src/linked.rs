@@ -3,17 +3,22 @@
 //! Nothing writes to such a file: the engines that use these trees replace it by a copy first (see the inode list). Where a second name
 //! cannot be made (another file system, too many names, a store of somebody else) the file is copied, by shared blocks where that goes.
 
+mod pair;
+
 use crate::apply::times;
 use crate::drivers::ROOT;
 use crate::error::Error;
 use crate::settled::{INODES, copy_attributes, copy_file};
+use pair::Pair;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
+use std::num::NonZero;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::fs::resolve::{self, Method, split};
-use sys::fs::{DirStack, Kind, read_dir};
+use sys::fs::{DirStack, Entry, Kind, read_dir};
 
 /// Name of a copy until it takes a file's place.
 const STAGING: &[u8] = b".coracle-owning\xff";
@@ -25,6 +30,13 @@ pub struct Linked {
     pub links: u64,
     /// Copies.
     pub copies: u64,
+}
+
+impl Linked {
+    fn add(&mut self, other: Self) {
+        self.links += other.links;
+        self.copies += other.copies;
+    }
 }
 
 /// Makes `name` in `directory` a tree like `source`.
@@ -40,7 +52,7 @@ pub fn clone_tree(from: impl AsFd, to: impl AsFd) -> Result<Linked, Error> {
     let list = read_list(&from)?;
     let source = rustix::fs::openat(&from, ROOT, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
-    link_some(&source, &to, ROOT, Some(list))
+    link_some(&source, &to, ROOT, Some(&list))
 }
 
 /// Gives a container of links files of its own, wherever they are the image's: for engines whose programs write to them as they are.
@@ -51,12 +63,8 @@ pub fn own_tree(container: impl AsFd) -> Result<(), Error> {
     let list = read_list(&container)?;
     let top = rustix::fs::openat(&container, ROOT, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
-    let mut work = Work {
-        root: crate::copy::reopen(&top)?,
-        copied: HashMap::new(),
-        linked: Linked::default(),
-        only: Some(list),
-    };
+    let (root, copied) = (crate::copy::reopen(&top)?, Mutex::default());
+    let mut work = Work::new(&root, &copied, Some(&list));
     let mut stack = DirStack::new(top)?;
     let mut pending = vec![work.own(&stack)?];
     while let Some(directories) = pending.last_mut() {
@@ -89,41 +97,110 @@ fn read_list(container: &OwnedFd) -> Result<HashSet<u64>, Error> {
     Ok(bytes.chunks_exact(12).filter_map(inode).collect())
 }
 
+/// Most threads at one tree: the file system's own locks leave no more to be won.
+const THREADS: usize = 4;
+
+/// Trees so far below the top are shared out as they are.
+const SHARED: usize = 3;
+
+/// Makes a tree: its upper directories here, what is in them by as many threads as there are processors.
 fn link_some(
     source: impl AsFd,
     directory: impl AsFd,
     name: &str,
-    only: Option<HashSet<u64>>,
+    only: Option<&HashSet<u64>>,
 ) -> Result<Linked, Error> {
     let directory = directory.as_fd();
     let fail = |step, errno| Error::disk(step, name.as_bytes(), errno);
     rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o700))
         .map_err(|errno| fail("make directory", errno))?;
-    let top = rustix::fs::openat(directory, name, sys::fs::DIRECTORY, Mode::empty())
+    let target = rustix::fs::openat(directory, name, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| fail("open directory", errno))?;
-    let mut work = Work {
-        root: crate::copy::reopen(&top)?,
-        copied: HashMap::new(),
-        linked: Linked::default(),
-        only,
+    let source = crate::copy::reopen(source)?;
+    let copied = Mutex::default();
+    let mut pair = Pair::new(&source, &target)?;
+    let (mut upper, mut parts) = (Vec::new(), Vec::new());
+    make_upper(&mut pair, &[], (&mut upper, &mut parts))?;
+    let count = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let count = count.min(THREADS).min(parts.len());
+    let queue = Mutex::new(parts.into_iter());
+    let share = || {
+        let mut work = Work::new(&target, &copied, only);
+        let mut pair = Pair::new(&source, &target)?;
+        let next = || locked(&queue).next();
+        while let Some(Part { way, what }) = next() {
+            pair.at(&way, |pair| match what {
+                What::Files(entries) => work.files(pair, entries),
+                What::Tree(name) => {
+                    pair.make(&name)?;
+                    work.tree(pair)
+                }
+            })?;
+        }
+        Ok(work.linked)
     };
-    let (mut from, mut to) = (DirStack::new(crate::copy::reopen(source)?)?, DirStack::new(top)?);
-    let mut pending = vec![work.files(&from, &to)?];
-    while let Some(directories) = pending.last_mut() {
-        let Some(name) = directories.pop() else {
-            pending.pop();
-            finish(&from, &to)?;
-            from.leave()?;
-            to.leave()?;
-            continue;
-        };
-        rustix::fs::mkdirat(to.fd(), &name[..], Mode::from_raw_mode(0o700))
-            .map_err(|errno| Error::disk("make directory", &to.path_of(&name), errno))?;
-        from.enter(&name)?;
-        to.enter(&name)?;
-        pending.push(work.files(&from, &to)?);
+    let done: Vec<Result<Linked, Error>> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..count).map(|_| scope.spawn(share)).collect();
+        let mine = share();
+        let ended = others
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        std::iter::once(mine).chain(ended).collect()
+    });
+    let mut all = Linked::default();
+    for linked in done {
+        all.add(linked?);
     }
-    Ok(work.linked)
+    // From below: who may not write to a directory cannot go on in it.
+    for path in upper.iter().rev() {
+        pair.at(path, |pair| pair.finish())?;
+    }
+    Ok(all)
+}
+
+/// The names on the way from the top to a directory.
+type Way = Vec<Vec<u8>>;
+
+/// What one thread does at a time, in a directory that is there.
+struct Part {
+    way: Way,
+    what: What,
+}
+
+enum What {
+    /// These files of it.
+    Files(Vec<Entry>),
+    /// A directory in it, with everything.
+    Tree(Vec<u8>),
+}
+
+/// Makes the upper directories: the ways to them, to finish them by, and what is still to be done.
+fn make_upper(
+    pair: &mut Pair,
+    way: &[Vec<u8>],
+    (upper, parts): (&mut Vec<Way>, &mut Vec<Part>),
+) -> Result<(), Error> {
+    let part = |what| Part { way: way.to_vec(), what };
+    let (directories, files) = pair.list()?;
+    upper.push(way.to_vec());
+    if !files.is_empty() {
+        parts.push(part(What::Files(files)));
+    }
+    for name in directories {
+        if way.len() + 1 == SHARED {
+            parts.push(part(What::Tree(name)));
+            continue;
+        }
+        pair.make(&name)?;
+        make_upper(pair, &[way, &[name]].concat(), (upper, parts))?;
+        pair.leave()?;
+    }
+    Ok(())
+}
+
+/// What a thread that panicked has left is as whole as before: each step is one call.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Puts a file of one directory into another, by a further name or a copy. One that is not there is left out.
@@ -137,46 +214,56 @@ pub(crate) fn share_file(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(),
     copy_file(&source, to, name.as_bytes(), name.as_bytes()).map(drop)
 }
 
-/// Mode, attributes and time of a directory, after everything in it.
-fn finish(from: &DirStack, to: &DirStack) -> Result<(), Error> {
-    let fail = |step, errno| Error::disk(step, &to.path(), errno);
-    let stat = rustix::fs::fstat(from.fd()).map_err(|errno| fail("look at", errno))?;
-    copy_attributes(from.fd(), to.fd(), &to.path(), |name| name.starts_with(b"user."))?;
-    let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-    rustix::fs::fchmod(to.fd(), mode).map_err(|errno| fail("set the mode of", errno))?;
-    rustix::fs::futimens(to.fd(), &mtime(&stat)).map_err(|errno| fail("set the time of", errno))
-}
-
 fn mtime(stat: &Stat) -> rustix::fs::Timestamps {
     times((stat.st_mtime, stat.st_mtime_nsec as u32))
 }
 
-struct Work {
-    root: OwnedFd,
+/// One thread's part.
+struct Work<'a> {
+    root: &'a OwnedFd,
     /// Inodes with several names that were copied: where the copy is.
-    copied: HashMap<u64, Vec<u8>>,
+    copied: &'a Mutex<HashMap<u64, Vec<u8>>>,
     linked: Linked,
     /// What may be linked, where that is not everything.
-    only: Option<HashSet<u64>>,
+    only: Option<&'a HashSet<u64>>,
 }
 
-impl Work {
-    /// Everything in a directory but directories, whose names are returned.
-    fn files(&mut self, from: &DirStack, to: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
-        let mut directories = Vec::new();
-        let entries = read_dir(from.fd())
-            .map_err(|errno| Error::disk("read directory", &from.path(), errno))?;
+impl<'a> Work<'a> {
+    fn new(
+        root: &'a OwnedFd,
+        copied: &'a Mutex<HashMap<u64, Vec<u8>>>,
+        only: Option<&'a HashSet<u64>>,
+    ) -> Self {
+        Self { root, copied, linked: Linked::default(), only }
+    }
+
+    /// Everything in a directory that has just been made; leaves it.
+    fn tree(&mut self, pair: &mut Pair) -> Result<(), Error> {
+        let begin = |work: &mut Self, pair: &Pair| {
+            let (directories, files) = pair.list()?;
+            work.files(pair, files).map(|()| directories)
+        };
+        let mut pending = vec![begin(self, pair)?];
+        while let Some(directories) = pending.last_mut() {
+            if let Some(name) = directories.pop() {
+                pair.make(&name)?;
+                pending.push(begin(self, pair)?);
+            } else {
+                pending.pop();
+                pair.finish()?;
+                pair.leave()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of a directory, of whatever kind.
+    fn files(&mut self, Pair { from, to }: &Pair, entries: Vec<Entry>) -> Result<(), Error> {
         for entry in entries {
             let name = &entry.name[..];
             match entry.kind {
-                Kind::Directory => {
-                    directories.push(entry.name);
-                    continue;
-                }
                 Kind::Symlink => symlink(from.fd(), to.fd(), name),
-                Kind::RegularFile
-                    if self.only.as_ref().is_some_and(|only| !only.contains(&entry.inode)) =>
-                {
+                Kind::RegularFile if self.only.is_some_and(|only| !only.contains(&entry.inode)) => {
                     self.copy(from, to, name)?;
                     Ok(())
                 }
@@ -204,7 +291,7 @@ impl Work {
             }
             .map_err(|errno| Error::disk("make", &to.path_of(name), errno))?;
         }
-        Ok(directories)
+        Ok(())
     }
 
     /// Replaces the image's files in a directory; returns the names of directories in it.
@@ -215,7 +302,7 @@ impl Work {
         let mut directories = Vec::new();
         let mut changed = false;
         for entry in entries {
-            let images = self.only.as_ref().is_some_and(|only| only.contains(&entry.inode));
+            let images = self.only.is_some_and(|only| only.contains(&entry.inode));
             match entry.kind {
                 Kind::Directory => directories.push(entry.name),
                 Kind::RegularFile if images => {
@@ -251,18 +338,20 @@ impl Work {
         let source = sys::fs::open_read(from.fd(), name, OFlags::empty())
             .map_err(|errno| fail("open", errno))?;
         let stat = rustix::fs::fstat(&source).map_err(|errno| fail("look at", errno))?;
-        if stat.st_nlink > 1 {
-            if let Some(first) = self.copied.get(&stat.st_ino) {
+        // Whoever copies the same file under another name waits.
+        let mut copied = (stat.st_nlink > 1).then(|| locked(self.copied));
+        if let Some(copied) = &mut copied {
+            if let Some(first) = copied.get(&stat.st_ino) {
                 let (parent, other) = split(first);
                 let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
-                return resolve::strict(&self.root, parent, flags, Method::Best)
+                return resolve::strict(self.root, parent, flags, Method::Best)
                     .and_then(|dir| {
                         let _ = rustix::fs::unlinkat(to.fd(), new, AtFlags::empty());
                         rustix::fs::linkat(&dir, other, to.fd(), new, AtFlags::empty())
                     })
                     .map_err(|errno| fail("link", errno));
             }
-            self.copied.insert(stat.st_ino, path.clone());
+            copied.insert(stat.st_ino, path.clone());
         }
         let target = copy_file(&source, to.fd(), new, &path)?;
         copy_attributes(&source, &target, &path, |name| name.starts_with(b"user.coracle."))?;

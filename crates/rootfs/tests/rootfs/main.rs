@@ -7,6 +7,7 @@ mod formats;
 mod hostile;
 mod kernel;
 mod layers;
+mod linked;
 mod mutations;
 mod race;
 mod unprivileged;
