@@ -134,11 +134,15 @@ pub(crate) fn size(fd: u64) -> Result<u64, Failed> {
     value(unsafe { call(raw::__NR_lseek, [fd, 0, u64::from(raw::SEEK_END), 0, 0, 0]) })
 }
 
-/// Maps a file, shared, to be read and written, where nothing of the guest's is.
+/// Maps a file, shared, to be read and written, where nothing of the guest's is. What is touched comes into memory, and nothing around it.
 pub(crate) fn map_shared(at: u64, length: u64, fd: u64) -> Result<(), Failed> {
     let flags = u64::from(raw::MAP_SHARED | raw::MAP_FIXED);
     // SAFETY: the place belongs to the stage, and it has nothing there yet.
-    value(unsafe { call(raw::__NR_mmap, [at, length, 3, flags, fd, 0]) }).map(|_| ())
+    value(unsafe { call(raw::__NR_mmap, [at, length, 3, flags, fd, 0]) })?;
+    let advice = u64::from(raw::MADV_RANDOM);
+    // SAFETY: changes nothing but what the kernel expects.
+    unsafe { call(raw::__NR_madvise, [at, length, advice, 0, 0, 0]) };
+    Ok(())
 }
 
 /// A number's sixteen hexadecimal digits.

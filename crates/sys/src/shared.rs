@@ -6,7 +6,7 @@
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -43,6 +43,9 @@ impl SharedWords {
         // SAFETY: the kernel chooses a place where nothing is.
         let start =
             unsafe { mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, file, 0)? };
+        // Else the first word that is touched brings as much of the file into memory as the disk's settings say: all of it, as a rule.
+        // SAFETY: our own mapping, of which nothing changes but what the kernel expects.
+        let _ = unsafe { madvise(start, length, Advice::Random) };
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         Ok(Self { start, words })
     }

@@ -31,7 +31,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// First word: what it is. The last digits count versions of the layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"CorShr08");
+const MAGIC: u64 = u64::from_le_bytes(*b"CorShr09");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
@@ -56,7 +56,7 @@ mod header {
     /// Device of the container's tree, with [`KNOWN`](super::KNOWN) where somebody has found it out.
     pub(super) const TREE_DEVICE: usize = 9;
     /// Inodes of the image's that were replaced, or more.
-    pub(super) const REPLACED: usize = 8;
+    pub(super) const REPLACED: usize = 10;
     /// Counts changes of directories. In a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }

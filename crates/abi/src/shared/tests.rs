@@ -44,6 +44,21 @@ fn the_images_inodes_are_found() {
 }
 
 #[test]
+fn what_is_replaced_moves_no_record() {
+    let file = [&3_u64.to_le_bytes()[..], &1_u32.to_le_bytes()].concat();
+    let words = memory(image::count(file.len()));
+    let shared = Shared::create(&words, &file).unwrap();
+    let add = |byte: u8| shared.records().add(&vec![byte; records::FIRST_WORDS * WORD]).unwrap();
+    let first = add(1);
+    assert!(!shared.image().is_replaced(3), "a record is no replaced inode");
+    shared.image().replace(3);
+    assert!(shared.image().is_replaced(3));
+    let second = add(2);
+    assert_eq!((second - first) as usize, 1 + records::FIRST_WORDS);
+    assert_eq!(add(1), first);
+}
+
+#[test]
 fn inodes_are_found_in_lists_of_every_length() {
     for count in [511_u32, 512, 513, 1023, 1025, 1600] {
         let inodes = (0..count).map(|at| (u64::from(at) * 3 + 7, at));
