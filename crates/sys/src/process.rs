@@ -75,6 +75,80 @@ pub fn fork_unseen() -> Result<Option<Pid>, Errno> {
     clone(0)
 }
 
+/// As [`fork_unseen`], of a process that is no child of the caller's at all but an orphan from its beginning: not even `__WALL` shows it. `None`
+/// in it.
+///
+/// A step between makes it and ends. That one only borrows the caller's memory, which is copied once, as by a plain fork.
+/// The orphan goes to the nearest process that takes orphans in. If that is the caller, as process 1 of a pid namespace, it is an unseen
+/// child after all.
+pub fn fork_apart() -> Result<Option<Pid>, Errno> {
+    if rustix::process::getpid() == Pid::INIT {
+        return fork_unseen();
+    }
+    let adopts = rustix::process::child_subreaper().is_ok_and(|adopts| adopts.is_some());
+    if adopts {
+        rustix::process::set_child_subreaper(None)?;
+    }
+    let forked = fork_twice();
+    if adopts && !matches!(forked, Ok(None)) {
+        rustix::process::set_child_subreaper(Some(Pid::INIT))?;
+    }
+    forked
+}
+
+fn fork_twice() -> Result<Option<Pid>, Errno> {
+    let step_flags = u64::from(numbers::CLONE_VM | numbers::CLONE_VFORK);
+    // What the second call said to the step.
+    let mut said = -i64::from(Errno::INTR.raw_os_error());
+    let step: i64;
+    // SAFETY: the step runs on this very stack, so it must not return to Rust: it makes a process, writes down what came of it, and ends. It
+    // touches no other memory, and the caller does not run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all
+    // memory with a stack like the caller's, and leaves the block as from a plain fork.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov eax, {clone}",
+            "xor edi, edi",
+            "syscall",
+            "test rax, rax",
+            "jz 2f",
+            "mov [{said}], rax",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            "2:",
+            clone = const numbers::__NR_clone,
+            exit = const numbers::__NR_exit,
+            said = in(reg) &raw mut said,
+            inlateout("rax") u64::from(numbers::__NR_clone) => step,
+            inlateout("rdi") step_flags => _,
+            in("rsi") 0_u64,
+            in("rdx") 0_u64,
+            in("r10") 0_u64,
+            in("r8") 0_u64,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    match step {
+        0 => return Ok(None),
+        1.. => {
+            let arguments = [step as usize, 0, numbers::__WALL as usize, 0, 0];
+            // SAFETY: waits for the step, which has ended; nothing is written.
+            let waited = || unsafe { raw::call(numbers::__NR_wait4, arguments) };
+            rustix::io::retry_on_intr(waited)?;
+        }
+        _ => return Err(Errno::from_raw_os_error(-step as i32)),
+    }
+    if said < 0 {
+        return Err(Errno::from_raw_os_error(-said as i32));
+    }
+    Ok(Pid::from_raw(said as i32))
+}
+
 fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
     // SAFETY: no new stack, so memory is copied as by fork; no pointers are given.
     let pid = unsafe { raw::call(numbers::__NR_clone, [flags as usize, 0, 0, 0, 0]) }?;
@@ -244,6 +318,53 @@ mod tests {
     fn start_times_tell_the_living() {
         assert!(start_time(std::process::id()).unwrap() > 0);
         assert_eq!(start_time(4_194_305), None);
+    }
+
+    /// Whether a child of the calling process is left that `wait` shows to who asks for all.
+    fn has_children() -> bool {
+        // SAFETY: nothing is written.
+        let waited = unsafe { raw::call(numbers::__NR_wait4, [usize::MAX, 0, ALL, 0, 0]) };
+        waited != Err(Errno::CHILD)
+    }
+
+    const ALL: usize = (numbers::__WALL | numbers::WNOHANG) as usize;
+
+    #[test]
+    fn what_is_forked_apart_is_nobodys_child() {
+        // Among the threads of a test program others fork too.
+        let limit = std::time::Duration::from_secs(20);
+        for adopts in [false, true] {
+            let report = crate::probe::in_child(limit, |_| {
+                let this = rustix::process::getpid();
+                if adopts && rustix::process::set_child_subreaper(Some(this)).is_err() {
+                    return 10;
+                }
+                let Ok((reader, writer)) = rustix::pipe::pipe() else { return 11 };
+                let Ok((held, holder)) = rustix::pipe::pipe() else { return 12 };
+                match fork_apart() {
+                    Ok(None) => {
+                        drop(holder);
+                        let _ = rustix::io::read(&held, &mut [0_u8; 1][..]);
+                        let own = rustix::process::getpid().as_raw_nonzero().get();
+                        let _ = rustix::io::write(&writer, &own.to_ne_bytes());
+                        exit_now(0)
+                    }
+                    Ok(Some(apart)) => {
+                        if has_children() {
+                            return 1;
+                        }
+                        drop((holder, writer));
+                        let mut own = [0; 4];
+                        let _ = rustix::io::read(&reader, &mut own[..]);
+                        let kept = rustix::process::child_subreaper().is_ok_and(|s| s.is_some());
+                        let told = i32::from_ne_bytes(own) == apart.as_raw_nonzero().get();
+                        i32::from(!told) * 2 + i32::from(kept != adopts) * 4
+                    }
+                    Err(errno) => errno.raw_os_error(),
+                }
+            });
+            assert_eq!(report.unwrap().ended, crate::probe::Ended::Exited(0), "{adopts}");
+        }
     }
 
     #[test]

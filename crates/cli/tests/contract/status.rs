@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::skip::Outcome;
+use testkit::terminal::Terminal;
 
 use crate::world::{Case, World};
 
@@ -17,9 +18,11 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("death_by_signal_without_rm", death_by_signal_without_rm),
     ("signals_are_forwarded", signals_are_forwarded),
     ("signals_reach_a_program_without_supervisor", signals_reach_a_program_without_supervisor),
+    ("ctrl_c_is_for_the_whole_job", ctrl_c_is_for_the_whole_job),
     ("sig_proxy_off", sig_proxy_off),
     ("killed_supervisor_leaves_no_program", killed_supervisor_leaves_no_program),
     ("no_process_between", no_process_between),
+    ("no_child_of_another", no_child_of_another),
 ];
 
 const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
@@ -122,6 +125,23 @@ fn signals_reach_a_program_without_supervisor(w: &World) -> Outcome {
     Ok(())
 }
 
+/// A shell waits for its child when Ctrl-C is typed on the caller's own terminal, so the child must hear of it too.
+fn ctrl_c_is_for_the_whole_job(w: &World) -> Outcome {
+    let shell = ["block", "INT", ";", "spawn", "/bin/guest", "await", "INT"];
+    for (verb, flags) in
+        [(&["run"][..], &[][..]), (&["run", "--rm"], &[]), (&["run", "--rm"], &["-i"])]
+    {
+        let words = w.words_for(verb, flags, &shell);
+        let mut terminal = Terminal::spawn(&w.command(&words), 33, 101).expect("a terminal");
+        terminal.expect("ready");
+        terminal.type_in(b"\x03").expect("typing");
+        let code = terminal.end().and_then(|status| status.code());
+        assert_eq!(code, Some(0), "{verb:?} {flags:?}: {}", terminal.text());
+        assert!(terminal.text().contains("got SIGINT"), "{verb:?} {flags:?}: {}", terminal.text());
+    }
+    Ok(())
+}
+
 fn sig_proxy_off(w: &World) -> Outcome {
     let mut run = w.start(&["--sig-proxy=false"], &["await", "USR1", "TERM"]);
     run.expect("ready");
@@ -158,5 +178,22 @@ fn no_process_between(w: &World) -> Outcome {
     run.signal(Signal::KILL);
     run.end(Duration::from_secs(10));
     assert!(exe.starts_with("/bin/guest\0ready"), "the caller's child is {exe:?}");
+    Ok(())
+}
+
+/// A program begins without children, whoever serves it: `strace` as a container's first program waits until it has none left.
+fn no_child_of_another(w: &World) -> Outcome {
+    for (verb, flags) in [
+        (&["run"][..], &[][..]),
+        (&["run", "--rm"], &[]),
+        (&["run"], &["--init"]),
+        (&["run"], &["-t"]),
+    ] {
+        let done = w.coracle(&w.words_for(verb, flags, &["kin"]));
+        assert_eq!(done.ok().out().trim_end(), "ECHILD", "{verb:?} {flags:?}");
+    }
+    let container = w.detached(&[], &["kin", ";", "sleep", "60"]);
+    container.said("ECHILD");
+    assert_eq!(container.exec(&[], &["kin"]).ok().line(), "ECHILD");
     Ok(())
 }

@@ -2,11 +2,12 @@
 //!
 //! Without terminal and log the program inherits everything from this process, its process
 //! group too. So the terminal's keys reach it directly, and only what another process sends to
-//! this one alone is forwarded: a signal that the kernel made has been seen by the whole group.
+//! this one alone is forwarded: a signal that the kernel made has been seen by the whole group
+//! (a program that a runtime of the host's started has another; [`init::pass_on`]).
 //!
 //! Job control: when Ctrl-Z stops the program, this process stops as well (the shell waits for
-//! it), and continues the program when it is continued. Process 1 of a pid namespace is immune to the key; it
-//! is stopped by SIGSTOP, with all its processes.
+//! it), and continues the program when it is continued. Process 1 of a pid namespace is immune to the key, and so is a session without a
+//! terminal; they are stopped by SIGSTOP, with all their processes.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,9 @@ use super::client::{self, Console};
 use super::ledger::Ledger;
 use super::program::Program;
 use super::restart::Restarts;
-use super::{Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, launch, processes};
+use super::{
+    Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, init, launch, processes,
+};
 
 /// Runs a program in the foreground until it ends or the user detaches.
 pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
@@ -205,9 +208,7 @@ impl Parent<'_, '_> {
             program.signal_all(Signal::CONT);
             return;
         }
-        if !received.from_kernel() {
-            program.signal(signal);
-        }
+        init::pass_on(program.pid, received);
         if matches!(signal, Signal::INT | Signal::TERM)
             && processes::ignores_as_init(program.number(), received.number)
         {

@@ -8,9 +8,12 @@
 //! It runs after `fork` in the process that will never `exec`, and allocates nothing.
 
 use rustix::process::{Pid, WaitOptions, wait};
-use sys::event::{MaskGuard, SignalFd, SignalSet, group_of, send_signal};
+use sys::event::{
+    MaskGuard, Received, SignalFd, SignalSet, group_of, raise_default, send_signal,
+    send_signal_to_group,
+};
 
-use super::{Outcome, Signal};
+use super::{Outcome, Signal, processes};
 
 /// Waits for `main`, forwarding and reaping meanwhile; the code to exit with (128 + n where a
 /// signal killed it).
@@ -28,12 +31,36 @@ pub fn run_init(main: Pid) -> i32 {
         let mut fds = [rustix::event::PollFd::new(&signals, rustix::event::PollFlags::IN)];
         let _ = rustix::event::poll(&mut fds, None);
         while let Ok(Some(received)) = signals.next() {
-            // What the terminal sent has reached the main process too, if it shares our group.
-            let shared = received.from_kernel() && group_of(Some(main)) == group_of(None);
-            if received.number != Signal::CHLD.number() && !shared {
-                let _ = send_signal(main, received.number);
+            if received.number != Signal::CHLD.number() {
+                pass_on(main, received);
             }
         }
+    }
+}
+
+/// Passes a signal on to a program: one that a process sent, to its main process; one that the terminal sent, to all whom it was meant for and
+/// has not reached.
+///
+/// The kernel gives a terminal's signal to the group in its foreground, ours. A program that a runtime started has a session of its own, and a
+/// shell in there waits for its child and ends with it, so the child must have the signal too.
+pub(super) fn pass_on(main: Pid, received: Received) {
+    let number = received.number;
+    let group = group_of(Some(main));
+    let is_job = group == main.as_raw_nonzero().get();
+    if !received.from_kernel() {
+        let _ = send_signal(main, number);
+    } else if group == group_of(None) {
+        // It has reached them all.
+    } else if !is_job || processes::is_ours(processes::number(main)) {
+        // An init of ours passes it on itself.
+        let _ = send_signal(main, number);
+    } else if number == Signal::TSTP.number() {
+        // In a session without a terminal the kernel stops nobody for this signal: nobody there could continue him.
+        let _ = send_signal_to_group(main, Signal::STOP.number());
+        let _ = raise_default(number);
+        let _ = send_signal_to_group(main, Signal::CONT.number());
+    } else {
+        let _ = send_signal_to_group(main, number);
     }
 }
 

@@ -205,6 +205,11 @@ pub(crate) fn ignores_as_init(pid: u32, number: i32) -> bool {
     first_inside && !caught
 }
 
+/// A `Pid` as `/proc` names it.
+pub(crate) fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get() as u32
+}
+
 /// A checked `Pid`.
 pub(crate) fn pid(number: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(number).ok()?)

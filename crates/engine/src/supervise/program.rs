@@ -174,7 +174,7 @@ impl Program {
     /// `guest`: it entered namespaces of a running container (`exec`, further runs), whose other
     /// processes are not its own.
     pub(super) fn new(spawned: Spawned, spared: Vec<u32>, guest: bool) -> Self {
-        let number = spawned.pid.as_raw_nonzero().get() as u32;
+        let number = processes::number(spawned.pid);
         let pids = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
         let own_pids = pids(&number.to_string()).is_some_and(|link| Some(link) != pids("self"));
         Self {
@@ -193,7 +193,7 @@ impl Program {
     }
 
     pub(super) fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get() as u32
+        processes::number(self.pid)
     }
 
     pub(super) fn signal(&self, signal: Signal) {

@@ -13,7 +13,8 @@ mod signals;
 
 pub use memory::{release_code, trim_heap};
 pub use process::{
-    ForkResult, close_foreign, exit_now, fork, group_of, send_signal, send_signal_fd, set_title,
+    ForkResult, close_foreign, exit_now, fork, group_of, send_signal, send_signal_fd,
+    send_signal_to_group, set_title,
 };
 pub use signals::{
     MaskGuard, Received, SignalFd, SignalSet, is_ignored, raise_default, set_ignored,

@@ -139,6 +139,17 @@ pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
     }
 }
 
+/// Sends a signal to all processes of the group with this number, which is not 1: to `kill(2)` that would be everybody.
+pub fn send_signal_to_group(group: Pid, number: i32) -> io::Result<()> {
+    assert_ne!(group, Pid::INIT, "one group was meant");
+    // SAFETY: `kill` has no preconditions; a `Pid` is positive, so minus that is one group.
+    if unsafe { kill(-group.as_raw_nonzero().get(), number) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// `pidfd_send_signal(2)` for any signal number (Linux 5.1, else `ENOSYS`).
 pub fn send_signal_fd(process: impl AsFd, number: i32) -> io::Result<()> {
     let fd = c_long::from(process.as_fd().as_raw_fd());

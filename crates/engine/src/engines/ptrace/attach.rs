@@ -1,8 +1,8 @@
 //! The tracer's process, and the moment from which its maker is a guest.
 //!
 //! The guest is the process that the user started, so its number, its signals, its job and its exit status are what everybody expects. The
-//! tracer is a child of it that `wait` does not show (it has no exit signal), in a session of its own, without any descriptor of
-//! the guest's. It seizes its parent:
+//! tracer is made by it and nobody's child, so that no `wait` shows it, in a session of its own, without any descriptor of
+//! the guest's. It seizes its maker:
 //!
 //! | guest to be | tracer |
 //! |---|---|
@@ -49,7 +49,7 @@ pub(super) fn attach<'a, H: Hands>(
     let (gate, opener) = report::raw_pipe()?;
     let (teller, mut hearer) = report::pipe()?;
     let this = std::process::id();
-    let forked = sys::process::fork_unseen().map_err(call("fork the tracer"))?;
+    let forked = sys::process::fork_apart().map_err(call("fork the tracer"))?;
     let Some(tracer) = forked else {
         drop((opener, hearer));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -72,7 +72,7 @@ struct Ends {
 }
 
 fn be_tracer<'a, H: Hands>(
-    parent: Id,
+    maker: Id,
     guest: Guest,
     ends: Ends,
     make: impl FnOnce() -> Result<Tracer<'a, H>>,
@@ -95,7 +95,7 @@ fn be_tracer<'a, H: Hands>(
     if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
         return;
     }
-    match make().and_then(|tracer| seize(tracer, parent, guest)) {
+    match make().and_then(|tracer| seize(tracer, maker, guest)) {
         Ok(mut tracer) => {
             drop(teller);
             tracer.run();
@@ -104,17 +104,17 @@ fn be_tracer<'a, H: Hands>(
     }
 }
 
-fn seize<H: Hands>(mut tracer: Tracer<'_, H>, parent: Id, guest: Guest) -> Result<Tracer<'_, H>> {
-    let running = ptrace::seize(parent, guest.filtered).map_err(|errno| match errno {
+fn seize<H: Hands>(mut tracer: Tracer<'_, H>, maker: Id, guest: Guest) -> Result<Tracer<'_, H>> {
+    let running = ptrace::seize(maker, guest.filtered).map_err(|errno| match errno {
         Errno::PERM => Error::Traced { errno: errno.into() },
         errno => call("trace the program")(errno),
     })?;
-    tracer.adopt(parent, guest.task);
+    tracer.adopt(maker, guest.task);
     if !guest.filtered {
         let failed = call("stop the program");
         running.interrupt().map_err(&failed)?;
         loop {
-            match ptrace::wait(Whom::One(parent), false).map_err(&failed)? {
+            match ptrace::wait(Whom::One(maker), false).map_err(&failed)? {
                 Some(Event::Stopped(stopped, stop)) => {
                     let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
                     stopped.go(Go::ToSyscall, signal).map_err(&failed)?;

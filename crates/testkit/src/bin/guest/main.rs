@@ -85,6 +85,7 @@ fn verb(words: &[OsString]) -> Answer {
         "orphan" => process::orphan(rest),
         "exec" => process::exec(rest),
         "children" => process::children(),
+        "kin" => process::kin(),
         "tty" => terminal::facts(),
         "winch" => terminal::winch(),
         "keys" => terminal::keys(),

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use serde_json::{Map, Value, json};
 
 use crate::{Answer, latin, name_of};
@@ -245,6 +246,16 @@ pub(crate) fn orphan(words: &[OsString]) -> Answer {
 /// Becomes a command.
 pub(crate) fn exec(words: &[OsString]) -> Answer {
     Err(name_of(&command(words)?.exec()))
+}
+
+/// What `wait` says to who asks for every kind of child (`__WALL`), as `strace` does.
+pub(crate) fn kin() -> Answer {
+    let every = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
+    match waitpid(None, Some(every)) {
+        Ok(status) => println!("{status:?}"),
+        Err(errno) => println!("{errno:?}"),
+    }
+    Ok(0)
 }
 
 /// How many children this process has that ended and were not waited for.

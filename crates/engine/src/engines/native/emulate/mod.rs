@@ -11,10 +11,9 @@
 //!      └──────────────────────── 0 ◄───────────────────────────┘
 //! ```
 //!
-//! - The notifier is forked before the filter exists, so it is not held back itself. It is a child whose end raises no signal, which
-//!   `wait(2)` does not show to the program that its parent becomes (`__WALL` would); a second fork to be nobody's child costs a quarter of a
-//!   start. It shares the container's namespaces and root, has no descriptor of the program's, and ends when the last process under the
-//!   filter has ended.
+//! - The notifier is forked before the filter exists, so it is not held back itself. It is nobody's child, or the program would meet it: `strace`
+//!   waits until it has no child left, with a flag that shows every kind. It shares the container's namespaces and root, has no descriptor
+//!   of the program's, and ends when the last process under the filter has ended.
 //! - Calls that only *read* ids are held back too, which costs a few microseconds each. While nobody has dropped his ids they
 //!   are waved through to the kernel, whose answer (0) is right.
 //! - Which ids a process has set is kept in the kernel, not in a table by pid: the soft limit `RLIMIT_RTTIME` (real-time programs only,
@@ -62,7 +61,7 @@ impl Notifier {
             return Ok(None);
         };
         let (ours, theirs) = descriptor::sockets()?;
-        let forked = sys::process::fork_unseen().map_err(call("fork the notifier"))?;
+        let forked = sys::process::fork_apart().map_err(call("fork the notifier"))?;
         if forked.is_some() {
             return Ok(Some(Self { socket: ours }));
         }
