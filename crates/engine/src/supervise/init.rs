@@ -46,13 +46,16 @@ pub fn run_init(main: Pid) -> i32 {
 pub(super) fn pass_on(main: Pid, received: Received) {
     let number = received.number;
     let group = group_of(Some(main));
-    let is_job = group == main.as_raw_nonzero().get();
-    if !received.from_kernel() {
-        let _ = send_signal(main, number);
-    } else if group == group_of(None) {
-        // It has reached them all.
-    } else if !is_job || processes::is_ours(processes::number(main)) {
-        // An init of ours passes it on itself.
+    let is_shared = group == group_of(None);
+    if received.from_kernel() && is_shared {
+        return;
+    }
+    // One that came while the program was being started tells its sender no more (`MaskGuard::suspended`).
+    let is_own = received.pid == rustix::process::getpid().as_raw_nonzero().get();
+    let is_typed = !is_shared && (received.from_kernel() || is_own);
+    let is_leader = group == main.as_raw_nonzero().get();
+    // An init of ours passes it on itself.
+    if !is_typed || !is_leader || processes::is_ours(processes::number(main)) {
         let _ = send_signal(main, number);
     } else if number == Signal::TSTP.number() {
         // In a session without a terminal the kernel stops nobody for this signal: nobody there could continue him.
