@@ -139,7 +139,10 @@ pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
     }
 }
 
-/// Sends a signal to all processes of the group with this number, which is not 1: to `kill(2)` that would be everybody.
+/// Sends a signal to all processes of the group with this number.
+///
+/// # Panics
+/// For group 1: minus that means everybody to `kill(2)`.
 pub fn send_signal_to_group(group: Pid, number: i32) -> io::Result<()> {
     assert_ne!(group, Pid::INIT, "one group was meant");
     // SAFETY: `kill` has no preconditions; a `Pid` is positive, so minus that is one group.
