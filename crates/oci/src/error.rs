@@ -104,7 +104,7 @@ fn reference_hint(input: &str) -> String {
         return format!("leave out {scheme}://, as in {rest}");
     }
     let lower = input.to_ascii_lowercase();
-    if lower != input {
+    if lower != input && crate::Reference::parse(&lower).is_ok() {
         return format!("repository names are lower case: {lower}");
     }
     if input.len() == 64 && input.bytes().all(|b| b.is_ascii_hexdigit()) {

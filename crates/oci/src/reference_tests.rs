@@ -145,7 +145,8 @@ fn familiar_reads_back() {
 fn hints() {
     let hint = |input| Reference::parse(input).unwrap_err().hint().unwrap();
     assert!(hint("docker://debian").contains("leave out docker://"));
-    assert!(hint("Debian").contains("debian"));
+    assert!(hint("Debian").contains("lower case: debian"));
+    assert!(!hint("BAD NAME").contains("lower case"));
     assert!(hint(HEX).contains("id"));
 }
 

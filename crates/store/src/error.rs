@@ -396,6 +396,10 @@ impl Error {
             Self::AmbiguousImage { .. } | Self::AmbiguousContainer { .. } => {
                 "give more of the id, or the full name".into()
             }
+            Self::ImageInUse { .. } => {
+                "remove its containers (coracle rm) or its other names first, or use coracle rmi -f"
+                    .into()
+            }
             Self::NoImage { .. } => "coracle images lists what is there; coracle pull fetches".into(),
             Self::NoContainer { .. } => "coracle ps -a lists all containers".into(),
             Self::NoVolume { .. } => "coracle volume ls lists all volumes".into(),

@@ -56,6 +56,8 @@ fn what_cannot_be_executed_is_126(w: &World) -> Outcome {
     for program in ["/bin/not-executable", "/etc", "/bin/no-format"] {
         w.coracle(&["run", "--rm", &w.image, program]).expect(126);
     }
+    let done = w.coracle(&["run", "--rm", &w.mode(), &w.image, "/etc"]);
+    assert!(done.expect(126).err().contains("Is a directory"), "{done:?}");
     // The kernel says ENOENT for a missing interpreter; as in a shell, the program itself is there.
     w.coracle(&["run", "--rm", &w.image, "/bin/no-interpreter"]).expect(126);
     Ok(())

@@ -140,6 +140,7 @@ fn containers_keep_it() {
     assert_eq!(users.len(), 1);
     let error = images.remove("one", false).unwrap_err();
     assert!(matches!(&error, Error::ImageInUse { why, .. } if why.contains(container.short_id())));
+    assert!(error.hint().is_some_and(|hint| hint.contains("rmi -f")));
     let removal = images.remove("one", true).unwrap();
     assert_eq!(removal.freed, 0);
     assert_eq!(

@@ -137,7 +137,10 @@ pub(in crate::engines) fn search<T>(
                     };
                 }
             }
-            Errno::ACCESS => denied = Some(errno),
+            Errno::ACCESS => {
+                let inside = CString::new([path.as_bytes(), b"/."].concat()).unwrap_or_default();
+                denied = Some(if exists(&inside, with) { Errno::ISDIR } else { errno });
+            }
             errno => {
                 return Error::NotExecutable { program: ready.name.clone(), errno: errno.into() };
             }
