@@ -118,6 +118,11 @@ fn signals_reach_a_program_without_supervisor(w: &World) -> Outcome {
         run.expect(&format!("got SIG{name}"));
         assert_eq!(run.end(Duration::from_secs(10)), 0, "after SIG{name}: {}", run.text());
     }
+    let words = w.words_for(&["run"], &["--init"], &["await", "INT"]);
+    let mut run = testkit::running::Running::start(&mut w.command(&words));
+    run.expect("ready");
+    run.signal(Signal::INT);
+    assert_eq!(run.end(Duration::from_secs(10)), 0, "through an init: {}", run.text());
     // One that it does not handle ends it.
     let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "60"]);
     let mut run = testkit::running::Running::start(&mut w.command(&words));

@@ -101,7 +101,7 @@ fn follow(
     socket: OwnedFd,
     inherited: Vec<(u32, OwnedFd)>,
 ) -> Result<u8> {
-    let Instructions { mode, mut tied, terminal, umask, file_limit, plan, .. } = instructions;
+    let Instructions { mode, mut tied, terminal, umask, file_limit, mut plan, .. } = instructions;
     rustix::process::umask(Permissions::from_bits_retain(umask));
     file_limit.inspect(|limit| files::remember(*limit));
     let kill = || {
@@ -121,11 +121,13 @@ fn follow(
     sys::process::hand_over(&pairs).map_err(call("pass descriptors on"))?;
     // Their own numbers may be the others' now.
     std::mem::forget(inherited);
-    if mode == Mode::Plain {
-        let ready = program::ready(&plan.process)?;
-        if plan.init {
-            tied |= with_init()?;
-        }
+    let ready = (mode == Mode::Plain).then(|| program::ready(&plan.process)).transpose()?;
+    if std::mem::take(&mut plan.init) {
+        with_init()?;
+        tied = true;
+        kill();
+    }
+    if let Some(ready) = ready {
         be_somebody(&plan)?;
         let Err(error) = native::program::execute_alone(&plan, &ready, tied);
         return Err(error);
@@ -153,10 +155,10 @@ fn follow(
 }
 
 /// Stays as the container's init; returns in the child that becomes the program.
-fn with_init() -> Result<bool> {
+fn with_init() -> Result<()> {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     match sys::process::fork_single().map_err(call("fork"))? {
-        ForkResult::Child => Ok(true),
+        ForkResult::Child => Ok(()),
         ForkResult::Parent(main) => {
             let _ = sys::process::keep_only([]);
             sys::process::exit_now(crate::supervise::run_init(main));
