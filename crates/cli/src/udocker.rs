@@ -12,6 +12,7 @@ pub(crate) mod settings;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use engine::facts::Facts;
 use engine::plan::{Accounts, Overrides, Root};
 use engine::spec::ContainerConfig;
 use store::ContainerDir;
@@ -108,22 +109,14 @@ pub(crate) fn command(context: &Context) -> Result<Vec<String>, Report> {
 pub(crate) fn home(
     config: &ContainerConfig,
     overrides: &Overrides,
-    accounts: &dyn Accounts,
+    (facts, accounts): (&Facts, &dyn Accounts),
     root: &Root,
 ) -> Result<Option<String>, Report> {
     if !config.cwd.is_empty() || overrides.cwd.is_some() || overrides.exec {
         return Ok(None);
     }
     let user = overrides.user.as_ref().unwrap_or(&config.user);
-    let home = match user.split(':').next().unwrap_or_default() {
-        "" | "0" | "root" => PathBuf::from("/root"),
-        name => {
-            let passwd = accounts.passwd()?;
-            let mut users = host::users::parse_users(&passwd);
-            let found = users.find(|user| user.name == name || name.parse().ok() == Some(user.uid));
-            found.map(|user| user.home).unwrap_or_default()
-        }
-    };
+    let home = engine::plan::home(user, config.namespaces.user, facts, accounts)?;
     let Ok(inside) = home.strip_prefix("/") else { return Ok(None) };
     let has = |tree: &PathBuf| tree.join(inside).symlink_metadata().is_ok();
     let is_there = match root {

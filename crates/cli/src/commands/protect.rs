@@ -54,6 +54,11 @@ pub(crate) fn holds(config: &ContainerConfig) -> bool {
     config.labels.contains_key(listing::PROTECTED_LABEL)
 }
 
+/// Whether a container is removed when its program ends (`--rm`): not what is protected.
+pub(crate) fn lets_go(config: &ContainerConfig) -> bool {
+    config.auto_remove && !holds(config)
+}
+
 /// Whether an image's name is protected.
 pub(crate) fn holds_image(image: &store::Image) -> bool {
     image.descriptor().annotations.contains_key(listing::PROTECTED)

@@ -217,7 +217,7 @@ fn prepared(
     new: bool,
 ) -> Run {
     Run {
-        remove: record.config.auto_remove && !args.explain && !protect::holds(&record.config),
+        remove: protect::lets_go(&record.config) && !args.explain,
         container: container.clone(),
         record,
         overrides,

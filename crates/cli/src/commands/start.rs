@@ -44,7 +44,7 @@ pub(crate) fn detached(context: &Context, container: ContainerDir) -> Result<(),
 fn of(container: ContainerDir) -> Result<Run, Report> {
     let record = record::read(&container)?;
     Ok(Run {
-        remove: record.config.auto_remove && !super::protect::holds(&record.config),
+        remove: super::protect::lets_go(&record.config),
         container,
         record,
         overrides: Overrides::default(),

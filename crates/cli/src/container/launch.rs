@@ -83,7 +83,7 @@ pub(crate) fn prepare(
                 Some(people) => people,
                 None => &image,
             };
-            if let Some(home) = crate::udocker::home(config, overrides, known, &root)? {
+            if let Some(home) = crate::udocker::home(config, overrides, (&facts, known), &root)? {
                 overrides.cwd = Some(home);
             }
             let user = overrides.user.as_deref();

@@ -68,6 +68,16 @@ pub(super) fn person(
     Ok(person)
 }
 
+/// The home directory of a user, who is resolved as for a plan: `NAME|UID[:GROUP|GID]`.
+pub fn home(
+    text: &str,
+    userns: UserNamespace,
+    facts: &Facts,
+    accounts: &dyn Accounts,
+) -> Result<PathBuf> {
+    person(text, userns, facts, accounts).map(|person| person.home)
+}
+
 fn home_of(uid: u32, accounts: &dyn Accounts) -> Result<PathBuf> {
     let text = accounts.passwd()?;
     Ok(host::users::parse_users(&text)

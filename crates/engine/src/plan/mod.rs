@@ -11,7 +11,7 @@ mod mounts;
 mod security;
 
 pub use compute::{Neighbour, Overrides, Request, plan};
-pub use identity::{Accounts, NoAccounts};
+pub use identity::{Accounts, NoAccounts, home};
 pub use security::{capability_names, parse_capability};
 
 use crate::spec::MountSpec;

@@ -183,12 +183,11 @@ fn fresh(bench: &Bench) -> Outcome<Vec<Line>> {
     let mut lines = Vec::new();
     let all = std::thread::available_parallelism().map_or(1, NonZero::get);
     let unpinned = ["taskset", "-c", &format!("0-{}", all - 1)];
-    for (options, words_of, count, aim) in [
-        (["--rm", "--execmode=N1"], "first `true`", COUNT, 10.0),
-        (["--quiet", "--execmode=I1"], "without overlay (I1), first `true`", 10, 500.0),
+    for (before, options, words_of, count, aim) in [
+        (&[][..], &["--rm", "--execmode=N1"][..], "first `true`", COUNT, 10.0),
+        (&unpinned, &["--execmode=I1"], "without overlay (I1), first `true`", 10, 500.0),
     ] {
-        let run = [&["run"], &options[..], &[&name, "/bin/guest", "exit", "0"]].concat();
-        let before = if count == COUNT { &[][..] } else { &unpinned };
+        let run = [&["run"], options, &[&name, "/bin/guest", "exit", "0"]].concat();
         let ours = words(&[before, &[text(&bench.coracle).as_str()], &run[..]].concat());
         // The image's tree is made once.
         bench.coracle(&run)?;
