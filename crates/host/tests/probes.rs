@@ -82,17 +82,6 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// The program that forbids user namespaces to what it runs.
-fn nouserns(test: &str) -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/nouserns");
-    let path = std::env::var_os("CORACLE_NOUSERNS").map_or(beside, PathBuf::from);
-    if !path.exists() {
-        eprintln!("SKIP {test}: {} is not here", path.display());
-        return None;
-    }
-    Some(path)
-}
-
 /// Whether the host allows user namespaces at all is the host's affair; without, the trial must say why.
 fn namespaces_are_explained(host: &Host) {
     let namespaces = &host.namespaces;
@@ -167,11 +156,11 @@ fn as_a_user_with_subordinate_ids() {
 
 #[test]
 fn where_user_namespaces_are_forbidden() {
-    if !is_root("where_user_namespaces_are_forbidden") {
-        return;
-    }
-    let Some(wrapper) = nouserns("where_user_namespaces_are_forbidden") else { return };
-    let host = Stage::new().facts(54321, Some(&wrapper));
+    let wrapper = match testkit::users::no_namespaces() {
+        Ok(wrapper) => wrapper,
+        Err(why) => return eprintln!("SKIP where_user_namespaces_are_forbidden: {why}"),
+    };
+    let host = Stage::new().facts(54321, Some(wrapper));
     assert_eq!(host.namespaces.barrier, Some(Barrier::Limit), "{:?}", host.namespaces);
     assert_eq!(host.namespaces.user.errno(), Some(28), "ENOSPC");
     assert!(host.overlay.kernel.is_fails());

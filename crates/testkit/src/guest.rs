@@ -1,17 +1,13 @@
 //! The static program `guest`, found or built for the tests, and images that contain it.
 //!
-//! It is a binary of this crate. Cargo builds it only for this crate's own tests, so the first
-//! test that asks for it runs `cargo build` (a fraction of a second when it is up to date), with
-//! the target directory of the test that asks.
+//! It is a binary of this crate ([`crate::built`]).
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::Value;
-
+use crate::built;
 use crate::image::Image;
 use crate::layer::{Entry, Layer};
 
@@ -25,22 +21,8 @@ pub fn program() -> &'static Path {
 }
 
 fn build() -> io::Result<PathBuf> {
-    if let Some(given) = std::env::var_os("CORACLE_GUEST") {
-        return Ok(given.into());
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "testkit", "--bin", "guest"])
-        .args(["--message-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdin(Stdio::null())
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "guest")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+    std::env::var_os("CORACLE_GUEST")
+        .map_or_else(|| built::program("guest"), |given| Ok(given.into()))
 }
 
 /// The tree that the contract suite runs in: the program under several names, accounts, and files

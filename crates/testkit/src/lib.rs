@@ -14,6 +14,7 @@
 //! Nothing here uses the crates under test, except for types that a caller already has.
 
 pub mod big;
+mod built;
 pub mod command;
 pub mod debian;
 pub mod docker_registry;

@@ -14,6 +14,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::built;
 
 /// Without subordinate ids.
 pub const PLAIN: &str = "coracle-plain";
@@ -60,8 +63,7 @@ impl User {
     /// The same in given circumstances.
     ///
     /// # Panics
-    /// When namespaces are to be forbidden and the helper for it is missing: ask
-    /// [`no_namespaces`] first.
+    /// When namespaces are to be forbidden and cannot be: ask [`no_namespaces`] first.
     pub fn command_in(
         &self,
         program: impl AsRef<OsStr>,
@@ -157,15 +159,24 @@ pub fn create() -> io::Result<()> {
     Ok(())
 }
 
-/// The helper that forbids user namespaces for the program it runs, where it is there: it stands
-/// beside the checkout (`../shared/nouserns`), and only root can use it.
-pub fn no_namespaces() -> Option<PathBuf> {
+/// The program of this crate that forbids user namespaces for what it runs (`nouserns PROGRAM...`), or why there is none here: it needs
+/// root, and a host on which root may make a user namespace.
+pub fn no_namespaces() -> Result<&'static Path, String> {
+    static TRIED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    TRIED.get_or_init(find_no_namespaces).as_deref().map_err(Clone::clone)
+}
+
+fn find_no_namespaces() -> Result<PathBuf, String> {
     if !rustix::process::getuid().is_root() {
-        return None;
+        return Err("only root can forbid user namespaces".to_owned());
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
-    let helper = root.parent()?.join("shared/nouserns");
-    helper.exists().then_some(helper)
+    let program = built::program("nouserns").map_err(|error| format!("no nouserns: {error}"))?;
+    let tried = Command::new(&program).arg("true").stdin(Stdio::null()).output();
+    let tried = tried.map_err(|error| format!("{}: {error}", program.display()))?;
+    if tried.status.success() {
+        return Ok(program);
+    }
+    Err(String::from_utf8_lossy(&tried.stderr).trim().to_owned())
 }
 
 fn entry(wanted: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {

@@ -121,7 +121,7 @@ impl Demo {
                 row(mode, "act as root", &done, time, done.code() == 0);
             }
         }
-        if users::no_namespaces().is_some() {
+        if users::no_namespaces().is_ok() {
             let setting = Setting { no_namespaces: true, ..plain };
             let (done, time) = run(&["run", "--rm", &self.image, "true"], &setting);
             let explained = done.code() == 125 && done.err().contains("hint:");

@@ -163,8 +163,8 @@ fn home_cannot_be_written(w: &World) -> Outcome {
 
 /// Images work without namespaces; an engine that needs them says so, and what to do.
 fn namespaces_forbidden(w: &World) -> Outcome {
-    if no_namespaces().is_none() {
-        testkit::skip!("the helper that forbids user namespaces is not here, or this is not root");
+    if let Err(why) = no_namespaces() {
+        testkit::skip!("{why}");
     }
     let setting = Setting { no_namespaces: true, ..Setting::default() };
     let run = |words: &[&str]| run_with(&mut w.command_in(&setting, words), Input::Null, LIMIT);

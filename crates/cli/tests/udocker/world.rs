@@ -60,10 +60,10 @@ impl Stage {
         fs::write(&archive, image(&layer).docker_archive(std::slice::from_ref(&layer), &[IMAGE]))
             .map_err(text)?;
         let layer: Arc<[u8]> = layer.into();
-        let forbidden = no_namespaces().is_some();
+        let forbidden = no_namespaces();
         let mut worlds = Vec::new();
         for person in people {
-            let hidden = !person.user.range && forbidden;
+            let hidden = !person.user.range && forbidden.is_ok();
             let world = World {
                 name: if hidden { "forbidden" } else { person.user.kind() },
                 person,
@@ -78,9 +78,7 @@ impl Stage {
             }
             worlds.push(world);
         }
-        let missing =
-            (!forbidden).then(|| "namespaces cannot be forbidden here (see nouserns)".to_owned());
-        Ok(Self { worlds, missing, _scratch: scratch })
+        Ok(Self { worlds, missing: forbidden.err(), _scratch: scratch })
     }
 }
 

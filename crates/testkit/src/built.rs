@@ -1,0 +1,27 @@
+//! The programs of this crate, built for the tests that ask for them.
+//!
+//! Cargo builds them only for this crate's own tests, so the first test that asks for one runs `cargo build` (a fraction of a second when it is up
+//! to date), with the target directory of the test that asks.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// The path of a program of this crate, which is built if need be.
+pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "testkit", "--bin", name])
+        .args(["--message-format", "json"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
