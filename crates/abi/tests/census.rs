@@ -103,6 +103,38 @@ fn verdict_in(code: &[u8]) -> Verdict {
     Census::new(&file).unwrap().verdict(0x1000 + at)
 }
 
+/// A program that starts with these bytes, right behind its headers, as an assembler alone makes it: nothing tells code and data apart.
+fn program_of(code: &[u8]) -> Vec<u8> {
+    let mut file = vec![0; 64 + 56];
+    file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    file[16] = 2;
+    file[24..32].copy_from_slice(&0x40_0078_u64.to_le_bytes());
+    file[32] = 64;
+    file[56] = 1;
+    file[64] = 1;
+    file[64 + 16..64 + 24].copy_from_slice(&0x40_0000_u64.to_le_bytes());
+    file[64 + 32..64 + 40].copy_from_slice(&(120 + code.len() as u64).to_le_bytes());
+    file.extend_from_slice(code);
+    file
+}
+
+#[test]
+fn programs_start_with_code() {
+    let write = [0xb8, 1, 0, 0, 0, 0xbf, 1, 0, 0, 0, 0x0f, 0x05];
+    let exit = [0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
+    let data = *b"a text \x0f\x05, and more";
+    let file = program_of(&[&write[..], &exit, &data].concat());
+    let census = Census::new(&file).unwrap();
+    assert_eq!([130, 139].map(|at| census.verdict(at)), [Verdict::Call; 2]);
+    assert_ne!(census.verdict(148), Verdict::Call, "behind the program's end");
+    // A part of a number; and what a jump leads past.
+    let file = program_of(&[&[0xbf, 0x0f, 0x05, 0, 0][..], &write].concat());
+    let census = Census::new(&file).unwrap();
+    assert_eq!([121, 135].map(|at| census.verdict(at)), [Verdict::Other, Verdict::Call]);
+    let file = program_of(&[&[0xeb, 2][..], &[0x0f, 0x05], &exit].concat());
+    assert_ne!(Census::new(&file).unwrap().verdict(122), Verdict::Call);
+}
+
 #[test]
 fn tables_among_code_are_no_calls() {
     let code = [0x48, 0x89, 0xd8, 0x48, 0x83, 0xc0, 0x08, 0x90].repeat(16);

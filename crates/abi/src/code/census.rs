@@ -5,7 +5,8 @@
 //! 1. Sections: what is in none that can be executed is data. (A file without sections: the segment.)
 //! 2. Functions, as unwinders know them (`.eh_frame`): a chain of instructions that begins where a function does, and has no unknown ones, is the true
 //!    one.
-//! 3. All ways of decoding the bytes before agree ([`super::boundary`]), on an instruction here, or on one that begins before and reaches over. That
+//! 3. Where a program starts, as its header says: what is executed from there on, one instruction after the other.
+//! 4. All ways of decoding the bytes before agree ([`super::boundary`]), on an instruction here, or on one that begins before and reaches over. That
 //!    proves what the bytes are if they are code; that they are is known from a function around them, or by what stands around a call: the
 //!    number is set before it, or the result is looked at behind it.
 //!
@@ -37,9 +38,14 @@ pub struct Census<'a> {
     /// In the file: the sorted table of functions (`.eh_frame_hdr`), or what it is a table of.
     table: Option<usize>,
     frames: Option<(usize, usize)>,
+    /// In the file: where the program starts.
+    entry: Option<usize>,
 }
 
 const LOAD: u32 = 1;
+const INTERPRETER: u32 = 3;
+/// `ET_EXEC`.
+const PROGRAM: u16 = 2;
 const EH_FRAME: u32 = 0x6474_e550;
 /// `SHF_EXECINSTR`, `SHT_NOBITS`, `SHT_X86_64_UNWIND`.
 const EXECUTABLE: u64 = 4;
@@ -76,7 +82,7 @@ impl<'a> Census<'a> {
         let (start, count) = (offset_at(file, 40)?, usize::from(u16_at(file, 60)?));
         let whole = start != 0 && count != 0 && file.len() >= start.checked_add(count * 64)?;
         let sections = if whole { (start, count) } else { (0, 0) };
-        let mut census = Self { file, segments, sections, table: None, frames: None };
+        let mut census = Self { file, segments, sections, table: None, frames: None, entry: None };
         let header =
             census.segments().find(|segment| segment.kind == EH_FRAME).map(|found| found.offset);
         // Version 1; how many (a word of four bytes); pairs of distances from the table, of four bytes each.
@@ -84,6 +90,11 @@ impl<'a> Census<'a> {
             file.get(*at..*at + 4).is_some_and(|head| head[0] == 1 && head[2..] == [3, 0x3b])
         });
         census.frames = census.unwinding();
+        // A library's may be anything.
+        let starts = u16_at(file, 16) == Some(PROGRAM)
+            || census.segments().any(|segment| segment.kind == INTERPRETER);
+        census.entry =
+            u64_at(file, 24).filter(|_| starts).and_then(|entry| census.offset_of(entry));
         Some(census)
     }
 
@@ -270,6 +281,12 @@ impl<'a> Census<'a> {
         {
             return verdict;
         }
+        if let Some(verdict) = self
+            .entry
+            .and_then(|entry| from_entry(self.file.get(entry..range.end)?, at.checked_sub(entry)?))
+        {
+            return verdict;
+        }
         let (code, at) = (&self.file[range.clone()], at - range.start);
         match by_anchors(code, at, function.is_some())
             .unwrap_or_else(|| by_agreement(code, at, function.is_some()))
@@ -315,6 +332,31 @@ fn by_chain(function: &[u8], at: usize) -> Option<Verdict> {
         (false, true) => Verdict::Unknown,
         (false, false) => Verdict::Other,
     })
+}
+
+/// `exit` and `exit_group`.
+const EXITS: [u8; 2] = [60, 231];
+
+/// Follows the instructions from where a program starts, until control does not surely come back: a jump away, a call of a function, the end of the
+/// program, behind which data may be. So a call has to have its number set by one of them.
+fn from_entry(code: &[u8], at: usize) -> Option<Verdict> {
+    let (mut next, mut set, mut exits) = (0, false, false);
+    while next < at {
+        let Decoded::Instruction(found) = decode(&code[next..]) else { return None };
+        let one = &code[next..next + found.length];
+        if found.kind == Kind::End || is_call(one) || found.kind == Kind::Syscall && (exits || !set)
+        {
+            return None;
+        }
+        if found.kind == Kind::Syscall {
+            set = false;
+        } else if sets_number(one) {
+            set = true;
+            exits = matches!(one, [0xb8, number, 0, 0, 0] if EXITS.contains(number));
+        }
+        next += found.length;
+    }
+    if next > at { Some(Verdict::Other) } else { set.then_some(Verdict::Call) }
 }
 
 /// Whether a jump of a function leads to one of these places.

@@ -18,7 +18,6 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("history_and_inspect", history_and_inspect),
     ("save_and_load", save_and_load),
     ("missing_images", missing_images),
-    ("embedded_hello", embedded_hello),
 ];
 
 fn target(w: &World) -> Result<(Target, String), testkit::skip::Skip> {
@@ -212,13 +211,5 @@ fn missing_images(w: &World) -> Outcome {
     }
     // Nobody listens there.
     w.coracle(&["pull", "--tls-verify=false", "127.0.0.1:1/x/y"]).expect(125);
-    Ok(())
-}
-
-/// Works with no network and an empty store.
-fn embedded_hello(w: &World) -> Outcome {
-    let fresh = w.at(&w.dir("hello-home"));
-    let done = fresh.coracle(&["run", "--rm", "hello"]);
-    assert!(done.ok().out().to_lowercase().contains("hello"), "{done:?}");
     Ok(())
 }

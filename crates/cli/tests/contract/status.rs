@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testkit::command::{Input, run_with};
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
+use testkit::users::{Setting, no_namespaces};
 
-use crate::world::{Case, World};
+use crate::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
+    ("the_first_command", the_first_command),
     ("exit_codes_pass_through", exit_codes_pass_through),
     ("exit_codes_without_rm", exit_codes_without_rm),
     ("missing_program_is_127", missing_program_is_127),
@@ -26,6 +29,35 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
+
+/// What somebody types first works in every mode, without a network and with an empty store; so it does in the mode that is chosen where nobody
+/// says one, and where user namespaces are forbidden.
+fn the_first_command(w: &World) -> Outcome {
+    let fresh = w.at(&w.dir("hello-home"));
+    let hello = |setting: &Setting, flags: &[&str]| {
+        let words = [&["run", "--rm"], flags, &["hello"]].concat();
+        let done = run_with(&mut fresh.command_in(setting, &words), Input::Null, LIMIT);
+        assert!(done.ok().out().starts_with("Hello from a container.\n"), "{flags:?}: {done:?}");
+        assert_eq!(done.err(), "", "{flags:?}");
+    };
+    let plain = Setting::default();
+    hello(&plain, &[]);
+    hello(&plain, &[&w.mode()]);
+    // The engine without filters: that it was chosen, and its other names.
+    if w.engine == "F2" {
+        let done = fresh.coracle(&["run", "--rm", "--explain", "hello"]);
+        assert!(done.ok().out().contains("F2"), "{done:?}");
+        for mode in ["F1", "F3", "F4"] {
+            hello(&plain, &[&format!("--execmode={mode}")]);
+        }
+    }
+    if !w.has_overlay() && !w.engine.starts_with('R') && no_namespaces().is_ok() {
+        let forbidden = Setting { no_namespaces: true, ..Setting::default() };
+        hello(&forbidden, &[]);
+        hello(&forbidden, &[&w.mode()]);
+    }
+    Ok(())
+}
 
 fn exit_codes_pass_through(w: &World) -> Outcome {
     for code in CODES {
