@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use testkit::command::{copy_program, find_program};
+use testkit::person::LIMIT;
+use testkit::running::Running;
 use testkit::skip::Outcome;
 
 use crate::driver::{self, Layout};
@@ -17,6 +19,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("rhel", |w| whole(w, Layout::Rhel)),
     ("kept_by_setup", kept_by_setup),
     ("some_of_them", some_of_them),
+    ("beside_each_other", beside_each_other),
     ("by_cdi", by_cdi),
     ("image_without_a_c_library", image_without_a_c_library),
     ("none_here", none_here),
@@ -117,6 +120,33 @@ fn some_of_them(w: &World) -> Outcome {
         assert_eq!(done.code(), 125, "{gpus}: {done:?}");
         assert!(done.err().contains("hint: "), "{gpus}: {done:?}");
     }
+    Ok(())
+}
+
+/// Runs in one container at the same time have the devices that each was given, and their memory in common.
+fn beside_each_other(w: &World) -> Outcome {
+    if w.engine == "N1" {
+        testkit::skip!("who comes later is in the mounts of who was first");
+    }
+    let place = Place::new(w);
+    driver::tree(Path::new(&place.root), Layout::Run, VERSION, 3)?;
+    let name = w.container();
+    let words =
+        |gpus, script| ["run", "-i", "--tmpfs=/t", "--gpus", gpus, &name, "sh", "-euc", script];
+    let waits = words(
+        "device=0",
+        "touch /t/first; echo ready; read -r line; echo still $(ls -d /dev/nvidia[0-9]) seen",
+    );
+    let mut first = Running::start(&mut w.command(&place.variables(), &waits));
+    first.expect("ready");
+    for (gpus, seen) in [("device=2", "/dev/nvidia2\n"), ("2", "/dev/nvidia0\n/dev/nvidia1\n")] {
+        let script = "ls -d /dev/nvidia[0-9] /t/first";
+        let done = w.coracle(&place.variables(), &words(gpus, script));
+        assert_eq!(done.ok().out(), format!("{seen}/t/first\n"), "{done:?}");
+    }
+    first.feed(b"go on\n");
+    first.expect("still /dev/nvidia0 seen");
+    assert_eq!(first.end(LIMIT), 0, "{}", first.text());
     Ok(())
 }
 

@@ -103,7 +103,7 @@ impl World {
     }
 
     /// The name of a container that cases share: without mounts, making one takes long.
-    fn container(&self) -> String {
+    pub(crate) fn container(&self) -> String {
         let mode = format!("--execmode={}", self.engine);
         let name = format!("shared-{}", self.engine.to_lowercase());
         let mut is_there = self.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,6 +28,8 @@ use view::world::{Identity, Kind};
 
 /// Directories that stand for memory, in the container's directory.
 const MEMORY: &str = "run/memory";
+/// Where devices are.
+const DEVICES: &str = "/dev";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";
@@ -100,7 +102,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     });
     // A tree of the user's own gets no place for what is only convenient.
     let own = root == place.join("ROOT");
-    let mut maker = Maker { points, memory, own };
+    let mut maker = Maker { points, memory, own, devices: devices(&plan.mounts) };
     let user = user_of(&plan.ids);
     plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
     let cwd = maker.working_directory(plan)?;
@@ -180,6 +182,8 @@ struct Maker {
     memory: PathBuf,
     /// The tree is the container's own.
     own: bool,
+    /// Tells apart which devices a `/dev` has.
+    devices: u64,
 }
 
 impl Maker {
@@ -286,7 +290,7 @@ impl Maker {
         if found.kind.is_some_and(|kind| kind != FileType::Directory) {
             return Err(failed("tmpfs", target)(Errno::NOTDIR));
         }
-        let host = self.memory.join(memory_name(&found.guest));
+        let host = self.memory.join(memory_name(&found.guest, self.devices));
         let made = match rustix::fs::mkdir(&host, Mode::from_raw_mode(0o700)) {
             Ok(()) => set_top(&host, options, user),
             // Somebody lives here who has it already.
@@ -372,8 +376,26 @@ fn failed(what: &str, target: &Path) -> impl FnOnce(Errno) -> Error {
     move |errno| Error::Mount { what, target, errno: errno.into() }
 }
 
+/// FNV-1a.
+fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// The places in `/dev` that a plan binds something to.
+fn devices(mounts: &[Mount]) -> u64 {
+    let places = mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { target, .. } if target.starts_with(DEVICES) => Some(target),
+        _ => None,
+    });
+    hash(places.flat_map(|place| place.as_os_str().as_bytes().iter().copied().chain([0])))
+}
+
 /// A file name for a guest path: `+` stands for a slash, `++` for itself; a long one is cut and told apart by a hash.
-fn memory_name(guest: &[u8]) -> PathBuf {
+///
+/// What runs in one container has its memory in common, but for a `/dev`: its entries say which devices there are, so runs that were given others
+/// have others.
+fn memory_name(guest: &[u8], devices: u64) -> PathBuf {
     let mut name = Vec::with_capacity(guest.len());
     for byte in guest {
         match byte {
@@ -383,11 +405,11 @@ fn memory_name(guest: &[u8]) -> PathBuf {
         }
     }
     if name.len() > 200 {
-        // FNV-1a.
-        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = guest.iter().fold(0xcbf2_9ce4_8422_2325, step);
         name.truncate(200);
-        name.extend_from_slice(format!("{hash:016x}").as_bytes());
+        name.extend_from_slice(format!("{:016x}", hash(guest.iter().copied())).as_bytes());
+    }
+    if guest == DEVICES.as_bytes() {
+        name.extend_from_slice(format!("+{devices:016x}").as_bytes());
     }
     PathBuf::from(OsStr::from_bytes(&name))
 }
@@ -510,9 +532,10 @@ mod tests {
 
     #[test]
     fn names_of_memory_are_names() {
-        assert_eq!(memory_name(b"/dev/shm"), Path::new("+dev+shm"));
-        assert_eq!(memory_name(b"/a+b"), Path::new("+a++b"));
+        assert_eq!(memory_name(b"/dev/shm", 1), Path::new("+dev+shm"));
+        assert_eq!(memory_name(b"/a+b", 1), Path::new("+a++b"));
+        assert_ne!(memory_name(b"/dev", 1), memory_name(b"/dev", 2));
         let long = [&b"/"[..], &[b'x'; 4000]].concat();
-        assert_eq!(memory_name(&long).as_os_str().len(), 216);
+        assert_eq!(memory_name(&long, 1).as_os_str().len(), 216);
     }
 }
