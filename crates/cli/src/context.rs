@@ -252,17 +252,21 @@ impl Context {
     /// Tries the engine inside the process with this very program, or remembers what came of it.
     pub(crate) fn try_inside(&self, host: &mut host::Host) {
         let memory = self.memory_of("inside", host);
-        // Where containers would be, so that what their file system forbids shows.
-        let directory = memory.as_deref().and_then(Path::parent).map(|store| store.join("tmp"));
-        let directory = directory.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
-        let scratch = directory.join(format!(".coracle-trial-{}", std::process::id()));
+        // Where containers would be, so that what their file system forbids shows. The lease keeps others from sweeping `tmp/` meanwhile.
+        let scratch = || {
+            let store = memory.as_deref().and_then(Path::parent);
+            let held = store.and_then(|_| self.store().ok()?.lease().ok());
+            let inside = store.filter(|_| held.is_some()).map(|store| store.join("tmp"));
+            let directory = inside.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
+            (directory.join(format!(".coracle-trial-{}", std::process::id())), held)
+        };
         let Ok(program) = std::env::current_exe() else { return };
         let timeout = self.probing().timeout;
         host.inside_process = engine::engines::inprocess::probe::known(
             host,
             memory.as_deref(),
             &program,
-            &scratch,
+            scratch,
             timeout,
         );
     }

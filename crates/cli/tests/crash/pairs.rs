@@ -1,5 +1,6 @@
 //! Two commands at once that want the same thing, or want it gone.
 
+use std::sync::mpsc;
 use std::thread;
 
 use testkit::command::Finished;
@@ -17,6 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("load_and_load", load_and_load),
     ("tag_and_tag", tag_and_tag),
     ("create_and_volume_prune", create_and_volume_prune),
+    ("trials_and_sweeps", trials_and_sweeps),
 ];
 
 /// Runs both at once, the second a little later; each must end by itself within its rights.
@@ -112,6 +114,38 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
     assert_ne!(person.run(&["volume", "prune", "-af"]).code(), 0);
     assert_ne!(person.run(&["volume", "rm", "data"]).code(), 0);
     person.run(&["volume", "inspect", "data"]).ok();
+    Ok(())
+}
+
+/// What modes are tried in is nobody's rubbish: an answer that another command spoils would be remembered, and turn a mode off.
+fn trials_and_sweeps(place: &Place<'_>) -> Outcome {
+    let person = place.fresh("trials");
+    let [one, _] = &place.images.names;
+    person.run(&pull(one)).ok();
+    let states = || -> Vec<String> {
+        for entry in std::fs::read_dir(person.store()).expect("the store").flatten() {
+            if entry.file_name().to_string_lossy().starts_with("inside-") {
+                std::fs::remove_file(entry.path()).expect("what is remembered");
+            }
+        }
+        let done = person.run(&["doctor", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_slice(&done.stdout).expect("a report");
+        let engines = report["engines"].as_array().into_iter().flatten();
+        engines.map(|engine| format!("{} {}", engine["mode"], engine["state"])).collect()
+    };
+    let quiet = states();
+    let ((trying, tried), sweeper) = (mpsc::channel::<()>(), &person);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while tried.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                sweeper.run(&["system", "prune", "-f"]);
+            }
+        });
+        // Dropped however this ends.
+        let _trying = trying;
+        let busy: Vec<_> = (0..rounds(3)).map(|_| states()).collect();
+        assert!(busy.iter().all(|found| *found == quiet), "{quiet:?}, and beside others {busy:?}");
+    });
     Ok(())
 }
 

@@ -208,12 +208,14 @@ fn is_limited() -> bool {
 }
 
 /// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless a failure may be over in a moment).
+///
+/// `scratch` is asked for a directory where they are made, as in [`try_modes`], and for whatever keeps others from removing it.
 #[must_use]
-pub fn known(
+pub fn known<Hold>(
     host: &host::Host,
     memory: Option<&Path>,
     program: &Path,
-    scratch: &Path,
+    scratch: impl FnOnce() -> (PathBuf, Hold),
     timeout: Duration,
 ) -> host::InsideProcess {
     if let Some(why) = too_small_files() {
@@ -235,8 +237,10 @@ pub fn known(
     if let Some(known) = known.filter(|known| known.key == key) {
         return known.trials;
     }
-    let [signals, rewriting, texts] = try_modes(program, scratch, timeout);
+    let (scratch, hold) = scratch();
+    let [signals, rewriting, texts] = try_modes(program, &scratch, timeout);
     let _ = std::fs::remove_dir_all(scratch);
+    drop(hold);
     let trials = host::InsideProcess { signals, rewriting, texts };
     // A machine that was too busy may not be so the next time, nor a caller under limits of its own.
     let passing = |trial: &Trial| {
