@@ -121,7 +121,7 @@ fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<
         cgroup::remove(group);
     }
     await_supervisor(running);
-    interpose::tidy(dir);
+    interpose::tidy_after_all(dir);
     Ok(())
 }
 

@@ -28,7 +28,7 @@ mod spot;
 pub(super) mod start;
 pub mod world;
 
-pub(crate) use start::tidy;
+pub(crate) use start::{tidy, tidy_after_all};
 
 use crate::choose::{Caps, Fit};
 use crate::facts::Facts;

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use sys::event::ForkResult;
 use view::Task;
 use view::identity::Credentials;
@@ -176,12 +177,44 @@ pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
 
 /// Tidies up in the container whose directory is `place` if nobody lives there any more, and nobody is just starting.
 pub(crate) fn tidy(place: &Path) {
+    if let Some(records) = Records::existing(place) {
+        let _ = try_to_tidy(place, &records);
+    }
+}
+
+/// How long a tracer is waited for whose guests have ended, and how often it is looked after.
+const TRACER_ENDS: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The same for somebody who has ended all that lived there. A tracer outlives its last guest by a moment, in which it tidies up as well: it has done
+/// so before this returns.
+pub(crate) fn tidy_after_all(place: &Path) {
     let Some(records) = Records::existing(place) else { return };
-    let Some(_turn) = records.turn_at_once() else { return };
-    if is_empty(place, &records) {
+    let deadline = Instant::now() + TRACER_ENDS;
+    while try_to_tidy(place, &records) == Tidied::NotYet && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What came of an attempt to tidy up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tidied {
+    Done,
+    /// Somebody lives there.
+    Inhabited,
+    /// Somebody has the turn, or a tracer is there without a guest.
+    NotYet,
+}
+
+fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
+    let Some(_turn) = records.turn_at_once() else { return Tidied::NotYet };
+    if is_empty(place, records) {
         prepare::clean(place);
         crate::engines::inprocess::forget(place);
+        return Tidied::Done;
     }
+    let inhabited = !records.living().is_empty() || residents::any(place);
+    if inhabited { Tidied::Inhabited } else { Tidied::NotYet }
 }
 
 /// What the view's hands work on.
