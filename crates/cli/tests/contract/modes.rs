@@ -1,11 +1,18 @@
 //! One container through all modes of this host: what was done in one is there in each that follows.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
 use super::world::{Case, Container, LIMIT, World};
 use testkit::command::{Input, find_program, run_with};
 use testkit::skip::Outcome;
 
-pub(crate) const CASES: &[(&str, Case)] =
-    &[("there_and_back", there_and_back), ("by_crun", by_crun)];
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("there_and_back", there_and_back),
+    ("by_crun", by_crun),
+    ("a_runtime_that_lingers", a_runtime_that_lingers),
+];
 
 /// The other runtime takes the same bundle.
 fn by_crun(w: &World) -> Outcome {
@@ -38,6 +45,39 @@ fn by_crun(w: &World) -> Outcome {
         w.command(&["run", "--rm", "--execmode=R1", &w.image, "/bin/guest", "exit", "0"]);
     let done = run_with(command.env("CORACLE_RUNTIME", "/no/such/program"), Input::Null, LIMIT);
     assert!(done.expect(125).err().contains("/no/such/program"), "{done:?}");
+    Ok(())
+}
+
+/// The processes that a program leaves behind take their time to end.
+const SLOW: &str = r"
+#include <unistd.h>
+static pid_t first;
+__attribute__((constructor)) static void begin(void) { first = getpid(); }
+__attribute__((destructor)) static void end(void) { if (getpid() != first) usleep(300000); }
+";
+
+/// A program does not die with a process that its runtime leaves behind, as crun does for a moment.
+fn a_runtime_that_lingers(w: &World) -> Outcome {
+    if w.engine != "N1" || w.user.range {
+        testkit::skip!("it chooses modes itself");
+    }
+    let (Some(crun), Some(gcc)) = (find_program("crun"), find_program("gcc")) else {
+        testkit::skip!("crun or gcc is not installed");
+    };
+    let dir = w.dir("slow");
+    let (source, library) = (w.file(&dir, "slow.c", SLOW), dir.join("slow.so"));
+    let done =
+        Command::new(gcc).args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(done.is_ok_and(|status| status.success()), "{} is not compiled", source.display());
+    let (library, crun) = (library.display(), crun.display());
+    let slow =
+        w.file(&dir, "crun", &format!("#!/bin/sh\nLD_PRELOAD={library} exec {crun} \"$@\"\n"));
+    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).expect("rights");
+    for mode in ["--execmode=R1", "--execmode=R2"] {
+        let words = ["run", "--rm", mode, &w.image, "/bin/guest", "sleep", "1", ";", "exit", "7"];
+        let mut command = w.command(&words);
+        run_with(command.env("CORACLE_RUNTIME", &slow), Input::Null, LIMIT).expect(7);
+    }
     Ok(())
 }
 

@@ -115,6 +115,7 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
         .map_err(|errno| call("end Apptainer's own process", errno))?;
     runtime::end(parent)?;
     records.add(pid)?;
+    runtime::await_adoption(pid);
     let _ = opener.write_all(&[1]);
     let outcome = hearer.outcome();
     if outcome.is_err() {

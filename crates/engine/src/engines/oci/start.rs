@@ -6,7 +6,7 @@
 //! | memory file system for the bundle; root mounted; `config.json` written | starter |
 //! | `runc run --detach`: the other namespaces, mounts, the new root | the runtime, a child of the starter |
 //! | takes streams and instructions, waits | first process of the container |
-//! | the runtime has ended: record the process, connect its network, open the gate | starter |
+//! | the runtime and what it leaves behind have ended: record the process, connect its network, open the gate | starter |
 //! | terminal, limits, ids, filters, `execve` | first process of the container |
 //!
 //! The starter ends then, and the container's first process is a child of whoever forked the starter, which [`adopt`] made a subreaper.
@@ -33,6 +33,7 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use sys::event::{ForkResult, MaskGuard};
 use sys::namespace::Kinds;
 use sys::process::FIRST;
@@ -110,6 +111,7 @@ pub(in crate::engines) fn run(
         _ => Ok(()),
     });
     if connected.is_ok() {
+        await_adoption(pid);
         let _ = opener.write_all(&[1]);
     }
     drop((opener, assistant));
@@ -124,6 +126,29 @@ pub(in crate::engines) fn run(
         }
     }
     outcome
+}
+
+/// How long what a runtime has left behind is waited for, and how often it is looked at.
+const ADOPTION: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_micros(300);
+
+/// Waits until a process is a child of whoever forked the caller. A runtime may have ended before the process that it made the container by: crun
+/// goes to the background first. Until that one has ended too it is the parent, and a program that is to die with its parent would die with it.
+pub(in crate::engines) fn await_adoption(pid: u32) {
+    let reaper = rustix::process::getppid();
+    let deadline = Instant::now() + ADOPTION;
+    while parent_of(pid).is_some_and(|parent| Some(parent) != reaper) && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The parent of a process that is there.
+fn parent_of(pid: u32) -> Option<Pid> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything: state, parent.
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
 }
 
 /// What the first process finds open.
