@@ -14,6 +14,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("what_cannot_be_told_is_refused", what_cannot_be_told_is_refused),
     ("waiting_threads_stop_nobody", waiting_threads_stop_nobody),
     ("memory_made_executable", memory_made_executable),
+    ("what_is_not_seen", what_is_not_seen),
 ];
 
 /// Files below a directory whose names begin as those of changed text do.
@@ -146,6 +147,42 @@ fn memory_made_executable(w: &World) -> Outcome {
         let mode = format!("--execmode={mode}");
         let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/made", &host]);
         assert_eq!(done.ok().out(), expected, "{mode}: {done:?}");
+    }
+    Ok(())
+}
+
+/// What docs/engines.md says of each way to make a call that was in no file's text.
+const UNSEEN: &str = "\
+mapped writable and executable: outside
+made so: outside
+not writable any more: inside
+a file mapped so: outside
+a memory file mapped twice: outside
+a file mapped shared: outside
+made executable: inside
+the file then: changed
+opened for reading: outside
+shared memory made executable: inside
+shmat: outside
+written into a file without a call: outside
+into one with a call: the old text
+by /proc/self/mem: outside
+int $0x80: outside
+inside an instruction: outside
+half in each of two pieces: outside
+";
+
+/// The calls that these modes do not see are those that the documentation names, no more and no fewer.
+fn what_is_not_seen(w: &World) -> Outcome {
+    let dir = w.dir("unseen");
+    let program = compiled(&w.file(&dir, "unseen.c", include_str!("unseen.c")), &["-static"])?;
+    let host = w.file(&dir, "only-the-host", "").display().to_string();
+    let bound = format!("{}:/unseen", program.display());
+    for mode in ["F1", "F2"] {
+        let flags = [&format!("--execmode={mode}"), "--tmpfs=/tmp", "-v", &bound];
+        let done =
+            w.coracle(&[&["run", "--rm"], &flags[..], &[&w.image, "/unseen", &host]].concat());
+        assert_eq!(done.ok().out(), UNSEEN, "{mode}: {done:?}");
     }
     Ok(())
 }
