@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::shell::{Outcome, cargo, describe, root};
 
@@ -17,6 +20,8 @@ pub(crate) struct Counts {
     skipped: usize,
     reasons: BTreeMap<String, Vec<String>>,
     unstable: Vec<String>,
+    /// Each test binary, from its start to the next one's, preparations included.
+    times: Vec<(String, Duration)>,
     binaries: usize,
     finished: bool,
 }
@@ -41,6 +46,7 @@ impl Counts {
         if !self.unstable.is_empty() {
             println!("passed only when run again:\n  {}", self.unstable.join("\n  "));
         }
+        self.print_times();
         println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
         println!(
             "test result: {}. {} passed; {} failed; {} ignored; 0 measured; 0 filtered out",
@@ -50,6 +56,36 @@ impl Counts {
             self.skipped
         );
     }
+}
+
+impl Counts {
+    /// What each test binary took, the longest first.
+    fn print_times(&self) {
+        let mut times: Vec<_> = self.times.iter().collect();
+        times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        let is_long = |time: &Duration| *time >= LONG;
+        let short: Vec<_> = times.iter().filter(|(_, time)| !is_long(time)).collect();
+        println!("minutes:");
+        for (name, time) in times.iter().filter(|(_, time)| is_long(time)) {
+            println!("  {:6.1} {name}", time.as_secs_f64() / 60.0);
+        }
+        let rest: Duration = short.iter().map(|(_, time)| *time).sum();
+        println!("  {:6.1} {} others", rest.as_secs_f64() / 60.0, short.len());
+    }
+}
+
+/// Shorter ones are not listed.
+const LONG: Duration = Duration::from_secs(6);
+
+/// The test binary that cargo says it starts: its name and that of its main file.
+fn started(line: &str) -> Option<String> {
+    if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
+        return Some(format!("{name}, documentation"));
+    }
+    let rest = line.trim_start().strip_prefix("Running ")?;
+    let (source, path) = rest.strip_suffix(')')?.rsplit_once(" (")?;
+    let (name, _) = path.rsplit_once('/')?.1.rsplit_once('-')?;
+    Some(format!("{name}, {}", source.trim_start_matches("unittests ")))
 }
 
 fn shorten(tests: &[String]) -> String {
@@ -74,21 +110,35 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     // Tests send these to programs, which ignore what whoever started us ignored: `nohup`, or a shell that left us in the background.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,QUIT").arg(cargo.get_program()).args(cargo.get_args());
-    command.current_dir(root()).stdin(Stdio::null());
-    // Cargo's own words go to standard error, and there they stay.
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("{}: {error}", describe(&command)))?;
+    // Cargo says on standard error which test binary it starts, so both go into one pipe, where they keep their order.
+    let failed = |error: std::io::Error| format!("{}: {error}", describe(&cargo));
+    let (output, input) = std::io::pipe().map_err(failed)?;
+    let errors = input.try_clone().map_err(failed)?;
+    command.current_dir(root()).stdin(Stdio::null()).stdout(input).stderr(errors);
+    let mut child = command.spawn().map_err(failed)?;
+    // It holds the pipe's other end, which has to be closed where the output is to end.
+    drop(command);
     let mut counts = Counts::default();
     let mut reader = Reader::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if reader.line(&line, &mut counts) {
-                println!("{line}");
+    let (teller, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+        lines.map_while(|line| teller.send(line).ok()).for_each(drop);
+    });
+    loop {
+        match lines.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line);
+                if reader.line(&line, &mut counts) {
+                    println!("{line}");
+                }
             }
+            // A process that a test has left behind may hold the pipe.
+            Err(RecvTimeoutError::Timeout) if !matches!(child.try_wait(), Ok(Some(_))) => {}
+            Err(_) => break,
         }
     }
+    reader.ended(&mut counts);
     let status = child.wait().map_err(|error| error.to_string())?;
     counts.finished = status.success() || counts.failed > 0;
     if counts.binaries == 0 {
@@ -102,9 +152,15 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
 struct Reader {
     in_output_of_passing: bool,
     skips: Vec<(String, String)>,
+    running: Option<(String, Instant)>,
 }
 
 impl Reader {
+    /// The last test binary has ended.
+    fn ended(&mut self, counts: &mut Counts) {
+        counts.times.extend(self.running.take().map(|(name, began)| (name, began.elapsed())));
+    }
+
     /// Takes a line in; says whether it is worth showing.
     fn line(&mut self, line: &str, counts: &mut Counts) -> bool {
         if let Some((test, reason)) =
@@ -112,6 +168,10 @@ impl Reader {
         {
             self.skips.push((test.to_owned(), reason.to_owned()));
             return true;
+        }
+        if let Some(name) = started(line) {
+            self.ended(counts);
+            self.running = Some((name, Instant::now()));
         }
         if let Some(case) = line.strip_prefix("UNSTABLE ") {
             counts.unstable.push(case.to_owned());
@@ -154,6 +214,18 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn binaries_have_names() {
+        let named = |line| started(line).unwrap_or_default();
+        let path = "target/x86_64-unknown-linux-gnu/debug/deps";
+        let line = format!("     Running unittests src/lib.rs ({path}/abi-1a2b)");
+        assert_eq!(named(&line), "abi, src/lib.rs");
+        let line = format!("     Running tests/contract/main.rs ({path}/contract-db4c)");
+        assert_eq!(named(&line), "contract, tests/contract/main.rs");
+        assert_eq!(named("   Doc-tests abi"), "abi, documentation");
+        assert_eq!(started("running 3 tests"), None);
+    }
 
     #[test]
     fn adds_up_both_harnesses() {
