@@ -4,6 +4,7 @@ pub mod event;
 pub mod fs;
 pub mod lease;
 pub mod link;
+pub mod machine;
 pub mod mapped;
 pub mod mount;
 pub mod namespace;

@@ -1,0 +1,174 @@
+//! Where a process runs: what makes a process id read from a file mean a process here.
+//!
+//! A process id means one process within one pid namespace of one boot of one kernel. So two
+//! places are the same where boot id and pid namespace are. The host name is not compared there:
+//! it may change while the machine runs.
+//!
+//! | boot id | pid namespace | | [`Kinship`] |
+//! |---|---|---|---|
+//! | same | same | process ids are comparable | `Same` |
+//! | same | other | one kernel: its locks tell the truth, its process ids do not | `Kernel` |
+//! | other | any | this machine, before it was started anew | `Earlier` |
+//! | other | any | another machine | `Other` |
+//!
+//! It is this machine if host name and `/etc/machine-id` are the same, and the file is older than
+//! this boot.
+//! Neither the host name nor the machine id is enough alone. Nodes that start from one image
+//! share the machine id; machines that were never named are all `localhost`. A machine with such
+//! a name and no machine id is never taken for this one. The age tells copies apart that share
+//! both: what was written after this machine had started was written by another one.
+//!
+//! What this cannot tell: a copy of this machine (same name, same id) that wrote its file before
+//! this machine was started; a virtual machine that was copied while it ran, boot id included.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A place where processes have ids.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Machine {
+    /// The host name, without spaces. For people, and to tell machines apart that share an id.
+    pub name: String,
+    /// `/etc/machine-id`; empty where there is none.
+    pub machine_id: String,
+    /// `/proc/sys/kernel/random/boot_id`; empty where it cannot be read.
+    pub boot_id: String,
+    /// Inode number of the pid namespace; 0 where it is not known.
+    pub pid_namespace: u64,
+}
+
+/// What another place is to this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kinship {
+    /// Process ids mean the same processes.
+    Same,
+    /// The same running kernel, another pid namespace.
+    Kernel,
+    /// This machine before its last start: nothing of it runs any more.
+    Earlier,
+    /// Another machine.
+    Other,
+}
+
+impl Machine {
+    /// Where this process was when it first asked. What it or its children enter afterwards
+    /// (namespaces, another root) does not change the answer.
+    pub fn here() -> &'static Self {
+        static HERE: OnceLock<Machine> = OnceLock::new();
+        HERE.get_or_init(|| Self {
+            name: name(),
+            machine_id: machine_id(),
+            boot_id: line("/proc/sys/kernel/random/boot_id"),
+            pid_namespace: std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino()),
+        })
+    }
+
+    /// What a place is to this one that was written down `written` seconds after 1970 (0: not
+    /// known when).
+    pub fn kinship(&self, other: &Self, written: u64) -> Kinship {
+        let named = self.name == other.name && self.machine_id == other.machine_id;
+        let known = !self.boot_id.is_empty() && !other.boot_id.is_empty();
+        if self.boot_id == other.boot_id && (known || named) {
+            let unknown = self.pid_namespace == 0 || other.pid_namespace == 0;
+            let same = unknown || self.pid_namespace == other.pid_namespace;
+            return if same { Kinship::Same } else { Kinship::Kernel };
+        }
+        let unnamed = self.machine_id.is_empty() && is_nobodys(&self.name);
+        if known && named && !unnamed && written < booted() {
+            return Kinship::Earlier;
+        }
+        Kinship::Other
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs())
+}
+
+/// When this machine was started, in seconds since 1970.
+fn booted() -> u64 {
+    let since = u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0);
+    now().saturating_sub(since)
+}
+
+/// Whether a host name is what a machine has that was given none.
+fn is_nobodys(name: &str) -> bool {
+    matches!(name, "" | "(none)") || name.starts_with("localhost")
+}
+
+fn name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // A space would end the field of the files that hold it.
+    name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
+}
+
+/// `uninitialized` is what stands there before the first start of an image.
+fn machine_id() -> String {
+    let id = line("/etc/machine-id");
+    let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_id { id } else { String::new() }
+}
+
+/// A short file without its newline, in one read.
+fn line(path: &str) -> String {
+    let mut text = [0_u8; 64];
+    let length = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut text[..]))
+        .unwrap_or(0);
+    String::from_utf8_lossy(&text[..length]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_and_namespace_make_process_ids_comparable() {
+        let here = Machine {
+            name: "node1".into(),
+            machine_id: "aa".into(),
+            boot_id: "b1".into(),
+            pid_namespace: 7,
+        };
+        let long_ago = |other: &Machine| here.kinship(other, 1);
+        assert_eq!(long_ago(&here), Kinship::Same);
+        assert_eq!(long_ago(&Machine { name: "renamed".into(), ..here.clone() }), Kinship::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 0, ..here.clone() }), Kinship::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 8, ..here.clone() }), Kinship::Kernel);
+        let rebooted = Machine { boot_id: "b2".into(), pid_namespace: 8, ..here.clone() };
+        assert_eq!(long_ago(&rebooted), Kinship::Earlier);
+        // A copy of this machine wrote it while this one ran.
+        assert_eq!(here.kinship(&rebooted, now() + 1), Kinship::Other);
+        let node2 = Machine { name: "node2".into(), ..rebooted.clone() };
+        assert_eq!(long_ago(&node2), Kinship::Other);
+        let clone = Machine { machine_id: "ab".into(), ..rebooted };
+        assert_eq!(long_ago(&clone), Kinship::Other);
+    }
+
+    #[test]
+    fn a_machine_without_a_name_is_not_known_again() {
+        let here = Machine { name: "localhost".into(), boot_id: "b1".into(), ..Machine::default() };
+        let other = Machine { boot_id: "b2".into(), ..here.clone() };
+        assert_eq!(here.kinship(&other, 1), Kinship::Other);
+        let with_id = |boot: &Machine| Machine { machine_id: "aa".into(), ..boot.clone() };
+        assert_eq!(with_id(&here).kinship(&with_id(&other), 1), Kinship::Earlier);
+        let nothing = Machine { boot_id: String::new(), ..here.clone() };
+        assert_eq!(nothing.kinship(&nothing, 1), Kinship::Same);
+        assert_eq!(
+            nothing.kinship(&Machine { name: "x".into(), ..nothing.clone() }, 1),
+            Kinship::Other
+        );
+    }
+
+    #[test]
+    fn this_process_is_somewhere() {
+        let here = Machine::here();
+        assert_eq!(here.kinship(here, now()), Kinship::Same);
+        assert!(here.pid_namespace != 0 && booted() < now());
+    }
+}
