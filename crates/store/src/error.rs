@@ -378,7 +378,8 @@ impl Error {
                     .into()
             }
             Self::Busy { path, .. } => format!(
-                "wait for it to end; if it runs on another machine and is dead, remove {}",
+                "wait for it to end; if it runs on another machine that is gone, use \
+                 'coracle stop --host-is-gone HOST CONTAINER', or remove {}",
                 path.display()
             ),
             Self::WrongDigest { .. } | Self::WrongSize { .. } => {

@@ -242,6 +242,17 @@ impl Store {
         self.lockable("gc", format!("the store {}", self.path().display()), false)
     }
 
+    /// A user says that a host which shares this store is gone: its locks on the store and on this container do not
+    /// count any more. Something is to be done only where locks are symbolic links; see [`LockMethod`].
+    pub fn forget_host(&self, host: &str, container: &ContainerDir) -> Result<()> {
+        self.writable()?;
+        if self.inner.abilities.locks != LockMethod::Symlink {
+            return Ok(());
+        }
+        let place = format!("containers/{}", container.id());
+        lock::forget_host(&self.inner.root, &["locks", &place], host)
+    }
+
     /// Keeps content from being deleted for as long as the lease lives. Take one before looking an image up that is to
     /// be run, and let go of it when `container.json` refers to what is used.
     pub fn lease(&self) -> Result<Lease> {

@@ -9,9 +9,11 @@
 //! | symbolic links | where neither works (Lustre without `flock`, NFS without a lock manager) | found out: see below |
 //!
 //! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from the first moment:
-//! it names the owner (`host boot-id pid-namespace pid start-time random`). A link whose owner was on this machine
-//! and is gone (other boot, or no such process, or another one with that number) is stale and is taken away, under a
-//! second link that keeps two breakers apart. A link of another machine cannot be judged and is only reported.
+//! it names the owner (`host boot-id pid-namespace pid start-time random time machine-id`). A link whose owner was on
+//! this machine ([`sys::machine`] says when that is so) and is gone (earlier boot, or no such process, or another one
+//! with that number) is stale and is taken away, under a second link that keeps two breakers apart. A link of another
+//! machine, or another pid namespace, cannot be judged: it is reported, and goes when a user declares that host gone
+//! ([`crate::Store::forget_host`]).
 //! A shared holder has a link of its own (`<lock>.s.<random>`); an exclusive one first puts its link up, then waits
 //! until no shared ones are left, so each side sees the other.
 //!
@@ -254,6 +256,12 @@ impl Drop for Lock {
             let _ = root.unlink(rel);
         }
     }
+}
+
+/// Removes the locks in these directories that processes on a host hold which a user declares gone. The kernel, or the
+/// file server, gives the other kinds of lock back by itself.
+pub(crate) fn forget_host(root: &Root, directories: &[&str], host: &str) -> Result<()> {
+    directories.iter().try_for_each(|directory| link::forget(root, directory, host))
 }
 
 /// Whether links as locks work in this store (asked when it is probed).

@@ -1,8 +1,9 @@
 //! Locks made of symbolic links, for file systems without working kernel locks; see the parent's essay.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
+use sys::machine::{self, Kinship, Machine};
 
 use super::{Mode, UNKNOWN};
 use crate::error::Result;
@@ -24,58 +25,82 @@ impl Drop for Held {
 /// Who made a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
-    host: String,
-    boot: String,
-    /// Inode number of the process-number namespace.
-    namespace: String,
+    machine: Machine,
     pid: u32,
     /// The process' start, in clock ticks since boot.
     start: u64,
+    /// When the link was made, in seconds since 1970.
+    since: u64,
 }
 
 impl Owner {
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split(' ');
         let mut next = || fields.next();
-        Some(Self {
-            host: next()?.to_owned(),
-            boot: next()?.to_owned(),
-            namespace: next()?.to_owned(),
-            pid: next()?.parse().ok()?,
-            start: next()?.parse().ok()?,
-        })
+        let mut machine = Machine {
+            name: next()?.to_owned(),
+            boot_id: next()?.to_owned(),
+            pid_namespace: next()?.parse().ok()?,
+            machine_id: String::new(),
+        };
+        let (pid, start) = (next()?.parse().ok()?, next()?.parse().ok()?);
+        let _random = next();
+        // Earlier versions ended here, and judged by the host name alone.
+        let since = next().and_then(|field| field.parse().ok()).unwrap_or(0);
+        match next() {
+            Some(id) => id.clone_into(&mut machine.machine_id),
+            None => machine.machine_id.clone_from(&Machine::here().machine_id),
+        }
+        Some(Self { machine, pid, start, since })
     }
 
     /// This process.
     fn me() -> Self {
-        static SAME: OnceLock<(String, String)> = OnceLock::new();
-        let (host, boot) = SAME.get_or_init(|| (host_name(), boot_id()));
         let pid = std::process::id();
         Self {
-            host: host.clone(),
-            boot: boot.clone(),
-            namespace: pid_namespace(),
+            machine: Machine::here().clone(),
             pid,
             start: start_time(pid).unwrap_or(0),
+            since: machine::now(),
         }
     }
 
     fn text(&self) -> Result<String> {
-        let Self { host, boot, namespace, pid, start } = self;
+        let Self { machine, pid, start, since } = self;
+        let Machine { name, machine_id, boot_id, pid_namespace } = machine;
         // The random part tells two locks of one process apart.
-        Ok(format!("{host} {boot} {namespace} {pid} {start} {}", random_hex(8)?))
+        let random = random_hex(8)?;
+        Ok(format!("{name} {boot_id} {pid_namespace} {pid} {start} {random} {since} {machine_id}"))
     }
 
-    /// Whether the owner is certainly gone.
+    /// Whether the owner is certainly gone, as seen from another one's place.
     fn is_dead(&self, me: &Self) -> bool {
-        if self.host != me.host {
-            return false;
+        match me.machine.kinship(&self.machine, self.since) {
+            Kinship::Same => start_time(self.pid) != Some(self.start),
+            Kinship::Earlier => true,
+            Kinship::Kernel | Kinship::Other => false,
         }
-        if self.boot != me.boot {
-            return true;
-        }
-        self.namespace == me.namespace && start_time(self.pid) != Some(self.start)
     }
+
+    /// Whether this is a process that cannot be judged from here, on a host of that name.
+    fn is_on(&self, host: &str) -> bool {
+        let kinship = Machine::here().kinship(&self.machine, self.since);
+        self.machine.name == host && matches!(kinship, Kinship::Kernel | Kinship::Other)
+    }
+}
+
+/// Removes the links in a directory whose owners are on a host that a user declares gone.
+pub(super) fn forget(root: &Root, directory: &str, host: &str) -> Result<()> {
+    for (name, kind) in root.list(directory)? {
+        let rel = format!("{directory}/{name}");
+        if kind == FileType::Symlink
+            && let Some(text) = root.read_link(&rel)?
+            && Owner::parse(&text).is_some_and(|owner| owner.is_on(host))
+        {
+            root.unlink(&rel)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes the lock if nobody else has it.
@@ -151,25 +176,9 @@ pub(super) fn holder(root: &Root, rel: &str) -> String {
         shared.first().and_then(|name| root.read_link(name).ok().flatten())
     });
     match text.as_deref().and_then(Owner::parse) {
-        Some(owner) => format!("process {} on {}", owner.pid, owner.host),
+        Some(owner) => format!("process {} on {}", owner.pid, owner.machine.name),
         None => UNKNOWN.into(),
     }
-}
-
-fn host_name() -> String {
-    // A space would end the field.
-    rustix::system::uname().nodename().to_string_lossy().replace(' ', "_")
-}
-
-fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
-}
-
-fn pid_namespace() -> String {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata("/proc/self/ns/pid")
-        .map_or_else(|_| "0".into(), |meta| meta.ino().to_string())
 }
 
 /// A process' start time in clock ticks since boot; `None` when there is no such process.
@@ -196,11 +205,20 @@ mod tests {
         let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
         let me = Owner::me();
         let rest = |owner: &Owner| owner.text().unwrap();
-        let dead = [
+        let elsewhere = |change: fn(&mut Machine)| {
+            let mut machine = me.machine.clone();
+            change(&mut machine);
+            Owner { machine, pid: 4_194_305, since: 1, ..me.clone() }
+        };
+        let mut dead = vec![
             Owner { pid: 4_194_305, ..me.clone() },
             Owner { start: me.start + 1, ..me.clone() },
-            Owner { boot: "earlier".into(), ..me.clone() },
         ];
+        let earlier = elsewhere(|machine| machine.boot_id = "earlier".into());
+        // Not where this machine is one of many without a name.
+        if me.machine.kinship(&earlier.machine, 1) == Kinship::Earlier {
+            dead.push(earlier);
+        }
         for owner in &dead {
             for name in ["thing.x", "thing.s.0"] {
                 root.symlink(&rest(owner), name).unwrap();
@@ -210,8 +228,11 @@ mod tests {
         }
         let unknown = [
             me.clone(),
-            Owner { host: "elsewhere".into(), pid: 4_194_305, ..me.clone() },
-            Owner { namespace: "1".into(), pid: 4_194_305, ..me.clone() },
+            elsewhere(|machine| {
+                machine.boot_id = "other".into();
+                machine.name = "elsewhere".into();
+            }),
+            elsewhere(|machine| machine.pid_namespace = 1),
         ];
         for owner in &unknown {
             for name in ["thing.x", "thing.s.0"] {
@@ -221,5 +242,32 @@ mod tests {
                 assert!(root.list(".").unwrap().is_empty());
             }
         }
+    }
+
+    #[test]
+    fn links_of_a_host_that_is_declared_gone_are_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
+        let mut owner = Owner::me();
+        owner.machine.boot_id = "other".into();
+        for (host, rel) in [("gone", "locks/a.x"), ("gone", "locks/a.s.1"), ("alive", "locks/b.x")]
+        {
+            host.clone_into(&mut owner.machine.name);
+            root.symlink(&owner.text().unwrap(), rel).unwrap();
+        }
+        forget(&root, "locks", "gone").unwrap();
+        let left: Vec<String> =
+            root.list("locks").unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(left, ["b.x"]);
+        assert_eq!(Owner::parse(&owner.text().unwrap()), Some(owner));
+    }
+
+    #[test]
+    fn a_link_of_an_earlier_version_is_read() {
+        let here = Machine::here();
+        let text = format!("node {} 7 12 34 0123abcd", here.boot_id);
+        let owner = Owner::parse(&text).unwrap();
+        assert_eq!((owner.pid, owner.start, owner.since), (12, 34, 0));
+        assert_eq!(owner.machine.machine_id, here.machine_id);
     }
 }
