@@ -112,6 +112,9 @@ pub enum Error {
     /// Another container that was to be joined does not run.
     #[error("container '{0}' is not running, so its namespaces cannot be joined")]
     NotRunning(String),
+    /// The container lives on another machine that shares the store.
+    #[error("the container runs {0}")]
+    Elsewhere(crate::records::Elsewhere),
     /// New namespaces were refused.
     #[error("cannot make new {which} namespaces: {errno}")]
     Unshare {
@@ -290,6 +293,7 @@ impl Error {
             Self::Helper { output, .. } if output.contains("tun") => {
                 Some("the network helpers need /dev/net/tun to be readable and writable".into())
             }
+            Self::Elsewhere(elsewhere) => Some(elsewhere.hint()),
             Self::Unshare { errno, .. } => unshare_hint(*errno),
             Self::IdMap { errno, .. } if errno.0 == rustix::io::Errno::PERM.raw_os_error() => {
                 unshare_hint(*errno)

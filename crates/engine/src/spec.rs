@@ -457,12 +457,14 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessId {
-    /// Number in the pid namespace of the host.
+    /// Number in the pid namespace of Coracle's own process.
     pub pid: u32,
     /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
     pub start_time: u64,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: String,
+    /// Inode number of the pid namespace in which the number was read; 0 where it is not known.
+    pub pid_namespace: u64,
 }
 
 /// What `state.json` holds.
@@ -491,4 +493,8 @@ pub struct ContainerState {
     pub engine: Option<String>,
     /// Name of the machine it was started on; a store may be shared by several.
     pub host: String,
+    /// `/etc/machine-id` there.
+    pub machine_id: String,
+    /// Who sees the lock that its supervisor holds while it lives.
+    pub lock: crate::records::Reach,
 }

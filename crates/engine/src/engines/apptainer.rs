@@ -78,7 +78,7 @@ impl Engine for Apptainer {
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        runtime::attend(|| self.spawn(plan, streams))
+        runtime::attend(Some(&plan.place), || self.spawn(plan, streams))
     }
 }
 
@@ -87,7 +87,7 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
     check(plan)?;
     let apptainer = plan.apptainer.clone().unwrap_or_default();
     let records = Records::open(&plan.place)?;
-    let turn = records.turn()?;
+    let turn = records.begin()?;
     let prepared = prepare::prepare(plan, common::is_empty(&plan.place, &records))?;
     if let Some(group) = &plan.cgroup {
         cgroup::enter(group)?;

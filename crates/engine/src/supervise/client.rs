@@ -73,7 +73,7 @@ pub fn attach(dir: &Path, options: AttachOptions, console: Console<'_>) -> Resul
 pub(super) fn dial_running(dir: &Path) -> Result<OwnedFd, Error> {
     socket::dial(dir).map_err(|error| match state::observe(dir) {
         Ok(Observed::Running(running)) if running.elsewhere.is_some() => {
-            Error::Elsewhere(running.elsewhere.unwrap_or_default())
+            running.here().err().unwrap_or(Error::NotRunning)
         }
         Ok(Observed::Running(running)) if running.supervisor.is_none() => Error::NoSupervisor,
         Ok(Observed::Running(_) | Observed::Restarting { .. }) => match error {

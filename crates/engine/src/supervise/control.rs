@@ -68,10 +68,7 @@ pub fn stop(dir: &Path, options: StopOptions) -> Result<(), Error> {
 
 fn running(dir: &Path) -> Result<Option<Running>, Error> {
     Ok(match state::observe(dir)? {
-        Observed::Running(running) => match running.elsewhere {
-            Some(host) => return Err(Error::Elsewhere(host)),
-            None => Some(*running),
-        },
+        Observed::Running(running) => Some(running.here()?),
         Observed::Restarting { supervisor } => {
             Some(Running { supervisor: Some(supervisor), ..Running::default() })
         }
@@ -179,9 +176,7 @@ pub fn wait(dir: &Path) -> Result<Waited, Error> {
     loop {
         match state::observe(dir)? {
             Observed::Running(running) => {
-                if let Some(host) = running.elsewhere {
-                    return Err(Error::Elsewhere(host));
-                }
+                let running = running.here()?;
                 let processes = running.supervisor.iter().chain(&running.init).chain(&running.runs);
                 // Looking again now and then: a further run may begin meanwhile.
                 let until = Some(Instant::now() + Duration::from_secs(2));

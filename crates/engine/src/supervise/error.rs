@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::records::Elsewhere;
+
 /// Why a program could not be started: what an engine answers to [`super::Spawn::spawn`], and
 /// what crosses the pipe from a detached supervisor to the command that started it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -115,11 +117,35 @@ pub enum Error {
     #[error("{0} processes of the container did not end on SIGKILL")]
     Unkillable(usize),
     /// The container lives on another machine that shares this store.
-    #[error("the container runs on {0}, not on this machine")]
-    Elsewhere(String),
+    #[error("the container runs {0}")]
+    Elsewhere(Box<Elsewhere>),
+    /// A host that was declared gone holds a lock.
+    #[error("{host} is not gone: it holds the lock of {}", path.display())]
+    NotGone {
+        /// The host.
+        host: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A host was declared gone on which the container does not live.
+    #[error("the container is not recorded to run on '{given}'{}", recorded(.hosts))]
+    OtherHost {
+        /// As given.
+        given: String,
+        /// Where it is recorded to run.
+        hosts: Vec<String>,
+    },
     /// The container is in use already.
     #[error("the container is running already")]
     Busy,
+}
+
+/// The recorded hosts, in words.
+fn recorded(hosts: &[String]) -> String {
+    if hosts.is_empty() {
+        return ": no other host is recorded".into();
+    }
+    format!(", but on {}", hosts.join(" and "))
 }
 
 impl Error {
@@ -137,7 +163,12 @@ impl Error {
             Self::Unkillable(_) => {
                 "they wait in the kernel, often for a network file system; try again later".into()
             }
-            Self::Elsewhere(host) => format!("run the command on {host}"),
+            Self::Elsewhere(elsewhere) => elsewhere.hint(),
+            Self::NotGone { host, path } => format!(
+                "stop the container on {host}; a file server gives the locks of a dead machine back \
+                 after a while (NFS 4: about 90 s), and removing {} by hand does it at once",
+                path.display()
+            ),
             Self::Damaged { .. } => "remove the container, or delete the file".into(),
             _ => return None,
         })

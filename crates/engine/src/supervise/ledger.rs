@@ -6,14 +6,13 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::state::{self, Observed};
 use super::{Error, Failure, Launch, Outcome, Record, now, processes};
-use crate::records::Records;
+use crate::records::lock::{self, Taken};
+use crate::records::{Held, Reach, Records};
 use crate::spec::{ContainerState, Status};
-
-const LOCK: &str = "supervisor.lock";
 
 /// The account of one supervised run.
 pub(crate) struct Ledger {
@@ -22,14 +21,16 @@ pub(crate) struct Ledger {
     kind: Kind,
     /// Held, by fork also in the supervisor, as long as the run lasts.
     lock: Option<OwnedFd>,
+    /// The recorded program, with the lock on its record.
+    program: Option<(u32, Option<Held>)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The container's own `state.json`.
     State,
-    /// A record in `run/`, since the container runs already; with the recorded process.
-    Further(Option<u32>),
+    /// A record in `run/` alone, since the container runs already.
+    Further,
     Nothing,
 }
 
@@ -37,26 +38,34 @@ impl Ledger {
     /// Claims the container for this run, or finds that it runs already.
     ///
     /// # Errors
-    /// A damaged state file.
+    /// A damaged state file; [`Error::Elsewhere`].
     pub(crate) fn open(launch: &Launch<'_>) -> Result<Self, Error> {
         let mut ledger = Self {
             dir: launch.dir.clone(),
             engine: launch.options.engine.clone(),
             kind: Kind::Nothing,
             lock: None,
+            program: None,
         };
         if launch.options.record == Record::Nothing {
             return Ok(ledger);
         }
         let (busy, lock) = claim(&launch.dir);
         ledger.lock = lock;
-        let supervised = match state::observe(&launch.dir)? {
+        let observed = match &ledger.lock {
+            Some(_) => state::observe_locked(&launch.dir)?,
+            None => state::observe(&launch.dir)?,
+        };
+        let supervised = match observed {
             // Unsupervised runs leave `state.json` free.
-            Observed::Running(running) => running.init.is_some() || running.supervisor.is_some(),
+            Observed::Running(running) => {
+                let running = running.here()?;
+                running.init.is_some() || running.supervisor.is_some()
+            }
             Observed::Restarting { .. } => true,
             _ => false,
         };
-        ledger.kind = if busy || supervised { Kind::Further(None) } else { Kind::State };
+        ledger.kind = if busy || supervised { Kind::Further } else { Kind::State };
         Ok(ledger)
     }
 
@@ -67,7 +76,7 @@ impl Ledger {
 
     /// Whether the container ran already.
     pub(crate) fn is_further(&self) -> bool {
-        matches!(self.kind, Kind::Further(_))
+        self.kind == Kind::Further
     }
 
     /// Takes back what users asked of earlier runs.
@@ -90,31 +99,36 @@ impl Ledger {
     pub(crate) fn started(&mut self, pid: u32, restarts: u32) {
         let process = processes::identity(pid);
         let supervisor = processes::identity(std::process::id());
-        match &mut self.kind {
-            Kind::Nothing => {}
-            Kind::Further(recorded) => {
-                *recorded = Some(pid);
-                if let Ok(records) = Records::open(&self.dir) {
-                    let _ = records.add(pid);
-                }
-            }
-            Kind::State => {
-                let new = ContainerState {
-                    status: Status::Running,
-                    init: process,
-                    supervisor,
-                    started: now(),
-                    restart_count: restarts,
-                    engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
-                    host: state::host(),
-                    ..ContainerState::default()
-                };
-                let _ = state::write(&self.dir, &new);
-            }
+        if let Some(records) = Records::existing(&self.dir) {
+            // In the place of the engine's record, which no lock proves.
+            self.program = Some((pid, records.hold(pid).ok()));
+        }
+        if self.is_state() {
+            let new = ContainerState {
+                status: Status::Running,
+                init: process,
+                supervisor,
+                started: now(),
+                restart_count: restarts,
+                engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
+                ..state::here(self.lock.as_ref().map_or(Reach::None, lock::reach))
+            };
+            let _ = state::write(&self.dir, &new);
         }
     }
 
-    pub(crate) fn restarting(&self, outcome: Outcome) {
+    /// The program has ended. Nobody else may be able to tell: its record goes.
+    fn ended(&mut self) {
+        if let Some((pid, held)) = self.program.take() {
+            if let Some(records) = Records::existing(&self.dir) {
+                records.remove(pid);
+            }
+            drop(held);
+        }
+    }
+
+    pub(crate) fn restarting(&mut self, outcome: Outcome) {
+        self.ended();
         self.change(|state| {
             state.status = Status::Restarting;
             state.init = None;
@@ -125,11 +139,7 @@ impl Ledger {
 
     /// The last entry. Gives the container free: the next run may start before this process ends.
     pub(crate) fn finished(&mut self, outcome: Outcome) {
-        if let Kind::Further(Some(pid)) = self.kind
-            && let Ok(records) = Records::open(&self.dir)
-        {
-            records.remove(pid);
-        }
+        self.ended();
         self.change(|state| {
             if state.status != Status::Dead {
                 state.status = Status::Exited;
@@ -146,7 +156,7 @@ impl Ledger {
     /// By word, not by closing: a child that has not executed anything yet has a copy.
     fn release(&mut self) {
         if let Some(lock) = self.lock.take() {
-            let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
+            lock::release(lock);
         }
     }
 
@@ -173,12 +183,12 @@ impl Ledger {
 /// file system has no locks the state file alone decides.
 fn claim(dir: &Path) -> (bool, Option<OwnedFd>) {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let Ok(fd) = rustix::fs::open(dir.join(LOCK), flags, Mode::RUSR | Mode::WUSR) else {
+    let Ok(fd) = rustix::fs::open(dir.join(state::LOCK), flags, Mode::RUSR | Mode::WUSR) else {
         return (false, None);
     };
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => (false, Some(fd)),
-        Err(rustix::io::Errno::WOULDBLOCK) => (true, None),
-        Err(_) => (false, None),
+    match lock::take(&fd) {
+        Taken::Ours => (false, Some(fd)),
+        Taken::Busy => (true, None),
+        Taken::NoLocks => (false, None),
     }
 }

@@ -13,8 +13,9 @@ use std::path::Path;
 
 use rustix::process::Pid;
 
+use sys::machine::Machine;
+
 use crate::engines::inprocess::residents;
-pub use crate::records::boot_id;
 use crate::spec::ProcessId;
 
 /// What `/proc/PID/stat` says, as far as it is needed here.
@@ -79,14 +80,24 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 /// The identity of a living process.
 pub fn identity(pid: u32) -> Option<ProcessId> {
     let stat = stat(pid)?;
-    Some(ProcessId { pid, start_time: stat.start_time, boot_id: boot_id() })
+    let here = Machine::here();
+    Some(ProcessId {
+        pid,
+        start_time: stat.start_time,
+        boot_id: here.boot_id.clone(),
+        pid_namespace: here.pid_namespace,
+    })
 }
 
-/// Whether exactly this process still runs: same number, same start, same boot, no zombie.
+/// Whether exactly this process still runs here: same number, same start, same boot, same pid
+/// namespace, no zombie.
 pub fn alive(id: &ProcessId) -> bool {
-    stat(id.pid)
-        .is_some_and(|stat| stat.start_time == id.start_time && !matches!(stat.state, 'Z' | 'X'))
-        && id.boot_id == boot_id()
+    let here = Machine::here();
+    id.boot_id == here.boot_id
+        && (id.pid_namespace == 0 || id.pid_namespace == here.pid_namespace)
+        && stat(id.pid).is_some_and(|stat| {
+            stat.start_time == id.start_time && !matches!(stat.state, 'Z' | 'X')
+        })
 }
 
 /// The ids of all processes that `/proc` shows.
@@ -234,7 +245,8 @@ mod tests {
         let own = identity(std::process::id()).unwrap();
         assert!(alive(&own));
         assert!(!alive(&ProcessId { start_time: own.start_time + 1, ..own.clone() }));
-        assert!(!alive(&ProcessId { boot_id: "other".into(), ..own }));
+        assert!(!alive(&ProcessId { boot_id: "other".into(), ..own.clone() }));
+        assert!(!alive(&ProcessId { pid_namespace: 1, ..own }));
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! further run of a container that runs already, leave a record in `run/` instead (see
 //! [`crate::records`]).
 //!
-//! [`observe`] compares both with `/proc`. A container lives as long as a process of it does: where an engine has no namespaces, a daemon
+//! A supervisor holds `supervisor.lock` while it lives, which other machines can ask for
+//! ([`crate::records::lock`]).
+//!
+//! [`observe`] compares both with `/proc`, and what was written elsewhere with the locks. A container lives as long as a process of it does: where an engine has no namespaces, a daemon
 //! outlives the run that started it, and is found by what it executes ([`residents`]).
 
 use std::fs;
@@ -15,13 +18,17 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use sys::machine::{Kinship, Machine};
+
 use super::Error;
-use super::processes::{alive, boot_id};
+use super::processes::alive;
 use crate::engines::inprocess::residents;
-use crate::records::Records;
+use crate::records::{self, Elsewhere, Reach, Records};
 use crate::spec::{ContainerState, ProcessId, Status};
 
 const STATE: &str = "state.json";
+/// Locked by the supervisor while it lives.
+pub(crate) const LOCK: &str = "supervisor.lock";
 /// Present while a user asked the container to stop: keeps `--restart` from undoing it.
 const STOPPED: &str = "stop-requested";
 
@@ -61,15 +68,26 @@ pub struct Running {
     pub runs: Vec<ProcessId>,
     /// Stopped by `pause`.
     pub paused: bool,
-    /// The other machine it was started on, which shares this store. Whether it still runs there
-    /// cannot be seen from here, and nothing can be done to it.
-    pub elsewhere: Option<String>,
+    /// Where else it lives: on another machine that shares this store, or in another pid
+    /// namespace. Nothing can be done to it from here.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl Running {
     /// The process that stands for the container: the first process, else the oldest run.
     pub fn main(&self) -> Option<&ProcessId> {
         self.init.as_ref().or_else(|| self.runs.first())
+    }
+
+    /// The same where all of it is here.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub fn here(self) -> Result<Self, Error> {
+        match self.elsewhere {
+            Some(elsewhere) => Err(Error::Elsewhere(Box::new(elsewhere))),
+            None => Ok(self),
+        }
     }
 }
 
@@ -129,6 +147,12 @@ pub fn observe(dir: &Path) -> Result<Observed, Error> {
     look(dir).map(|(observed, _)| observed)
 }
 
+/// The same for a process that holds the supervisor's lock: no other supervisor lives.
+pub(crate) fn observe_locked(dir: &Path) -> Result<Observed, Error> {
+    let state = read(dir)?;
+    Ok(judge(dir, &state, Records::existing(dir).as_ref(), true))
+}
+
 /// The same, with what `state.json` said.
 pub fn look(dir: &Path) -> Result<(Observed, ContainerState), Error> {
     let state: Option<ContainerState> = read_json(&dir.join(STATE))?;
@@ -138,21 +162,77 @@ pub fn look(dir: &Path) -> Result<(Observed, ContainerState), Error> {
         (None, None) => Ok((Observed::Created, ContainerState::default())),
         (state, _) => {
             let state = state.unwrap_or_default();
-            Ok((judge(dir, &state, records.as_ref()), state))
+            Ok((judge(dir, &state, records.as_ref(), false), state))
         }
     }
 }
 
-fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>) -> Observed {
-    let mut runs = records.map(Records::living).unwrap_or_default();
+/// Refuses where the container lives elsewhere.
+///
+/// # Errors
+/// [`Error::Elsewhere`]; a damaged state file.
+pub fn is_here(dir: &Path) -> Result<(), Error> {
+    match observe(dir)? {
+        Observed::Running(running) => running.here().map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// A user says that a host is gone: what it recorded about the container does not count any more.
+///
+/// # Errors
+/// [`Error::OtherHost`] where that host has no record here, [`Error::NotGone`] where it holds a
+/// lock; files that cannot be read or written.
+pub fn forget_host(dir: &Path, host: &str) -> Result<(), Error> {
+    let state = read(dir)?;
+    let supervised = supervised_elsewhere(dir, &state);
+    let mut forgotten = match &supervised {
+        Some(there) if there.host == host && there.held => {
+            return Err(Error::NotGone { host: host.into(), path: dir.join(LOCK) });
+        }
+        _ => Records::existing(dir).map(|records| records.forget(host)).unwrap_or_default(),
+    };
+    if let Some(path) = forgotten.held {
+        return Err(Error::NotGone { host: host.into(), path });
+    }
+    match supervised {
+        Some(there) if there.host == host => {
+            let error = format!("{host} was declared gone while the container ran there");
+            let (init, supervisor) = (None, None);
+            write(
+                dir,
+                &ContainerState {
+                    status: Status::Dead,
+                    init,
+                    supervisor,
+                    error: Some(error),
+                    finished: super::now(),
+                    ..state
+                },
+            )
+        }
+        other => {
+            forgotten.others.extend(other.map(|there| there.host));
+            let hosts = forgotten.others.into_iter().collect();
+            let given = host.to_owned();
+            if forgotten.count > 0 { Ok(()) } else { Err(Error::OtherHost { given, hosts }) }
+        }
+    }
+}
+
+fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>, locked: bool) -> Observed {
+    let seen = records.map(Records::look).unwrap_or_default();
+    let mut runs = seen.living;
     runs.retain(|run| Some(run) != state.init.as_ref());
     // Only a state that claims it is worth looking who lives.
     let active = matches!(state.status, Status::Running | Status::Restarting);
     let living = |id: &Option<ProcessId>| id.clone().filter(|id| active && alive(id));
     let (supervisor, init) = (living(&state.supervisor), living(&state.init));
-    if active && let Some(host) = elsewhere(state) {
-        let ContainerState { init, supervisor, .. } = state.clone();
-        let elsewhere = Some(host);
+    let supervised = supervised_elsewhere(dir, state);
+    // The lock that was asked for is the caller's own.
+    let supervised = supervised.filter(|there| !(locked && there.held));
+    let elsewhere = supervised.or(seen.elsewhere);
+    if elsewhere.is_some() {
         let running = Running { init, supervisor, runs, elsewhere, ..Running::default() };
         return Observed::Running(Box::new(running));
     }
@@ -165,10 +245,6 @@ fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>) -> Obser
     if supervisor.is_some() || init.is_some() || !runs.is_empty() {
         let paused = is_paused(dir);
         let running = Running { init, supervisor, runs, paused, elsewhere: None };
-        return Observed::Running(Box::new(running));
-    }
-    if let Some(host) = records.and_then(Records::elsewhere) {
-        let running = Running { elsewhere: Some(host), ..Running::default() };
         return Observed::Running(Box::new(running));
     }
     match state.status {
@@ -184,26 +260,60 @@ fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>) -> Obser
     }
 }
 
-/// The machine that wrote the state, if that is another one: same name and another boot is a
-/// restart of this machine.
-fn elsewhere(state: &ContainerState) -> Option<String> {
-    let process = state.supervisor.as_ref().or(state.init.as_ref())?;
-    let other = process.boot_id != boot_id() && !state.host.is_empty() && state.host != host();
-    other.then(|| state.host.clone())
+/// Where the supervisor of the state lives, when that is not here, unless its lock says that it
+/// is dead.
+fn supervised_elsewhere(dir: &Path, state: &ContainerState) -> Option<Elsewhere> {
+    if !matches!(state.status, Status::Running | Status::Restarting) {
+        return None;
+    }
+    let process = state.init.as_ref().or(state.supervisor.as_ref())?;
+    let (machine, since) = place(state)?;
+    let kinship = Machine::here().kinship(&machine, since);
+    if matches!(kinship, Kinship::Same | Kinship::Earlier) {
+        return None;
+    }
+    let answer = match fs::File::open(dir.join(LOCK)) {
+        Ok(lock) => records::asked(&lock, kinship, state.lock),
+        Err(_) => records::Asked::Unknown,
+    };
+    if answer == records::Asked::Free {
+        return None;
+    }
+    let held = answer == records::Asked::Held;
+    Some(Elsewhere::new(&machine, process.pid, since, held))
 }
 
-/// The name of this machine.
-pub(crate) fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+/// Where and when the state was written.
+fn place(state: &ContainerState) -> Option<(Machine, u64)> {
+    let process = state.supervisor.as_ref().or(state.init.as_ref())?;
+    // A state of a version that knew no more than host and boot.
+    let machine_id = match process.pid_namespace {
+        0 => &Machine::here().machine_id,
+        _ => &state.machine_id,
+    };
+    let machine = Machine {
+        name: state.host.clone(),
+        machine_id: machine_id.clone(),
+        boot_id: process.boot_id.clone(),
+        pid_namespace: process.pid_namespace,
+    };
+    let started = state.started.parse::<jiff::Timestamp>();
+    Some((machine, started.map_or(0, |time| time.as_second().max(0).unsigned_abs())))
+}
+
+/// A state that a supervisor here writes: where it is, and how its life is seen from elsewhere.
+pub(crate) fn here(lock: Reach) -> ContainerState {
+    let Machine { name, machine_id, .. } = Machine::here().clone();
+    ContainerState { host: name, machine_id, lock, ..ContainerState::default() }
 }
 
 /// Why a state that says "running" is not true.
 fn vanished(state: &ContainerState) -> String {
-    let recorded = state.supervisor.as_ref().or(state.init.as_ref());
-    if recorded.is_some_and(|process| process.boot_id != boot_id()) {
-        "the machine was started anew since".into()
-    } else {
-        "its supervisor was killed, so how it ended is not known".into()
+    let kinship = place(state).map(|(machine, since)| Machine::here().kinship(&machine, since));
+    match kinship {
+        Some(Kinship::Earlier) => "the machine was started anew since".into(),
+        Some(Kinship::Other) => format!("{} went down, or its supervisor there did", state.host),
+        _ => "its supervisor was killed, so how it ended is not known".into(),
     }
 }
 
@@ -273,25 +383,77 @@ mod tests {
         assert_eq!(observe(dir).unwrap(), Observed::Exited { code: 130 });
     }
 
+    /// A state that a supervisor on another machine left.
+    fn foreign(host: &str) -> ContainerState {
+        let there = ProcessId { boot_id: "other".into(), ..own() };
+        ContainerState {
+            status: Status::Running,
+            init: Some(there.clone()),
+            supervisor: Some(there),
+            host: host.into(),
+            started: "2026-01-02T03:04:05Z".into(),
+            ..here(Reach::None)
+        }
+    }
+
+    fn elsewhere(dir: &Path) -> Option<Elsewhere> {
+        match observe(dir).unwrap() {
+            Observed::Running(running) => running.elsewhere,
+            _ => None,
+        }
+    }
+
     #[test]
     fn another_machine_is_not_another_boot() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
-        let there = ProcessId { boot_id: "other".into(), ..own() };
-        let mut state = ContainerState {
-            status: Status::Running,
-            init: Some(there.clone()),
-            supervisor: Some(there),
-            host: "node17".into(),
-            ..ContainerState::default()
-        };
+        let mut state = foreign("node17");
         write(dir, &state).unwrap();
-        let Observed::Running(running) = observe(dir).unwrap() else { panic!() };
-        assert_eq!(running.elsewhere.as_deref(), Some("node17"));
-        state.host = host();
+        let there = elsewhere(dir).unwrap();
+        assert_eq!((there.host.as_str(), there.held), ("node17", false));
+        assert!(is_here(dir).unwrap_err().to_string().contains("node17"));
+        // This machine before its last start, unless it is one of many without a name.
+        let machine = Machine { boot_id: "other".into(), ..Machine::here().clone() };
+        if Machine::here().kinship(&machine, 1) == Kinship::Earlier {
+            state = ContainerState { started: String::new(), ..foreign(&machine.name) };
+            write(dir, &state).unwrap();
+            let Observed::Dead { reason } = observe(dir).unwrap() else { panic!() };
+            assert!(reason.contains("anew"));
+        }
+    }
+
+    #[test]
+    fn a_state_of_another_machine_is_as_true_as_its_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let lock = fs::File::create(dir.join(LOCK)).unwrap();
+        let state = ContainerState { lock: Reach::Hosts, ..foreign("node17") };
         write(dir, &state).unwrap();
+        if records::lock::reach(&lock) != Reach::Hosts {
+            println!(
+                "SKIP a_state_of_another_machine_is_as_true_as_its_lock: an unknown file system"
+            );
+            return;
+        }
+        let _ = records::lock::take(&lock);
+        assert!(elsewhere(dir).unwrap().held);
+        assert!(matches!(forget_host(dir, "node17"), Err(Error::NotGone { .. })));
+        drop(lock);
         let Observed::Dead { reason } = observe(dir).unwrap() else { panic!() };
-        assert!(reason.contains("anew"));
+        assert!(reason.contains("node17"));
+    }
+
+    #[test]
+    fn a_host_that_is_declared_gone_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        write(dir, &foreign("node17")).unwrap();
+        let wrong = forget_host(dir, "node18").unwrap_err().to_string();
+        assert_eq!(wrong, "the container is not recorded to run on 'node18', but on node17");
+        forget_host(dir, "node17").unwrap();
+        let Observed::Dead { reason } = observe(dir).unwrap() else { panic!() };
+        assert!(reason.contains("declared gone"));
+        assert!(matches!(forget_host(dir, "node17"), Err(Error::OtherHost { .. })));
     }
 
     #[test]

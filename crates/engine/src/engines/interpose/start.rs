@@ -98,7 +98,7 @@ fn reap(child: Pid) {
 fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
     let records = Records::open(&plan.place)?;
-    let turn = records.turn()?;
+    let turn = records.begin()?;
     let fresh = is_empty(&plan.place, &records);
     let prepared = prepare::prepare(plan, fresh)?;
     if let Some(group) = &plan.cgroup {
@@ -153,7 +153,12 @@ fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) ->
         let _ = sys::process::keep_only([]);
         sys::process::exit_now(crate::supervise::run_init(child));
     }
-    Ok(Ended::Code(crate::supervise::run_init(child)))
+    let records = Records::existing(&plan.place);
+    let held = records.as_ref().and_then(|records| records.hold(number(child)).ok());
+    let code = crate::supervise::run_init(child);
+    records.inspect(|records| records.remove(number(child)));
+    drop(held);
+    Ok(Ended::Code(code))
 }
 
 /// Directory and terminal of the program's process.
@@ -172,7 +177,7 @@ pub(in crate::engines) fn settle(plan: &Plan, prepared: &Prepared, ties: Ties) -
 
 /// Whether nobody lives in the container whose directory is `place`. The caller holds its turn.
 pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
-    records.living().is_empty() && Presence::is_none(place) && !residents::any(place)
+    records.is_empty() && Presence::is_none(place) && !residents::any(place)
 }
 
 /// Tidies up in the container whose directory is `place` if nobody lives there any more, and nobody is just starting.

@@ -194,7 +194,7 @@ fn prepare_and_go(
     let ready = launch::program::ready(&plan.process)?;
     let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
-    let turn = records.turn()?;
+    let turn = records.begin()?;
     if let Resident::Entered(pid_namespace) = join_resident(plan, into, &records)? {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, &records, turn, None, &mut teller);
@@ -208,7 +208,12 @@ fn prepare_and_go(
             tied,
             terminal,
         };
-        let pid = oci::start::run(runtime, guest, Some(&records))?;
+        // Before anything is mounted; the program's own record takes its place.
+        let starter = records.hold(std::process::id())?;
+        let pid = oci::start::run(runtime, guest, Some(&records));
+        records.remove(std::process::id());
+        drop(starter);
+        let pid = pid?;
         if let Some(mut told) = teller.take().and_then(Option::take) {
             told.process(pid);
         }
@@ -373,7 +378,10 @@ fn go(
             };
             drop((told, gate, notifier));
             let number = child.as_raw_nonzero().get() as u32;
-            let added = records.add(number).and_then(|()| network(number, assistant.as_ref()));
+            // This process stays until the program has ended.
+            let added = records
+                .hold(number)
+                .and_then(|held| network(number, assistant.as_ref()).map(|()| held));
             if added.is_ok() {
                 let _ = rustix::io::write(&opener, &[1]);
             }
@@ -383,7 +391,7 @@ fn go(
             drop((turn, hearer));
             let code = wait(child, &outcome);
             records.remove(number);
-            added?;
+            drop(added?);
             outcome?;
             Ok(Ended::Code(code))
         }

@@ -102,7 +102,7 @@ impl Engine for Mode {
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        start::attend(|| self.spawn(plan, streams))
+        start::attend(Some(&plan.place), || self.spawn(plan, streams))
     }
 
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
@@ -111,7 +111,7 @@ impl Engine for Mode {
             Self::Filtered | Self::EveryCall => {
                 start::adopt()?;
                 let streams = Streams { tied: true, ..Streams::default() };
-                start::attend(|| interposed::enter(*self, pid, plan, streams))
+                start::attend(None, || interposed::enter(*self, pid, plan, streams))
             }
         }
     }

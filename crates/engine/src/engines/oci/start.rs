@@ -56,13 +56,23 @@ pub(in crate::engines) fn adopt() -> Result<()> {
 }
 
 /// Starts a program as a child and waits for it. Signals are passed on to it, those that come meanwhile too.
-pub(in crate::engines) fn attend(spawn: impl FnOnce() -> Result<Child>) -> Result<Ended> {
+///
+/// `place`: the directory of the container that it is a run of.
+pub(in crate::engines) fn attend(
+    place: Option<&Path>,
+    spawn: impl FnOnce() -> Result<Child>,
+) -> Result<Ended> {
     let failed =
         |error: std::io::Error| Error::Call { doing: "block signals".into(), errno: error.into() };
     let mask = MaskGuard::block(crate::supervise::watched()).map_err(failed)?;
     let child = mask.suspended(spawn).map_err(failed)??;
+    let records = place.and_then(Records::existing);
+    let held = records.as_ref().and_then(|records| records.hold(child.pid).ok());
     let pid = Pid::from_raw(child.pid as i32);
-    Ok(Ended::Code(pid.map_or(125, crate::supervise::run_init)))
+    let code = pid.map_or(125, crate::supervise::run_init);
+    records.inspect(|records| records.remove(child.pid));
+    drop(held);
+    Ok(Ended::Code(code))
 }
 
 /// Who runs in the container.

@@ -68,16 +68,18 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         ),
         Mode::EveryCall => None,
     };
-    records.add(std::process::id())?;
     let guest = Guest { task: start::first_task(plan)?, filtered: filter.is_some() };
     let bindings = prepared.world.bindings();
     let emulators: Vec<view::world::Emulator<'_>> = found
         .iter()
         .map(|(machine, host)| view::world::Emulator { machine: *machine, host })
         .collect();
-    let presence = Cell::new(None);
+    let (presence, held) = (Cell::new(None), Cell::new(None));
+    let this = std::process::id();
     let make = || {
         presence.set(Presence::new(&plan.place));
+        // The tracer stays as long as its guests, and everything else that was open is closed in it.
+        held.set(Some(Records::open(&plan.place)?.hold(this)?));
         let identity = prepared.world.identity();
         let world = World::new(&bindings, identity, &emulators);
         let every_call = mode == Mode::EveryCall;
@@ -89,8 +91,7 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     };
     // Before anybody watches: it is ours, and not what the guest set.
     let privileges = rustix::thread::set_no_new_privs(true);
-    attach(guest, make, || clean(plan, presence.take()))
-        .inspect_err(|_| records.remove(std::process::id()))?;
+    attach(guest, make, || clean(plan, presence.take())).inspect_err(|_| records.remove(this))?;
     // The limits are the guest's, not the tracer's.
     program::limits(process)?;
     if ties.tied {
