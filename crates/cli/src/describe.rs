@@ -85,6 +85,8 @@ fn state_of(container: &ContainerDir) -> Result<Value, Report> {
         "Restarting": matches!(observed, Observed::Restarting { .. }),
         "OOMKilled": kept.oom_killed,
         "Dead": matches!(observed, Observed::Dead { .. }),
+        "Host": ps::host(&observed),
+        "Elsewhere": running.and_then(|running| running.elsewhere.as_ref()).map(elsewhere),
         "Pid": main.map_or(0, |process| process.pid),
         "Pids": running.map(|running| running.runs.iter().map(|run| run.pid).collect::<Vec<_>>()).unwrap_or_default(),
         "SupervisorPid": running.and_then(|running| running.supervisor.as_ref()).map_or(0, |process| process.pid),
@@ -94,6 +96,12 @@ fn state_of(container: &ContainerDir) -> Result<Value, Report> {
         "FinishedAt": if kept.finished.is_empty() { NEVER } else { &kept.finished },
         "Health": Value::Null,
     }))
+}
+
+/// A container that runs on another machine: its process there, since when, and whether a lock proves that it lives.
+fn elsewhere(there: &engine::records::Elsewhere) -> Value {
+    let since = jiff::Timestamp::from_second(there.since.cast_signed()).map(|at| at.to_string());
+    json!({"Host": there.host, "Pid": there.pid, "Since": since.ok(), "LockHeld": there.held})
 }
 
 fn host_config(record: &Record) -> Value {

@@ -58,6 +58,9 @@ pub(crate) struct RmArgs {
     /// Remove every container
     #[arg(short, long)]
     pub all: bool,
+    /// A machine that shares the store is gone for good: what runs there by its records does not count
+    #[arg(long, value_name = "HOST")]
+    pub host_is_gone: Option<String>,
     /// Containers
     #[arg(value_name = "CONTAINER", required_unless_present = "all")]
     pub containers: Vec<String>,
@@ -92,6 +95,9 @@ pub(crate) struct StopArgs {
     /// Stop every container
     #[arg(long)]
     pub all: bool,
+    /// A machine that shares the store is gone for good: what runs there by its records does not count
+    #[arg(long, value_name = "HOST")]
+    pub host_is_gone: Option<String>,
     /// Containers
     #[arg(value_name = "CONTAINER", required_unless_present = "all")]
     pub containers: Vec<String>,

@@ -263,6 +263,7 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     fn of(context: &'a Context, name: &'a str) -> Result<Self, Report> {
         let container = record::find(context, name)?;
+        record::is_here(&container)?;
         let record = record::read(&container)?;
         let root = root::prepare(context, context.store()?, &record, &container.path())?;
         let live = live_root(context, &container, &record)?;

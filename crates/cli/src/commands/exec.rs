@@ -11,7 +11,7 @@ use crate::report::{Exit, Report};
 /// Runs a further command in a running container.
 pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
-    let Some(pid) = launch::main_process(context, container.id()) else {
+    let Some(pid) = launch::resident(&container)? else {
         return Err(Report::new(format!("container {} is not running", args.container)).hint(
             format!(
                 "start it: coracle start {0}, or run the command alone: coracle run {0} COMMAND",
@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     };
     let prepared =
         launch::prepare(context, context.store()?, &container, &record, &overrides, Some(pid))?;
-    if !args.tty && !args.detach {
+    if !args.tty && !args.detach && !engine::records::is_shared(&container.path()) {
         if !args.interactive && !context.is_udocker() {
             launch::empty_input()?;
         }

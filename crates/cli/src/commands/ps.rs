@@ -46,6 +46,7 @@ const MORE: &[Column] = &[
     ("Mounts", "MOUNTS"),
     ("Networks", "NETWORKS"),
     ("Mode", "MODE"),
+    ("Host", "HOST"),
 ];
 /// All fields of a row in the order in which JSON shows them; [`LABELS`] comes last.
 const FIELDS: &[&str] = &[
@@ -63,6 +64,7 @@ const FIELDS: &[&str] = &[
     "Mounts",
     "Networks",
     "Mode",
+    "Host",
 ];
 /// The labels one by one, for templates.
 const LABELS: &str = "@labels";
@@ -77,6 +79,7 @@ struct Seen {
     state: Observed,
     started: String,
     finished: String,
+    host: String,
 }
 
 /// As much of a [`Record`] as a list needs. The rest is passed over unread, which counts with ten thousand containers.
@@ -174,8 +177,9 @@ fn look(container: &ContainerDir, every: bool) -> Option<Seen> {
     }
     let glance = container.read().ok()?;
     let names = container.names().unwrap_or_default();
+    let host = host(&state);
     let (started, finished) = (kept.started, kept.finished);
-    Some(Seen { container: container.clone(), names, glance, state, started, finished })
+    Some(Seen { container: container.clone(), names, glance, state, started, finished, host })
 }
 
 struct Bounds {
@@ -242,6 +246,18 @@ pub(crate) fn is_running(container: &ContainerDir) -> bool {
     )
 }
 
+/// The host name of the machine where a container runs; nothing where it does not.
+pub(crate) fn host(state: &Observed) -> String {
+    match state {
+        Observed::Running(running) => match &running.elsewhere {
+            Some(there) => there.host.clone(),
+            None => sys::machine::Machine::here().name.clone(),
+        },
+        Observed::Restarting { .. } => sys::machine::Machine::here().name.clone(),
+        _ => String::new(),
+    }
+}
+
 /// Docker's word for a state.
 pub(crate) fn status_word(state: &Observed) -> &'static str {
     match state {
@@ -259,6 +275,14 @@ fn status(seen: &Seen) -> String {
         |text: &str| time::parse(text).map(|then| time::human(time::now().duration_since(then)));
     match &seen.state {
         Observed::Created => "Created".to_owned(),
+        Observed::Running(running) if running.elsewhere.is_some() => {
+            let there = running.elsewhere.clone().unwrap_or_default();
+            let up = jiff::Timestamp::from_second(there.since.cast_signed()).ok();
+            let up = up.filter(|_| there.since > 0);
+            let up = up.map(|then| time::human(time::now().duration_since(then)));
+            let known = if there.held { "" } else { ", by its record" };
+            format!("Up {} (on {}{known})", up.unwrap_or_default(), there.host)
+        }
         Observed::Running(running) => {
             let up = since(&seen.started).filter(|_| running.init.is_some());
             let up = up.or_else(|| {
@@ -342,6 +366,7 @@ fn row(
             }
             "Mounts" => config.mounts.iter().map(mount_title).collect::<Vec<_>>().join(","),
             "Networks" => String::from(config.network.mode.clone()),
+            "Host" => seen.host.clone(),
             _ => config.exec_mode.clone().unwrap_or_default(),
         };
         row.insert((*field).to_owned(), Value::String(text));

@@ -29,6 +29,9 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
         if context.is_udocker() {
             legacy::check_removable(&container)?;
         }
+        if let Some(host) = &args.host_is_gone {
+            record::forget_host(context, &container, host, args.all)?;
+        }
         loop {
             if args.force {
                 let options = StopOptions { signal: Signal::KILL, timeout: None };
@@ -43,6 +46,7 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             }
             // Whoever was just starting it has it running now that the lock was ours.
             if !args.force {
+                record::is_here(&container)?;
                 return Err(running(&container));
             }
         }
@@ -52,6 +56,7 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
 
 /// An error where a container runs.
 pub(crate) fn not_running(container: &ContainerDir) -> Result<(), Report> {
+    record::is_here(container)?;
     match state::observe(&container.path())? {
         state::Observed::Running(_) | state::Observed::Restarting { .. } => Err(running(container)),
         _ => Ok(()),

@@ -41,6 +41,7 @@ pub(crate) fn run(context: &Context, args: &SetupArgs) -> Result<Exit, Report> {
         return Ok(Exit::OK);
     };
     let engine = choose::choose(&facts, Some(mode), &record.config)?;
+    record::is_here(&container)?;
     if !args.force {
         super::rm::not_running(&container)?;
     }

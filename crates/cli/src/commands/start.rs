@@ -60,6 +60,7 @@ fn of(container: ContainerDir) -> Result<Run, Report> {
 }
 
 fn is_running(container: &ContainerDir) -> Result<bool, Report> {
+    record::is_here(container)?;
     Ok(matches!(
         state::observe(&container.path())?,
         Observed::Running(_) | Observed::Restarting { .. }

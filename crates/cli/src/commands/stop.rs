@@ -21,6 +21,9 @@ pub(crate) fn run(context: &Context, args: &StopArgs) -> Result<Exit, Report> {
     }
     super::each(&names, |name| {
         let container = record::find(context, name)?;
+        if let Some(host) = &args.host_is_gone {
+            record::forget_host(context, &container, host, args.all)?;
+        }
         stop(&container, args.time, args.signal.as_deref())?;
         output::line(name)
     })

@@ -83,6 +83,7 @@ fn nothing_runs(store: &Store) -> Result<(), Report> {
     let busy = |observed| matches!(observed, Observed::Running(_) | Observed::Restarting { .. });
     for container in store.containers().list()? {
         if state::observe(&container.path()).is_ok_and(busy) {
+            record::is_here(&container)?;
             let title = record::title(&container);
             return Err(Report::new(format!("container {title} is running"))
                 .hint("nothing may run while the store is repaired: stop it first"));

@@ -125,6 +125,17 @@ pub(crate) fn prepare(
     Ok(Prepared { plan, engine })
 }
 
+/// The process that stands for a container, if it runs.
+///
+/// # Errors
+/// Where it runs on another machine that shares the store.
+pub(crate) fn resident(container: &ContainerDir) -> Result<Option<u32>, Report> {
+    Ok(match state::observe(&container.path())? {
+        Observed::Running(running) => running.here()?.main().map(|process| process.pid),
+        _ => None,
+    })
+}
+
 /// The process that stands for a running container.
 pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
     let container = record::find(context, name).ok()?;
@@ -151,7 +162,7 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
     let mut overrides = run.overrides.clone();
     overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
     let mut record = run.record.clone();
-    let resident = main_process(context, run.container.id());
+    let resident = resident(&run.container)?;
     let facts = Facts::of(context.host(), &context.probing(), &record.config);
     let engine = convert::engine(&facts, &record, &run.container.path(), resident, false)?;
     if !run.explain && store.read_only().is_none() {
@@ -178,6 +189,8 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
         || run.remove
         || run.log
         || run.detach
+        // Another machine cannot see whether a process lives, but that its supervisor holds a lock.
+        || engine::records::is_shared(&run.container.path())
         || config.restart != engine::spec::RestartPolicy::No;
     if !supervised {
         if !config.stdin_open {
@@ -272,6 +285,7 @@ pub(crate) fn empty_input() -> Result<(), Report> {
 /// Removes a container that has ended, files of subordinate users included.
 pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(), Report> {
     let lock = container.lock_exclusive()?;
+    record::is_here(&container)?;
     remove_locked(context, container, lock)
 }
 

@@ -89,6 +89,28 @@ pub(crate) fn find_some(context: &Context, name: &str) -> Result<Option<Containe
     }
 }
 
+/// Refuses where a container runs on another machine that shares the store, or in another pid namespace: nothing may
+/// change it from here.
+pub(crate) fn is_here(container: &ContainerDir) -> Result<(), Report> {
+    Ok(engine::supervise::state::is_here(&container.path())?)
+}
+
+/// `--host-is-gone`: what that host recorded about a container does not count any more. `every`: all containers are
+/// meant, also those that the host has nothing to do with.
+pub(crate) fn forget_host(
+    context: &Context,
+    container: &ContainerDir,
+    host: &str,
+    every: bool,
+) -> Result<(), Report> {
+    use engine::supervise::{Error, state};
+    context.store()?.forget_host(host, container)?;
+    match state::forget_host(&container.path(), host) {
+        Err(Error::OtherHost { .. }) if every => Ok(()),
+        forgotten => Ok(forgotten?),
+    }
+}
+
 /// The first name of a container, else its short id.
 pub(crate) fn title(container: &ContainerDir) -> String {
     let names = container.names().unwrap_or_default();
