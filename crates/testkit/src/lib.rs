@@ -4,7 +4,7 @@
 //! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
 //! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
 //!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
-//! - [`fence`]: forbidding what stricter hosts do;
+//! - [`fence`]: forbidding what stricter hosts do; [`machine`]: another host on the same files;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
 //! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
@@ -23,6 +23,7 @@ pub mod guest;
 pub mod harness;
 pub mod image;
 pub mod layer;
+pub mod machine;
 pub mod nss;
 pub mod person;
 pub mod push;

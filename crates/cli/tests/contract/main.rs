@@ -14,6 +14,7 @@ mod devices;
 mod environment;
 mod exec;
 mod files;
+mod hosts;
 mod images;
 mod isolation;
 mod known;
@@ -59,11 +60,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("nest", nesting::CASES),
     ("texts", texts::CASES),
     ("modes", modes::CASES),
+    ("hosts", hosts::CASES),
 ];
 
 /// What is asked of the engine without filters: what it has of its own. The rest it has from the engines by whose rules it lives.
-const WITHOUT_FILTERS: [&str; 8] =
-    ["status", "env", "users", "streams", "exec", "files", "many", "texts"];
+const WITHOUT_FILTERS: [&str; 9] =
+    ["status", "env", "users", "streams", "exec", "files", "many", "texts", "hosts"];
 
 /// What is asked of a runtime of the host's: what it does in the place of N1, or what goes through its hands. The rest is N1's and P1's own.
 const BY_RUNTIME: [&str; 8] =
@@ -99,6 +101,8 @@ fn main() -> ExitCode {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
                         "F2" => WITHOUT_FILTERS.contains(group),
+                        // As in I1 and P1.
+                        "I2" | "P2" if *group == "hosts" => false,
                         "R1" | "R2" => !is_repetition(world, group) && *group != "texts",
                         _ => *group != "texts",
                     };
