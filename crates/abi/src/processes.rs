@@ -24,12 +24,21 @@ pub fn mapping(line: &[u8]) -> Option<(u64, u64, &[u8])> {
 }
 
 /// A process's life.
+///
+/// The state in `stat` is that of the first thread. A process whose first thread has ended lives on
+/// in its other threads. Every `execve` by another thread than the first passes through this state:
+/// the kernel waits until the first thread is a zombie, gives its number and its start time to the
+/// thread that executes, and removes it. A reader of `stat` may meanwhile see the thread that is
+/// being removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
-    /// A letter: `Z` and `X` are of processes that have ended.
+    /// A letter: `Z` and `X` are of first threads that have ended.
     pub state: u8,
     /// Its parent.
     pub parent: u32,
+    /// Number of threads. A first thread that has ended counts. 0: the thread that was read is
+    /// being removed.
+    pub threads: u64,
     /// When it started, in ticks (`USER_HZ`: 100 a second) since the machine did.
     pub start: u64,
 }
@@ -45,12 +54,19 @@ impl Life {
         let mut words = text.split(|byte| *byte == b' ');
         let state = *words.next()?.first()?;
         let parent = u32::try_from(number(words.next()?)?).ok()?;
-        Some(Self { state, parent, start: number(words.nth(17)?)? })
+        let threads = number(words.nth(15)?)?;
+        Some(Self { state, parent, threads, start: number(words.nth(1)?)? })
     }
 
-    /// Whether it has ended.
+    /// Whether all threads have ended. Valid unless [`Self::is_passing`].
     pub fn is_over(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// Whether the thread that was read is being removed: it was the last of its process, or
+    /// another thread has got its number. Read again: that finds the other thread, or nothing.
+    pub fn is_passing(&self) -> bool {
+        self.threads == 0 || matches!(self.state, b'X' | b'x') && self.threads > 1
     }
 }
 
@@ -87,14 +103,23 @@ mod tests {
     }
 
     #[test]
+    fn a_process_lives_as_long_as_any_of_its_threads() {
+        let life = |state, threads| Life { state, parent: 1, threads, start: 1 };
+        assert!(life(b'Z', 1).is_over() && life(b'X', 1).is_over());
+        assert!(!life(b'Z', 2).is_over() && !life(b'S', 1).is_over());
+        assert!(life(b'Z', 0).is_passing() && life(b'X', 2).is_passing());
+        assert!(!life(b'Z', 2).is_passing() && !life(b'X', 1).is_passing());
+    }
+
+    #[test]
     fn lives_are_read_behind_any_name() {
         let rest =
             b"S 41 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 3 18446744073709551615";
         for name in [&b"(sh)"[..], b"(a) b (c)", b"(\n)"] {
             let text = [b"43 ", name, b" ", rest].concat();
             let life = Life::read(&text).unwrap();
-            assert_eq!(life, Life { state: b'S', parent: 41, start: 987_654 });
-            assert!(!life.is_over());
+            assert_eq!(life, Life { state: b'S', parent: 41, threads: 1, start: 987_654 });
+            assert!(!life.is_over() && !life.is_passing());
         }
         assert_eq!(Life::read(b"43 (sh) Z 41 42"), None);
         assert_eq!(Life::read(b""), None);

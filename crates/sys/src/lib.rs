@@ -3,6 +3,7 @@
 pub mod event;
 pub mod fs;
 pub mod lease;
+pub mod life;
 pub mod link;
 pub mod machine;
 pub mod mapped;

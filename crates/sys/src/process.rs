@@ -1,5 +1,6 @@
 //! Becoming another program, ending without clean-up, a sibling instead of a child.
 
+pub use crate::life::start_time;
 use crate::raw;
 use linux_raw_sys::general as numbers;
 use rustix::io::Errno;
@@ -292,33 +293,9 @@ pub fn set_limit(pid: u32, resource: u32, soft: u64, hard: u64) -> Result<(), Er
     .map(drop)
 }
 
-/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` if it is gone or a zombie.
-pub fn start_time(pid: u32) -> Option<u64> {
-    let mut buffer = [0_u8; 1024];
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(format!("/proc/{pid}/stat"), flags, rustix::fs::Mode::empty()).ok()?;
-    // The kernel gives the line whole; a second read would only tell its end.
-    let length = rustix::io::read(&file, &mut buffer[..]).ok()?;
-    let text = &buffer[..length];
-    let after = text.iter().rposition(|&byte| byte == b')')? + 2;
-    let mut fields = text.get(after..)?.split(|&byte| byte == b' ');
-    let state = fields.next()?;
-    if matches!(state, b"Z" | b"X") {
-        return None;
-    }
-    std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn start_times_tell_the_living() {
-        assert!(start_time(std::process::id()).unwrap() > 0);
-        assert_eq!(start_time(4_194_305), None);
-    }
 
     /// Whether a child of the calling process is left that `wait` shows to who asks for all.
     fn has_children() -> bool {

@@ -82,11 +82,24 @@ fn read_first(process: u32, name: &[u8], into: &mut [u8]) -> Result<usize> {
     length
 }
 
+/// How often `stat` is read at most while it shows a thread that is being removed.
+const LOOKS: usize = 8;
+
 /// A process's life, if it is there.
 fn life(process: u32) -> Option<Life> {
     let mut bytes = [0; 1024];
-    let length = read_first(process, b"/stat", &mut bytes).ok()?;
-    Life::read(&bytes[..length])
+    let mut look = || {
+        let length = read_first(process, b"/stat", &mut bytes).ok()?;
+        Life::read(&bytes[..length])
+    };
+    let mut life = look()?;
+    for _ in 1..LOOKS {
+        if !life.is_passing() {
+            break;
+        }
+        life = look()?;
+    }
+    Some(life)
 }
 
 /// The entry of a process that lives.

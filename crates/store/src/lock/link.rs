@@ -60,7 +60,7 @@ impl Owner {
         Self {
             machine: Machine::here().clone(),
             pid,
-            start: start_time(pid).unwrap_or(0),
+            start: sys::life::start_time(pid).unwrap_or(0),
             since: machine::now(),
         }
     }
@@ -76,7 +76,7 @@ impl Owner {
     /// Whether the owner is certainly gone, as seen from another one's place.
     fn is_dead(&self, me: &Self) -> bool {
         match me.machine.kinship(&self.machine, self.since) {
-            Kinship::Same => start_time(self.pid) != Some(self.start),
+            Kinship::Same => sys::life::start_time(self.pid) != Some(self.start),
             Kinship::Earlier => true,
             Kinship::Kernel | Kinship::Other => false,
         }
@@ -179,20 +179,6 @@ pub(super) fn holder(root: &Root, rel: &str) -> String {
         Some(owner) => format!("process {} on {}", owner.pid, owner.machine.name),
         None => UNKNOWN.into(),
     }
-}
-
-/// A process' start time in clock ticks since boot; `None` when there is no such process.
-fn start_time(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; what follows its last parenthesis is numbers.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    // A zombie holds nothing any more.
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
 }
 
 #[cfg(test)]
