@@ -3,10 +3,13 @@
 //! See [unshare(2)](https://man7.org/linux/man-pages/man2/unshare.2.html) and [setns(2)](https://man7.org/linux/man-pages/man2/setns.2.html).
 //! Only namespaces are offered, never the sharing of descriptors or of the working directory between threads.
 
+use crate::life::of_any_thread;
 use linux_raw_sys::general as raw;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags};
+use rustix::thread::UnshareFlags;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 /// A set of kinds of namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,43 +83,65 @@ pub fn unshare(kinds: Kinds) -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::from_bits_retain(kinds.0)) }
 }
 
-/// Enters the namespaces of a process, all at once where the kernel can (5.8), else one by one.
-///
-/// The caller gets the root and working directory of the mount namespace it enters. A pid namespace is for future children.
-pub fn enter(pid: u32, pidfd: Option<&OwnedFd>, kinds: Kinds) -> Result<(), Errno> {
-    if let Some(pidfd) = pidfd {
-        let types = ThreadNameSpaceType::from_bits_retain(kinds.0);
-        match rustix::thread::move_into_thread_name_spaces(pidfd.as_fd(), types) {
-            Err(Errno::INVAL | Errno::BADF) => {}
-            result => return result,
-        }
+/// Namespaces of a process, held open: they stay what they are whatever becomes of it.
+#[derive(Debug)]
+pub struct Held(Vec<(Kinds, OwnedFd)>);
+
+impl Held {
+    /// Those of these kinds.
+    pub fn of(pid: u32, kinds: Kinds) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        of_any_thread(pid, |of| {
+            let wanted = Kinds::ALL.into_iter().filter(|(kind, _)| kinds.has(*kind));
+            let open = |(kind, name): (Kinds, &str)| {
+                let file = rustix::fs::open(of.join("ns").join(name), flags, Mode::empty())?;
+                Ok((kind, file))
+            };
+            wanted.map(open).collect::<Result<_, _>>().map(Self)
+        })
     }
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    let mut files = Vec::new();
-    for (kind, name) in Kinds::ALL {
-        if kinds.has(kind) {
-            let path = format!("/proc/{pid}/ns/{name}");
-            files.push(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?);
-        }
+
+    /// Enters them, one by one.
+    ///
+    /// The caller gets the root and working directory of the mount namespace it enters. A pid
+    /// namespace is for future children.
+    pub fn enter(&self) -> Result<(), Errno> {
+        let enter = |(_, file): &(Kinds, OwnedFd)| {
+            rustix::thread::move_into_link_name_space(file.as_fd(), None)
+        };
+        self.0.iter().try_for_each(enter)
     }
-    files.iter().try_for_each(|file| rustix::thread::move_into_link_name_space(file.as_fd(), None))
 }
 
 /// The kinds in which a process differs from the caller.
 pub fn different(pid: u32) -> Result<Kinds, Errno> {
-    let mut all = Kinds::NONE;
-    for (kind, name) in Kinds::ALL {
-        let inode = |who: &str| {
-            rustix::fs::stat(format!("/proc/{who}/ns/{name}"))
-                .map(|stat| (stat.st_dev, stat.st_ino))
-        };
-        match (inode("self"), inode(&pid.to_string())) {
-            (Ok(ours), Ok(theirs)) if ours == theirs => {}
-            (Ok(_), Ok(_)) => all = all.with(kind),
-            // A kernel without this kind.
-            (Err(_), _) => {}
-            (Ok(_), Err(errno)) => return Err(errno),
+    let inode = |of: &Path| rustix::fs::stat(of).map(|stat| (stat.st_dev, stat.st_ino));
+    of_any_thread(pid, |of| {
+        let mut all = Kinds::NONE;
+        for (kind, name) in Kinds::ALL {
+            match (inode(&Path::new("/proc/self/ns").join(name)), inode(&of.join("ns").join(name)))
+            {
+                (Ok(ours), Ok(theirs)) if ours == theirs => {}
+                (Ok(_), Ok(_)) => all = all.with(kind),
+                // A kernel without this kind.
+                (Err(_), _) => {}
+                (Ok(_), Err(errno)) => return Err(errno),
+            }
         }
+        Ok(all)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_differs_from_itself_in_nothing() {
+        assert_eq!(different(std::process::id()), Ok(Kinds::NONE));
+        let held = Held::of(std::process::id(), Kinds::USER.with(Kinds::PID)).unwrap();
+        assert_eq!(held.0.len(), 2);
+        assert_eq!(different(4_194_305), Err(Errno::NOENT));
+        assert!(Held::of(4_194_305, Kinds::USER).is_err());
     }
-    Ok(all)
 }
