@@ -53,10 +53,18 @@ impl OfRoot<'_> {
 
 impl Accounts for OfProcess {
     fn passwd(&self) -> Result<String> {
-        in_tree(&PathBuf::from(format!("/proc/{}/root", self.0)), "passwd")
+        self.read("passwd")
     }
     fn group(&self) -> Result<String> {
-        in_tree(&PathBuf::from(format!("/proc/{}/root", self.0)), "group")
+        self.read("group")
+    }
+}
+
+impl OfProcess {
+    fn read(&self, name: &str) -> Result<String> {
+        let path = PathBuf::from(format!("/proc/{}/root", self.0));
+        let root = sys::life::root(self.0).map_err(failed(&path, name))?;
+        in_root(&root, &path, name)
     }
 }
 
@@ -79,12 +87,17 @@ fn text_of(file: OwnedFd, error: impl Fn(Errno) -> Error) -> Result<String> {
 }
 
 fn in_tree(tree: &Path, name: &str) -> Result<String> {
-    let error = failed(tree, name);
     let root =
         rustix::fs::open(tree, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(&error)?;
+            .map_err(failed(tree, name))?;
+    in_root(&root, tree, name)
+}
+
+/// The same of a tree that is open.
+fn in_root(root: &OwnedFd, tree: &Path, name: &str) -> Result<String> {
+    let error = failed(tree, name);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match open_in_root(&root, &*format!("etc/{name}"), flags, ResolveFlags::NO_MAGICLINKS) {
+    match open_in_root(root, &*format!("etc/{name}"), flags, ResolveFlags::NO_MAGICLINKS) {
         Ok(file) => text_of(file, error),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(String::new()),
         Err(Errno::NOSYS) => match in_layer(tree, name)? {

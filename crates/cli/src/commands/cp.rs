@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rootfs::view::IdMap;
 use rootfs::{Root, copy};
+use rustix::fs::{Mode, OFlags};
 
 use crate::args::archives::CpArgs;
 use crate::container::{convert, ids, launch, notes, record, root, spool};
@@ -170,7 +171,14 @@ fn live_root(
         .filter(|pid| !convert::runs_plain(record, &container.path(), *pid))
     {
         None => Ok(None),
-        Some(pid) => spool::open_directory(&PathBuf::from(format!("/proc/{pid}/root"))).map(Some),
+        Some(pid) => {
+            let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+            let root = sys::life::root(pid)
+                .and_then(|root| rustix::fs::openat(root, ".", flags, Mode::empty()));
+            let failed =
+                |error| Report::new(format!("cannot open the root of process {pid}")).cause(error);
+            root.map(Some).map_err(failed)
+        }
     }
 }
 

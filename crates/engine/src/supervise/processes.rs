@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use rustix::process::Pid;
@@ -37,21 +36,24 @@ pub struct Stat {
     pub terminal: u32,
     /// User plus system time, clock ticks.
     pub ticks: u64,
+    /// How many threads it has, also a first one that has ended.
+    pub threads: u64,
     /// Start, clock ticks after boot.
     pub start_time: u64,
     /// Resident pages.
     pub resident: u64,
 }
 
+impl Stat {
+    /// Whether all threads have ended. The state is that of the first one alone ([`sys::life`]).
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+}
+
 /// Reads `/proc/PID/stat`; `None` when there is no such process.
 pub fn stat(pid: u32) -> Option<Stat> {
-    let mut text = [0_u8; 1024];
-    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
-    let mut length = 0;
-    while let Ok(count @ 1..) = file.read(&mut text[length..]) {
-        length += count;
-    }
-    parse_stat(&text[..length])
+    parse_stat(&sys::life::stat(pid)?)
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
@@ -72,6 +74,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         session: field(6)?.parse().ok()?,
         terminal: field(7)?.parse::<i32>().ok()? as u32,
         ticks: number(14)? + number(15)?,
+        threads: number(20)?,
         start_time: number(22)?,
         resident: number(24)?,
     })
@@ -90,14 +93,12 @@ pub fn identity(pid: u32) -> Option<ProcessId> {
 }
 
 /// Whether exactly this process still runs here: same number, same start, same boot, same pid
-/// namespace, no zombie.
+/// namespace, a thread that has not ended.
 pub fn alive(id: &ProcessId) -> bool {
     let here = Machine::here();
     id.boot_id == here.boot_id
         && (id.pid_namespace == 0 || id.pid_namespace == here.pid_namespace)
-        && stat(id.pid).is_some_and(|stat| {
-            stat.start_time == id.start_time && !matches!(stat.state, 'Z' | 'X')
-        })
+        && sys::life::start_time(id.pid) == Some(id.start_time)
 }
 
 /// The ids of all processes that `/proc` shows.
@@ -109,8 +110,7 @@ pub fn all() -> Vec<u32> {
 /// Identity of a process's mount namespace (`mnt:[4026531841]`), `None` where it may not be
 /// read or the process is gone.
 pub fn mount_namespace(pid: u32) -> Option<String> {
-    let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?;
-    link.into_os_string().into_string().ok()
+    sys::life::link(pid, "ns/mnt").ok()?.into_os_string().into_string().ok()
 }
 
 /// The process that traces another; `None` for nobody.
@@ -122,8 +122,8 @@ fn tracer(pid: u32) -> Option<u32> {
 
 /// Whether a process executes this very program: an init, a tracer or a helper that an engine forked.
 pub(crate) fn is_ours(pid: u32) -> bool {
-    let program = |of: &str| fs::read_link(format!("/proc/{of}/exe")).ok();
-    program("self").is_some_and(|own| program(&pid.to_string()) == Some(own))
+    let program = |pid| sys::life::link(pid, "exe").ok();
+    program(std::process::id()).is_some_and(|own| program(pid) == Some(own))
 }
 
 /// Before the number of a tracer, in what [`world`] returns.
@@ -148,7 +148,7 @@ pub fn world(pid: u32) -> Option<String> {
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in all() {
-        if let Some(stat) = stat(pid).filter(|stat| !matches!(stat.state, 'Z' | 'X')) {
+        if let Some(stat) = stat(pid).filter(|stat| !stat.is_over()) {
             children.entry(stat.parent).or_default().push(pid);
         }
     }

@@ -12,6 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, wait};
 use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
 use sys::event::send_signal;
+use sys::namespace::{Held, Kinds};
 use sys::terminal::{Pty, Size};
 
 use crate::engines::native::cgroup;
@@ -161,7 +162,7 @@ pub(super) struct Program {
     cgroup: Option<PathBuf>,
     namespace: Option<String>,
     /// Keeps the namespace's number from being given to another container's before the sweep.
-    pin: Cell<Option<fs::File>>,
+    pin: Cell<Option<Held>>,
     /// Children that this process had before: not the container's.
     spared: Vec<u32>,
     /// Process 1 of a pid namespace: the kernel ends the others with it.
@@ -175,16 +176,14 @@ impl Program {
     /// processes are not its own.
     pub(super) fn new(spawned: Spawned, spared: Vec<u32>, guest: bool) -> Self {
         let number = processes::number(spawned.pid);
-        let pids = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
-        let own_pids = pids(&number.to_string()).is_some_and(|link| Some(link) != pids("self"));
+        let pids = |of: u32| sys::life::link(of, "ns/pid").ok();
+        let own_pids = pids(number).is_some_and(|link| Some(link) != pids(std::process::id()));
         Self {
             pid: spawned.pid,
             started: Instant::now(),
             helpers: spawned.helpers,
             cgroup: spawned.cgroup.filter(|_| !guest),
-            pin: Cell::new(
-                fs::File::open(format!("/proc/{number}/ns/mnt")).ok().filter(|_| !guest),
-            ),
+            pin: Cell::new(Held::of(number, Kinds::MOUNT).ok().filter(|_| !guest)),
             namespace: processes::world(number).filter(|_| !guest),
             spared,
             own_pids,

@@ -13,9 +13,11 @@ use crate::engines::interpose::prepare::Presence;
 use crate::engines::ptrace::LOADER;
 use crate::spec::ProcessId;
 use crate::supervise::processes;
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use sys::life::of_any_thread;
 
 /// The name of the directory in a container's.
 const RUN: &str = "run";
@@ -28,7 +30,7 @@ pub fn home(pid: u32) -> Option<PathBuf> {
 
 /// The `run/` with the program that a process executes, if it begins as one of these.
 fn executes(pid: u32, names: &[&str]) -> Option<PathBuf> {
-    let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let program = sys::life::link(pid, "exe").ok()?;
     let text = program.to_str()?;
     let text = text.strip_suffix(" (deleted)").unwrap_or(text);
     let path = Path::new(text);
@@ -45,7 +47,13 @@ fn executes(pid: u32, names: &[&str]) -> Option<PathBuf> {
 
 /// The same of a process whose program has no name, by the file that it shares with the others.
 fn mapped(pid: u32) -> Option<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let read = |of: &Path| {
+        let maps = fs::read_to_string(of.join("maps"));
+        // Those of a thread that has ended are empty.
+        let maps = maps.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if maps.is_empty() { Err(Errno::SRCH) } else { Ok(maps) }
+    };
+    let maps = of_any_thread(pid, read).ok()?;
     maps.lines().find_map(|line| {
         let address = u64::from_str_radix(line.split('-').next()?, 16).ok()?;
         let path = Path::new(line.get(line.find('/')?..)?);
@@ -78,11 +86,8 @@ pub fn all(place: &Path) -> Vec<u32> {
 /// Those of them that stand for the others, because what started them lives there no longer; the oldest first.
 #[must_use]
 pub fn roots(place: &Path) -> Vec<ProcessId> {
-    let stats: Vec<_> = all(place)
-        .into_iter()
-        .filter_map(processes::stat)
-        .filter(|stat| !matches!(stat.state, 'Z' | 'X'))
-        .collect();
+    let stats: Vec<_> =
+        all(place).into_iter().filter_map(processes::stat).filter(|stat| !stat.is_over()).collect();
     let there: HashSet<u32> = stats.iter().map(|stat| stat.pid).collect();
     let mut roots: Vec<ProcessId> = stats
         .iter()

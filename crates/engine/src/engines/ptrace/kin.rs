@@ -21,7 +21,7 @@ pub(super) struct Kin<'a> {
 impl Kin<'_> {
     /// Which loader a process executes, if it is one of the container's.
     fn loader(&self, process: Id) -> Option<usize> {
-        let link = std::fs::read_link(format!("/proc/{process}/exe")).ok()?;
+        let link = sys::life::link(process, "exe").ok()?;
         let link = link.as_os_str().as_bytes();
         // Another version of us has put its own there since.
         let link = link.strip_suffix(b" (deleted)").unwrap_or(link);
