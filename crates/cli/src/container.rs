@@ -20,6 +20,7 @@ pub(crate) mod mounts;
 pub(crate) mod notes;
 pub(crate) mod ports;
 pub(crate) mod record;
+pub(crate) mod removal;
 pub(crate) mod root;
 pub(crate) mod spec;
 pub(crate) mod spool;

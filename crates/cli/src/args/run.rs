@@ -216,7 +216,7 @@ pub(crate) struct RecordFlags {
     /// Start again after it ends: no, on-failure[:N], always, unless-stopped
     #[arg(long, value_name = "POLICY")]
     pub restart: Option<String>,
-    /// Remove the container when it ends
+    /// Remove the container that is made here when it ends
     #[arg(long)]
     pub rm: bool,
     /// Log option: max-size=SIZE, max-file=N
@@ -332,7 +332,7 @@ pub(crate) struct RunArgs {
     /// Print the plan as JSON and do not run it
     #[arg(long)]
     pub explain: bool,
-    /// Container or image; an existing container of that name or id is run as it is
+    /// Image that is stored; else a container, by name or id, to run in; else an image to pull
     #[arg(value_name = "CONTAINER|IMAGE", required_unless_present = "rootfs")]
     pub image: Option<String>,
     /// Command and arguments, in place of the image's

@@ -17,8 +17,8 @@ pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let source = record::find(context, &args.container)?;
     let mut record = record::read(&source)?;
-    super::rm::not_running(&source)?;
     let _lock = source.lock_exclusive()?;
+    super::rm::not_running(&source)?;
     let _lease = store.lease()?;
     record.config.created = engine::supervise::now();
     let copy = store.containers().create(args.name.as_deref(), |id, _| {

@@ -11,20 +11,21 @@ use crate::udocker;
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> {
     if args.force
         && let Some(name) = &args.flags.record.name
-        && let Some(old) = record::find_some(context, name)?
+        && let Some(old) = record::named(context, name)?
     {
         super::protect::check_container(&old)?;
-        super::rm::not_running(&old)?;
-        launch::remove_now(context, old)?;
+        if !launch::remove_idle(context, &old)? {
+            return Err(super::rm::running(&old));
+        }
     }
     let mut flags = args.flags.clone();
     if context.is_udocker() {
         udocker::adapt(context, &mut flags);
     }
-    let (container, _) =
-        make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
+    let (made, _) = make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
+    let container = made.container();
     if context.is_udocker() {
-        udocker::legacy::announce(context, &container)?;
+        udocker::legacy::announce(context, container)?;
     }
     output::line(container.id())?;
     Ok(Exit::OK)

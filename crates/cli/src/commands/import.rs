@@ -36,8 +36,8 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
         let familiar = reference.familiar();
         let is_it = remote::reference(context, &familiar).is_ok_and(|other| other == reference);
         let name = if is_it { familiar } else { reference.to_string() };
-        let (container, _) = make::make(context, &flags, Some(&name), &[], true)?;
-        output::line(container.id())?;
+        let (made, _) = make::make(context, &flags, Some(&name), &[], true)?;
+        output::line(made.container().id())?;
     } else {
         output::line(id)?;
     }

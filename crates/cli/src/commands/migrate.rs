@@ -92,7 +92,8 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
     let own = Some(old.mode());
     flags.image.execmode = own.filter(|own| engine::choose::by_name(own).is_some());
     flags.udocker.nvidia = old.directory.join("nvidia").exists();
-    let (mut made, mut record) = make::make(context, &flags, Some(&image), &[], true)?;
+    let (made, mut record) = make::make(context, &flags, Some(&image), &[], true)?;
+    let mut made = made.into_container();
     record.own.image_name = old.image();
     made.write(&record)?;
     for further in old.names.iter().skip(1) {

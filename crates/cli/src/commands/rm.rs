@@ -63,7 +63,7 @@ pub(crate) fn not_running(container: &ContainerDir) -> Result<(), Report> {
     }
 }
 
-fn running(container: &ContainerDir) -> Report {
+pub(crate) fn running(container: &ContainerDir) -> Report {
     let title = record::title(container);
     Report::new(format!("container {title} is running"))
         .hint(format!("stop it first (coracle stop {title}), or use --force"))

@@ -1,4 +1,7 @@
-//! `run`: an existing container of that name or id, else a new one of the image of that name.
+//! `run`: a new container of an image, or another run of an existing container.
+//!
+//! What its word means is decided by what is here ([`meant`]); what may be removed afterwards, by
+//! who has made it ([`crate::container::removal`]).
 
 use engine::plan::Overrides;
 use engine::spec::MountKind;
@@ -9,11 +12,13 @@ use crate::args::run::{ContainerFlags, RunArgs};
 use crate::container::gpus::Wishes;
 use crate::container::job::Rank;
 use crate::container::launch::{self, Run};
+use crate::container::make::{self, Made};
 use crate::container::record::{self, Record};
-use crate::container::{accounts, command, make, spec, volumes};
+use crate::container::removal::Removal;
+use crate::container::{accounts, command, spec, volumes};
 use crate::context::Context;
 use crate::report::{Exit, Report};
-use crate::udocker;
+use crate::{image, progress, remote, udocker};
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
@@ -27,19 +32,20 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         flags.record.rm |= flags.image.rootfs.is_some() && flags.record.name.is_none();
     }
     check(context, args, &flags)?;
-    let made =
-        context.variable(launch::WITHIN_LIMITS).map(|id| record::find(context, id)).transpose()?;
-    if let Some(made) = made {
-        let record = record::read(&made)?;
-        return start(context, args, &made, record, Overrides::default(), true);
+    let within_limits = context.variable(launch::WITHIN_LIMITS);
+    if let Some(made) = within_limits.map(|id| Made::again(context, id)).transpose()?.flatten() {
+        let record = record::read(made.container())?;
+        let mut run = of_made(args, made, record);
+        run.shared = flags.security.join.is_some() || Rank::of(context.environment()).is_some();
+        return launch::launch(context, &run);
     }
     let existing = match &args.image {
-        Some(name) if flags.image.rootfs.is_none() => match reused(context, &flags)? {
+        Some(word) if flags.image.rootfs.is_none() => match reused(context, &flags)? {
             Some(container) => {
                 flags.record.name = None;
                 Some(container)
             }
-            None => record::find_some(context, name)?,
+            None => meant(context, &flags, word)?,
         },
         _ => None,
     };
@@ -47,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         rank.join(&mut flags, existing.is_none());
     }
     if let Some(name) = &flags.security.join
-        && let Some(run) = join(context, args, &flags, name)?
+        && let Some(run) = join(context, args, &flags, name, existing.as_ref())?
     {
         return launch::launch(context, &run);
     }
@@ -57,22 +63,57 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         }
         let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
-        udocker::banner(context, &flags, container.id(), command);
-        start(context, args, &container, record, overrides, false)
+        if within_limits.is_none() {
+            udocker::banner(context, &flags, container.id(), command);
+        }
+        let mut run = prepared(args, container, record);
+        run.overrides = overrides;
+        if flags.record.rm && !args.explain {
+            run.removal = Removal::of_udocker(context, &run.container)?;
+        }
+        launch::launch(context, &run)
     } else {
-        let (container, record) =
+        let (made, record) =
             make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
-        udocker::banner(context, &flags, container.id(), &record.config.command);
-        start(context, args, &container, record, Overrides::default(), true)
+        udocker::banner(context, &flags, made.container().id(), &record.config.command);
+        launch::launch(context, &of_made(args, made, record))
     }
+}
+
+/// The container that a word means, if it is not an image's.
+///
+/// An image of that name that is stored comes first, else a container of that name or id, else it
+/// is an image to be pulled: a registry is asked only for what nothing here is called. Where the
+/// word names both, a note says how the container is run. Under udocker's name containers come
+/// first, always.
+fn meant(
+    context: &Context,
+    flags: &ContainerFlags,
+    word: &str,
+) -> Result<Option<ContainerDir>, Report> {
+    let found = record::find_some(context, word);
+    if context.is_udocker() || matches!(found, Ok(None)) {
+        return found;
+    }
+    if image::local(context, &remote::named(&flags.image.registry, word))?.is_none() {
+        return found;
+    }
+    if let Ok(Some(container)) = found
+        && container.names()?.iter().any(|name| name == word)
+    {
+        let id = container.short_id();
+        progress::note(&format!(
+            "note: '{word}' is an image and a container here; this is a new container of the image \
+             (in the container of that name: coracle run {id})"
+        ));
+    }
+    Ok(None)
 }
 
 /// `--pull=reuse --name=NAME`: the container of that name, if there is one.
 fn reused(context: &Context, flags: &ContainerFlags) -> Result<Option<ContainerDir>, Report> {
     match &flags.record.name {
-        Some(name) if flags.image.pull.as_deref() == Some("reuse") => {
-            record::find_some(context, name)
-        }
+        Some(name) if flags.image.pull.as_deref() == Some("reuse") => record::named(context, name),
         _ => Ok(None),
     }
 }
@@ -98,17 +139,17 @@ fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<()
     Ok(())
 }
 
-/// The container that the ranks share, and whether we have made it.
+/// The container that the ranks share, with the proof if we have made it.
 fn shared(
     context: &Context,
     args: &RunArgs,
     flags: &ContainerFlags,
     name: &str,
     found: Option<ContainerDir>,
-) -> Result<(ContainerDir, Record, bool), Report> {
+) -> Result<(ContainerDir, Record, Option<Made>), Report> {
     let as_it_is = |container: ContainerDir| {
         let record = record::read(&container)?;
-        Ok((container, record, false))
+        Ok((container, record, None))
     };
     if let Some(container) = found {
         return as_it_is(container);
@@ -118,7 +159,7 @@ fn shared(
     flags.record.name = Some(name.to_owned());
     let made = make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet);
     match (made, record::find_some(context, name)?) {
-        (Ok((container, record)), _) => Ok((container, record, true)),
+        (Ok((made, record)), _) => Ok((made.container().clone(), record, Some(made))),
         // Another rank was faster.
         (Err(_), Some(container)) => as_it_is(container),
         (Err(report), None) => Err(report),
@@ -133,12 +174,9 @@ fn join(
     args: &RunArgs,
     flags: &ContainerFlags,
     name: &str,
+    other: Option<&ContainerDir>,
 ) -> Result<Option<Run>, Report> {
     let found = record::find_some(context, name)?;
-    let other = match &args.image {
-        Some(image) if flags.image.rootfs.is_none() => record::find_some(context, image)?,
-        _ => None,
-    };
     match (&found, other) {
         // Another container beside one that is not there: the plan says so.
         (None, Some(_)) => return Ok(None),
@@ -153,10 +191,13 @@ fn join(
         }
         (None, None) => {}
     }
-    let (container, record, new) = shared(context, args, flags, name, found)?;
-    let mut run = prepared(args, &container, record, Overrides::default(), new);
+    let (container, record, made) = shared(context, args, flags, name, found)?;
+    let mut run = match made {
+        Some(made) => of_made(args, made, record),
+        None => joined(args, container, record)?,
+    };
     run.shared = true;
-    if !new {
+    if run.made.is_none() {
         let words = if flags.image.rootfs.is_some() {
             args.image.iter().chain(&args.command).cloned().collect()
         } else {
@@ -198,36 +239,51 @@ fn is_like(
         && (flags.image.rootfs.is_none() || draft.config.rootfs == record.config.rootfs))
 }
 
-fn start(
-    context: &Context,
-    args: &RunArgs,
-    container: &ContainerDir,
-    record: Record,
-    overrides: Overrides,
-    new: bool,
-) -> Result<Exit, Report> {
-    launch::launch(context, &prepared(args, container, record, overrides, new))
+/// A run of the container that it has made.
+fn of_made(args: &RunArgs, made: Made, record: Record) -> Run {
+    let goes = protect::lets_go(&record.config) && !args.explain;
+    let mut run = prepared(args, made.container().clone(), record);
+    run.removal = goes.then(|| Removal::of_made(&made));
+    run.made = Some(made);
+    run
 }
 
-fn prepared(
-    args: &RunArgs,
-    container: &ContainerDir,
-    record: Record,
-    overrides: Overrides,
-    new: bool,
-) -> Run {
+/// A run in the container that another one has made for several: the last one that ends removes it,
+/// if it was made with `--rm`.
+fn joined(args: &RunArgs, container: ContainerDir, record: Record) -> Result<Run, Report> {
+    let asked = args.flags.record.rm && args.flags.security.join.is_some();
+    if asked && !record.config.auto_remove {
+        return Err(keeps(&container).hint(
+            "leave --rm out; the container was made without it, and stays when all have ended",
+        ));
+    }
+    let goes = record.config.auto_remove && !args.explain;
+    let removal = if goes { Removal::recorded(&container)? } else { None };
+    let mut run = prepared(args, container, record);
+    run.removal = removal;
+    Ok(run)
+}
+
+fn keeps(container: &ContainerDir) -> Report {
+    Report::usage(format!(
+        "--rm removes what this run makes, and {} is a container that is there already",
+        record::title(container)
+    ))
+}
+
+fn prepared(args: &RunArgs, container: ContainerDir, record: Record) -> Run {
     Run {
-        remove: protect::lets_go(&record.config) && !args.explain,
-        container: container.clone(),
+        container,
         record,
-        overrides,
+        overrides: Overrides::default(),
         detach: args.detach,
         quiet: false,
+        removal: None,
         sig_proxy: args.sig_proxy,
         detach_keys: args.detach_keys.clone(),
         log: false,
         explain: args.explain,
-        new,
+        made: None,
         shared: false,
     }
 }
@@ -239,7 +295,7 @@ fn adapted(
     container: &ContainerDir,
     words: &[String],
 ) -> Result<(Record, Overrides), Report> {
-    refuse(flags, container)?;
+    refuse(context, flags, container)?;
     let mut record = record::read(container)?;
     if flags.udocker.nometa {
         without_wishes(context, &mut record)?;
@@ -322,7 +378,17 @@ fn without_wishes(context: &Context, record: &mut Record) -> Result<(), Report> 
 }
 
 /// Flags that only make sense for a container that is yet to be made.
-fn refuse(flags: &ContainerFlags, container: &ContainerDir) -> Result<(), Report> {
+fn refuse(
+    context: &Context,
+    flags: &ContainerFlags,
+    container: &ContainerDir,
+) -> Result<(), Report> {
+    if flags.record.rm && !context.is_udocker() {
+        let title = record::title(container);
+        return Err(keeps(container).hint(format!(
+            "leave --rm out to run in it ('coracle rm {title}' removes it); for an image of that name: coracle pull {title}"
+        )));
+    }
     let (record, network, security, image) =
         (&flags.record, &flags.network, &flags.security, &flags.image);
     let given = [
@@ -332,6 +398,7 @@ fn refuse(flags: &ContainerFlags, container: &ContainerDir) -> Result<(), Report
         ("--cidfile", record.cidfile.is_some()),
         ("--restart", record.restart.is_some()),
         ("--platform", image.platform.is_some()),
+        ("--pull", !context.is_udocker() && fetches(image.pull.as_deref())),
         ("--hostname", network.hostname.is_some()),
         ("--add-host", !network.add_host.is_empty()),
         ("--dns", !network.dns.is_empty()),
@@ -351,6 +418,11 @@ fn refuse(flags: &ContainerFlags, container: &ContainerDir) -> Result<(), Report
             "{flag} is decided when a container is made, and {} is one already",
             record::title(container)
         ))
-        .hint("make another one from the image: 'coracle run IMAGE' with an image's name that no container has")),
+        .hint("make another one: 'coracle run IMAGE' with an image that is stored ('coracle pull' fetches it), or whose name no container has")),
     }
+}
+
+/// Whether a policy asks a registry although there is something to run.
+fn fetches(policy: Option<&str>) -> bool {
+    policy.is_some_and(|policy| ["always", "newer"].contains(&policy))
 }

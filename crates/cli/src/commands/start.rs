@@ -7,6 +7,7 @@ use store::ContainerDir;
 use crate::args::containers::StartArgs;
 use crate::container::launch::{self, Run};
 use crate::container::record;
+use crate::container::removal::Removal;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -43,8 +44,10 @@ pub(crate) fn detached(context: &Context, container: ContainerDir) -> Result<(),
 
 fn of(container: ContainerDir) -> Result<Run, Report> {
     let record = record::read(&container)?;
+    let removal = if record.config.auto_remove { Removal::recorded(&container)? } else { None };
     Ok(Run {
-        remove: super::protect::lets_go(&record.config),
+        removal,
+        made: None,
         container,
         record,
         overrides: Overrides::default(),
@@ -55,7 +58,6 @@ fn of(container: ContainerDir) -> Result<Run, Report> {
         log: true,
         explain: false,
         shared: false,
-        new: false,
     })
 }
 

@@ -93,8 +93,8 @@ fn rebuild(
     flags.record.name.clone_from(&args.container);
     let mode = text("execmode").map(|mode| mode.trim_matches('"').to_owned());
     flags.image.execmode = mode.filter(|mode| engine::choose::by_name(mode).is_some());
-    let (container, mut record) =
-        make::make(context, &flags, Some(&reference.to_string()), &[], true)?;
+    let (new, mut record) = make::make(context, &flags, Some(&reference.to_string()), &[], true)?;
+    let container = new.into_container();
     if let Some(name) = text("imagerepo.name").filter(|name| !name.is_empty()) {
         record.own.image_name = name;
     }

@@ -12,14 +12,17 @@ use engine::supervise::state::{self, Observed};
 use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options};
 use store::{ContainerDir, Store};
 
+use super::make::Made;
 use super::record::{self, Record};
+use super::removal::{Removal, Removed};
 use super::{convert, ids, root};
 use crate::context::Context;
 use crate::output;
 use crate::progress;
 use crate::report::{Exit, Report};
 
-/// Set for the process that `systemd-run` starts: the container is made, and limits hold.
+/// Set for the process that `systemd-run` starts, which is this one: limits hold, and a container
+/// is made if [`Made::again`] says so.
 pub(crate) const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
 
 /// One run of a container.
@@ -35,8 +38,8 @@ pub(crate) struct Run {
     pub detach: bool,
     /// Do not print the id of a detached container.
     pub quiet: bool,
-    /// Remove the container afterwards.
-    pub remove: bool,
+    /// Remove the container afterwards, by this right.
+    pub removal: Option<Removal>,
     /// Forward signals.
     pub sig_proxy: bool,
     /// Keys that leave it running.
@@ -46,8 +49,9 @@ pub(crate) struct Run {
     /// Print the plan and do nothing.
     pub explain: bool,
     /// The container was made for this run.
-    pub new: bool,
-    /// Others may run in it that were started with the same words: who ends first does not remove it.
+    pub made: Option<Made>,
+    /// Others may run in it that were started with the same words: the last one that ends removes
+    /// it.
     pub shared: bool,
 }
 
@@ -147,12 +151,20 @@ pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
 
 /// Runs it.
 pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
-    let container = run.container.clone();
     let ended = launched(context, run);
-    let needless = ended.is_err() && run.remove || run.explain && run.new;
-    if needless && (!run.shared || is_last(&container)) && container.exists()? {
-        // It never ran, so nobody else will do it.
-        remove_now(context, container)?;
+    // It never ran, so nobody else will do it. Of several that share it, the one that made it.
+    let needless = match (&run.made, &run.removal) {
+        (Some(made), _) if run.explain => Some(Removal::of_made(made)),
+        (_, Some(removal)) if ended.is_err() && (!run.shared || removal.is_of_made()) => {
+            Some(removal.clone())
+        }
+        _ => None,
+    };
+    if let Some(removal) = needless {
+        let removed = removal.carry_out(context);
+        if ended.is_ok() {
+            removed?;
+        }
     }
     ended
 }
@@ -182,11 +194,11 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
         progress::note(&format!("warning: {warning}"));
     }
     if let Some(wrapper) = &prepared.plan.wrapper {
-        return within_limits(context, wrapper, run.container.id());
+        return within_limits(context, wrapper, run);
     }
     let config = &run.record.config;
     let supervised = config.tty
-        || run.remove
+        || run.removal.is_some()
         || run.log
         || run.detach
         // Another machine cannot see whether a process lives, but that its supervisor holds a lock.
@@ -214,16 +226,15 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
     if !run.detach && !run.log {
         options.log = None;
     }
-    let cleanup: Option<supervise::Cleanup<'_>> = run.remove.then(|| {
-        let (container, shared) = (run.container.clone(), run.shared);
-        Box::new(move |_: &supervise::Outcome| {
-            if shared && !is_last(&container) {
-                return None;
-            }
-            let removed = remove_now(context, container.clone());
-            // Of two that end together both may have been the last.
-            let gone = shared && !container.exists().unwrap_or(true);
-            removed.err().filter(|_| !gone).map(|report| report.to_string())
+    let cleanup: Option<supervise::Cleanup<'_>> = run.removal.clone().map(|removal| {
+        let (title, shared) = (options.title.clone(), run.shared);
+        Box::new(move |_: &supervise::Outcome| match removal.carry_out(context) {
+            Ok(Removed::InUse) if !shared => Some(format!(
+                "container {title} is not removed, because something else runs in it; \
+                 'coracle rm -f {title}' ends and removes it"
+            )),
+            Ok(_) => None,
+            Err(report) => Some(report.to_string()),
         }) as supervise::Cleanup<'_>
     });
     if !options.tty && !config.stdin_open && !options.needs_relay() {
@@ -282,15 +293,9 @@ pub(crate) fn empty_input() -> Result<(), Report> {
         .map_err(|error| Report::new("cannot replace standard input").cause(error))
 }
 
-/// Removes a container that has ended, files of subordinate users included.
-pub(crate) fn remove_now(context: &Context, container: ContainerDir) -> Result<(), Report> {
-    let lock = container.lock_exclusive()?;
-    record::is_here(&container)?;
-    remove_locked(context, container, lock)
-}
-
-/// Removes a container and its unnamed volumes unless somebody runs in it, which is the answer. That is asked under the lock: who
-/// starts a container holds it until the program runs.
+/// Removes a container and its unnamed volumes, files of subordinate users included, unless
+/// something runs in it, which is the answer. That is asked under the lock: who starts a container
+/// holds it until the program runs.
 pub(crate) fn remove_idle(context: &Context, container: &ContainerDir) -> Result<bool, Report> {
     let lock = container.lock_exclusive()?;
     if matches!(
@@ -319,22 +324,18 @@ fn remove_locked(
     Ok(())
 }
 
-/// Nobody lives in a container that several were sent into, and nobody else has removed it.
-fn is_last(container: &ContainerDir) -> bool {
-    let running = state::observe(&container.path())
-        .is_ok_and(|observed| matches!(observed, Observed::Running(_)));
-    !running && container.exists().unwrap_or(false)
-}
-
 /// Starts this program again by a command that sets limits (`systemd-run --user --scope`).
-fn within_limits(context: &Context, wrapper: &[String], id: &str) -> Result<Exit, Report> {
+fn within_limits(context: &Context, wrapper: &[String], run: &Run) -> Result<Exit, Report> {
+    if let Some(made) = &run.made {
+        made.leave_word()?;
+    }
     let (program, arguments) =
         wrapper.split_first().ok_or_else(|| Report::new("the command for limits is empty"))?;
     let error = std::process::Command::new(program)
         .args(arguments)
         .arg("/proc/self/exe")
         .args(std::env::args_os().skip(1))
-        .env(WITHIN_LIMITS, id)
+        .env(WITHIN_LIMITS, run.container.id())
         .envs(context.is_udocker().then_some((crate::udocker::CALLED, "1")))
         .exec();
     Err(Report::new(format!("cannot start {program}, which is to set the limits")).cause(error))

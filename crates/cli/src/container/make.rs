@@ -12,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use engine::spec::ImageSource;
+use engine::spec::{ImageSource, ProcessId};
+use engine::supervise::processes;
 use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image};
@@ -26,6 +27,51 @@ use crate::image;
 use crate::remote;
 use crate::report::Report;
 
+/// A container that this process has made: the proof that it may remove it again. Only [`make`]
+/// makes one, and [`Made::again`] after the program was executed anew.
+#[derive(Debug, Clone)]
+pub(crate) struct Made(ContainerDir);
+
+/// Says which process has made the container, while that one is executed anew.
+const MAKER: &str = "maker";
+
+impl Made {
+    /// Which one.
+    pub(crate) fn container(&self) -> &ContainerDir {
+        &self.0
+    }
+
+    /// The container alone, for whoever keeps it.
+    pub(crate) fn into_container(self) -> ContainerDir {
+        self.0
+    }
+
+    /// Leaves word of this process for [`Made::again`].
+    pub(crate) fn leave_word(&self) -> Result<(), Report> {
+        let path = self.0.join(MAKER);
+        let cannot = || Report::new(format!("cannot write {}", path.display()));
+        let maker = processes::identity(std::process::id()).ok_or_else(cannot)?;
+        let text = serde_json::to_vec(&maker).map_err(|error| cannot().cause(error))?;
+        std::fs::write(&path, text).map_err(|error| cannot().cause(error))
+    }
+
+    /// The container of this id, if this very process has made it before it was executed anew, or
+    /// one above it that lives. The word counts once.
+    pub(crate) fn again(context: &Context, id: &str) -> Result<Option<Self>, Report> {
+        let Some(container) = record::find_some(context, id)? else { return Ok(None) };
+        let path = container.join(MAKER);
+        let Ok(text) = std::fs::read(&path) else { return Ok(None) };
+        let Ok(maker) = serde_json::from_slice::<ProcessId>(&text) else { return Ok(None) };
+        if !processes::alive(&maker) || !processes::is_above(maker.pid, std::process::id()) {
+            return Ok(None);
+        }
+        std::fs::remove_file(&path).map_err(|error| {
+            Report::new(format!("cannot remove {}", path.display())).cause(error)
+        })?;
+        Ok(Some(Self(container)))
+    }
+}
+
 /// Makes a container of an image (or, with `--rootfs`, of a plain tree).
 pub(crate) fn make(
     context: &Context,
@@ -33,7 +79,7 @@ pub(crate) fn make(
     image_name: Option<&str>,
     words: &[String],
     quiet: bool,
-) -> Result<(ContainerDir, Record), Report> {
+) -> Result<(Made, Record), Report> {
     let store = context.store()?;
     check_name(context, flags.record.name.as_deref())?;
     let cidfile = flags.record.cidfile.as_deref().map(reserve).transpose()?;
@@ -82,7 +128,7 @@ pub(crate) fn make(
     if let Some((file, path)) = cidfile {
         write_cid(file, path, container.id())?;
     }
-    Ok((container, record))
+    Ok((Made(container), record))
 }
 
 /// An image's configuration without what it asks for (`--nometa`): platform and layers.

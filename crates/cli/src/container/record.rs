@@ -111,6 +111,13 @@ pub(crate) fn forget_host(
     }
 }
 
+/// The container that has this name, which is not the beginning of an id.
+pub(crate) fn named(context: &Context, name: &str) -> Result<Option<ContainerDir>, Report> {
+    let Some(found) = find_some(context, name)? else { return Ok(None) };
+    let has = found.id() == name || found.names()?.iter().any(|known| known == name);
+    Ok(has.then_some(found))
+}
+
 /// The first name of a container, else its short id.
 pub(crate) fn title(container: &ContainerDir) -> String {
     let names = container.names().unwrap_or_default();

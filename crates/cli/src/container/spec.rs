@@ -157,7 +157,8 @@ fn variables(
         // What describes the host's own session would be wrong inside.
         let left_out = ["HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"];
         let pairs = host.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
-        let passes = |name: &str| !left_out.contains(&name) && !name.starts_with("LD_");
+        let ours = |name: &str| name.starts_with("_CORACLE_") || name.starts_with("LD_");
+        let passes = |name: &str| !left_out.contains(&name) && !ours(name);
         let changes = pairs
             .filter(|(name, _)| {
                 is_in(&valid, name)

@@ -26,6 +26,7 @@ mod nesting;
 mod network;
 mod packages;
 mod placement;
+mod removal;
 mod status;
 mod streams;
 mod terminals;
@@ -49,6 +50,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("streams", streams::CASES),
     ("exec", exec::CASES),
     ("life", lifecycle::CASES),
+    ("removal", removal::CASES),
     ("files", files::CASES),
     ("images", images::CASES),
     ("network", network::CASES),
@@ -64,12 +66,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 ];
 
 /// What is asked of the engine without filters: what it has of its own. The rest it has from the engines by whose rules it lives.
-const WITHOUT_FILTERS: [&str; 9] =
-    ["status", "env", "users", "streams", "exec", "files", "many", "texts", "hosts"];
+const WITHOUT_FILTERS: [&str; 10] =
+    ["status", "env", "users", "streams", "exec", "files", "many", "texts", "hosts", "removal"];
 
 /// What is asked of a runtime of the host's: what it does in the place of N1, or what goes through its hands. The rest is N1's and P1's own.
-const BY_RUNTIME: [&str; 8] =
-    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate"];
+const BY_RUNTIME: [&str; 9] =
+    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate", "removal"];
 
 /// Whether a group is left out for a mode of the host's runtime.
 fn is_repetition(world: &World, group: &str) -> bool {

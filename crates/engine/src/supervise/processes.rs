@@ -163,6 +163,18 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
+/// Whether a living process is `pid` itself, or its parent, or that one's, and so on.
+pub fn is_above(above: u32, pid: u32) -> bool {
+    let mut next = Some(pid);
+    while let Some(pid) = next.filter(|&pid| pid != 0) {
+        if pid == above {
+            return true;
+        }
+        next = stat(pid).map(|stat| stat.parent);
+    }
+    false
+}
+
 /// The children of this process (not their children), zombies too.
 pub(crate) fn own_children() -> Vec<u32> {
     let own = std::process::id();
