@@ -32,11 +32,16 @@ pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     };
     let prepared =
         launch::prepare(context, context.store()?, &container, &record, &overrides, Some(pid))?;
-    if !args.tty && !args.detach && !engine::records::is_shared(&container.path()) {
+    if !args.tty && !args.detach {
         if !args.interactive && !context.is_udocker() {
             launch::empty_input()?;
         }
-        let ended = prepared.engine.become_resident(pid, &prepared.plan)?;
+        // As in a run: another machine sees a lock only.
+        let ended = if engine::records::is_shared(&container.path()) {
+            engine::engines::stay(prepared.engine, &prepared.plan, Some(pid), ())?
+        } else {
+            prepared.engine.become_resident(pid, &prepared.plan)?
+        };
         return Ok(Exit(ended.code() as u8));
     }
     let options = Options::exec(&record::title(&container), args.tty, args.interactive);

@@ -201,12 +201,15 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
         || run.removal.is_some()
         || run.log
         || run.detach
-        // Another machine cannot see whether a process lives, but that its supervisor holds a lock.
-        || engine::records::is_shared(&run.container.path())
         || config.restart != engine::spec::RestartPolicy::No;
     if !supervised {
         if !config.stdin_open {
             empty_input()?;
+        }
+        if engine::records::is_shared(&run.container.path()) {
+            // Another machine does not see whether a process lives, but sees a lock.
+            let ended = engine::engines::stay(prepared.engine, &prepared.plan, None, lock)?;
+            return Ok(Exit(ended.code() as u8));
         }
         // The lock goes with `execve`; until then nobody removes the container.
         let ended = prepared.engine.become_guest(&prepared.plan)?;
