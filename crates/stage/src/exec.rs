@@ -99,6 +99,7 @@ fn execute_with(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<(), Errn
     let departed = tasks::departs();
     crate::tracing::before_exec();
     kin::becomes(plan.program_guest.as_bytes(), plan.inode, scene.task);
+    shared::shared().execution_begins();
     let result = run_file(&mut scene.desk.output, plan.arguments, environment).or_else(|errno| {
         match errno {
             // The file has gone since, or cannot be reached or executed by its name.
@@ -108,6 +109,7 @@ fn execute_with(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<(), Errn
             errno => Err(errno),
         }
     });
+    shared::shared().execution_ends();
     kin::tell(scene.task);
     tasks::returned(departed);
     for file in files.into_iter().flatten() {
@@ -275,6 +277,10 @@ fn attach(handover: &Handover<'_>) -> Result<(), Failed> {
     // SAFETY: it is mapped for good, and nothing has been asked before.
     unsafe { shared::attach(at, length, handover.world)? };
     shared::switch_on(handover.switches);
+    // The first program of a container's run was executed by the engine, which holds the turn.
+    if handover.filter.is_none() {
+        shared::shared().execution_ends();
+    }
     Ok(())
 }
 

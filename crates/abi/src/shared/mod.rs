@@ -57,6 +57,8 @@ mod header {
     pub(super) const TREE_DEVICE: usize = 9;
     /// Inodes of the image's that were replaced, or more.
     pub(super) const REPLACED: usize = 10;
+    /// Programs that processes have set out to execute, and those that have begun or could not.
+    pub(super) const EXECUTIONS: [usize; 2] = [11, 12];
     /// Counts changes of directories. In a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
@@ -136,6 +138,17 @@ impl<'a> Shared<'a> {
         self.header(header::TREE_DEVICE).store(word, Ordering::Relaxed);
     }
 
+    /// The calling process is about to execute a program. From then on it has the file not mapped,
+    /// until the program has begun.
+    pub fn execution_begins(&self) {
+        self.header(header::EXECUTIONS[0]).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The program has begun, and has the file mapped; or it could not be executed.
+    pub fn execution_ends(&self) {
+        self.header(header::EXECUTIONS[1]).fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Directories without symbolic links on the way.
     pub fn plain(&self) -> plain::Plain<'a> {
         plain::Plain { generation: self.header(header::GENERATION), table: &self.words[PLAIN] }
@@ -184,6 +197,20 @@ impl<'a> Shared<'a> {
         let [first, others] = header::RECORDS;
         records::Records { parts: [part(first, FIRST_RECORDS), part(others, RECORDS)] }
     }
+}
+
+/// Bytes at the beginning of the file that [`executions`] reads.
+pub const EXECUTIONS_END: usize = (header::EXECUTIONS[1] + 1) * WORD;
+
+/// How many programs have set out to be executed and how many have arrived, by the beginning of the
+/// file, for a reader that does not map it. They differ while a process is between two programs,
+/// and for good once one was killed there.
+pub fn executions(beginning: &[u8; EXECUTIONS_END]) -> [u64; 2] {
+    header::EXECUTIONS.map(|word| {
+        let mut bytes = [0; WORD];
+        bytes.copy_from_slice(&beginning[word * WORD..(word + 1) * WORD]);
+        u64::from_le_bytes(bytes)
+    })
 }
 
 /// A hash of bytes: 64 bits, good in every bit. Not against malice.

@@ -27,6 +27,22 @@ fn a_file_is_known_by_its_beginning() {
 }
 
 #[test]
+fn executions_are_counted_at_the_beginning() {
+    let words = memory(0);
+    let shared = Shared::create(&words, &[]).unwrap();
+    let count = || {
+        let bytes: Vec<u8> =
+            words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        executions(bytes.first_chunk().unwrap())
+    };
+    assert_eq!(count(), [0, 0]);
+    shared.execution_begins();
+    shared.execution_begins();
+    shared.execution_ends();
+    assert_eq!(count(), [2, 1]);
+}
+
+#[test]
 fn the_images_inodes_are_found() {
     let mut file = Vec::new();
     for (inode, links) in [(3_u64, 1_u32), (4, 2), (100, 3), (1 << 40, 4)] {

@@ -4,8 +4,10 @@
 //! are. With the engine inside, the stage is called otherwise than where a tracer uses it to load programs. Where the stage had to be executed out of
 //! memory, it is the shared file among the process's mappings that tells.
 //!
-//! Most containers have nobody, and many may be asked about, so first the kernel is: whether the file that a container's processes share is open
-//! for writing (a lease says so), or the lock of its tracers is held. Only then all processes are looked at.
+//! Most containers have nobody, and many may be asked about, so first the kernel is: whether the
+//! file that a container's processes share is open for writing (a lease says so), or a process of
+//! it is just executing a program (counters in the file say so), or the lock of its tracers is
+//! held. Only then all processes are looked at.
 
 use super::stage_file::NAME;
 use crate::engines::interpose::common;
@@ -16,6 +18,7 @@ use crate::supervise::processes;
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use sys::life::of_any_thread;
 
@@ -99,13 +102,29 @@ pub fn roots(place: &Path) -> Vec<ProcessId> {
 }
 
 /// Whether somebody has mapped the file, or may have.
+///
+/// A process that executes a program has it not mapped for a moment. So it counts before and after
+/// ([`Shared::execution_begins`](abi::shared::Shared::execution_begins)), and the answer is no only
+/// where nobody has counted while the kernel was asked.
 fn is_shared(file: &Path) -> bool {
-    fs::File::open(file).is_ok_and(|file| sys::lease::is_written(&file).unwrap_or(true))
+    let Ok(file) = fs::File::open(file) else { return false };
+    let before = executions(&file);
+    let is_quiet = before.is_some_and(|[begun, ended]| begun == ended);
+    !is_quiet || sys::lease::is_written(&file).unwrap_or(true) || executions(&file) != before
+}
+
+/// Programs that have set out to be executed, and those that have begun; `None` where the file is
+/// too short for that.
+fn executions(file: &fs::File) -> Option<[u64; 2]> {
+    let mut beginning = [0; abi::shared::EXECUTIONS_END];
+    file.read_exact_at(&mut beginning, 0).ok()?;
+    Some(abi::shared::executions(&beginning))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use abi::shared::Shared;
 
     #[test]
     fn a_process_that_executes_a_stage_lives_where_that_is() {
@@ -117,7 +136,7 @@ mod tests {
         let stage = run.join(format!("{NAME}x-0"));
         fs::copy("/bin/sleep", &stage).unwrap();
         let shared = run.join(common::NAME);
-        fs::write(&shared, "").unwrap();
+        fs::write(&shared, [0; 4096]).unwrap();
         assert!(!any(&place));
         let mut child = std::process::Command::new(&stage).arg("60").spawn().unwrap();
         assert_eq!(home(child.id()), Some(run));
@@ -127,10 +146,20 @@ mod tests {
         fs::remove_file(&stage).unwrap();
         assert!(any(&place));
         assert_eq!(roots(&place).iter().map(|root| root.pid).collect::<Vec<_>>(), [child.id()]);
+        drop(file);
+        // As one that is between two programs, and has nothing mapped.
+        assert!(!any(&place));
+        let words = sys::shared::SharedWords::create(
+            fs::File::options().read(true).write(true).open(&shared).unwrap(),
+            Shared::size(0),
+        );
+        let words = words.unwrap();
+        Shared::create(words.words(), &[]).unwrap().execution_begins();
+        drop(words);
+        assert!(any(&place));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!any(&place));
-        drop(file);
         assert_eq!(home(std::process::id()), None);
     }
 
