@@ -153,8 +153,28 @@ pub(crate) fn observe_locked(dir: &Path) -> Result<Observed, Error> {
     Ok(judge(dir, &state, Records::existing(dir).as_ref(), true))
 }
 
+/// How often is looked again where nobody lives whom the file calls alive.
+const LOOKS: usize = 8;
+
 /// The same, with what `state.json` said.
 pub fn look(dir: &Path) -> Result<(Observed, ContainerState), Error> {
+    let mut seen = look_once(dir)?;
+    for _ in 1..LOOKS {
+        let claims = matches!(seen.1.status, Status::Running | Status::Restarting);
+        if !claims || !matches!(seen.0, Observed::Dead { .. }) {
+            break;
+        }
+        // A supervisor may have written down the end, and ended, since the file was read.
+        let again = look_once(dir)?;
+        if again == seen {
+            break;
+        }
+        seen = again;
+    }
+    Ok(seen)
+}
+
+fn look_once(dir: &Path) -> Result<(Observed, ContainerState), Error> {
     let state: Option<ContainerState> = read_json(&dir.join(STATE))?;
     let records = Records::existing(dir);
     // Most containers of a long list were never started.
@@ -400,6 +420,37 @@ mod tests {
         match observe(dir).unwrap() {
             Observed::Running(running) => running.elsewhere,
             _ => None,
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_written_down_is_never_an_unknown_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        // Between reading the file and asking who lives it takes a while to look through these.
+        let run = dir.join("run");
+        fs::create_dir(&run).unwrap();
+        (0..3000).for_each(|number| fs::write(run.join(format!(".{number}")), "").unwrap());
+        for _ in 0..40 {
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let supervisor = identity(child.id());
+            let running =
+                ContainerState { status: Status::Running, supervisor, ..Default::default() };
+            write(dir, &running).unwrap();
+            std::thread::scope(|scope| {
+                let seen = scope.spawn(|| observe(dir).unwrap());
+                let exited = ContainerState {
+                    status: Status::Exited,
+                    exit_code: Some(7),
+                    ..Default::default()
+                };
+                std::thread::sleep(std::time::Duration::from_micros(300));
+                write(dir, &exited).unwrap();
+                child.kill().unwrap();
+                child.wait().unwrap();
+                let seen = seen.join().unwrap();
+                assert!(!matches!(seen, Observed::Dead { .. }), "{seen:?}");
+            });
         }
     }
 
