@@ -1,5 +1,5 @@
-//! Commands killed at random moments, two at once, a full disk, damaged files: the next command
-//! works, and nothing half done is taken for whole.
+//! Commands killed at random moments, two at once, runs of one container at once, a full disk, damaged
+//! files: the next command works, and nothing half done is taken for whole.
 //!
 //! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
 //! is the long one; `CORACLE_CRASH_SEED` repeats a run (the moments of killing still vary with the
@@ -11,6 +11,7 @@ mod damage;
 mod kills;
 mod pairs;
 mod place;
+mod rounds;
 mod space;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("pairs", pairs::CASES),
     ("space", space::CASES),
     ("damage", damage::CASES),
+    ("rounds", rounds::CASES),
 ];
 
 fn main() -> ExitCode {
