@@ -5,6 +5,7 @@
 mod bench;
 mod calls;
 mod ci;
+mod crash;
 mod demo;
 mod dist;
 mod fuzz;
@@ -30,6 +31,9 @@ usage: cargo xtask TASK
   test [ARGS]        all tests, counted; ARGS go to cargo test
   fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
+  crash losses|rounds [N] [CASE]...
+                     loss of power at N moments of a recorded disk, or N rounds of runs in one
+                     container
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "test" => suite::run(rest).and_then(|counts| counts.verdict()),
         "fuzz" => fuzz::run(rest),
+        "crash" => crash::run(rest),
         "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
         "bench" => bench::run(rest),

@@ -36,6 +36,7 @@ const WANTED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("gcc", "gcc"),
     ("git", "git"),
+    ("mkfs.ext4", "e2fsprogs"),
     ("make", "make"),
     // The host's side of what containers are shown of it.
     ("Xvfb", "xvfb"),
