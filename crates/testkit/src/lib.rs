@@ -4,6 +4,7 @@
 //! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
 //! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
 //!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
+//! - [`disk`]: a disk that remembers each write, and what a loss of power leaves of it;
 //! - [`fence`]: forbidding what stricter hosts do; [`machine`]: another host on the same files;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
@@ -17,6 +18,7 @@ pub mod big;
 mod built;
 pub mod command;
 pub mod debian;
+pub mod disk;
 pub mod docker_registry;
 pub mod fence;
 pub mod guest;
