@@ -89,6 +89,26 @@ impl Blobs<'_> {
         Ok(false)
     }
 
+    /// Whether the blob is here with the content that its digest says. Where its size is known,
+    /// that is enough, and [`Blobs::contains`] costs nothing: a loss of power leaves blobs that are
+    /// too short.
+    pub fn is_whole(self, digest: &Digest) -> Result<bool> {
+        let mut blob = match self.open_digest(digest) {
+            Err(Error::NoBlob { .. }) => return Ok(false),
+            other => other?,
+        };
+        let mut digester = digest.digester();
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            match blob.file.read(&mut buffer) {
+                Ok(0) => return Ok(digester.finish() == *digest),
+                Ok(count) => digester.update(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(Error::io(Step::Read, blob.path, source)),
+            }
+        }
+    }
+
     /// Opens a blob; the error says if it is missing or has not the size that its descriptor says.
     pub fn open(self, descriptor: &Descriptor) -> Result<Blob> {
         self.find(&descriptor.digest, Some(descriptor.size))

@@ -6,28 +6,27 @@
 //! counts. Names change under `locks/names`; under it, a link whose container is missing can only be a leftover and is
 //! replaced.
 //!
-//! What `container.json` and `state.json` hold is the engine's business. State describes processes, which a power failure
-//! ends, so it is replaced atomically but not synced. A new container is not synced either, because that costs a run more
-//! than everything else (up to 20 ms); whoever wants it to outlive a power failure in the next seconds calls
-//! [`ContainerDir::sync`]. What such a failure leaves is an empty `container.json`: that is no container, and the next
-//! collection takes it away. A changed `container.json` is synced, unless the store is relaxed.
+//! What `container.json` and `state.json` hold is the engine's business. State describes processes,
+//! which a loss of power ends, so it is replaced atomically but not synced. Making a container
+//! waits for no disk either: what outlives its command is synced by [`ContainerDir::sync`] (see
+//! `durable`), and so is each change of the record or the names, unless the store is relaxed.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::FileType;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, Result, Step};
+use crate::error::{Error, Result};
 use crate::lock::{Lock, Lockable, Mode};
 use crate::root::{encode, random_hex};
 use crate::{Delete, DeleteError, Image, Store, names};
 
-const DIRECTORY: &str = "containers";
-const CONFIG: &str = "container.json";
-const NAMES: &str = "names";
+pub(crate) const DIRECTORY: &str = "containers";
+pub(crate) const CONFIG: &str = "container.json";
+pub(crate) const NAMES: &str = "names";
 /// How many random names are tried before a number is put behind one.
 const NAME_TRIES: usize = 6;
 /// From how many containers on a second thread pays.
@@ -60,7 +59,7 @@ pub fn remove_owned(path: &Path) -> std::result::Result<(), DeleteError> {
     Ok(sys::fs::remove_tree(&parent, name.as_bytes())?)
 }
 
-fn rel(id_or_name: &str) -> String {
+pub(crate) fn rel(id_or_name: &str) -> String {
     format!("{DIRECTORY}/{id_or_name}")
 }
 
@@ -71,8 +70,9 @@ impl Containers<'_> {
 
     /// Makes a container: `config` is written as its `container.json`. Without a name it gets a random one.
     ///
-    /// `config` is called with the id and the name that it will have. Hold a [`crate::Lease`] from before the image was
-    /// looked up until this returns.
+    /// `config` is called with the id and the name that it will have. Hold a [`crate::Lease`] from
+    /// before the image was looked up until this returns. A loss of power may take it away again
+    /// before [`ContainerDir::sync`].
     pub fn create<T: Serialize>(
         self,
         name: Option<&str>,
@@ -83,11 +83,11 @@ impl Containers<'_> {
             names::check(name)?;
         }
         let _lease = self.0.lease()?;
-        self.0.settle()?;
+        self.0.settle_own()?;
         let root = &self.0.inner.root;
         let id = random_hex(32)?;
         // Everybody who wants this name is kept out until the container is there.
-        let _names = self.lock_names()?;
+        let lock = self.lock_names()?;
         let name = match name {
             Some(name) => {
                 self.free_name(name)?;
@@ -100,7 +100,7 @@ impl Containers<'_> {
         let config_rel = format!("{temporary}/{CONFIG}");
         let bytes = encode(&config(&id, &name), || root.join(&config_rel))?;
         let made = root
-            .write_new(&config_rel, &bytes, self.0.syncs_now())
+            .write_new(&config_rel, &bytes, false)
             .and_then(|()| root.write_new(&format!("{temporary}/{NAMES}"), name.as_bytes(), false))
             .and_then(|()| root.symlink(&id, &rel(&name)).map(|_| ()))
             .and_then(|()| root.rename(&temporary, &rel(&id)));
@@ -109,7 +109,12 @@ impl Containers<'_> {
             let _ = sys::fs::remove_tree(root.as_fd(), temporary.as_bytes());
             return Err(error);
         }
-        Ok(ContainerDir { names: Some(vec![name]), ..self.dir(id) })
+        drop(lock);
+        let container = ContainerDir { names: Some(vec![name]), ..self.dir(id) };
+        if self.0.syncs_now() {
+            container.sync()?;
+        }
+        Ok(container)
     }
 
     fn lock_names(self) -> Result<Lock> {
@@ -200,14 +205,17 @@ impl Containers<'_> {
                 names_of.entry(id).or_default().push(link);
             }
         }
-        Ok(ids
+        let found = ids
             .into_iter()
             .map(|id| {
                 let mut names = names_of.remove(&id).unwrap_or_default();
                 names.sort_unstable();
                 ContainerDir { names: Some(names), ..self.dir(id) }
             })
-            .collect())
+            .collect();
+        let dangling: Vec<&str> = names_of.values().flatten().map(String::as_str).collect();
+        self.drop_dangling(&dangling)?;
+        Ok(found)
     }
 
     /// Applies a function (reading configuration and state, say) to all containers, on two threads when there are many.
@@ -327,7 +335,18 @@ impl ContainerDir {
     fn known_names(&self) -> Result<Vec<String>> {
         let bytes = self.store.inner.root.read(&self.rel(NAMES), 1 << 20)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        Ok(text.lines().filter(|name| names::check(name).is_ok()).map(str::to_owned).collect())
+        let known: Vec<String> =
+            text.lines().filter(|name| names::check(name).is_ok()).map(str::to_owned).collect();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        // It has none, or the list came to the disk after the power was gone.
+        let root = &self.store.inner.root;
+        let (_, mut links) = self.store.containers().entries()?;
+        links.retain(|link| {
+            root.read_link(&rel(link)).is_ok_and(|id| id.as_deref() == Some(&self.id))
+        });
+        Ok(links)
     }
 
     fn write_names(&self, names: &[String]) -> Result<()> {
@@ -351,40 +370,27 @@ impl ContainerDir {
 
     /// Replaces `container.json`.
     pub fn write<T: Serialize>(&self, value: &T) -> Result<()> {
-        self.replace(CONFIG, value, self.store.syncs_names())
+        self.replace(CONFIG, value, self.store.syncs_names())?;
+        // The container itself may not be on the disk yet.
+        self.sync()
     }
 
-    /// Reads another JSON file of the container (`state.json`); `None` when there is none.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Reads another JSON file of the container (`state.json`); `None` when there is none. A
+    /// container that a loss of power has left without its `container.json` is taken away by who
+    /// reads that.
     pub fn read_file<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
-        match self.store.inner.root.read_json(&self.rel(name)) {
-            // Nothing was ever written but nothing: a power failure came before the data.
-            Err(Error::BadJson { source, .. }) if source.is_eof() && self.is_empty(name)? => {
-                Ok(None)
-            }
+        let found = match self.store.inner.root.read_json(&self.rel(name)) {
+            Err(Error::BadJson { .. }) if self.store.is_blank(&self.rel(name))? => Ok(None),
             other => other,
+        }?;
+        if found.is_none() && name == CONFIG {
+            self.drop_if_lost()?;
         }
-    }
-
-    fn is_empty(&self, name: &str) -> Result<bool> {
-        Ok(self.store.inner.root.stat(&self.rel(name))?.is_none_or(|stat| stat.st_size == 0))
-    }
-
-    /// Whether a power failure came before its `container.json` was on the disk.
-    pub(crate) fn was_lost(&self) -> Result<bool> {
-        self.is_empty(CONFIG)
-    }
-
-    /// Waits until the container's configuration and names are on the disk.
-    pub fn sync(&self) -> Result<()> {
-        let root = &self.store.inner.root;
-        for name in [CONFIG, NAMES] {
-            if let Some(file) = root.open_file(&self.rel(name), OFlags::RDONLY)? {
-                rustix::fs::fsync(&file)
-                    .map_err(|errno| Error::io(Step::Sync, self.join(name), errno))?;
-            }
-        }
-        root.sync_dir(&rel(&self.id))?;
-        root.sync_dir(DIRECTORY)
+        Ok(found)
     }
 
     /// Replaces such a file atomically, without waiting for the disk.
@@ -412,8 +418,10 @@ impl ContainerDir {
         names::check(name)?;
         let store = self.store.clone();
         let containers = store.containers();
-        let _names = containers.lock_names()?;
-        self.link(containers, name)
+        let names = containers.lock_names()?;
+        self.link(containers, name)?;
+        drop(names);
+        self.sync_change()
     }
 
     fn link(&mut self, containers: Containers<'_>, name: &str) -> Result<()> {
@@ -438,8 +446,11 @@ impl ContainerDir {
         self.store.writable()?;
         let store = self.store.clone();
         let containers = store.containers();
-        let _names = containers.lock_names()?;
-        self.unlink_name(name)
+        let names = containers.lock_names()?;
+        let had = self.unlink_name(name)?;
+        drop(names);
+        self.sync_change()?;
+        Ok(had)
     }
 
     fn unlink_name(&mut self, name: &str) -> Result<bool> {
@@ -460,7 +471,7 @@ impl ContainerDir {
         names::check(new)?;
         let store = self.store.clone();
         let containers = store.containers();
-        let _names = containers.lock_names()?;
+        let names = containers.lock_names()?;
         let old = match old {
             Some(old) => vec![old.to_owned()],
             None => self.current_names()?,
@@ -470,7 +481,8 @@ impl ContainerDir {
         for name in old.iter().filter(|name| *name != new) {
             self.unlink_name(name)?;
         }
-        Ok(())
+        drop(names);
+        self.sync_change()
     }
 
     fn lockable(&self) -> Lockable {

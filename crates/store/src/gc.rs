@@ -326,12 +326,6 @@ impl Store {
                 }
             }
             self.drop_partials(options, now, &mut freed)?;
-            for container in self.containers().list()? {
-                if container.was_lost()? {
-                    self.to_trash(&format!("containers/{}", container.id()))?;
-                    freed.items.push(format!("container {}", container.id()));
-                }
-            }
             bury(self, &mut freed)?;
         }
         freed.bytes += empty_trash(self, delete)?;
@@ -420,6 +414,9 @@ impl Store {
             freed.bytes += size;
             freed.items.push(id);
         }
+        if !freed.items.is_empty() {
+            self.containers().sync_removals()?;
+        }
         Ok(freed)
     }
 
@@ -440,6 +437,9 @@ impl Store {
                     freed.items.push(volume.name().to_owned());
                 }
             }
+        }
+        if !freed.items.is_empty() {
+            self.volumes().sync_removals()?;
         }
         freed.bytes += empty_trash(self, delete)?;
         Ok(freed)

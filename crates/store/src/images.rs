@@ -266,6 +266,13 @@ impl Images<'_> {
     pub fn tag(self, reference: &Reference, descriptor: &Descriptor) -> Result<()> {
         let _lease = self.0.lease()?;
         self.0.blobs().open(descriptor)?;
+        // What the index does not have yet may be the work of a process that was ended before it
+        // could sync.
+        let digest = descriptor.digest.to_string();
+        let known = index::read_entries(self.0, Some(digest.as_str()))?;
+        if !known.iter().any(|entry| entry.digest == descriptor.digest) {
+            self.0.note_unsettled(None);
+        }
         self.0.settle()?;
         index::edit(self.0, |index| {
             index.tag(reference, descriptor).map_err(|source| Error::Encode {

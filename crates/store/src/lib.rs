@@ -11,9 +11,10 @@
 //! ```
 //!
 //! # How nothing gets lost
-//! Content is written aside and renamed into place when it is whole. A rename is the only way in which anything becomes
-//! visible, and into `trash/` the first step in which anything goes away. So a process that is killed leaves rubbish in
-//! `tmp/` and `trash/` only. Durability against power failures is described at [`Durability`].
+//! Content is written aside and renamed into place when it is whole. A rename is the only way in
+//! which anything becomes visible, and into `trash/` the first step in which anything goes away. So
+//! a process that is killed leaves rubbish in `tmp/` and `trash/` only. Durability against power
+//! failures is described at [`Durability`] and in `durable`.
 //!
 //! # Locks, in the order in which they are taken
 //! 1. `locks/gc`, shared, by everybody who adds content that nothing refers to yet, or is about to refer to content
@@ -43,6 +44,7 @@
 mod abilities;
 mod blobs;
 mod containers;
+mod durable;
 mod error;
 mod gc;
 mod images;
@@ -79,10 +81,12 @@ use root::Root;
 /// What survives a power failure, and what it costs. A killed process never loses or breaks anything either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// One sync of the file system for everything that came in, before an image gets its name ([`Store::settle`], which
-    /// [`Images::tag`] and [`Containers::create`] call). After a power failure before that, unpacked layers are thrown
-    /// away and unpacked again; blobs are protected by their size (file systems in ordered mode, the default, never
-    /// show a size without its data) and by [`Store::verify`].
+    /// One sync of the file system for everything that came in, before an image gets its name
+    /// ([`Store::settle`], which [`Images::tag`] and [`ContainerDir::sync`] call;
+    /// [`Containers::create`] settles what its own process has made). After a power failure before
+    /// that, unpacked layers are thrown away and unpacked again; blobs are protected by their size
+    /// (file systems in ordered mode, the default, never show a size without its data) and by
+    /// [`Store::verify`].
     #[default]
     Deferred,
     /// Every blob and layer is synced before it becomes visible.
@@ -136,6 +140,8 @@ struct Unsettled {
     any: bool,
     /// Metadata files that carry a boot's number.
     metas: Vec<String>,
+    /// The same, of entries that another process has made and not settled yet, or never will.
+    found: Vec<String>,
 }
 
 /// Why a caller's [`Delete`] failed.
@@ -301,24 +307,41 @@ impl Store {
         }
     }
 
-    /// Brings everything that this process has added onto the disk: one sync of the file system, none if nothing was
-    /// added. See [`Durability::Deferred`].
+    /// Notes that an entry of another process' is used that may not be on the disk yet.
+    pub(crate) fn note_found(&self, meta: String) {
+        if self.inner.durability == Durability::Deferred && self.inner.read_only.is_none() {
+            let mut unsettled = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+            if !unsettled.found.contains(&meta) && !unsettled.metas.contains(&meta) {
+                unsettled.found.push(meta);
+            }
+        }
+    }
+
+    /// Brings everything that this process has added, and what it uses of others, onto the disk:
+    /// one sync of the file system, none if all is there. See [`Durability::Deferred`].
     pub fn settle(&self) -> Result<()> {
+        self.settle_some(true)
+    }
+
+    /// The same for what this process has added alone.
+    pub(crate) fn settle_own(&self) -> Result<()> {
+        self.settle_some(false)
+    }
+
+    fn settle_some(&self, found: bool) -> Result<()> {
         if self.inner.durability != Durability::Deferred {
             return Ok(());
         }
-        let unsettled = {
+        let metas = {
             let mut current = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *current)
+            if !current.any && (!found || current.found.is_empty()) {
+                return Ok(());
+            }
+            let all = std::mem::take(&mut *current);
+            [all.metas, all.found].concat()
         };
-        if !unsettled.any {
-            return Ok(());
-        }
         self.inner.root.sync_all()?;
-        for meta in &unsettled.metas {
-            trees::promote(self, meta)?;
-        }
-        Ok(())
+        trees::promote(self, &metas)
     }
 
     /// Takes a directory or file away: out of sight by renaming it into `trash/`, then deleted. What cannot be deleted

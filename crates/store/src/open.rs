@@ -103,7 +103,19 @@ fn open_below(path: &Path) -> Result<Store> {
 fn make_directory(path: &Path) -> Result<Root> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
+    let is_there = |above: &&Path| above.exists();
+    let first = path.ancestors().skip(1).find(is_there).map(Path::to_owned);
     builder.create(path).map_err(|source| Error::io(Step::MakeDirectory, path, source))?;
+    // What is promised to be in the store is on the disk only if the way to it is.
+    let new = |above: &&Path| first.as_ref().is_some_and(|first| above.starts_with(first));
+    for above in path.ancestors().skip(1).take_while(new) {
+        let Some(above) = Root::open(above)? else { continue };
+        match above.sync_dir(".") {
+            // One may make a directory where one may not look.
+            Err(error) if error.errno() == Some(Errno::ACCESS.raw_os_error()) => {}
+            other => other?,
+        }
+    }
     if let Some(parent) = path.parent()
         && abilities::replaceable(parent)?
     {

@@ -77,6 +77,13 @@ struct Meta<T> {
     meta: T,
 }
 
+/// The metadata of an entry that counts.
+struct Found {
+    meta: serde_json::Value,
+    /// It counts within this boot only.
+    is_unsettled: bool,
+}
+
 /// A finished directory. While it lives, garbage collection stays away.
 #[derive(Debug, Clone)]
 pub struct Cached {
@@ -131,6 +138,10 @@ impl Trees<'_> {
         let lease = self.store.lease()?;
         for (depth, store) in self.store.chain().enumerate() {
             if let Some(meta) = self.read_meta(store, digest)? {
+                if depth == 0 && meta.is_unsettled {
+                    self.store.note_found(self.meta_rel(digest));
+                }
+                let meta = meta.meta;
                 return Ok(Some(Cached {
                     path: store.inner.root.join(&self.kind.rel(digest)),
                     meta,
@@ -145,7 +156,7 @@ impl Trees<'_> {
     /// As [`Trees::get`], in this store alone and without a lease: for callers that have one, or the store for themselves.
     pub(crate) fn get_own(&self, digest: &Digest) -> Result<Option<Cached>> {
         let meta = self.read_meta(self.store, digest)?;
-        Ok(meta.map(|meta| Cached {
+        Ok(meta.map(|Found { meta, .. }| Cached {
             path: self.store.inner.root.join(&self.kind.rel(digest)),
             meta,
             digest: digest.clone(),
@@ -163,13 +174,17 @@ impl Trees<'_> {
         Ok(false)
     }
 
+    fn meta_rel(&self, digest: &Digest) -> String {
+        format!("{}/{}", self.kind.rel(digest), self.kind.meta_name())
+    }
+
     /// The metadata of an entry that counts; `None` when there is none, or it may be half on the disk.
-    fn read_meta(&self, store: &Store, digest: &Digest) -> Result<Option<serde_json::Value>> {
-        let rel = format!("{}/{}", self.kind.rel(digest), self.kind.meta_name());
-        match store.inner.root.read_json::<Meta<serde_json::Value>>(&rel) {
+    fn read_meta(&self, store: &Store, digest: &Digest) -> Result<Option<Found>> {
+        match store.inner.root.read_json::<Meta<serde_json::Value>>(&self.meta_rel(digest)) {
             Ok(Some(meta)) => {
+                let is_unsettled = meta.boot.is_some();
                 let counts = meta.boot.is_none_or(|boot| boot == boot_id());
-                Ok(counts.then_some(meta.meta))
+                Ok(counts.then_some(Found { meta: meta.meta, is_unsettled }))
             }
             // After a power failure the file may be there and empty.
             Ok(None) | Err(Error::BadJson { .. }) => Ok(None),
@@ -302,15 +317,27 @@ impl Drop for Staging {
     }
 }
 
-/// Strikes the boot from an entry's metadata, now that it is on the disk.
-pub(crate) fn promote(store: &Store, meta_rel: &str) -> Result<()> {
+/// Strikes the boot from entries' metadata, now that they are on the disk, and waits until that is
+/// too: a record may refer to them next.
+pub(crate) fn promote(store: &Store, metas: &[String]) -> Result<()> {
     let root = &store.inner.root;
-    let Some(meta) = root.read_json::<Meta<serde_json::Value>>(meta_rel)? else { return Ok(()) };
-    if meta.boot.is_none() {
-        return Ok(());
+    let mut struck = Vec::with_capacity(metas.len());
+    for meta_rel in metas {
+        let Some(meta) = root.read_json::<Meta<serde_json::Value>>(meta_rel)? else { continue };
+        if meta.boot.is_some() {
+            let bytes = encode(&Meta { boot: None, meta: meta.meta }, || root.join(meta_rel))?;
+            root.replace(meta_rel, &bytes, false)?;
+            struck.push(meta_rel);
+        }
     }
-    let bytes = encode(&Meta { boot: None, meta: meta.meta }, || root.join(meta_rel))?;
-    root.replace(meta_rel, &bytes, false)
+    // One commit of the journal has them all, so the first costs and the others do not.
+    for meta_rel in struck {
+        store.sync_rel(meta_rel)?;
+        if let Some((directory, _)) = meta_rel.rsplit_once('/') {
+            root.sync_dir(directory)?;
+        }
+    }
+    Ok(())
 }
 
 /// Which run of this machine's kernel this is.

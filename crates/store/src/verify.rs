@@ -4,6 +4,7 @@
 //! the next pull fetches them again. Names stay: they say what is to be pulled. What is in a layer's tree is compared with
 //! its blob by `rootfs`, through a callback, because this crate knows no tar.
 
+use std::collections::HashSet;
 use std::io::Read as _;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -147,7 +148,15 @@ impl Store {
             .transpose()?;
         let mut problems = self.verify_blobs(options)?;
         self.verify_index(options, &mut problems)?;
-        self.verify_images(options, &mut problems)?;
+        let needed = self.verify_images(options, &mut problems)?;
+        if let Some(needed) = needed.filter(|_| !options.repair) {
+            // What no image needs is no loss: a pull that was broken off has left it, and the next
+            // collection takes it away.
+            problems.retain(|problem| match problem {
+                Problem::BadContent { digest, .. } => needed.contains(digest),
+                _ => true,
+            });
+        }
         self.verify_trees(options, &mut problems)?;
         if options.only.is_empty() {
             self.verify_containers(&mut problems)?;
@@ -163,7 +172,7 @@ impl Store {
     fn verify_blobs(&self, options: &VerifyOptions<'_>) -> Result<Vec<Problem>> {
         let mut blobs = self.blobs().list()?;
         if !options.only.is_empty() {
-            let mut wanted = std::collections::HashSet::new();
+            let mut wanted = HashSet::new();
             options.only.iter().for_each(|image| wanted.extend(gc::contents(self, image)));
             blobs.retain(|(digest, _)| wanted.contains(digest));
         }
@@ -230,16 +239,20 @@ impl Store {
         Ok(())
     }
 
-    /// Follows every image's references.
+    /// Follows every image's references, which are the answer; `None` where they are not all known.
     fn verify_images(
         &self,
         options: &VerifyOptions<'_>,
         problems: &mut Vec<Problem>,
-    ) -> Result<()> {
+    ) -> Result<Option<HashSet<Digest>>> {
+        let mut needed = Some(HashSet::new());
         let images = match self.images().list() {
             _ if !options.only.is_empty() => options.only.clone(),
             // Told already.
-            Err(Error::BadIndex { .. }) => Vec::new(),
+            Err(Error::BadIndex { .. }) => {
+                needed = None;
+                Vec::new()
+            }
             images => images?,
         };
         for image in images.iter().filter(|image| image.is_own()) {
@@ -247,15 +260,22 @@ impl Store {
                 .reference()
                 .map_or_else(|| image.digest().to_string(), |name| name.familiar());
             if !self.verify_descriptor(&name, image.descriptor(), problems)? {
+                needed = None;
                 continue;
             }
             let manifest = match image.manifest() {
                 Ok(manifest) => manifest,
                 Err(error) => {
                     note_document(image.digest(), &name, &error, problems);
+                    needed = None;
                     continue;
                 }
             };
+            if let Some(needed) = &mut needed {
+                let own = [image.digest(), &manifest.descriptor().digest, &manifest.config.digest];
+                needed.extend(own.into_iter().cloned());
+                needed.extend(manifest.layers.iter().map(|layer| layer.digest.clone()));
+            }
             for layer in &manifest.layers {
                 if !layer.is_foreign() {
                     self.verify_descriptor(&name, layer, problems)?;
@@ -267,7 +287,7 @@ impl Store {
                 note_document(&manifest.config.digest, &name, &error, problems);
             }
         }
-        Ok(())
+        Ok(needed)
     }
 
     /// Whether a blob is here, with the right size.
@@ -292,7 +312,7 @@ impl Store {
     }
 
     fn verify_trees(&self, options: &VerifyOptions<'_>, problems: &mut Vec<Problem>) -> Result<()> {
-        let mut wanted = std::collections::HashSet::new();
+        let mut wanted = HashSet::new();
         options.only.iter().for_each(|image| wanted.extend(gc::contents(self, image)));
         for kind in Kind::ALL {
             let trees = crate::Trees { store: self, kind };
@@ -302,10 +322,10 @@ impl Store {
                 }
                 let bad = |why: String| Problem::BadTree { kind, digest: digest.clone(), why };
                 match trees.get_own(&digest)? {
-                    None => add(
-                        problems,
-                        bad("it was not finished before the machine went down".into()),
-                    ),
+                    // The machine went down before it was on the disk. It does not count, and is
+                    // made again when it is needed.
+                    None if options.repair => trees.remove(&digest)?,
+                    None => {}
                     Some(cached) if !cached.tree().is_dir() => {
                         add(problems, bad("its tree is missing".into()));
                     }
@@ -328,16 +348,12 @@ impl Store {
         for container in self.containers().list()? {
             let config = match container.read_any() {
                 Ok(Some(config)) => config,
+                // It was removed meanwhile, or lost with the power and removed just now.
+                Ok(None) if !container.exists()? => continue,
                 Ok(None) => {
-                    add(
-                        problems,
-                        Problem::BadFile {
-                            why: format!(
-                                "{} is missing",
-                                container.join("container.json").display()
-                            ),
-                        },
-                    );
+                    let path = container.join("container.json");
+                    let why = format!("{} is missing", path.display());
+                    add(problems, Problem::BadFile { why });
                     continue;
                 }
                 Err(error @ Error::BadJson { .. }) => {

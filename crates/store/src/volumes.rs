@@ -2,7 +2,7 @@
 //!
 //! A volume is made under `tmp/` and renamed into `volumes/<name>`, with `_data` (what is mounted) and `volume.json` in it. Two
 //! processes may make the same one at once: a directory that is not empty cannot be renamed over, so the second one finds
-//! the first one's.
+//! the first one's. Whoever tells that a volume is there calls [`Volume::sync`] before.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -15,7 +15,11 @@ use crate::error::{Error, Result};
 use crate::root::{encode, random_hex};
 use crate::{Delete, Store, names};
 
-const DIRECTORY: &str = "volumes";
+pub(crate) const DIRECTORY: &str = "volumes";
+/// What is mounted.
+pub(crate) const DATA: &str = "_data";
+/// What is known about it.
+pub(crate) const INFO: &str = "volume.json";
 
 /// The volumes of a store.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +47,8 @@ pub struct Volume {
 }
 
 impl Volumes<'_> {
-    /// Makes a volume, or finds the one that has this name; `true` when it is new.
+    /// Makes a volume, or finds the one that has this name; `true` when it is new. A loss of power
+    /// may take it away again before [`Volume::sync`].
     pub fn create(self, name: &str, info: &VolumeInfo) -> Result<(Volume, bool)> {
         names::check(name)?;
         if let Some(volume) = self.get(name)? {
@@ -54,12 +59,12 @@ impl Volumes<'_> {
         let root = &self.0.inner.root;
         let temporary = format!("tmp/volume-{}", random_hex(16)?);
         root.make_dir(&temporary)?;
-        let data = format!("{temporary}/_data");
+        let data = format!("{temporary}/{DATA}");
         root.make_dir(&data)?;
         // Whatever the umask: users of the container other than its root look in too.
         root.set_mode(&data, 0o755)?;
-        let info_rel = format!("{temporary}/volume.json");
-        root.write_new(&info_rel, &encode(info, || root.join(&info_rel))?, self.0.syncs_names())?;
+        let info_rel = format!("{temporary}/{INFO}");
+        root.write_new(&info_rel, &encode(info, || root.join(&info_rel))?, false)?;
         let volume = Volume { store: self.0.clone(), name: name.to_owned() };
         match root.rename(&temporary, &volume.rel()) {
             Ok(()) => Ok((volume, true)),
@@ -80,7 +85,8 @@ impl Volumes<'_> {
             return Ok(None);
         }
         let volume = Volume { store: self.0.clone(), name: name.to_owned() };
-        Ok(self.0.inner.root.exists(&volume.rel())?.then_some(volume))
+        let there = self.0.inner.root.exists(&volume.rel())? && !volume.drop_if_lost()?;
+        Ok(there.then_some(volume))
     }
 
     /// All volumes, by name.
@@ -89,13 +95,24 @@ impl Volumes<'_> {
             self.0.inner.root.list(DIRECTORY)?.into_iter().map(|(name, _)| name).collect();
         found.retain(|name| names::check(name).is_ok());
         found.sort_unstable();
-        Ok(found.into_iter().map(|name| Volume { store: self.0.clone(), name }).collect())
+        let mut volumes = Vec::with_capacity(found.len());
+        for name in found {
+            let volume = Volume { store: self.0.clone(), name };
+            if !volume.drop_if_lost()? {
+                volumes.push(volume);
+            }
+        }
+        Ok(volumes)
     }
 }
 
 impl Volume {
     fn rel(&self) -> String {
         format!("{DIRECTORY}/{}", self.name)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Its name.
@@ -105,13 +122,17 @@ impl Volume {
 
     /// The directory that is mounted.
     pub fn data(&self) -> PathBuf {
-        self.store.inner.root.join(&self.rel()).join("_data")
+        self.store.inner.root.join(&self.rel()).join(DATA)
     }
 
     /// What is known about it.
     pub fn info(&self) -> Result<VolumeInfo> {
-        let info = self.store.inner.root.read_json(&format!("{}/volume.json", self.rel()))?;
-        Ok(info.unwrap_or_default())
+        let rel = format!("{}/{INFO}", self.rel());
+        match self.store.inner.root.read_json(&rel) {
+            // Lost with the power; what is in the volume is there.
+            Err(Error::BadJson { .. }) if self.store.is_blank(&rel)? => Ok(VolumeInfo::default()),
+            other => Ok(other?.unwrap_or_default()),
+        }
     }
 
     /// Removes it and what is in it. Whether a container uses it is the caller's question.

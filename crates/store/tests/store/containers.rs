@@ -148,22 +148,71 @@ fn volumes_outlive_them() {
     assert!(matches!(same.remove(), Err(Error::NoVolume { .. })));
 }
 
-/// A power failure can leave a container's files there and empty.
+/// A loss of power can leave a container's files there and empty, or full of zeros.
 #[test]
 fn one_that_never_reached_the_disk_is_none() {
     let fixture = fixture();
-    let web = make(&fixture.store, Some("web")).unwrap();
-    web.sync().unwrap();
-    web.write_file("state.json", &7).unwrap();
-    std::fs::write(web.join("state.json"), "").unwrap();
-    assert_eq!(web.read_file::<u32>("state.json").unwrap(), None);
-    std::fs::write(web.join("state.json"), "{").unwrap();
-    assert!(matches!(web.read_file::<u32>("state.json"), Err(Error::BadJson { .. })));
-    std::fs::write(web.join("container.json"), "").unwrap();
-    assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
-    let freed =
-        fixture.store.collect(&store::CollectOptions::default(), &store::remove_owned).unwrap();
-    assert_eq!(freed.items, [format!("container {}", web.id())]);
-    assert!(fixture.store.containers().list().unwrap().is_empty());
+    for (number, lost) in ["", "\0\0\0"].into_iter().enumerate() {
+        let web = make(&fixture.store, Some("web")).unwrap();
+        web.sync().unwrap();
+        web.write_file("state.json", &7).unwrap();
+        std::fs::write(web.join("state.json"), lost).unwrap();
+        assert_eq!(web.read_file::<u32>("state.json").unwrap(), None);
+        std::fs::write(web.join("state.json"), "{").unwrap();
+        assert!(matches!(web.read_file::<u32>("state.json"), Err(Error::BadJson { .. })));
+        std::fs::write(web.join("container.json"), lost).unwrap();
+        if number == 0 {
+            // Whoever looks takes it away.
+            assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
+        } else {
+            let found = fixture.store.verify(&store::VerifyOptions::default()).unwrap();
+            assert!(found.is_empty(), "{found:?}");
+        }
+        assert!(names(&fixture.store.path().join("containers")).is_empty());
+        assert!(names(&fixture.store.path().join("trash")).is_empty());
+    }
     make(&fixture.store, Some("web")).unwrap();
+}
+
+/// The list of names comes to the disk later than the names.
+#[test]
+fn names_are_found_without_their_list() {
+    let fixture = fixture();
+    let web = make(&fixture.store, Some("web")).unwrap();
+    std::fs::write(web.join("names"), "").unwrap();
+    assert_eq!(fixture.store.containers().find("web").unwrap().names().unwrap(), ["web"]);
+    web.remove().unwrap();
+    assert!(names(&fixture.store.path().join("containers")).is_empty());
+}
+
+#[test]
+fn a_name_that_leads_nowhere_goes_when_all_are_listed() {
+    let fixture = fixture();
+    let web = make(&fixture.store, Some("web")).unwrap();
+    let place = fixture.store.path().join("containers");
+    std::os::unix::fs::symlink("0".repeat(64), place.join("ghost")).unwrap();
+    assert_eq!(fixture.store.containers().list().unwrap().len(), 1);
+    let mut left = names(&place);
+    left.sort_unstable();
+    let mut wanted = [web.id().to_owned(), "web".to_owned()];
+    wanted.sort_unstable();
+    assert_eq!(left, wanted);
+}
+
+/// What never reached the disk is no volume; one that holds something is, whatever is known of it.
+#[test]
+fn a_volume_without_its_record() {
+    let fixture = fixture();
+    let volumes = fixture.store.volumes();
+    let info = store::VolumeInfo { created: "2026-01-02T03:04:05Z".into(), ..Default::default() };
+    let (lost, _) = volumes.create("data", &info).unwrap();
+    let record = fixture.store.path().join("volumes/data/volume.json");
+    std::fs::write(&record, "").unwrap();
+    std::fs::write(lost.data().join("x"), "1").unwrap();
+    assert_eq!(volumes.get("data").unwrap().unwrap().info().unwrap(), store::VolumeInfo::default());
+    std::fs::remove_file(lost.data().join("x")).unwrap();
+    assert!(volumes.list().unwrap().is_empty());
+    let (_, new) = volumes.create("data", &info).unwrap();
+    assert!(new);
+    assert_eq!(volumes.get("data").unwrap().unwrap().info().unwrap(), info);
 }

@@ -79,3 +79,44 @@ fn naming_an_image_settles_its_layers() {
         assert_eq!(!text.contains("boot"), settled, "{durability:?}");
     }
 }
+
+/// A process that is killed leaves what it has made without waiting for the disk.
+#[test]
+fn what_another_process_has_not_settled_is_settled_with_what_uses_it() {
+    let fixture = fixture();
+    let digest = Digest::of(b"layer");
+    unpack(&fixture.store, &digest, &[("a", b"1")]);
+    let other = fixture.again();
+    let boot = || {
+        let path = other.layers().get(&digest).unwrap().unwrap().path().join("layer.json");
+        std::fs::read_to_string(path).unwrap().contains("boot")
+    };
+    let container = other.containers().create(None, |id, _| id.to_owned()).unwrap();
+    assert!(boot(), "making a container waits for what its own process has made alone");
+    container.sync().unwrap();
+    assert!(!boot());
+    assert!(container.join("synced").exists());
+}
+
+/// Nothing that counts is damaged by a pull that a loss of power has ended.
+#[test]
+fn what_a_loss_of_power_has_left_half_done_is_no_damage() {
+    let fixture = fixture();
+    let digest = Digest::of(b"layer");
+    unpack(&fixture.store, &digest, &[("a", b"1")]);
+    let place = fixture.store.layers().get(&digest).unwrap().unwrap().path().to_owned();
+    let meta = std::fs::read_to_string(place.join("layer.json")).unwrap();
+    let boot: serde_json::Value = serde_json::from_str(&meta).unwrap();
+    let boot = boot["boot"].as_str().unwrap();
+    std::fs::write(place.join("layer.json"), meta.replace(boot, "an earlier one")).unwrap();
+    let blob = fixture.store.blobs().put_bytes(b"content").unwrap().0;
+    assert!(fixture.store.blobs().is_whole(&blob).unwrap());
+    let path = fixture.store.path().join("oci/blobs/sha256").join(blob.hex());
+    std::fs::write(path, "").unwrap();
+    assert!(!fixture.store.blobs().is_whole(&blob).unwrap());
+    let mut options = store::VerifyOptions::default();
+    assert!(fixture.store.verify(&options).unwrap().is_empty());
+    options.repair = true;
+    fixture.store.verify(&options).unwrap();
+    assert!(!place.exists() && !fixture.store.blobs().contains(&blob, None).unwrap());
+}
