@@ -173,6 +173,8 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
     // directory, since a directory that its owner may not write to can be renamed but not moved.
     sys::fs::remove_tree(&directory, b"ROOT.new")?;
     flatten::flatten_as(&image.layers, &directory, "ROOT.new", "owners.new", method)?;
+    // Nor after a loss of power: the name must not reach the disk before the copies do.
+    rustix::fs::syncfs(&directory).map_err(|errno| Error::disk("sync", ROOT.as_bytes(), errno))?;
     rename(&directory, "owners.new", ROOT_OWNERS)?;
     rename(&directory, "ROOT.new", ROOT)?;
     Ok(Root::Directory(root))

@@ -115,6 +115,11 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::file("read", path, error)),
     };
+    // State is not synced: after a loss of power the file may be there without its bytes, and what
+    // it spoke of has ended.
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
     serde_json::from_slice(&bytes)
         .map(Some)
         .map_err(|source| Error::Damaged { path: path.into(), source })
