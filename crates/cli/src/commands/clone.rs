@@ -40,6 +40,9 @@ pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
         let _ = copy.remove_with(&|path| ids::delete(context, path));
         return Err(report.within(format!("cannot copy {}", args.container)));
     }
+    // Any number of files was copied: one sync for all.
+    store.sync_all()?;
+    copy.sync()?;
     output::line(copy.id())?;
     Ok(Exit::OK)
 }

@@ -27,6 +27,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> 
     if context.is_udocker() {
         udocker::legacy::announce(context, container)?;
     }
+    container.sync()?;
     output::line(container.id())?;
     Ok(Exit::OK)
 }

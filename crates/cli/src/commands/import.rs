@@ -25,6 +25,7 @@ use crate::report::{Exit, Report};
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> {
     if args.clone {
         let container = cloned::make(context, args)?;
+        container.sync()?;
         output::line(container.id())?;
         return remove_source(args);
     }
@@ -37,6 +38,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
         let is_it = remote::reference(context, &familiar).is_ok_and(|other| other == reference);
         let name = if is_it { familiar } else { reference.to_string() };
         let (made, _) = make::make(context, &flags, Some(&name), &[], true)?;
+        made.container().sync()?;
         output::line(made.container().id())?;
     } else {
         output::line(id)?;

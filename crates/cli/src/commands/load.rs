@@ -1,5 +1,7 @@
 //! `load`: images from an archive or a layout, from a file or a pipe.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,12 +19,17 @@ use crate::pull::{self, Road};
 use crate::remote;
 use crate::report::{Exit, Report};
 
-/// The store as a place for an archive's blobs.
-struct Sink<'a>(&'a Store);
+/// The store as a place for an archive's blobs, and what was found to be there whole.
+struct Sink<'a>(&'a Store, RefCell<HashSet<Digest>>);
 
 impl BlobSink for Sink<'_> {
     fn has(&self, digest: &Digest) -> bool {
-        self.0.blobs().contains(digest, None).unwrap_or(false)
+        let Self(store, whole) = self;
+        // An archive does not say how long it must be, and reading it costs no more than storing it
+        // again.
+        whole.borrow().contains(digest)
+            || store.blobs().is_whole(digest).unwrap_or(false)
+                && whole.borrow_mut().insert(digest.clone())
     }
 
     fn put(
@@ -49,7 +56,7 @@ pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
     let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
     // From the first blob to the last name nothing may be cleaned away.
     let _lease = store.lease()?;
-    let mut sink = Sink(store);
+    let mut sink = Sink(store, RefCell::default());
     let (images, source) = match args.input.as_deref().filter(|path| *path != Path::new("-")) {
         None if context.input_is_terminal() => {
             return Err(Report::usage("standard input is a terminal, not an archive")

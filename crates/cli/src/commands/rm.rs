@@ -18,7 +18,7 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             context.store()?.containers().list()?.iter().map(|container| container.id().to_owned()),
         );
     }
-    super::each(&names, |name| {
+    let ended = super::each(&names, |name| {
         let container = match record::find_some(context, name)? {
             Some(container) => container,
             // As Docker: `rm -f` of what is not there is done already.
@@ -51,7 +51,10 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
             }
         }
         output::line(name)
-    })
+    });
+    // One wait for all of them.
+    context.store()?.containers().sync_removals()?;
+    ended
 }
 
 /// An error where a container runs.

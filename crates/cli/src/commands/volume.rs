@@ -38,7 +38,8 @@ pub(crate) fn create(context: &Context, args: &VolumeCreateArgs) -> Result<Exit,
         labels.insert(key.to_owned(), value.to_owned());
     }
     let info = VolumeInfo { created: time::now().to_string(), labels, ..VolumeInfo::default() };
-    context.store()?.volumes().create(&name, &info)?;
+    // Also one that was there: another command may just have made it.
+    context.store()?.volumes().create(&name, &info)?.0.sync()?;
     output::line(name)?;
     Ok(Exit::OK)
 }
@@ -79,7 +80,7 @@ pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Repor
 /// `volume rm`.
 pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Report> {
     let used = super::prune::used_volumes(context)?;
-    super::each(&args.names, |name| {
+    let ended = super::each(&args.names, |name| {
         let Some(volume) = context.store()?.volumes().get(name)? else {
             return if args.force { Ok(()) } else { Err(missing(name)) };
         };
@@ -90,7 +91,9 @@ pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Rep
         }
         volume.remove_with(&|path| ids::delete(context, path))?;
         output::line(name)
-    })
+    });
+    context.store()?.volumes().sync_removals()?;
+    ended
 }
 
 /// `volume inspect`.

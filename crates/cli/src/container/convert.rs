@@ -191,6 +191,8 @@ fn to_links(
         rootfs::prepare(&place, &trees, Driver::HardLink)?;
     }
     notes::from_loose(&place)?;
+    // The tree's files are the image's, which may have been made just now.
+    store.settle()?;
     record.own.stand = stand;
     container.write(record)?;
     Ok(())

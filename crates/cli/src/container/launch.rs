@@ -247,6 +247,10 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
         Box::new(supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None });
     let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
     if run.detach {
+        if !run.remove {
+            // Its id is told, and it stays when its program has ended.
+            run.container.sync()?;
+        }
         supervise::detached(launch)?;
         if !run.quiet {
             output::line(run.container.id())?;

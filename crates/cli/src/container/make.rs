@@ -16,7 +16,7 @@ use engine::spec::{ImageSource, ProcessId};
 use engine::supervise::processes;
 use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
-use store::{ContainerDir, Image};
+use store::{ContainerDir, Image, Store};
 
 use super::record::{self, Own, Record};
 use super::{ids, ports, root, spec, spool, volumes};
@@ -120,15 +120,35 @@ pub(crate) fn make(
         id.clone_into(&mut record.config.id);
         record.clone()
     })?;
-    if let Err(report) = fill(context, &record, &container, &fresh) {
+    if let Err(report) = fill(context, flags.record.rm, &record, &container, &fresh) {
         // A container without its volumes' content is no container.
         let _ = container.remove();
         return Err(report);
+    }
+    if !flags.record.rm {
+        outlive(store, flags.record.name.is_some() || cidfile.is_some(), &container, &fresh)?;
     }
     if let Some((file, path)) = cidfile {
         write_cid(file, path, container.id())?;
     }
     Ok((Made(container), record))
+}
+
+/// Waits for the disk, as far as a container needs it that stays when its program has ended. One
+/// that nobody was `told` of may be lost with the power, but not half of it.
+fn outlive(
+    store: &Store,
+    told: bool,
+    container: &ContainerDir,
+    fresh: &[volumes::Fresh],
+) -> Result<(), Report> {
+    if !told {
+        return Ok(store.settle()?);
+    }
+    for fresh in fresh.iter().filter(|fresh| fresh.anonymous) {
+        fresh.volume.sync()?;
+    }
+    Ok(container.sync()?)
 }
 
 /// An image's configuration without what it asks for (`--nometa`): platform and layers.
@@ -257,44 +277,71 @@ fn split_command(
     };
 }
 
-/// Fills new volumes with what the image has at their places.
+/// Fills new volumes with what the image has at their places. What outlives the run is on the disk
+/// then.
 fn fill(
     context: &Context,
+    passing: bool,
     record: &Record,
     container: &ContainerDir,
     fresh: &[volumes::Fresh],
 ) -> Result<(), Report> {
+    let fresh: Vec<&volumes::Fresh> = fresh.iter().filter(|fresh| fresh.fill).collect();
     if fresh.is_empty() || record.config.rootfs.is_some() {
         return Ok(());
     }
     let store = context.store()?;
     let trees = root::trees(context, store, record)?;
     let root = root::prepare(context, store, record, &container.path())?;
+    let mut filled = Vec::with_capacity(fresh.len());
     for volume in fresh {
-        let spool = spool::file(context)?;
-        let path = volume.target.as_os_str().as_bytes();
-        let source = copy::Source { path, name: b".", follow: true };
-        let mut there = true;
-        let read = ids::within(context, &record.config, |ids| {
-            copy::copy_out_of(Some(&trees), &root, ids, source, &spool)
-                .map(drop)
-                .map_err(Report::from)
-        });
-        if read.is_err() {
-            // The image has nothing there, or something that is no directory.
-            there = spool.metadata().is_ok_and(|meta| meta.len() > 0);
+        if fill_one(context, record, &trees, &root, volume)? {
+            filled.push(volume);
         }
-        let first = spool::rewound(&spool)?;
-        if there && first.is_directory {
-            read?;
-            spool::rewind(&spool)?;
-            let top = spool::open_directory(&volume.data)?;
-            copy::copy_in(&top, b".", &spool, &copy::Into::default())
-                .map_err(|error| Report::from(error).within("cannot fill the volume"))?;
-            // The place itself is no entry: `/tmp` stays open to all, and a database's directory closed.
-            sys::fs::chmod_fd(&top, first.mode)
-                .map_err(|error| Report::new("cannot fill the volume").cause(error))?;
+    }
+    let waits = |volume: &&volumes::Fresh| !(passing && volume.anonymous);
+    if filled.iter().any(waits) {
+        store.sync_all()?;
+    }
+    for volume in filled {
+        std::fs::remove_file(volume.filling())
+            .map_err(|error| Report::new("cannot fill the volume").cause(error))?;
+        // It must not come back: what is changed in the volume from here on would be overwritten.
+        if waits(&volume) {
+            volume.volume.sync()?;
         }
     }
     Ok(())
+}
+
+/// Whether the image had something at a volume's place, which is in the volume now.
+fn fill_one(
+    context: &Context,
+    record: &Record,
+    trees: &rootfs::ImageTrees,
+    root: &rootfs::Root,
+    fresh: &volumes::Fresh,
+) -> Result<bool, Report> {
+    let spool = spool::file(context)?;
+    let path = fresh.target.as_os_str().as_bytes();
+    let source = copy::Source { path, name: b".", follow: true };
+    let read = ids::within(context, &record.config, |ids| {
+        copy::copy_out_of(Some(trees), root, ids, source, &spool).map(drop).map_err(Report::from)
+    });
+    // Else the image has nothing there, or something that is no directory.
+    let there = read.is_ok() || spool.metadata().is_ok_and(|meta| meta.len() > 0);
+    let first = spool::rewound(&spool)?;
+    if !there || !first.is_directory {
+        return Ok(false);
+    }
+    read?;
+    spool::rewind(&spool)?;
+    let cannot = || Report::new("cannot fill the volume");
+    std::fs::File::create(fresh.filling()).map_err(|error| cannot().cause(error))?;
+    let top = spool::open_directory(&fresh.volume.data())?;
+    copy::copy_in(&top, b".", &spool, &copy::Into::default())
+        .map_err(|error| Report::from(error).within("cannot fill the volume"))?;
+    // The place itself is no entry: `/tmp` stays open to all, and a database's directory closed.
+    sys::fs::chmod_fd(&top, first.mode).map_err(|error| cannot().cause(error))?;
+    Ok(true)
 }

@@ -1,22 +1,41 @@
 //! Named volumes: found or made when a container is, and filled with what the image has at their place.
+//!
+//! A new volume with a name is on the disk before anything is told of it or runs in it: it outlives
+//! every container. While one is filled, a file beside its content says so; where that is left
+//! over, it is filled again.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::spec::{MountKind, MountSpec};
-use store::{Store, VolumeInfo};
+use store::{Store, Volume, VolumeInfo};
 
 use super::mounts::Wish;
 use crate::output::time;
 use crate::report::Report;
 
-/// A volume that was made for this container and may be filled from its image.
+/// A volume that was made for this container or is empty.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// Its place in the container.
-    pub target: std::path::PathBuf,
-    /// Its directory.
-    pub data: std::path::PathBuf,
+    pub target: PathBuf,
+    /// The volume.
+    pub volume: Volume,
+    /// It goes with the container.
+    pub anonymous: bool,
+    /// It is to be filled from the container's image.
+    pub fill: bool,
+}
+
+impl Fresh {
+    /// The file that says that somebody fills it, or did not come to the end of that.
+    pub(crate) fn filling(&self) -> PathBuf {
+        filling(&self.volume)
+    }
+}
+
+fn filling(volume: &Volume) -> PathBuf {
+    volume.data().with_file_name("filling")
 }
 
 /// Turns wishes into mounts; volumes that are not there are made.
@@ -37,10 +56,14 @@ pub(crate) fn place(
                 ..VolumeInfo::default()
             };
             let (volume, new) = store.volumes().create(&name, &info)?;
-            if (new || is_empty(&volume.data())) && !wish.no_copy {
-                fresh.push(Fresh { target: wish.spec.target.clone(), data: volume.data() });
+            if new && !wish.anonymous {
+                volume.sync()?;
             }
             wish.spec.source = volume.data();
+            if new || is_empty(&volume.data()) || filling(&volume).exists() {
+                let (target, anonymous) = (wish.spec.target.clone(), wish.anonymous);
+                fresh.push(Fresh { target, volume, anonymous, fill: !wish.no_copy });
+            }
             wish.spec.name = Some(name);
         }
         mounts.push(wish.spec);

@@ -273,11 +273,24 @@ fn change(
     let temporary = temporary_beside(&path);
     let written = write_new(&temporary, &text)
         .map_err(fail("write", &temporary))
-        .and_then(|()| std::fs::rename(&temporary, &path).map_err(fail("write", &path)));
+        .and_then(|()| std::fs::rename(&temporary, &path).map_err(fail("write", &path)))
+        .and_then(|()| sync_directory(&path).map_err(fail("write", &path)));
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+/// Waits until a file's name is on the disk too.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    match File::open(directory)?.sync_all() {
+        // Some network file systems cannot, or do so by themselves.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 fn temporary_beside(path: &Path) -> PathBuf {
