@@ -1,18 +1,20 @@
 //! Commands killed at random moments, two at once, runs of one container at once, a full disk, damaged
-//! files: the next command works, and nothing half done is taken for whole.
+//! files, losses of power: the next command works, and nothing half done is taken for whole.
 //!
 //! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
-//! is the long one; `CORACLE_CRASH_SEED` repeats a run (the moments of killing still vary with the
-//! machine).
+//! is the long one (`cargo xtask crash` for some kinds of cases); `CORACLE_CRASH_SEED` repeats a
+//! run (the moments of killing still vary with the machine).
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod damage;
 mod kills;
+mod losses;
 mod pairs;
 mod place;
 mod rounds;
 mod space;
+mod syncs;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,9 +32,15 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("space", space::CASES),
     ("damage", damage::CASES),
     ("rounds", rounds::CASES),
+    ("losses", losses::CASES),
+    ("syncs", syncs::CASES),
 ];
 
 fn main() -> ExitCode {
+    // A case starts this program again, to serve the disk that loses its power.
+    if let Some(ended) = testkit::disk::serve() {
+        return ended;
+    }
     let scratch = Scratch::new("crash").expect("a scratch directory");
     let program = Path::new(env!("CARGO_BIN_EXE_coracle"));
     let set = everybody(&scratch, program)

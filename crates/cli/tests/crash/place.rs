@@ -18,6 +18,8 @@ pub(crate) struct Images {
     pub(crate) names: [String; 2],
     /// The first one as a docker-archive.
     pub(crate) archive: Vec<u8>,
+    /// A name in the registry of one with few files.
+    pub(crate) small: String,
 }
 
 /// One user and what is needed to put a store to the test.
@@ -37,10 +39,16 @@ pub(crate) fn images(registry: &DockerRegistry) -> Images {
         format!("{}/{name}:1", registry.host())
     };
     let (one, two) = (image("one"), image("two"));
+    let few = testkit::guest::image().layer(filled("few", 40)).env("NAME", "small");
+    let small = build(&few, "crash/small");
     let names = [build(&one, "crash/one"), build(&two, "crash/two")];
     let plain =
         [testkit::guest::layer().finish(), shared.clone().finish(), filled("one", 700).finish()];
-    Images { archive: one.build().docker_archive(&plain, &["localhost/crash/loaded:1"]), names }
+    Images {
+        archive: one.build().docker_archive(&plain, &["localhost/crash/loaded:1"]),
+        small,
+        names,
+    }
 }
 
 fn filled(name: &str, files: u32) -> Layer {

@@ -1,0 +1,381 @@
+//! The power goes at any moment: what a command has acknowledged is there afterwards.
+//!
+//! A user's store lies on a disk whose every write is recorded ([`testkit::disk`]). Commands run
+//! one after the other, and after each that ended well a mark is set. Then the disk is made, again
+//! and again, what it held after some beginning of its writes, where of those that were not flushed
+//! all, none or some are there. All that the commands before the last mark had made must be there,
+//! what they had removed must not, and the command that was running may have happened or not.
+//! `verify` finds nothing wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use testkit::command::Finished;
+use testkit::disk::{Event, RecordedDisk, Tail};
+use testkit::person::Person;
+use testkit::skip::Outcome;
+
+use crate::place::{Case, Dice, Place, rounds};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("short_commit_interval", short_commit_interval),
+    ("long_commit_interval", long_commit_interval),
+];
+
+const SIZE: u64 = 192 << 20;
+
+/// ext4 writes its journal each second by itself: most of a command is on the disk soon, in any
+/// order.
+fn short_commit_interval(place: &Place<'_>) -> Outcome {
+    lose(place, "short", "commit=1")
+}
+
+/// It does so each five minutes: only what is synced is on the disk.
+fn long_commit_interval(place: &Place<'_>) -> Outcome {
+    lose(place, "long", "commit=300")
+}
+
+/// What a command changes of what can be listed: `container NAME`, `image NAME`, `volume NAME`.
+#[derive(Clone, Debug)]
+enum Change {
+    Comes(String),
+    Goes(String),
+}
+
+/// One command and what it changes.
+struct Step {
+    words: Vec<String>,
+    changes: Vec<Change>,
+}
+
+/// The state that is promised after some steps.
+type Promise = BTreeSet<String>;
+
+/// The disk with the user's home on it.
+struct Lab {
+    disk: RecordedDisk,
+    person: Person,
+    /// The ids that containers had when they were told, by their first names.
+    ids: BTreeMap<String, String>,
+}
+
+fn lose(place: &Place<'_>, name: &str, options: &str) -> Outcome {
+    let rounds = rounds(12);
+    let directory = place.person.home.join(format!("disk-{name}"));
+    fs::create_dir_all(&directory).expect("a directory");
+    let disk = RecordedDisk::new(&directory, SIZE, options)?;
+    let home = disk.mounted().join("home");
+    let user = &place.person.user;
+    let owner = format!("{}:{}", user.uid, user.gid);
+    root(&disk, &["mkdir", &text(&home)]);
+    root(&disk, &["chown", &owner, &text(&home)]);
+    root(&disk, &["sync"]);
+    let mut lab = Lab { disk, person: place.person.at(&home), ids: BTreeMap::new() };
+    let archive = text(&place.archive(place.person));
+    let steps = steps(place, &directory, &archive);
+    let mut promises = vec![Promise::new()];
+    lab.disk.mark(0);
+    for (number, step) in steps.iter().enumerate() {
+        let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
+        let done = lab.disk.run(&lab.person, &words);
+        done.ok();
+        lab.disk.mark(u32::try_from(number + 1).unwrap_or(u32::MAX));
+        lab.note_id(step, &done);
+        promises.push(after(promises.last().expect("a beginning"), &step.changes));
+    }
+    lab.disk.end();
+    let log = lab.disk.log();
+    let mut dice = Dice::new(u64::from(user.range) + 40);
+    let cuts = cuts(&log, rounds, &mut dice);
+    for (round, (count, tail)) in cuts.into_iter().enumerate() {
+        let reached = last_mark(&log[..count]);
+        let running = steps.get(reached).map_or("nothing".to_owned(), |step| step.words.join(" "));
+        let context = format!(
+            "cut {round}: {count} of {} lines, {tail:?}, {reached} commands done, running: {running}",
+            log.len()
+        );
+        lab.disk.cut(count, tail);
+        let next = promises.get(reached + 1).unwrap_or(&promises[reached]);
+        lab.check(&promises[reached], next, &context);
+        if round % 10 == 9 {
+            lab.goes_on(&archive, &context);
+        }
+        lab.disk.leave();
+    }
+    println!("{name}: {} commands, {} lines of the log, {rounds} cuts", steps.len(), log.len());
+    Ok(())
+}
+
+/// Runs a program of root's where the disk is.
+fn root(disk: &RecordedDisk, words: &[&str]) {
+    let status = disk.enter().args(words).status();
+    assert!(status.is_ok_and(|status| status.success()), "{words:?}");
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn after(before: &Promise, changes: &[Change]) -> Promise {
+    let mut promise = before.clone();
+    for change in changes {
+        match change {
+            Change::Comes(thing) => promise.insert(thing.clone()),
+            Change::Goes(thing) => promise.remove(thing),
+        };
+    }
+    promise
+}
+
+fn last_mark(log: &[Event]) -> usize {
+    let mark = log.iter().rev().find_map(|event| match event {
+        Event::Mark(number) => Some(*number),
+        _ => None,
+    });
+    mark.unwrap_or(0) as usize
+}
+
+/// Where the power goes, in order: every second time just when a command has said that it is done
+/// and nothing more reaches the disk; else anywhere.
+fn cuts(log: &[Event], rounds: u64, dice: &mut Dice) -> Vec<(usize, Tail)> {
+    let marks: Vec<usize> = log
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| matches!(event, Event::Mark(_)))
+        .map(|(index, _)| index + 1)
+        .collect();
+    let first = marks[0];
+    let below = |dice: &mut Dice, limit: usize| {
+        usize::try_from(dice.below(limit as u64)).unwrap_or_default()
+    };
+    let mut cuts: Vec<(usize, Tail)> = (0..rounds)
+        .map(|round| {
+            if round % 2 == 0 {
+                // Spread over all commands, so that few rounds meet most kinds.
+                let at = usize::try_from(round * marks.len() as u64 / rounds).unwrap_or_default();
+                let some = below(dice, marks.len() * 2 / usize::try_from(rounds).unwrap_or(1) + 1);
+                return (marks[(at + some).min(marks.len() - 1)], Tail::Lost);
+            }
+            let tail = match round % 3 {
+                0 => Tail::Kept,
+                1 => Tail::Part(dice.below(u64::MAX)),
+                _ => Tail::Lost,
+            };
+            (first + below(dice, log.len() - first + 1), tail)
+        })
+        .collect();
+    cuts.sort_by_key(|(count, _)| *count);
+    cuts
+}
+
+/// The commands. Each kind of change comes more than once, in another company.
+fn steps(place: &Place<'_>, directory: &Path, archive: &str) -> Vec<Step> {
+    let image = &place.images.small;
+    let tree = directory.join("tree.tar");
+    fs::write(&tree, testkit::guest::layer().finish()).expect("a tree");
+    place.person.give(&tree);
+    let mut steps = Vec::new();
+    let mut step = |words: &[&str], comes: &[String], goes: &[String]| {
+        let comes = comes.iter().cloned().map(Change::Comes);
+        let changes = comes.chain(goes.iter().cloned().map(Change::Goes)).collect();
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        steps.push(Step { words, changes });
+    };
+    let container = |name: &str| format!("container {name}");
+    let volume = |name: &str| format!("volume {name}");
+    let named = |name: &str| format!("image {name}");
+    let none: &[String] = &[];
+    let exit = ["/bin/guest", "exit", "0"];
+    step(&["pull", "-q", "--tls-verify=false", image], &[named(image)], none);
+    step(&["run", "--rm", image, "/bin/guest", "exit", "0"], none, none);
+    for round in 0..3 {
+        let name = |what: &str| format!("{what}{round}");
+        let (one, two) = (name("one"), name("two"));
+        step(&["create", "--name", &one, image], &[container(&one)], none);
+        step(&["volume", "create", &one], &[volume(&one)], none);
+        step(&[&["run", "--rm", image][..], &exit].concat(), none, none);
+        let detached = name("detached");
+        step(
+            &[&["run", "-d", "--name", &detached, image][..], &exit].concat(),
+            &[container(&detached)],
+            none,
+        );
+        let tag = format!("localhost/crash/tag:{round}");
+        step(&["tag", image, &tag], &[named(&tag)], none);
+        step(&["rename", &one, &two], &[container(&two)], &[container(&one)]);
+        let foreground = name("foreground");
+        let words = ["run", "--name", &foreground, image, "/bin/guest", "write", "/x", "y"];
+        step(&words, &[container(&foreground)], none);
+        let (filled, data) = (name("filled"), format!("{}:/data", name("filled")));
+        step(
+            &["create", "--name", &filled, "-v", &data, image],
+            &[container(&filled), volume(&filled)],
+            none,
+        );
+        let copy = name("copy");
+        step(&["clone", "--name", &copy, &foreground], &[container(&copy)], none);
+        let plain = name("plain");
+        step(&["create", "--execmode=I1", "--name", &plain, image], &[container(&plain)], none);
+        step(&["setup", "--execmode=I1", &two], none, none);
+        step(&["name", &two, &one], &[container(&one)], none);
+        step(&["rmname", &two], none, &[container(&two)]);
+        step(&["protect", &one], none, none);
+        match round {
+            0 => step(&["load", "-q", "-i", archive], &[named("localhost/crash/loaded:1")], none),
+            1 => step(
+                &["import", "-q", &text(&tree), "localhost/crash/imported:1"],
+                &[named("localhost/crash/imported:1")],
+                none,
+            ),
+            _ => step(
+                &["pull", "-q", "--tls-verify=false", &place.images.names[0]],
+                &[named(&place.images.names[0])],
+                none,
+            ),
+        }
+        step(&["rm", "-f", &filled], none, &[container(&filled)]);
+        step(&["volume", "rm", &filled], none, &[volume(&filled)]);
+        step(&["rmi", &tag], none, &[named(&tag)]);
+        step(&[&["run", "--rm", image][..], &exit].concat(), none, none);
+    }
+    steps
+}
+
+impl Lab {
+    /// Keeps the id that `create` and `run -d` print.
+    fn note_id(&mut self, step: &Step, done: &Finished) {
+        let line = done.line();
+        let is_id = line.len() == 64 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let (true, Some(Change::Comes(thing))) = (is_id, step.changes.first()) {
+            self.ids.insert(thing.clone(), line);
+        }
+    }
+
+    fn run(&self, words: &[&str], context: &str) -> Finished {
+        let done = self.disk.run(&self.person, words);
+        assert!(done.code() == 0, "{context}: {done:?}");
+        done
+    }
+
+    /// A file on the disk.
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        fs::read(self.disk.outside(path)).ok()
+    }
+
+    /// The store's containers and volumes as files.
+    fn on_disk(&self) -> String {
+        let places = ["containers", "volumes", "trash", "tmp"];
+        let mut command = self.disk.enter();
+        command.arg("ls").arg("-lAR");
+        command.args(places.map(|name| self.person.store().join(name)));
+        let done = command.output().expect("ls");
+        String::from_utf8_lossy(&done.stdout).lines().take(80).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Everything that can be listed, as [`Change`] names it; with the ids of containers.
+    fn listed(&self, context: &str) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let mut list = |kind: &str, words: &[&str]| {
+            for line in self.run(words, context).out().lines() {
+                let (id, names) = line.split_once(' ').unwrap_or(("", line));
+                for name in names.split(',').filter(|name| !name.is_empty()) {
+                    found.insert(format!("{kind} {name}"), id.to_owned());
+                }
+            }
+        };
+        list("container", &["ps", "-a", "--no-trunc", "--format={{.ID}} {{.Names}}"]);
+        list("image", &["images", "--no-trunc", "--format={{.ID}} {{.Repository}}:{{.Tag}}"]);
+        list("volume", &["volume", "ls", "--format={{.Driver}} {{.Name}}"]);
+        found
+    }
+
+    fn check(&self, before: &Promise, next: &Promise, context: &str) {
+        let found = self.listed(context);
+        for thing in before.intersection(next) {
+            assert!(
+                found.contains_key(thing),
+                "{context}: lost: {thing}; found: {found:?}; on the disk:\n{}",
+                self.on_disk()
+            );
+            if let Some(id) = self.ids.get(thing) {
+                assert_eq!(found.get(thing), Some(id), "{context}: {thing} has another id");
+            }
+        }
+        for thing in found.keys().filter(|thing| !before.contains(*thing) && !next.contains(*thing))
+        {
+            // A run without a name has not told anybody of its container.
+            let unnamed = thing.starts_with("container ") && !thing.ends_with(['0', '1', '2']);
+            assert!(unnamed, "{context}: removed, and there again: {thing}");
+        }
+        self.check_contents(before, next, &found, context);
+        self.run(&["verify", "-q"], context);
+    }
+
+    /// What is in what is there.
+    fn check_contents(
+        &self,
+        before: &Promise,
+        next: &Promise,
+        found: &BTreeMap<String, String>,
+        context: &str,
+    ) {
+        let store = self.person.store();
+        let mut inspect = vec!["inspect", "--type=container", "--format={{.Id}}"];
+        let mut ids = Vec::new();
+        let mut files: Vec<(PathBuf, &str)> = Vec::new();
+        for thing in before.intersection(next) {
+            let Some((kind, name)) = thing.split_once(' ') else { continue };
+            let kind_of_name = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+            if kind == "volume" && kind_of_name == "filled" {
+                let data = store.join("volumes").join(name).join("_data");
+                files.extend([(data.join("one"), "1\n"), (data.join("sub/two"), "2\n")]);
+            }
+            if kind == "container" {
+                let id = found.get(thing).map_or("", String::as_str);
+                inspect.push(name);
+                ids.push(id);
+                let place = store.join("containers").join(id);
+                match kind_of_name {
+                    "copy" => files.push((place.join("upper/x"), "y")),
+                    // The tree is made when a command first needs it.
+                    "plain" if self.read(&place.join("ROOT/data/sub/two")).is_some() => {
+                        files.push((place.join("ROOT/data/one"), "1\n"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !ids.is_empty() {
+            let inspected = self.run(&inspect, context);
+            assert_eq!(inspected.out().lines().collect::<Vec<_>>(), ids, "{context}");
+        }
+        for (file, expected) in files {
+            let bytes = self.read(&file);
+            let held = bytes.as_deref().map(String::from_utf8_lossy);
+            assert_eq!(held.as_deref(), Some(expected), "{context}: {}", file.display());
+        }
+    }
+
+    /// The store is one that commands can work with: what was being brought in can be brought in
+    /// again, and all in it can be removed.
+    fn goes_on(&self, archive: &str, context: &str) {
+        self.run(&["load", "-q", "-i", archive], context);
+        self.run(&["verify", "-q"], context);
+        let found = self.listed(context);
+        for thing in found.keys().filter(|thing| thing.starts_with("container one")) {
+            self.run(&["unprotect", thing.trim_start_matches("container ")], context);
+        }
+        self.run(&["rm", "-f", "-a"], context);
+        self.run(&["create", "--name", "fresh", "--rootfs", "/"], context);
+        self.run(&["system", "prune", "-a", "-f", "--volumes"], context);
+        let done = self.run(&["ps", "-a", "-q"], context);
+        assert_eq!(done.out(), "", "{context}: a container stays");
+        for directory in ["tmp/ingest", "tmp/build", "trash", "containers", "layers", "trees"] {
+            let path = self.disk.outside(&self.person.store().join(directory));
+            let left = fs::read_dir(path).map_or(0, Iterator::count);
+            assert_eq!(left, 0, "{context}: {directory}/ still holds something");
+        }
+        self.run(&["verify", "-q"], context);
+    }
+}
