@@ -1,5 +1,6 @@
 //! Containers over time: in the background, stopped, started again, looked at, removed.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -406,7 +407,10 @@ fn what_is_left_is_ended(w: &World) -> Outcome {
     if w.has_overlay() {
         testkit::skip!("it does not outlive its namespaces' first program everywhere");
     }
-    for (verb, seconds) in [("stop", "294"), ("rm", "295")] {
+    // Numbers that no other case has at the same time, in any mode.
+    static NEXT: AtomicU32 = AtomicU32::new(29_400);
+    for verb in ["stop", "rm"] {
+        let seconds = &NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let c = abandoned(w, seconds);
         let id = c.inspect("{{.Id}}");
         let flags: &[&str] = if verb == "stop" { &["-t", "1"] } else { &["-f"] };
