@@ -1,6 +1,7 @@
 //! Containers, images and volumes in the form of Docker's `inspect`, as far as the fields have a meaning here.
 
-use engine::spec::{MountKind, NetworkMode, RestartPolicy};
+use engine::mount_options::Propagation;
+use engine::spec::{MountKind, MountSpec, NetworkMode, RestartPolicy};
 use engine::supervise::state::{self, Observed};
 use serde_json::{Map, Value, json};
 use store::{ContainerDir, Image, Volume};
@@ -123,7 +124,7 @@ fn host_config(record: &Record) -> Value {
         .mounts
         .iter()
         .filter(|mount| mount.kind == MountKind::Tmpfs)
-        .map(|mount| (mount.target.display().to_string(), mount.options.join(",").into()))
+        .map(|mount| (mount.target.display().to_string(), mount.options.words().join(",").into()))
         .collect();
     let (restart, retries) = match config.restart {
         RestartPolicy::No => ("no", 0),
@@ -208,6 +209,15 @@ fn port_bindings(record: &Record) -> Value {
     map.into()
 }
 
+/// In Docker's word: without an option the host's later mounts appear.
+fn propagation(mount: &MountSpec) -> &'static str {
+    match (mount.kind, mount.options.propagation) {
+        (MountKind::Tmpfs, _) => "",
+        (_, Some(Propagation::Private)) => "rprivate",
+        (_, Some(Propagation::Slave) | None) => "rslave",
+    }
+}
+
 fn mounts(record: &Record) -> Vec<Value> {
     let mounts = record.config.mounts.iter();
     mounts
@@ -221,9 +231,9 @@ fn mounts(record: &Record) -> Vec<Value> {
                 "Type": kind,
                 "Source": mount.source,
                 "Destination": mount.target,
-                "Mode": mount.options.join(","),
+                "Mode": mount.options.words().join(","),
                 "RW": !mount.read_only,
-                "Propagation": "rprivate",
+                "Propagation": propagation(mount),
             });
             if let (Some(name), Some(map)) = (&mount.name, value.as_object_mut()) {
                 map.insert("Name".to_owned(), name.clone().into());

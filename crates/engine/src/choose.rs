@@ -5,8 +5,11 @@
 
 use crate::error::{Error, Result};
 use crate::facts::Facts;
+use crate::mount_options::Propagation;
 use crate::plan::Plan;
-use crate::spec::{ContainerConfig, NamespaceMode, NetworkMode, SeccompChoice};
+use crate::spec::{
+    ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
+};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// What an engine can do beyond running a program in another tree.
@@ -17,6 +20,8 @@ pub struct Caps {
     pub fake_root: bool,
     /// Host files under other names (`-v`).
     pub binds: bool,
+    /// Binds that the host's later mounts do not reach (`private`).
+    pub private_binds: bool,
     /// Memory file systems.
     pub tmpfs: bool,
     /// Private pid, ipc, uts and cgroup namespaces, host names.
@@ -255,8 +260,7 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         || config.limits.pids.is_some();
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let tmpfs = config.mounts.iter().any(|mount| mount.kind == crate::spec::MountKind::Tmpfs);
-    let needs: [Need; 14] = [
+    let needs: [Need; 12] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
         ("--hostname", config.hostname.is_some(), |caps| caps.namespaces),
         ("--pid", private(&asked.pid), |caps| caps.namespaces),
@@ -265,8 +269,6 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
         ("--join", config.join.is_some(), |caps| caps.namespaces),
         ("--network", own_network, |caps| caps.network),
-        ("--volume", !config.mounts.is_empty(), |caps| caps.binds),
-        ("--tmpfs", tmpfs, |caps| caps.tmpfs),
         ("--read-only", config.read_only, |caps| caps.read_only),
         (
             "--cap-add and --cap-drop",
@@ -276,6 +278,27 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         ("--security-opt seccomp", filtered, |caps| caps.security),
         ("--memory, --cpus and --pids-limit", limited, |caps| caps.limits),
     ];
+    honours(engine, facts, &needs)?;
+    check_mounts(engine, facts, &config.mounts)
+}
+
+/// Whether an engine can make these mounts.
+///
+/// # Errors
+/// [`Error::Unsupported`] with the engines that can.
+pub fn check_mounts(engine: &dyn Engine, facts: &Facts, mounts: &[MountSpec]) -> Result<()> {
+    let tmpfs = mounts.iter().any(|mount| mount.kind == MountKind::Tmpfs);
+    let private =
+        mounts.iter().any(|mount| mount.options.propagation == Some(Propagation::Private));
+    let needs: [Need; 3] = [
+        ("--volume", !mounts.is_empty(), |caps| caps.binds),
+        ("a volume's option 'private'", private, |caps| caps.private_binds),
+        ("--tmpfs", tmpfs, |caps| caps.tmpfs),
+    ];
+    honours(engine, facts, &needs)
+}
+
+fn honours(engine: &dyn Engine, facts: &Facts, needs: &[Need]) -> Result<()> {
     let caps = engine.caps();
     match needs.iter().find(|(_, wanted, has)| *wanted && !has(&caps)) {
         None => Ok(()),

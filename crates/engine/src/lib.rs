@@ -11,6 +11,7 @@ pub mod choose;
 pub mod engines;
 pub mod error;
 pub mod facts;
+pub mod mount_options;
 pub mod plan;
 pub mod records;
 pub mod spec;

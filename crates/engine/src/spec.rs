@@ -9,6 +9,7 @@
 //! A container that runs without a supervisor (the program *became* the guest) has no one to write its state: `state.json` then
 //! says `created`, and [`crate::records`] tells whether somebody lives in it.
 
+use crate::mount_options::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -133,8 +134,8 @@ pub struct MountSpec {
     pub target: PathBuf,
     /// Read-only, with everything mounted beneath.
     pub read_only: bool,
-    /// `size=`, `mode=`, `noexec`, `nosuid`, `nodev`, `exec`, `suid`, `dev`; others are errors.
-    pub options: Vec<String>,
+    /// Flags, propagation, and what a memory file system takes.
+    pub options: MountOptions,
     /// Make the host directory if it is missing (Docker's `-v`, not `--mount`). The caller of the engine does that.
     pub create_source: bool,
 }

@@ -68,8 +68,23 @@ pub fn set_attributes(
     attributes: Attributes,
     recursive: bool,
 ) -> Result<(), Errno> {
+    set(tree, attributes, 0, recursive)
+}
+
+/// Cuts a tree of mounts off from those that it was copied from: what is mounted there later does
+/// not appear in it. Needs 5.12.
+pub fn make_private(tree: BorrowedFd<'_>) -> Result<(), Errno> {
+    set(tree, Attributes::NONE, u64::from(numbers::MS_PRIVATE), true)
+}
+
+fn set(
+    tree: BorrowedFd<'_>,
+    attributes: Attributes,
+    propagation: u64,
+    recursive: bool,
+) -> Result<(), Errno> {
     let attr =
-        numbers::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+        numbers::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation, userns_fd: 0 };
     let mut flags = numbers::AT_EMPTY_PATH;
     if recursive {
         flags |= numbers::AT_RECURSIVE;

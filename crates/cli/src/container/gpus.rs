@@ -12,8 +12,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use engine::mount_options::MountOptions;
 use engine::plan::{Overrides, Root};
-use engine::spec::{ContainerConfig, DeviceSpec, MountSpec};
+use engine::spec::{ContainerConfig, DeviceSpec, MountKind, MountSpec};
 use host::cdi::{self, Edits, Placed, Specification};
 use host::driver::{self, Card, Driver};
 use serde::{Deserialize, Serialize};
@@ -345,13 +346,13 @@ impl Found {
 
     fn bind(&mut self, host: &Path, inside: &Path, options: &[String]) {
         let known = ["nosuid", "nodev", "noexec"];
-        let kept = options.iter().filter(|option| known.contains(&option.as_str()));
+        let kept = options.iter().map(String::as_str).filter(|option| known.contains(option));
         let spec = MountSpec {
             source: host.to_owned(),
             target: inside.to_owned(),
             // Nobody in a container may change the host's driver.
             read_only: options.is_empty() || options.iter().any(|option| option == "ro"),
-            options: kept.cloned().collect(),
+            options: MountOptions::of(MountKind::Bind, kept).unwrap_or_default(),
             ..MountSpec::default()
         };
         self.mounts.entry(spec.target.clone()).or_insert(spec);
@@ -512,7 +513,12 @@ mod tests {
             targets,
             ["/usr/lib/again/libcuda.so", "/usr/lib/libcuda.so", "/usr/lib/libcuda.so.1"]
         );
-        assert!(found.mounts.values().all(|mount| mount.read_only && mount.options.is_empty()));
+        assert!(
+            found
+                .mounts
+                .values()
+                .all(|mount| mount.read_only && mount.options == MountOptions::default())
+        );
     }
 
     #[test]

@@ -106,22 +106,11 @@ fn apply_option(wish: &mut Wish, option: &str) -> Result<(), String> {
         "ro" | "readonly" => wish.spec.read_only = true,
         "rw" => wish.spec.read_only = false,
         "nocopy" => wish.no_copy = true,
-        // SELinux labels: an unprivileged user's files have the user's labels already. Consistency is for other
-        // systems. Mounts made later on the host do not appear inside, which is what `private` says.
-        "z" | "Z" | "cached" | "delegated" | "consistent" | "private" | "rprivate" | "bind"
-        | "rbind" | "copy" => {}
-        "noexec" | "nosuid" | "nodev" | "exec" | "suid" | "dev" => {
-            wish.spec.options.push(option.to_owned());
-        }
-        "slave" | "rslave" | "shared" | "rshared" => {
-            return Err(format!(
-                "'{option}' is not there: what is mounted on the host later does not appear inside"
-            ));
-        }
+        "copy" => wish.no_copy = false,
         "U" => {
             return Err("option 'U' would change owners on the host; use --userns keep-id".into());
         }
-        other => return Err(format!("unknown option '{other}'")),
+        other => return wish.spec.options.add(wish.spec.kind, other),
     }
     Ok(())
 }
@@ -157,7 +146,14 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
             "target" | "destination" | "dst" => inside = Some(needed()?),
             "readonly" | "ro" => wish.spec.read_only = value.as_deref().is_none_or(truth),
             "rw" => wish.spec.read_only = !value.as_deref().is_none_or(truth),
-            "bind-propagation" => apply_option(&mut wish, &needed()?).map_err(wrong)?,
+            "bind-propagation" => {
+                let word = needed()?;
+                let known = ["private", "rprivate", "slave", "rslave", "shared", "rshared"];
+                if !known.contains(&word.as_str()) {
+                    return Err(wrong(format!("unknown propagation '{word}' (rslave, rprivate)")));
+                }
+                wish.spec.options.add(MountKind::Bind, &word).map_err(wrong)?;
+            }
             "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {
                 if key == "bind-nonrecursive" && value.as_deref().is_none_or(truth) {
                     return Err(wrong(
@@ -167,9 +163,13 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
             }
             "volume-nocopy" => wish.no_copy = value.as_deref().is_none_or(truth),
             "tmpfs-size" => {
-                wish.spec.options.push(format!("size={}", size(&needed()?).map_err(wrong)?));
+                let word = format!("size={}", size(&needed()?).map_err(wrong)?);
+                wish.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
             }
-            "tmpfs-mode" => wish.spec.options.push(format!("mode={}", needed()?)),
+            "tmpfs-mode" => {
+                let word = format!("mode={}", needed()?);
+                wish.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
+            }
             other => return Err(wrong(format!("unknown key '{other}'"))),
         }
     }
@@ -232,18 +232,16 @@ pub(crate) fn tmpfs(text: &str) -> Result<Wish, Report> {
         ..MountSpec::default()
     };
     for option in options.split(',').filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("size", value)) if value.ends_with('%') => spec.options.push(option.to_owned()),
-            Some(("size", value)) => {
-                spec.options.push(format!("size={}", size(value).map_err(wrong)?));
+        let word = match option.split_once('=') {
+            Some(("size", value)) if !value.ends_with('%') => {
+                format!("size={}", size(value).map_err(wrong)?)
             }
-            Some(("mode" | "nr_inodes" | "uid" | "gid", _)) => spec.options.push(option.to_owned()),
-            _ if option == "ro" => spec.read_only = true,
-            _ if option == "rw" => spec.read_only = false,
-            _ if matches!(option, "noexec" | "nosuid" | "nodev" | "exec" | "suid" | "dev") => {
-                spec.options.push(option.to_owned());
-            }
-            _ => return Err(wrong(format!("unknown option '{option}'"))),
+            _ => option.to_owned(),
+        };
+        match word.as_str() {
+            "ro" => spec.read_only = true,
+            "rw" => spec.read_only = false,
+            word => spec.options.add(MountKind::Tmpfs, word).map_err(wrong)?,
         }
     }
     Ok(Wish::of(spec))
@@ -303,6 +301,8 @@ mod tests {
         assert_eq!(named.spec.name.as_deref(), Some("data"));
         assert!(named.spec.read_only && named.no_copy && named.spec.kind == MountKind::Volume);
         assert!(volume("/b", here()).unwrap().anonymous);
+        assert_eq!(spec("/a:/b:rslave,noexec").options.words(), ["noexec", "rslave"]);
+        assert_eq!(spec("/a:/b:private").options.words(), ["rprivate"]);
         for (text, part) in [
             ("a/b:/c", "./a/b"),
             ("~/x:/c", "$HOME"),
@@ -310,6 +310,7 @@ mod tests {
             ("/a:/", "--rootfs"),
             ("/a:/b:ro:x", "too many"),
             ("/a:/b:rx", "unknown option 'rx'"),
+            ("/a:/b:rshared", "without privilege"),
             (":/b", "empty"),
         ] {
             let report = volume(text, here()).unwrap_err().to_string();
@@ -327,7 +328,7 @@ mod tests {
         );
         assert_eq!(spec("type=bind,source=x,destination=/c"), bind("/home/me/x", "/c", false));
         let memory = spec("type=tmpfs,dst=/t,tmpfs-size=1m,tmpfs-mode=1777");
-        assert_eq!(memory.options, ["size=1048576", "mode=1777"]);
+        assert_eq!(memory.options.words(), ["size=1048576", "mode=1777"]);
         assert_eq!(spec("src=v,dst=/c").name.as_deref(), Some("v"));
         for text in [
             "type=bind,dst=/c",
@@ -345,7 +346,8 @@ mod tests {
     fn memory_and_devices() {
         assert_eq!(tmpfs("/t").unwrap().spec.target, Path::new("/t"));
         let options = tmpfs("/t:size=64k,mode=700,noexec,ro").unwrap().spec;
-        assert!(options.read_only && options.options == ["size=65536", "mode=700", "noexec"]);
+        assert!(options.read_only);
+        assert_eq!(options.options.words(), ["noexec", "size=65536", "mode=700"]);
         assert!(tmpfs("/t:colour=red").is_err());
         let null = device("/dev/null").unwrap();
         assert_eq!((null.target, null.access.as_str()), ("/dev/null".into(), "rwm"));

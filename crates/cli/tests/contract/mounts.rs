@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use testkit::command::copy_program;
@@ -20,6 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("odd_names", odd_names),
     ("long_form", long_form),
     ("refused_forms", refused_forms),
+    ("what_the_host_mounts_later", what_the_host_mounts_later),
     ("memory", memory),
     ("volumes", volumes),
     ("volume_starts_with_the_images_files", volume_starts_with_the_images_files),
@@ -168,6 +170,55 @@ fn refused_forms(w: &World) -> Outcome {
     for form in ["/tmp:relative", "/tmp:/m:nonsense", ":/m", "/tmp:/m:ro:more"] {
         w.guest(&["-v", form], &["exit", "0"]).expect(125);
     }
+    Ok(())
+}
+
+/// A mount on the host, taken away when the case ends, however it ends.
+struct HostMount<'p>(&'p Path);
+
+impl<'p> HostMount<'p> {
+    fn new(words: &[&str], place: &'p Path) -> Self {
+        let done = Command::new("mount").args(words).arg(place).status().expect("mount runs");
+        assert!(done.success(), "mount {words:?} {}", place.display());
+        Self(place)
+    }
+}
+
+impl Drop for HostMount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+fn what_the_host_mounts_later(w: &World) -> Outcome {
+    if !rustix::process::getuid().is_root() {
+        testkit::skip!("only root can mount something on the host");
+    }
+    let dir = w.dir("later");
+    let point = dir.join("point");
+    fs::create_dir(&point).expect("a mount point");
+    let text = dir.display().to_string();
+    let _peers = HostMount::new(&["--bind", &text], &dir);
+    let done = Command::new("mount").arg("--make-shared").arg(&dir).status();
+    assert!(done.is_ok_and(|status| status.success()));
+    let sees = |volume: &str| {
+        let c = w.detached(&["-v", volume], &["ready", ";", "sleep", "300"]);
+        c.said("ready");
+        let _later = HostMount::new(&["-t", "tmpfs", "-o", "mode=755", "none"], &point);
+        fs::write(point.join("file"), "later").expect("a file in it");
+        c.exec(&[], &["read", "/m/point/file"]).code() == 0
+    };
+    for option in ["", ":rslave", ":slave"] {
+        assert!(sees(&format!("{text}:/m{option}")), "with '{option}'");
+    }
+    let cut_off = format!("{text}:/m:rprivate");
+    if w.has_overlay() {
+        assert!(!sees(&cut_off));
+    } else {
+        let said = w.guest(&["-v", &cut_off], &["exit", "0"]).expect(125).err();
+        assert!(said.contains("private") && said.contains("--execmode"), "{said}");
+    }
+    w.guest(&["-v", &format!("{text}:/m:rshared")], &["exit", "0"]).expect(125);
     Ok(())
 }
 

@@ -170,6 +170,8 @@ pub struct MountFlags {
     pub nosuid: bool,
     /// Device nodes do not work.
     pub nodev: bool,
+    /// What the host mounts later beneath the source does not appear. Only of binds.
+    pub private: bool,
 }
 
 /// One operation on the container's tree, done after its root has become `/`.

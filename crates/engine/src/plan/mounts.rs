@@ -6,6 +6,7 @@
 
 use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
+use crate::mount_options::Propagation;
 use crate::spec::{ContainerConfig, MountKind, MountSpec};
 use std::path::{Component, Path, PathBuf};
 
@@ -31,7 +32,7 @@ const READ_ONLY: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 const LOCKED_DOWN: MountFlags =
-    MountFlags { read_only: false, noexec: true, nosuid: true, nodev: true };
+    MountFlags { read_only: false, noexec: true, nosuid: true, nodev: true, private: false };
 
 /// Everything that is mounted, and the files that must be written for it.
 pub(super) fn mounts(
@@ -316,18 +317,26 @@ fn asked_for(mount: &MountSpec) -> Result<Mount> {
             why: "the root of a container cannot be mounted over".into(),
         });
     }
-    let mut flags = MountFlags { read_only: mount.read_only, ..MountFlags::default() };
-    if mount.kind == MountKind::Tmpfs {
-        flags.noexec = true;
-        flags.nosuid = true;
-        flags.nodev = true;
+    let given = &mount.options;
+    if let Some(word) = given.unknown.first() {
+        return Err(Error::Invalid {
+            what: flag.into(),
+            value: word.clone(),
+            why: "this version does not know the mount option".into(),
+        });
     }
-    let mut options: Vec<(String, String)> = Vec::new();
-    for option in &mount.options {
-        apply_option(flag, mount.kind, option, &mut flags, &mut options)?;
-    }
+    // Memory has the flags that Docker gives it.
+    let memory = mount.kind == MountKind::Tmpfs;
+    let flags = MountFlags {
+        read_only: mount.read_only,
+        noexec: given.exec.map_or(memory, |exec| !exec),
+        nosuid: given.suid.map_or(memory, |suid| !suid),
+        nodev: given.dev.map_or(memory, |dev| !dev),
+        private: given.propagation == Some(Propagation::Private),
+    };
     Ok(match mount.kind {
         MountKind::Tmpfs => {
+            let mut options = given.memory.clone();
             if !options.iter().any(|(key, _)| key == "mode") {
                 options.push(("mode".into(), "1777".into()));
             }
@@ -343,39 +352,4 @@ fn asked_for(mount: &MountSpec) -> Result<Mount> {
             }
         }
     })
-}
-
-fn apply_option(
-    flag: &str,
-    kind: MountKind,
-    option: &str,
-    flags: &mut MountFlags,
-    options: &mut Vec<(String, String)>,
-) -> Result<()> {
-    let tmpfs = kind == MountKind::Tmpfs;
-    match option.split_once('=').map_or((option, ""), |pair| pair) {
-        ("ro" | "readonly", "") => flags.read_only = true,
-        ("rw", "") => flags.read_only = false,
-        ("noexec", "") => flags.noexec = true,
-        ("exec", "") => flags.noexec = false,
-        ("nosuid", "") => flags.nosuid = true,
-        ("suid", "") => flags.nosuid = false,
-        ("nodev", "") => flags.nodev = true,
-        ("dev", "") => flags.nodev = false,
-        // Binds are always recursive and receive later mounts of the host (slaves): a namespace without privilege has no other kind.
-        // SELinux labels and ownership changes have nothing to act on.
-        ("bind" | "rbind" | "rslave" | "slave" | "z" | "Z", "") if !tmpfs => {}
-        ("size" | "mode" | "nr_inodes" | "huge", value) if tmpfs && !value.is_empty() => {
-            let (key, _) = option.split_once('=').unwrap_or((option, ""));
-            options.push((key.into(), value.into()));
-        }
-        _ => {
-            return Err(Error::Invalid {
-                what: flag.into(),
-                value: option.into(),
-                why: "this mount option is not known or not possible without privilege".into(),
-            });
-        }
-    }
-    Ok(())
 }

@@ -37,6 +37,8 @@ use crate::facts::Facts;
 pub const CAPS: Caps = Caps {
     fake_root: true,
     binds: true,
+    // The kernel walks the host's own tree, in which later mounts appear.
+    private_binds: false,
     tmpfs: true,
     namespaces: false,
     network: false,

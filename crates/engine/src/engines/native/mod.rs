@@ -36,6 +36,7 @@ impl Engine for Native {
         Caps {
             fake_root: true,
             binds: true,
+            private_binds: true,
             tmpfs: true,
             namespaces: true,
             network: true,

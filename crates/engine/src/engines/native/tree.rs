@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::plan::{Mount, MountFlags, Plan, Root};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags as Legacy, UnmountFlags};
+use rustix::mount::{MountFlags as Legacy, MountPropagationFlags, UnmountFlags};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -97,14 +97,20 @@ fn open_source(mount: &Mount) -> Result<Opened> {
     match sys::mount::copy_tree(source) {
         Ok(tree) => {
             let wanted = attributes(*flags);
-            if !wanted.is_empty() {
-                match sys::mount::set_attributes(tree.as_fd(), wanted, true) {
-                    // Kernels before 5.12: done after attaching.
-                    Ok(()) | Err(Errno::NOSYS) => {}
-                    Err(errno) => return Err(failed(errno)),
+            let set = || {
+                if !wanted.is_empty() {
+                    sys::mount::set_attributes(tree.as_fd(), wanted, true)?;
                 }
+                if flags.private {
+                    sys::mount::make_private(tree.as_fd())?;
+                }
+                Ok(())
+            };
+            match set() {
+                // Kernels before 5.12: done after attaching.
+                Ok(()) | Err(Errno::NOSYS) => Ok(Opened::Tree(tree)),
+                Err(errno) => Err(failed(errno)),
             }
-            Ok(Opened::Tree(tree))
         }
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) if *optional => Ok(Opened::Nothing),
         Err(Errno::NOSYS) => {
@@ -423,8 +429,16 @@ fn bind(source: &Opened, target: &Path, flags: MountFlags, make: bool) -> Result
         Opened::Path(_) => false,
         Opened::Nothing => true,
     };
-    if flags != MountFlags::default() && !done {
-        remount(target, flags).map_err(failed)?;
+    if done {
+        return Ok(());
+    }
+    if flags.private {
+        let change = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change(target, change).map_err(failed)?;
+    }
+    let set = MountFlags { private: false, ..flags };
+    if set != MountFlags::default() {
+        remount(target, set).map_err(failed)?;
     }
     Ok(())
 }

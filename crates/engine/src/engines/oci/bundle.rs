@@ -114,7 +114,8 @@ impl Config {
                 Mount::Bind { target, .. }
                     if own_dev && DEVICES.iter().any(|name| *target == dev.join(name)) => {}
                 Mount::Bind { source, target, flags, optional: _ } => {
-                    let mut options = vec!["rbind".to_owned()];
+                    let propagation = if flags.private { "rprivate" } else { "rslave" };
+                    let mut options = vec!["rbind".to_owned(), propagation.to_owned()];
                     options.extend(words(*flags, recursive(source)));
                     mounts.push(mounted(target, "bind", source, options));
                 }
@@ -265,7 +266,7 @@ mod tests {
         let all = made["mounts"].as_array().unwrap();
         let file = all.iter().find(|mount| mount["destination"] == "/etc/file").unwrap();
         assert_eq!(file["source"], "/data/file");
-        assert_eq!(file["options"], serde_json::json!(["rbind", "rro"]));
+        assert_eq!(file["options"], serde_json::json!(["rbind", "rslave", "rro"]));
     }
 
     #[test]

@@ -114,13 +114,9 @@ fn mounts_are_ordered_by_depth() {
 
 #[test]
 fn bad_mounts_are_refused() {
-    for (target, options) in [("relative", ""), ("/", ""), ("/a/../b", ""), ("/ok", "size=3")] {
-        let mount = MountSpec {
-            source: "/tmp".into(),
-            target: target.into(),
-            options: if options.is_empty() { vec![] } else { vec![options.into()] },
-            ..MountSpec::default()
-        };
+    for target in ["relative", "/", "/a/../b"] {
+        let mount =
+            MountSpec { source: "/tmp".into(), target: target.into(), ..MountSpec::default() };
         let config = ContainerConfig { mounts: vec![mount], ..config() };
         let result = planned(&config, &facts(), &Overrides::default());
         assert!(matches!(result, Err(Error::Invalid { .. })), "{target}");
