@@ -403,12 +403,13 @@ fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
     Ok(())
 }
 
+/// Seconds to sleep that no other case has at the same time, in any mode.
+static NEXT: AtomicU32 = AtomicU32::new(29_400);
+
 fn what_is_left_is_ended(w: &World) -> Outcome {
     if w.has_overlay() {
         testkit::skip!("it does not outlive its namespaces' first program everywhere");
     }
-    // Numbers that no other case has at the same time, in any mode.
-    static NEXT: AtomicU32 = AtomicU32::new(29_400);
     for verb in ["stop", "rm"] {
         let seconds = &NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let c = abandoned(w, seconds);
