@@ -208,7 +208,9 @@ fn owners(
                 )
             };
             let answer = sys::userns::run(&maps, false, work).map_err(|error| {
-                Report::of(&error, None).within("cannot make the files of other owners")
+                Report::of(&error, None)
+                    .within("cannot make the files of other owners")
+                    .hint("coracle doctor tells why, and which modes need no user namespaces")
             })?;
             if !answer.is_empty() {
                 return Err(Report::new("cannot make the files of other owners")
