@@ -5,7 +5,7 @@
 
 use std::os::unix::process::CommandExt;
 
-use engine::choose::Engine;
+use engine::choose::{self, Engine};
 use engine::facts::Facts;
 use engine::plan::{self, Overrides, Plan, Request};
 use engine::supervise::state::{self, Observed};
@@ -177,6 +177,7 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
     let resident = resident(&run.container)?;
     let facts = Facts::of(context.host(), &context.probing(), &record.config);
     let engine = convert::engine(&facts, &record, &run.container.path(), resident, false)?;
+    choose::check_mounts(engine, &facts, &overrides.mounts)?;
     if !run.explain && store.read_only().is_none() {
         convert::fit(context, store, &run.container, &mut record, engine)?;
     }
@@ -247,7 +248,7 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
         Box::new(supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None });
     let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
     if run.detach {
-        if !run.remove {
+        if run.removal.is_none() {
             // Its id is told, and it stays when its program has ended.
             run.container.sync()?;
         }
