@@ -424,7 +424,8 @@ static void thread_storm(void) {
     act(SIGUSR1, in_handler, SA_RESTART);
     pthread_t t[8];
     for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, worker, 0);
-    for (int i = 0; i < 800; i++) {
+    /* On a busy machine for longer: until the threads have got somewhere, or seem to stand still. */
+    for (int i = 0; i < 800 || ((did <= 8 || !hits) && i < 800000); i++) {
         pthread_kill(t[i % 8], SIGUSR1);
         if (i % 16 == 0) usleep(100);
     }
