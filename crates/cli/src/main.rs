@@ -45,6 +45,11 @@ fn main() -> ExitCode {
     if words.first().is_some_and(|word| word == engine::engines::oci::inside::WORD) {
         return ExitCode::from(engine::engines::oci::inside::be_first());
     }
+    if words.first().is_some_and(|word| word == engine::supervise::init::WORD) {
+        return ExitCode::from(engine::supervise::init::be_init(
+            words.get(1).and_then(|word| word.to_str()),
+        ));
+    }
     engine::engines::lift_file_limit();
     let ended = args::parse(words, as_udocker).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {

@@ -199,6 +199,12 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The working directory is a directory of the host.
+    #[error("the working directory {path} leads out of the container", path = path.display())]
+    Outside {
+        /// Path in the container.
+        path: PathBuf,
+    },
     /// Any other single system call of the set-up.
     #[error("cannot {doing}: {errno}")]
     Call {
@@ -280,6 +286,10 @@ impl Error {
             Self::Traced { .. } => Some(
                 "it is traced already (by strace, a debugger, another Coracle), or a policy forbids tracing; \
                  `coracle doctor` says which"
+                    .into(),
+            ),
+            Self::Outside { .. } => Some(
+                "the image's WORKDIR or --workdir leads through /proc to a directory of the host: give another one by --workdir"
                     .into(),
             ),
             Self::NoEngine(_) => Some("`coracle doctor` explains what this host allows".into()),

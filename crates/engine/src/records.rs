@@ -57,7 +57,14 @@ pub struct Records {
 
 /// The right to start a program in a container. Ends when dropped, or at `execve`.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "holds the lock until it is dropped")] OwnedFd);
+pub struct Turn(OwnedFd);
+
+/// The locked file: the turn lasts as long as it is open.
+impl From<Turn> for OwnedFd {
+    fn from(turn: Turn) -> Self {
+        turn.0
+    }
+}
 
 /// A lock on a record, which says everywhere that its program lives. Ends when dropped, at
 /// `execve`, or with the process.

@@ -56,6 +56,13 @@ pub fn copy_tree_at(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, E
     rustix::mount::open_tree(directory, path, flags)
 }
 
+/// Copies what a descriptor stands for.
+pub fn copy_of(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let empty = OpenTreeFlags::from_bits_retain(numbers::AT_EMPTY_PATH);
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | empty;
+    rustix::mount::open_tree(source, "", flags)
+}
+
 /// Attaches a copy; symbolic links in `target` are followed.
 pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
@@ -104,6 +111,23 @@ fn set(
         )
     }
     .map(drop)
+}
+
+/// A file in a mount of its own that is read-only and in no mount namespace, as a descriptor to be executed or opened through `/proc`. Needs
+/// 5.12, and user namespaces.
+///
+/// Only who may mount can copy a mount, so a child does it that has a user and a mount namespace for that and shares our descriptors.
+pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    // The number that the child puts the copy under.
+    let mut place = rustix::fs::open("/", flags, rustix::fs::Mode::empty())?;
+    let kinds = numbers::CLONE_NEWUSER | numbers::CLONE_NEWNS | numbers::CLONE_FILES;
+    crate::process::in_clone(kinds, || {
+        let tree = copy_tree(file)?;
+        set_attributes(tree.as_fd(), Attributes::READ_ONLY, true)?;
+        rustix::io::dup3(&tree, &mut place, rustix::io::DupFlags::CLOEXEC)
+    })?;
+    Ok(place)
 }
 
 /// Whether the kernel knows [`set_attributes`]: with nothing to set it looks at no file.

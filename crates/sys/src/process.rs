@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
@@ -156,6 +156,30 @@ fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
     Ok(Pid::from_raw(pid as i32))
 }
 
+/// Does something in a child and waits for it; its error is the answer. For processes with one thread.
+///
+/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it holds when it ends is closed with the child,
+/// unless descriptors are shared (`CLONE_FILES`).
+pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    let Some(child) = clone(flags & !numbers::CLONE_VM)? else {
+        exit_now(work().map_or_else(|errno| errno.raw_os_error() & 0xff, |()| 0));
+    };
+    let mut status = 0_i32;
+    let waited = || {
+        let number = child.as_raw_nonzero().get() as usize;
+        let arguments = [number, &raw mut status as usize, numbers::__WALL as usize, 0, 0];
+        // SAFETY: waits for the child; `status` lives until the call returns.
+        unsafe { raw::call(numbers::__NR_wait4, arguments) }
+    };
+    rustix::io::retry_on_intr(waited)?;
+    // An exit status is the second byte; the first is a signal.
+    match (status & 0x7f, status >> 8 & 0xff) {
+        (0, 0) => Ok(()),
+        (0, errno) => Err(Errno::from_raw_os_error(errno)),
+        _ => Err(Errno::INTR),
+    }
+}
+
 /// Closes every descriptor but these (which are none of 0 to 2); 0 to 2 become `/dev/null`.
 ///
 /// For a process just forked that keeps nothing else of its parent's: any other descriptor object in it is dead afterwards and must not
@@ -168,12 +192,20 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
         rustix::stdio::dup2_stdout(null)?;
         rustix::stdio::dup2_stderr(null)?;
     }
-    // Kept in order of their numbers, so that what lies between can be closed by ranges.
-    let mut numbers: Vec<u32> =
-        descriptors.iter().map(|descriptor| descriptor.as_raw_fd() as u32).collect();
-    numbers.sort_unstable();
     std::mem::forget(null);
-    let mut first = 3;
+    close_others(&descriptors.each_ref().map(AsFd::as_fd));
+    Ok(descriptors)
+}
+
+/// Closes every descriptor from 3 on but these.
+///
+/// For a process that executes a program next, or ends: any other descriptor object in it is dead afterwards. It must not be used; that
+/// it is dropped does no harm as long as nothing was opened that outlives it.
+pub fn close_others(kept: &[BorrowedFd<'_>]) {
+    // In order of their numbers, so that what lies between can be closed by ranges.
+    let mut numbers: Vec<u32> = kept.iter().map(|kept| kept.as_raw_fd() as u32).collect();
+    numbers.sort_unstable();
+    let mut first = FIRST;
     for number in numbers {
         if number > first {
             close_range(first, number - 1);
@@ -181,7 +213,6 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
         first = first.max(number + 1);
     }
     close_range(first, u32::MAX);
-    Ok(descriptors)
 }
 
 /// The descriptors from 3 on that a program which is executed would inherit, with their numbers, as copies that it would not.
@@ -256,7 +287,7 @@ fn close_range(first: u32, last: u32) {
     if first > last {
         return;
     }
-    // SAFETY: the caller of `keep_only` promises that nothing of this is used any more; see `close_range(2)`.
+    // SAFETY: the caller of `close_others` promises that nothing of this is used any more; see `close_range(2)`.
     let closed =
         unsafe { raw::call(numbers::__NR_close_range, [first as usize, last as usize, 0, 0, 0]) };
     if closed.is_err() {

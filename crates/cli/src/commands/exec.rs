@@ -20,6 +20,7 @@ pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
         ));
     };
     let record = record::read(&container)?;
+    launch::seal(context, record.config.security.isolate)?;
     let overrides = Overrides {
         command: Some(args.command.clone()),
         env: variables(context, args)?,

@@ -32,6 +32,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         flags.record.rm |= flags.image.rootfs.is_some() && flags.record.name.is_none();
     }
     check(context, args, &flags)?;
+    launch::seal(context, flags.security.isolate || context.settings()?.isolate)?;
     let within_limits = context.variable(launch::WITHIN_LIMITS);
     if let Some(made) = within_limits.map(|id| Made::again(context, id)).transpose()?.flatten() {
         let record = record::read(made.container())?;
@@ -52,6 +53,9 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     if let Some(rank) = Rank::of(context.environment()).filter(|_| !args.detach) {
         rank.join(&mut flags, existing.is_none());
     }
+    let named = existing.iter().map(|container| container.id().to_owned());
+    let named: Vec<_> = named.chain(flags.security.join.clone()).collect();
+    launch::seal_for(context, &named)?;
     if let Some(name) = &flags.security.join
         && let Some(run) = join(context, args, &flags, name, existing.as_ref())?
     {

@@ -14,6 +14,7 @@ use crate::report::{Exit, Report};
 
 /// Starts containers: in the background, or one in the foreground with `--attach`.
 pub(crate) fn run(context: &Context, args: &StartArgs) -> Result<Exit, Report> {
+    launch::seal_for(context, &args.containers)?;
     if args.attach || args.interactive {
         let [name] = args.containers.as_slice() else {
             return Err(Report::usage("only one container can be attached to"));

@@ -6,7 +6,7 @@ use engine::supervise::{self, Signal, StopOptions};
 use store::ContainerDir;
 
 use crate::args::containers::{RestartArgs, StopArgs};
-use crate::container::{record, spec};
+use crate::container::{launch, record, spec};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -31,6 +31,7 @@ pub(crate) fn run(context: &Context, args: &StopArgs) -> Result<Exit, Report> {
 
 /// `restart`.
 pub(crate) fn restart(context: &Context, args: &RestartArgs) -> Result<Exit, Report> {
+    launch::seal_for(context, &args.containers)?;
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
         stop(&container, args.time, args.signal.as_deref())?;

@@ -3,6 +3,8 @@
 //! Three ways (see `engine::supervise`): this process *becomes* the program, when nobody has to look after it; or it stays in front of
 //! it, for a terminal, `--rm`, a log or restarts; or a supervisor is left behind, for `-d`.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 
 use engine::choose::{self, Engine};
@@ -53,6 +55,31 @@ pub(crate) struct Run {
     /// Others may run in it that were started with the same words: the last one that ends removes
     /// it.
     pub shared: bool,
+}
+
+/// Makes sure that a container which is a boundary cannot write to the file of this program: by executing it again, so nothing may have
+/// been done yet.
+pub(crate) fn seal(context: &Context, isolate: bool) -> Result<(), Report> {
+    if !isolate {
+        return Ok(());
+    }
+    let words: Vec<_> = std::env::args_os().map(OsString::into_vec).collect();
+    let variables: Vec<_> = context
+        .environment()
+        .iter()
+        .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
+        .collect();
+    Ok(engine::engines::native::sealed::seal(&words, &variables)?)
+}
+
+/// The same for containers that are to be started. What is not there is the starting's error.
+pub(crate) fn seal_for(context: &Context, names: &[String]) -> Result<(), Report> {
+    let isolate = |name: &String| {
+        let container = record::find_some(context, name).ok().flatten();
+        let record = container.and_then(|container| record::read(&container).ok());
+        record.is_some_and(|record| record.config.security.isolate)
+    };
+    seal(context, names.iter().any(isolate))
 }
 
 /// A plan with the engine that will execute it.

@@ -140,6 +140,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         apptainer: request.facts.apptainer.clone(),
         switches: switches(request.facts, &mut warnings),
         beside_image: None,
+        isolate: config.security.isolate,
         init: config.init && !request.overrides.exec,
         files,
         wrapper,

@@ -23,6 +23,7 @@ pub const DNS_FORWARD: &str = "169.254.1.1";
 
 /// What a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent decisions, as data")]
 pub struct Plan {
     /// Container id.
     pub container: String,
@@ -60,6 +61,9 @@ pub struct Plan {
     /// Where what is made of the image's files is kept for all of its containers: a directory beside the image's tree, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_image: Option<PathBuf>,
+    /// The container is a boundary (`--isolate`): its program and its image may be hostile.
+    #[serde(default)]
+    pub isolate: bool,
     /// A small init is the first process and the program its child.
     pub init: bool,
     /// Mounts of this run alone: where somebody lives in the container already, they must be there.

@@ -7,6 +7,9 @@
 //!
 //! It runs after `fork` in the process that will never `exec`, and allocates nothing.
 
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
 use rustix::process::{Pid, WaitOptions, wait};
 use sys::event::{
     MaskGuard, Received, SignalFd, SignalSet, group_of, raise_default, send_signal,
@@ -14,6 +17,37 @@ use sys::event::{
 };
 
 use super::{Outcome, Signal, processes};
+use sys::process::Strings;
+
+/// The word by which this program knows that it is an init, with the number of the main process after it.
+pub const WORD: &str = "_init";
+
+/// Executes this program anew as the init of a container that is a boundary: what a forked process remembers of the host, its variables and
+/// its command line among it, is no secret from a program that may trace. Returns only where that fails, with the exit code.
+///
+/// What the init may do is up to the caller, who has given its descriptors up; `/proc` is the container's.
+pub(crate) fn anew(main: Pid) -> i32 {
+    let words = ["coracle-init".to_owned(), WORD.to_owned(), processes::number(main).to_string()];
+    let strings = (Strings::new(&words), Strings::new::<&str>(&[]));
+    // What is sent meanwhile waits for the one that is executed.
+    let held = MaskGuard::block(watched());
+    if let (Some(words), Some(none), Ok(_)) = (strings.0, strings.1, &held) {
+        sys::process::exec(c"/proc/self/exe", &words, &none);
+    }
+    125
+}
+
+/// Waits until the init has been executed: then the other end of the pipe is closed, which that one's process holds.
+pub(crate) fn wait_for(other: OwnedFd) {
+    let _ = std::fs::File::from(other).read(&mut [0]);
+}
+
+/// The init that was executed anew; its exit code.
+pub fn be_init(main: Option<&str>) -> u8 {
+    let _ = rustix::thread::set_name(c"coracle-init");
+    let main = main.and_then(|number| number.parse().ok()).and_then(processes::pid);
+    main.map_or(125, |main| run_init(main) as u8)
+}
 
 /// Waits for `main`, forwarding and reaping meanwhile; the code to exit with (128 + n where a
 /// signal killed it).

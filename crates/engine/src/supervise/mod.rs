@@ -33,7 +33,7 @@ mod client;
 mod control;
 mod error;
 mod foreground;
-mod init;
+pub mod init;
 mod keys;
 mod launch;
 mod ledger;

@@ -122,7 +122,11 @@ fn tracer(pid: u32) -> Option<u32> {
 
 /// Whether a process executes this very program: an init, a tracer or a helper that an engine forked.
 pub(crate) fn is_ours(pid: u32) -> bool {
-    let program = |pid| sys::life::link(pid, "exe").ok();
+    // Not by its name: it may be executed through a mount of its own.
+    let program = |pid: u32| {
+        let found = sys::life::of_any_thread(pid, |of| rustix::fs::stat(of.join("exe"))).ok()?;
+        Some((found.st_dev, found.st_ino))
+    };
     program(std::process::id()).is_some_and(|own| program(pid) == Some(own))
 }
 

@@ -26,7 +26,7 @@ pub(in crate::engines) fn remember(limit: u64) {
 }
 
 /// The guest has the caller's limit.
-pub(super) fn give_back() {
+pub(in crate::engines) fn give_back() {
     if let Some(current) = CALLERS.get() {
         let maximum = getrlimit(Resource::Fsize).maximum;
         let _ = setrlimit(Resource::Fsize, Rlimit { current: *current, maximum });

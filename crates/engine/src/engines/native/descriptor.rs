@@ -8,13 +8,25 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Two connected sockets, both closed by `execve`.
 pub(super) fn sockets() -> Result<(OwnedFd, OwnedFd)> {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)
         .map_err(|errno| Error::Call { doing: "make a socket pair".into(), errno: errno.into() })
+}
+
+/// Keeps a descriptor open in the queue of a socket, which is closed by `execve` and closes it then. So it has no number, and no link of
+/// `/proc` leads to it.
+pub(super) fn park(descriptor: impl Into<OwnedFd>) -> Result<OwnedFd> {
+    let descriptor = descriptor.into();
+    let (queue, sender) = sockets()?;
+    send(&sender, descriptor.as_fd()).map_err(|errno| Error::Call {
+        doing: "put a descriptor away".into(),
+        errno: errno.into(),
+    })?;
+    Ok(queue)
 }
 
 /// Sends one.

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::spec::MountSpec;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
+use rustix::process::DumpableBehavior;
 use std::os::fd::OwnedFd;
 use sys::namespace::{self, Held, Kinds};
 
@@ -55,6 +56,9 @@ pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
 pub(in crate::engines) fn enter(pid: u32) -> Result<Option<Later>> {
     let kinds = namespace::different(pid).map_err(failed(pid, "unknown"))?;
     super::cgroup::follow(pid);
+    // From here on this process is one of the container's. Those of them that may trace would take what it has open (`pidfd_getfd(2)`) and
+    // read what it knows; `execve` makes the program an ordinary process again.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let later = kinds.has(Kinds::PID).then(|| Later::of(pid)).transpose()?;
     self::kinds(pid, kinds.without(Kinds::PID))?;
     Ok(later)

@@ -7,10 +7,12 @@ mod emulate;
 pub(super) mod enter;
 mod network;
 pub(super) mod program;
+pub mod sealed;
 mod seccomp_profile;
 pub(super) mod start;
 pub(super) mod terminal;
 pub(super) mod tree;
+mod typing;
 
 pub use tree::mounted;
 

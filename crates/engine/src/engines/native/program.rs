@@ -37,12 +37,12 @@ pub(super) fn execute(
     enter_directory(process)?;
     limits(process)?;
     if !process.no_new_privileges {
-        filter(process)?;
+        filters(plan)?;
     }
     identity(plan)?;
     if process.no_new_privileges {
         rustix::thread::set_no_new_privs(true).map_err(call("set no_new_privs"))?;
-        filter(process)?;
+        filters(plan)?;
     }
     if tied {
         // The change of ids has cleared what was set before.
@@ -63,10 +63,27 @@ fn enter_directory(process: &Process) -> Result<()> {
     match rustix::process::chdir(&process.cwd) {
         Err(Errno::NOENT) if process.create_cwd => {
             super::tree::make_directories(&process.cwd).map_err(failed)?;
-            rustix::process::chdir(&process.cwd).map_err(failed)
+            rustix::process::chdir(&process.cwd).map_err(failed)?;
         }
-        result => result.map_err(failed),
+        result => result.map_err(failed)?,
     }
+    // The links of `/proc` lead to what a process has open, wherever that is. Of a directory that is not below the root the kernel says
+    // "(unreachable)".
+    let reached = rustix::process::getcwd(Vec::new()).map_err(failed)?;
+    if reached.to_bytes().first() == Some(&b'/') {
+        return Ok(());
+    }
+    Err(Error::Outside { path: process.cwd.clone() })
+}
+
+/// Leaves an init that is executed next no more than its program has, but for the right to signal it.
+pub(in crate::engines) fn restrain(plan: &Plan) -> Result<()> {
+    let kill = 1 << CapabilitySet::KILL.bits().trailing_zeros();
+    let bounded = plan.process.capabilities.map_or(Ok(()), |sets| bound(sets.bounding | kill));
+    if plan.process.no_new_privileges {
+        rustix::thread::set_no_new_privs(true).map_err(call("set no_new_privs"))?;
+    }
+    bounded.and_then(|()| filters(plan))
 }
 
 /// What is executed from now on has none but these capabilities, whoever its user is.
@@ -123,6 +140,15 @@ fn drop_to(ambient: u64) -> Result<()> {
             .map_err(call("raise an ambient capability"))?;
     }
     Ok(())
+}
+
+/// The filter that was asked for, and the one that a boundary has whatever was asked for.
+fn filters(plan: &Plan) -> Result<()> {
+    if plan.isolate {
+        sys::seccomp::install(&super::typing::program())
+            .map_err(call("install the filter for the caller's terminal"))?;
+    }
+    filter(&plan.process)
 }
 
 fn filter(process: &Process) -> Result<()> {

@@ -15,6 +15,10 @@
 //!
 //! Several starts at once: the turn (a lock in `run/`) is held from the look for residents to the `execve`. An overlay must not be
 //! mounted twice, so whoever comes second finds the first one's process and enters its namespaces.
+//!
+//! What is open: before the first name of the image's is used, the program's process gives up every descriptor through which a name could
+//! lead out of the container ([`bare`]): the links in `/proc/self/fd` are names too. What has to stay open until the program runs is a pipe
+//! or a socket, and the turn's file lies in the queue of one. Where the container is a boundary, what the caller had open goes too.
 
 use super::assistant::{Assistant, map_error, maps};
 use super::terminal::Terminal;
@@ -25,10 +29,11 @@ use crate::engines::{oci, write_file};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Source};
 use crate::records::{Records, Turn};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use crate::supervise::init;
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::event::ForkResult;
 use sys::namespace::{self, Kinds};
 
@@ -197,7 +202,7 @@ fn prepare_and_go(
     let turn = records.begin()?;
     if let Resident::Entered(pid_namespace) = join_resident(plan, into, &records)? {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
-        return go(way, &records, turn, None, &mut teller);
+        return go(way, records, turn, None, &mut teller);
     }
     if let Some(runtime) = &plan.runtime {
         let guest = oci::start::Guest {
@@ -241,7 +246,7 @@ fn prepare_and_go(
     }
     left?;
     let way = Way { plan, fresh: true, ready, host, pid_namespace, tied, terminal };
-    go(way, &records, turn, assistant, &mut teller)
+    go(way, records, turn, assistant, &mut teller)
 }
 
 /// What came of looking for somebody in the container.
@@ -325,12 +330,13 @@ pub(in crate::engines) fn unshare(kinds: Kinds) -> Result<()> {
 /// The rest, after the namespaces: fork if needed, and the program's own part.
 fn go(
     mut way: Way<'_>,
-    records: &Records,
+    records: Records,
     turn: Turn,
     assistant: Option<Assistant>,
     teller: &mut Option<&mut Option<report::Teller>>,
 ) -> Result<Ended> {
-    let notifier = emulate::Notifier::start(way.plan, way.host.as_ref())?;
+    let notifier = emulate::Notifier::start(way.plan, way.host.take().as_ref())?;
+    let turn = descriptor::park(turn)?;
     let network = |pid: u32, assistant: Option<&Assistant>| match assistant {
         Some(assistant) if matches!(way.plan.network, crate::plan::Network::Helper { .. }) => {
             assistant.connect(pid)
@@ -343,13 +349,14 @@ fn go(
         if !way.fresh {
             records.add(pid)?;
         }
+        let told = teller.as_ref().and_then(|teller| teller.as_ref()).map(AsFd::as_fd);
+        let held = [told, Some(turn.as_fd())];
         let result = network(pid, assistant.as_ref()).and_then(|()| {
-            drop(assistant);
-            inside(&way, notifier)
+            drop((assistant, records));
+            inside(&way, notifier, held)
         });
-        // Only a failure comes back.
-        records.remove(pid);
-        drop(turn);
+        // Only a failure comes back. The process is recorded as living in the container, so its turn ends with it and no sooner.
+        std::mem::forget(turn);
         return match result {
             Ok(never) => match never {},
             Err(error) => Err(error),
@@ -368,7 +375,7 @@ fn go(
             let (told, mut hearer) = report::pipe()?;
             let child = match fork_inside()? {
                 ForkResult::Child => {
-                    drop((hearer, opener));
+                    drop((hearer, opener, records));
                     if let Some(assistant) = assistant {
                         assistant.forget();
                     }
@@ -401,7 +408,7 @@ fn go(
             let child = match sibling {
                 Ok(Some(pid)) => pid,
                 Ok(None) => {
-                    drop(opener);
+                    drop((opener, records));
                     if let Some(assistant) = assistant {
                         assistant.forget();
                     }
@@ -442,7 +449,7 @@ struct First {
     gate: OwnedFd,
     told: report::Teller,
     /// Held until the program is executed.
-    turn: Turn,
+    turn: OwnedFd,
     notifier: Option<emulate::Notifier>,
 }
 
@@ -459,7 +466,7 @@ fn first_process(way: &Way<'_>, first: First) -> ! {
     if way.plan.init && way.fresh {
         with_init(way, told, turn, notifier);
     }
-    let Err(error) = inside(way, notifier);
+    let Err(error) = inside(way, notifier, [Some(told.as_fd()), Some(turn.as_fd())]);
     told.failed(error.clone());
     sys::process::exit_now(i32::from(error.exit_code()));
 }
@@ -468,21 +475,36 @@ fn first_process(way: &Way<'_>, first: First) -> ! {
 fn with_init(
     way: &Way<'_>,
     mut told: report::Teller,
-    turn: Turn,
+    turn: OwnedFd,
     notifier: Option<emulate::Notifier>,
 ) -> ! {
     if matches!(way.pid_namespace, PidNamespace::Ours) {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
-    match world(way.plan).and_then(|()| fork_inside()) {
-        Ok(ForkResult::Child) => {
+    bare(way, notifier.as_ref(), [Some(told.as_fd()), Some(turn.as_fd())]);
+    let forked = world(way.plan).and_then(|()| {
+        let ends = way.plan.isolate.then(report::raw_pipe).transpose()?;
+        Ok((fork_inside()?, ends))
+    });
+    match forked {
+        Ok((ForkResult::Child, ends)) => {
+            if let Some((until, held)) = ends {
+                drop(held);
+                init::wait_for(until);
+            }
             let Err(error) = finish(way, notifier);
             told.failed(error.clone());
             sys::process::exit_now(i32::from(error.exit_code()));
         }
-        Ok(ForkResult::Parent(main)) => {
+        Ok((ForkResult::Parent(main), ends)) => {
             drop((told, turn, notifier));
             // Pipes shall end, and a dead supervisor's socket be dead, though this process was forked with copies.
+            if let Some((until, held)) = ends {
+                drop(until);
+                let _held = sys::process::keep_only([held]);
+                let restrained = program::restrain(way.plan).is_ok();
+                sys::process::exit_now(if restrained { init::anew(main) } else { 125 });
+            }
             let _ = sys::process::keep_only([]);
             sys::process::exit_now(crate::supervise::run_init(main));
         }
@@ -493,8 +515,28 @@ fn with_init(
     }
 }
 
+/// Gives up what a name of the image's could lead through. `held` stays open until the program is executed.
+///
+/// Without a boundary what the caller lets his programs inherit passes on to this one, so only what the engine has opened is closed, each by
+/// its owner. The caller's own files are no secret from a program that has his rights.
+fn bare(way: &Way<'_>, notifier: Option<&emulate::Notifier>, held: [Option<BorrowedFd<'_>>; 2]) {
+    if !way.plan.isolate {
+        return;
+    }
+    // Processes that live in the container already see this one, and may be allowed to trace.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let sockets = [notifier.map(AsFd::as_fd), way.terminal.socket()];
+    let kept: Vec<_> = held.into_iter().chain(sockets).flatten().collect();
+    sys::process::close_others(&kept);
+}
+
 /// The program's own part.
-fn inside(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
+fn inside(
+    way: &Way<'_>,
+    notifier: Option<emulate::Notifier>,
+    held: [Option<BorrowedFd<'_>>; 2],
+) -> Result<Infallible> {
+    bare(way, notifier.as_ref(), held);
     if way.fresh {
         world(way.plan)?;
     }

@@ -48,6 +48,14 @@ impl Terminal {
         Ok((Self::Own(speaker), Some(listener)))
     }
 
+    /// The socket that has to stay open until it is the program's.
+    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Own(socket) => Some(socket.as_fd()),
+            Self::Inherited | Self::Given => None,
+        }
+    }
+
     /// Makes it the program's: called in the container, in the process that becomes the program, while that has all capabilities.
     pub(in crate::engines) fn take(&self, plan: &Plan, fresh: bool) -> Result<()> {
         let given = rustix::stdio::stdin();

@@ -69,6 +69,8 @@ pub(super) struct Sources {
     opened: Vec<Opened>,
     /// The host's root, where a mount may have to fall back to a file system of the host.
     host: Option<OwnedFd>,
+    /// The host's `/dev/null`, which hides files: what has that name in the container may be the image's.
+    null: Option<OwnedFd>,
 }
 
 /// Phase 1.
@@ -82,7 +84,16 @@ pub(super) fn open_sources(plan: &Plan) -> Result<Sources> {
     } else {
         None
     };
-    Ok(Sources { opened, host })
+    let hides = plan.mounts.iter().any(|mount| matches!(mount, Mount::Mask { .. }));
+    let null = hides.then(|| {
+        let failed = |errno: Errno| Error::File {
+            doing: "open".into(),
+            path: "/dev/null".into(),
+            errno: errno.into(),
+        };
+        rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
+    });
+    Ok(Sources { opened, host, null: null.transpose()? })
 }
 
 fn open_source(mount: &Mount) -> Result<Opened> {
@@ -287,11 +298,13 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
     let make_points = matches!(plan.root, Root::Overlay { .. });
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| Error::MountPoint { target: "/".into(), errno: errno.into() })?;
-    for (mount, source) in plan.mounts.iter().zip(&sources.opened) {
+    for (n, (mount, source)) in plan.mounts.iter().zip(&sources.opened).enumerate() {
+        let first = n == 0;
         match mount {
             Mount::Bind { source: path, target, flags, optional } => {
                 let make = make_points || !*optional;
-                let place = inside(&root, target, make);
+                let place =
+                    inside(&root, target, make).and_then(|place| own(plan, first, target, place));
                 match place.and_then(|place| bind(source, &place, *flags, make)) {
                     Ok(()) => {}
                     Err(Error::MountPoint { .. }) if *optional => {}
@@ -303,10 +316,11 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
                 }
             }
             Mount::Tmpfs { target, flags, options } => {
-                kernel("tmpfs", &inside(&root, target, true)?, *flags, options)?;
+                let place = own(plan, first, target, inside(&root, target, true)?)?;
+                kernel("tmpfs", &place, *flags, options)?;
             }
             Mount::Kernel { kind, target, flags, options, or_bind } => {
-                let place = inside(&root, target, true)?;
+                let place = own(plan, first, target, inside(&root, target, true)?)?;
                 match kernel(kind, &place, *flags, options) {
                     Err(Error::Mount { errno, .. })
                         if *or_bind && errno.0 == Errno::PERM.raw_os_error() =>
@@ -321,7 +335,8 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
             Mount::Symlink { path, to } => link(&root, path, to)?,
             // What the image does not have needs no cover.
             Mount::Mask { path } => {
-                inside(&root, path, false).map_or(Ok(()), |place| mask(&place))?;
+                let null = sources.null.as_ref();
+                inside(&root, path, false).map_or(Ok(()), |place| mask(null, &place))?;
             }
             Mount::ReadOnly { path } => {
                 inside(&root, path, false).map_or(Ok(()), |place| make_read_only(&place))?;
@@ -330,6 +345,22 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The place of a mount, where it is one that the mount may have: the `/proc` of a boundary, which is the first of a plan's, is where everybody
+/// looks for it, and nothing is put over or into it, by whatever link. What hides parts of it, and this program itself, rely on that.
+fn own(plan: &Plan, first: bool, target: &Path, place: PathBuf) -> Result<PathBuf> {
+    let proc = Path::new("/proc");
+    let fits = if first { place == proc } else { !place.starts_with(proc) };
+    if fits || !plan.isolate {
+        return Ok(place);
+    }
+    Err(Error::Invalid {
+        what: "mount".into(),
+        value: target.display().to_string(),
+        why: "with --isolate /proc is the kernel's, and nothing can be mounted in it or over it"
+            .into(),
+    })
 }
 
 /// How many links may lead from one to the next (as in the kernel, `path_resolution(7)`).
@@ -567,7 +598,7 @@ fn bind_from_host(
     sys::mount::attach(tree.as_fd(), place).map_err(failed)
 }
 
-fn mask(path: &Path) -> Result<()> {
+fn mask(null: Option<&OwnedFd>, path: &Path) -> Result<()> {
     let failed = |errno: Errno| Error::Mount {
         what: "a mask".into(),
         target: path.into(),
@@ -583,7 +614,12 @@ fn mask(path: &Path) -> Result<()> {
         return rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(c"size=0"))
             .map_err(failed);
     }
-    rustix::mount::mount("/dev/null", path, c"", Legacy::BIND, None).map_err(failed)
+    let null = null.ok_or(Errno::NOENT).map_err(failed)?;
+    match sys::mount::copy_of(null.as_fd()) {
+        Ok(copy) => sys::mount::attach(copy.as_fd(), path).map_err(failed),
+        Err(Errno::NOSYS) => bind_path(null, path).map_err(failed),
+        Err(errno) => Err(failed(errno)),
+    }
 }
 
 fn make_read_only(path: &Path) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::engines::native::terminal::Terminal;
 use crate::engines::ptrace;
 use crate::error::{Error, Result};
 use crate::plan::{Ids, Plan};
+use crate::supervise::init;
 use rustix::fs::Mode as Permissions;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
@@ -58,7 +59,8 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 pub fn be_first() -> u8 {
     let Ok(descriptors) = sys::process::taken_over(FIRST, EXPECTED) else { return 125 };
     let Ok(descriptors) = <[OwnedFd; EXPECTED]>::try_from(descriptors) else { return 125 };
-    let [_, told, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
+    let [program, told, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
+    drop(program);
     // Away from the numbers that descriptors of the caller's may have, if that many may be open.
     let told = rustix::io::fcntl_dupfd_cloexec(&told, ASIDE).unwrap_or(told);
     let mut teller = report::Teller::from(told);
@@ -84,7 +86,12 @@ pub fn be_first() -> u8 {
         let inherited = sys::process::taken_over(further, instructions.inherited.len());
         let inherited = inherited.map_err(call("take the descriptors"))?;
         let numbers = instructions.inherited.clone();
-        follow(instructions, socket, numbers.into_iter().zip(inherited).collect())
+        let inherited: Vec<_> = numbers.into_iter().zip(inherited).collect();
+        // A runtime may have left something of the host's open (as `runc` before 1.1.12), through which a name of the image's could lead.
+        let kept = inherited.iter().map(|(_, descriptor)| descriptor.as_fd());
+        let kept: Vec<_> = kept.chain([teller.as_fd(), socket.as_fd()]).collect();
+        sys::process::close_others(&kept);
+        follow(instructions, socket, inherited)
     };
     match go() {
         Ok(code) => code,
@@ -123,7 +130,7 @@ fn follow(
     std::mem::forget(inherited);
     let ready = (mode == Mode::Plain).then(|| program::ready(&plan.process)).transpose()?;
     if std::mem::take(&mut plan.init) {
-        with_init()?;
+        with_init(&plan)?;
         tied = true;
         kill();
     }
@@ -155,11 +162,24 @@ fn follow(
 }
 
 /// Stays as the container's init; returns in the child that becomes the program.
-fn with_init() -> Result<()> {
+fn with_init(plan: &Plan) -> Result<()> {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let ends = plan.isolate.then(report::raw_pipe).transpose()?;
     match sys::process::fork_single().map_err(call("fork"))? {
-        ForkResult::Child => Ok(()),
+        ForkResult::Child => {
+            if let Some((until, held)) = ends {
+                drop(held);
+                init::wait_for(until);
+            }
+            Ok(())
+        }
         ForkResult::Parent(main) => {
+            if let Some((until, held)) = ends {
+                drop(until);
+                let _held = sys::process::keep_only([held]);
+                let restrained = native::program::restrain(plan).is_ok();
+                sys::process::exit_now(if restrained { init::anew(main) } else { 125 });
+            }
             let _ = sys::process::keep_only([]);
             sys::process::exit_now(crate::supervise::run_init(main));
         }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::plan::{IdRange, Ids, Mount, Network, Plan, Root};
 use crate::records::Records;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{MemfdFlags, Mode as Permissions, OFlags};
+use rustix::fs::{FileType, MemfdFlags, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::{Gid, Pid, PidfdFlags, Uid, WaitOptions};
@@ -187,7 +187,12 @@ impl Handed {
             Terminal::Given => (Some(false), copy(gate.as_fd())?),
             Terminal::Own(socket) => (Some(true), socket),
         };
-        let mut inherited = sys::process::inherited().map_err(call("list the descriptors"))?;
+        // What the caller has open does not pass a boundary.
+        let mut inherited = if inside.isolate {
+            Vec::new()
+        } else {
+            sys::process::inherited().map_err(call("list the descriptors"))?
+        };
         // One that was opened before its number was beyond the limit could be given that number by nobody.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         inherited.retain(|(number, _)| limit.is_none_or(|limit| u64::from(*number) < limit));
@@ -328,6 +333,9 @@ impl Bundle {
             }
             Root::Directory { path } => path.clone(),
         };
+        if guest.mode == Mode::Plain {
+            readable_accounts(&root)?;
+        }
         let present = Plan { mounts: present(plan, &root)?, ..plan.clone() };
         let mut args = vec![LAUNCHER.to_owned(), WORD.to_owned()];
         args.extend(plan.process.argv.iter().cloned());
@@ -453,6 +461,26 @@ pub(in crate::engines) fn complaint(said: &OwnedFd) -> String {
     // Warnings come first, and then what it is about.
     let last = text.trim().lines().last().unwrap_or_default();
     if last.is_empty() { String::new() } else { format!(": {last}") }
+}
+
+/// A runtime reads the container's accounts even where it is told numbers, and waits for ever for a pipe without a writer.
+fn readable_accounts(root: &Path) -> Result<()> {
+    let top = open(root, OFlags::PATH | OFlags::DIRECTORY)?;
+    for name in ["etc/passwd", "etc/group"] {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let none = rustix::fs::ResolveFlags::empty();
+        let Ok(file) = sys::fs::resolve::open_in_root(&top, name, flags, none) else { continue };
+        let kind = rustix::fs::fstat(&file).map_err(call("look at the container's accounts"))?;
+        let kind = FileType::from_raw_mode(kind.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Error::Invalid {
+                what: "image".into(),
+                value: format!("/{name}"),
+                why: "it is no regular file, and the host's runtime would read it".into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Whether a mount is the host's root in its own place: then it is the tree, as it is.

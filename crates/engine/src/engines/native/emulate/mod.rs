@@ -37,13 +37,20 @@ use crate::error::{Error, Result};
 use crate::plan::Plan;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::process::DumpableBehavior;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::seccomp::Listener;
 
 /// A notifier that waits for its listener.
 #[derive(Debug)]
 pub(super) struct Notifier {
     socket: OwnedFd,
+}
+
+impl AsFd for Notifier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
@@ -113,6 +120,8 @@ impl Host {
 fn be_notifier(socket: OwnedFd, host: &Host, table: Option<&'static str>) {
     // Away from the caller's terminal and job: a Ctrl-C is not for us.
     let _ = rustix::process::setsid();
+    // It has directories of the host's, and who may trace in the container's user namespace must not take them (`pidfd_getfd(2)`).
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"coracle-root");
     let Ok((socket, host)) = keep(socket, host) else { return };
