@@ -5,7 +5,8 @@
 //! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
 //!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
 //! - [`disk`]: a disk that remembers each write, and what a loss of power leaves of it;
-//! - [`fence`]: forbidding what stricter hosts do; [`machine`]: another host on the same files;
+//! - [`fence`]: forbidding what stricter hosts do; [`intruder`]: trying what a hostile guest would;
+//! - [`machine`]: another host on the same files;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
 //! - [`debian`], [`big`]: a real distribution's tree, and a big made image for measurements;
@@ -24,6 +25,7 @@ pub mod fence;
 pub mod guest;
 pub mod harness;
 pub mod image;
+pub mod intruder;
 pub mod layer;
 pub mod machine;
 pub mod nss;

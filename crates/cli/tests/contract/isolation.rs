@@ -1,8 +1,11 @@
 //! `--isolate` and its parts: Docker's profile. Not a promise of security, but each wall must stand.
 
 use serde_json::json;
+use testkit::command::{Input, run_with};
+use testkit::intruder::intruder;
 use testkit::running::Running;
 use testkit::skip::Outcome;
+use testkit::users::Setting;
 
 use crate::world::{Case, LIMIT, World};
 
@@ -18,6 +21,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("join_shares_namespaces", join_shares_namespaces),
     ("join_starts_what_is_not_there", join_starts_what_is_not_there),
     ("namespaces_of_another", namespaces_of_another),
+    ("no_descriptors_of_the_callers", no_descriptors_of_the_callers),
+    ("nothing_to_take_from_an_exec", nothing_to_take_from_an_exec),
+    ("an_init_knows_nothing_of_the_host", an_init_knows_nothing_of_the_host),
 ];
 
 fn own(name: &str) -> String {
@@ -167,5 +173,85 @@ fn namespaces_of_another(w: &World) -> Outcome {
         assert_ne!(first["namespaces"]["mnt"], second["namespaces"]["mnt"]);
     }
     w.guest(&["--pid=container:no-such-container"], &["exit", "0"]).expect(125);
+    Ok(())
+}
+
+/// What the caller has open is his, and a boundary keeps it.
+fn no_descriptors_of_the_callers(w: &World) -> Outcome {
+    w.boundary()?;
+    let before = "exec 5</etc/passwd 7</tmp 9<>/dev/null; ".to_owned();
+    let setting = Setting { before, ..Setting::default() };
+    let check = |words: &[String]| {
+        let done = run_with(&mut w.command_in(&setting, words), Input::Null, LIMIT);
+        let fds = crate::world::json(&done);
+        let fds = fds.as_object().expect("a map");
+        // The last one is the guest's own, which lists them.
+        let own = |(name, target): &(&String, &serde_json::Value)| {
+            name.parse::<u32>().is_ok_and(|number| number > 2)
+                && !target.as_str().is_some_and(|target| target.ends_with("/fd"))
+        };
+        let foreign: Vec<_> = fds.iter().filter(own).collect();
+        assert!(foreign.is_empty(), "{words:?}: {foreign:?}");
+    };
+    let isolated = ["--isolate", "--network=none"];
+    check(&w.words(&isolated, &["fds"]));
+    check(&w.words_for(&["run"], &isolated, &["fds"]));
+    check(&w.words(&["--isolate", "--network=none", "--init"], &["fds"]));
+    let c = w.detached(&isolated, &["ready", ";", "sleep", "300"]);
+    let words = ["exec", &c.name, "/bin/guest", "fds"];
+    check(&words.map(str::to_owned));
+    Ok(())
+}
+
+/// Before a further program is executed in a container its process is one of Coracle's, which others must not look into, whatever they may.
+fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
+    w.boundary()?;
+    let place = w.dir("steal");
+    intruder(&place)?;
+    let volume = format!("{}:/intruder", place.display());
+    let name = w.name("steal");
+    let mode = w.mode();
+    let words = ["run", "-d", "--name", &name, &mode, "--isolate", "--network=none"];
+    let rest =
+        ["--cap-add=SYS_PTRACE", "-v", &volume, &w.image, "/intruder/intruder", "steal", "6"];
+    w.coracle(&[&words[..], &rest].concat()).ok();
+    let c = crate::world::Container::named(w, &name);
+    c.said("ready");
+    for _ in 0..24 {
+        c.exec(&[], &["exit", "0"]);
+    }
+    c.said("done");
+    let log = w.coracle(&["logs", &name]).ok().out();
+    let stolen: Vec<_> = log.lines().filter(|line| line.starts_with("stolen")).take(9).collect();
+    assert!(stolen.is_empty(), "{stolen:?}");
+    Ok(())
+}
+
+/// The small init is a process of this program's: neither the caller's variables nor the command line with host paths are in it, nor may it
+/// do more than the container's program.
+fn an_init_knows_nothing_of_the_host(w: &World) -> Outcome {
+    w.boundary()?;
+    let secret = "secret-of-the-callers";
+    let flags = ["--isolate", "--network=none", "--init", "--cap-add=SYS_PTRACE"];
+    let look = |file: &str| {
+        let mut command = w.command(&w.words(&flags, &["read", file]));
+        let done = run_with(command.env("SECRET", secret), Input::Null, LIMIT);
+        done.ok().out()
+    };
+    assert!(!look("/proc/1/environ").contains(secret));
+    let line = look("/proc/1/cmdline");
+    assert!(line.starts_with("coracle-init") && !line.contains("--network"), "{line}");
+    let status = look("/proc/1/status");
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let bounding = u64::from_str_radix(&field("CapBnd:"), 16).expect("a mask");
+    assert_eq!(bounding, DOCKER | 1 << 19);
+    assert_eq!((field("NoNewPrivs:").as_str(), field("Seccomp:").as_str()), ("1", "2"));
     Ok(())
 }

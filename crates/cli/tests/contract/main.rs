@@ -26,6 +26,7 @@ mod nesting;
 mod network;
 mod packages;
 mod placement;
+mod points;
 mod removal;
 mod status;
 mod streams;
@@ -55,6 +56,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("images", images::CASES),
     ("network", network::CASES),
     ("isolate", isolation::CASES),
+    ("points", points::CASES),
     ("many", concurrency::CASES),
     ("place", placement::CASES),
     ("debian", packages::CASES),

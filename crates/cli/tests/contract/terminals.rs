@@ -1,6 +1,7 @@
 //! Terminals: `-t` gives a real one, of the caller's size, and Ctrl-C does what it should.
 
 use serde_json::{Value, json};
+use testkit::intruder::intruder;
 use testkit::skip::Outcome;
 use testkit::terminal::Terminal;
 
@@ -18,6 +19,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("no_terminal_without_t", no_terminal_without_t),
     ("t_without_terminal_outside", t_without_terminal_outside),
     ("interactive_alone_on_a_terminal", interactive_alone_on_a_terminal),
+    ("nothing_is_typed_for_the_caller", nothing_is_typed_for_the_caller),
+    ("jobs_without_a_terminal_of_their_own", jobs_without_a_terminal_of_their_own),
 ];
 
 fn open(w: &World, flags: &[&str], guest: &[&str]) -> Terminal {
@@ -177,5 +180,74 @@ fn interactive_alone_on_a_terminal(w: &World) -> Outcome {
     terminal.end();
     assert!(!terminal.text().contains("error:"), "{}", terminal.text());
     let _ = facts(&terminal);
+    Ok(())
+}
+
+const ISOLATED: [&str; 3] = ["-i", "--isolate", "--network=none"];
+
+/// With the caller's terminal as its own a hostile program would type into the caller's shell.
+fn nothing_is_typed_for_the_caller(w: &World) -> Outcome {
+    w.boundary()?;
+    let place = w.dir("typing");
+    intruder(&place)?;
+    let volume = format!("{}:/intruder", place.display());
+    let mode = w.mode();
+    let check = |words: &[&str]| {
+        let mut terminal = Terminal::spawn(&w.command(words), 24, 80).expect("a terminal");
+        terminal.expect("console:");
+        assert_eq!(terminal.end().and_then(|status| status.code()), Some(0), "{words:?}");
+        let text = terminal.text();
+        assert!(text.contains("plain: EPERM") && !text.contains("typed"), "{words:?}: {text}");
+    };
+    let lax = [
+        "--security-opt=seccomp=unconfined",
+        "--security-opt=no-new-privileges=false",
+        "--cap-add=ALL",
+    ];
+    for more in [&[][..], &lax] {
+        let words = [&["run", "--rm", &mode], &ISOLATED[..], more, &["-v", &volume]].concat();
+        check(&[&words[..], &[&w.image, "/intruder/intruder", "type"]].concat());
+    }
+    let c = w.detached(&["--isolate", "--network=none", "-v", &volume], &["sleep", "300"]);
+    check(&["exec", "-i", &c.name, "/intruder/intruder", "type"]);
+    Ok(())
+}
+
+/// The session stays the caller's: keys reach the program, the shell can stop and continue it, and a size is the terminal's.
+fn jobs_without_a_terminal_of_their_own(w: &World) -> Outcome {
+    w.boundary()?;
+    let words = |guest: &[&str]| w.words(&ISOLATED, guest);
+    let spawn = |words: &[String]| Terminal::spawn(&w.command(words), 33, 101).expect("a terminal");
+    let mut terminal = spawn(&words(&["await", "INT"]));
+    terminal.expect("ready");
+    terminal.type_in(b"\x03").expect("typing");
+    terminal.expect("got SIGINT");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0), "{}", terminal.text());
+    let mut terminal = spawn(&words(&["winch"]));
+    terminal.expect("ready Some([33, 101])");
+    terminal.resize(40, 120).expect("resizing");
+    terminal.expect("size Some([40, 120])");
+    terminal.resize(10, 20).expect("resizing");
+    terminal.expect("size Some([10, 20])");
+    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    let mut shell = w.user.command("bash", &w.home);
+    shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "prompt> ");
+    let mut terminal = Terminal::spawn(&shell, 33, 101).expect("a terminal");
+    terminal.expect("prompt> ");
+    let line = words(&["ready", ";", "keys"]);
+    let quoted: Vec<_> = line.iter().map(|word| format!("'{word}'")).collect();
+    let line = format!("{} {}\n", w.coracle.display(), quoted.join(" "));
+    terminal.type_in(line.as_bytes()).expect("typing");
+    terminal.expect("ready\r\nready");
+    terminal.type_in(b"\x1a").expect("typing");
+    terminal.expect("Stopped");
+    terminal.type_in(b"echo shell-$((6*7))\n").expect("typing");
+    terminal.expect("shell-42");
+    terminal.type_in(b"fg\n").expect("typing");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    terminal.type_in(b"q\n").expect("typing");
+    terminal.expect("key 113");
+    terminal.type_in(b"exit\n").expect("typing");
+    terminal.end();
     Ok(())
 }

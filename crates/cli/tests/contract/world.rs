@@ -171,6 +171,14 @@ impl World {
         self.engine.starts_with('N') || self.engine == "R1"
     }
 
+    /// The skip of a case about a container that is a boundary, in an engine that is none.
+    pub(crate) fn boundary(&self) -> Outcome {
+        if !self.has_overlay() {
+            testkit::skip!("--isolate needs namespaces of the kernel's");
+        }
+        Ok(())
+    }
+
     /// The flag that picks this engine.
     pub(crate) fn mode(&self) -> String {
         format!("--execmode={}", self.engine)

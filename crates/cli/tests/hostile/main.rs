@@ -9,6 +9,7 @@
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
 mod archives;
+mod configurations;
 mod layers;
 
 use std::path::{Path, PathBuf};
@@ -70,7 +71,8 @@ fn main() -> ExitCode {
     }
     for place in &places {
         let kind = place.person.user.kind();
-        for (name, body) in layers::CASES.iter().chain(archives::CASES) {
+        for (name, body) in layers::CASES.iter().chain(archives::CASES).chain(configurations::CASES)
+        {
             suite.case(format!("{kind}::{name}"), move || body(place));
         }
     }

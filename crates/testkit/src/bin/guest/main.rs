@@ -106,6 +106,7 @@ fn verb(words: &[OsString]) -> Answer {
         "fifo" => files::fifo(&path(0)?),
         "mounts" => files::mounts(),
         "mutate" => files::mutate(&path(0)?),
+        "overwrite" => spoil::overwrite(),
         "spoil" => spoil::spoil(&path(0)?),
         "ways" => spoil::ways(),
         "tree" => files::tree(&path(0)?),

@@ -1,0 +1,166 @@
+//! What is open where a name of the image's or the guest's is used, as docs/security.md lists it.
+//!
+//! The processes of a start run under `strace`, which holds each of them for a moment at the calls in question. Meanwhile the test, as root, reads
+//! from `/proc` which call a process is held at, with what path, and what it has open.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use testkit::skip::{Outcome, need_program};
+
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("where_the_program_begins", where_the_program_begins),
+    ("where_mounts_are_made", where_mounts_are_made),
+    ("where_an_exec_begins", where_an_exec_begins),
+];
+
+/// Numbers of calls in x86-64, with the argument that is a path.
+const CHDIR: (u64, usize) = (80, 0);
+const MKDIR: (u64, usize) = (258, 1);
+const EXECVE: (u64, usize) = (59, 0);
+const MOUNT: (u64, usize) = (165, 1);
+const MOVE_MOUNT: (u64, usize) = (429, 3);
+
+/// A process that is held at a call: which, its path, and what is open from 3 on.
+#[derive(Debug)]
+struct Held {
+    call: u64,
+    path: String,
+    open: BTreeMap<u32, String>,
+}
+
+/// Runs a command so, and gives what was seen at the calls.
+fn watch(
+    w: &World,
+    calls: &[(u64, usize)],
+    names: &str,
+    words: &[String],
+) -> Result<Vec<Held>, testkit::skip::Skip> {
+    w.boundary()?;
+    let strace = need_program("strace")?;
+    if !rustix::process::getuid().is_root() {
+        testkit::skip!("only root may look at what other users' processes have open");
+    }
+    let plain = w.command(words);
+    let mut command = std::process::Command::new(strace);
+    command.args(["-f", "-qq", "-o", "/dev/null", "-u", &w.user.name]);
+    command.args(["-e", &format!("trace={names}"), "-e"]);
+    command.arg(format!("inject={names}:delay_enter=60000")).arg("--").arg(&w.coracle).args(words);
+    command.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("strace");
+    let mut seen = Vec::new();
+    while let Ok(None) = child.try_wait() {
+        for pid in descendants(child.id()) {
+            seen.extend(held(pid, calls));
+        }
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    Ok(seen)
+}
+
+fn descendants(of: u32) -> Vec<u32> {
+    let (mut all, mut next) = (Vec::new(), vec![of]);
+    while let Some(pid) = next.pop() {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let children = text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok());
+        next.extend(children.inspect(|child| all.push(*child)));
+    }
+    all
+}
+
+fn held(pid: u32, calls: &[(u64, usize)]) -> Option<Held> {
+    let at = || fs::read_to_string(format!("/proc/{pid}/syscall")).ok();
+    let text = at()?;
+    let mut words = text.split_ascii_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    let (_, argument) = calls.iter().find(|(call, _)| *call == number)?;
+    let address = u64::from_str_radix(words.nth(*argument)?.trim_start_matches("0x"), 16).ok()?;
+    let mut bytes = [0; 256];
+    let length =
+        fs::File::open(format!("/proc/{pid}/mem")).ok()?.read_at(&mut bytes, address).ok()?;
+    let path = bytes[..length].split(|byte| *byte == 0).next()?;
+    let mut open = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
+        if number > 2 {
+            open.insert(number, fs::read_link(entry.path()).ok()?.display().to_string());
+        }
+    }
+    let path = String::from_utf8_lossy(path).into_owned();
+    // Still there: what was read belongs to this call.
+    (at()? == text).then_some(Held { call: number, path, open })
+}
+
+/// Pipes and sockets: no path leads through them.
+fn is_blind(link: &str) -> bool {
+    link.starts_with("pipe:") || link.starts_with("socket:")
+}
+
+#[track_caller]
+fn only(seen: &[Held], is_point: impl Fn(&Held) -> bool, may: impl Fn(&str) -> bool) -> usize {
+    let points: Vec<_> = seen.iter().filter(|held| is_point(held)).collect();
+    for held in &points {
+        let strange: Vec<_> = held.open.values().filter(|link| !may(link)).collect();
+        assert!(strange.is_empty(), "{strange:?} at {held:?}");
+    }
+    points.len()
+}
+
+const ISOLATED: [&str; 2] = ["--isolate", "--network=none"];
+const BEGINS: &str = "chdir,mkdirat,execve";
+/// A directory that is not in the image.
+const MADE: &str = "/made/for-this";
+
+#[track_caller]
+fn begins(seen: &[Held], makes: bool) {
+    let is_program = |held: &Held| held.call == EXECVE.0 && held.path.ends_with("bin/guest");
+    let enters = |held: &Held| held.call == CHDIR.0 && held.path.starts_with("/made");
+    let made = |held: &Held| held.call == MKDIR.0 && held.path.starts_with("/made");
+    assert!(only(seen, is_program, is_blind) > 0, "its execve was not seen: {seen:?}");
+    assert!(only(seen, enters, is_blind) > 0, "its chdir was not seen: {seen:?}");
+    assert!(only(seen, made, is_blind) > 0 || !makes, "its mkdir was not seen: {seen:?}");
+}
+
+fn where_the_program_begins(w: &World) -> Outcome {
+    let calls = [CHDIR, MKDIR, EXECVE];
+    for verb in [["run", "--rm"].as_slice(), &["run"]] {
+        for more in [&[][..], &["--init"]] {
+            let flags = [&ISOLATED[..], &["-w", MADE], more].concat();
+            begins(&watch(w, &calls, BEGINS, &w.words_for(verb, &flags, &["exit", "0"]))?, true);
+        }
+    }
+    Ok(())
+}
+
+fn where_an_exec_begins(w: &World) -> Outcome {
+    w.boundary()?;
+    let flags = [&ISOLATED[..], &["-w", MADE]].concat();
+    let c = w.detached(&flags, &["sleep", "300"]);
+    let words = ["exec", "-w", MADE, &c.name, "/bin/guest", "exit", "0"].map(str::to_owned);
+    begins(&watch(w, &[CHDIR, EXECVE], "chdir,execve", &words)?, false);
+    Ok(())
+}
+
+/// Their places are found name by name, no link of `/proc` is followed. Open are copies of what will be mounted, of which the links say `/`
+/// since they are in no tree, then their place, and the host's `/dev/null`.
+fn where_mounts_are_made(w: &World) -> Outcome {
+    let place = w.dir("source");
+    let volume = format!("{}:/data/sub", place.display());
+    let flags = [&ISOLATED[..], &["-v", &volume]].concat();
+    let words = w.words(&flags, &["exit", "0"]);
+    let seen = watch(w, &[MOUNT, MOVE_MOUNT], "mount,move_mount", &words)?;
+    let is_place = |path: &str| {
+        ["/proc", "/dev", "/sys", "/data", "/etc"].iter().any(|place| path.starts_with(place))
+    };
+    let inside = |held: &Held| is_place(&held.path);
+    let may = |link: &str| is_blind(link) || link == "/" || link != "/proc" && is_place(link);
+    assert!(only(&seen, inside, may) > 0, "no mount was seen: {seen:?}");
+    Ok(())
+}
