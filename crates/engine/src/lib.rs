@@ -14,6 +14,7 @@ pub mod facts;
 pub mod mount_options;
 pub mod plan;
 pub mod records;
+mod sharing;
 pub mod spec;
 pub mod supervise;
 

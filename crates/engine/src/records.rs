@@ -31,7 +31,7 @@ use lock::Taken;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use sys::machine::{self, Kinship, Machine};
 
@@ -129,6 +129,16 @@ impl Records {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty()).ok()?;
         Some(Self { directory, path, here: Machine::here() })
+    }
+
+    /// The directory, for what else is told of the runs in it.
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Its path, as it was outside.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Takes one's turn if it is nobody else's.

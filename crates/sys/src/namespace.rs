@@ -4,11 +4,12 @@
 //! Only namespaces are offered, never the sharing of descriptors or of the working directory between threads.
 
 use crate::life::of_any_thread;
+use crate::raw::call;
 use linux_raw_sys::general as raw;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 /// A set of kinds of namespace.
@@ -130,6 +131,54 @@ pub fn different(pid: u32) -> Result<Kinds, Errno> {
         }
         Ok(all)
     })
+}
+
+/// `NS_GET_MNTNS_ID` of `ioctl_nsfs(2)`.
+const GET_ID: usize = 0x8008_b705;
+
+/// The number of a mount namespace (its file is one of `/proc/PID/ns/mnt`), which no other gets
+/// until the machine is started anew.
+///
+/// # Errors
+/// `ENOTTY` before Linux 6.11.
+pub fn mount_namespace_number(file: impl AsFd) -> Result<u64, Errno> {
+    let mut number = 0_u64;
+    let file = file.as_fd().as_raw_fd() as usize;
+    // SAFETY: the kernel writes 8 bytes to the address, which is that of such a number.
+    unsafe { call(raw::__NR_ioctl, [file, GET_ID, &raw mut number as usize, 0, 0]) }?;
+    Ok(number)
+}
+
+/// `struct mnt_id_req` of listmount(2).
+#[repr(C)]
+struct ListMount {
+    size: u32,
+    spare: u32,
+    mount: u64,
+    param: u64,
+    namespace: u64,
+}
+
+/// Whether a mount namespace of this number ([`mount_namespace_number`]) is still there. Of one
+/// whose user namespace is not the caller's or one below it, the kernel says that it is not.
+///
+/// # Errors
+/// Whatever the kernel says where it does not know: `ENOSYS` before Linux 6.8, `EPERM` under some
+/// filters.
+pub fn is_mount_namespace(number: u64) -> Result<bool, Errno> {
+    let size = size_of::<ListMount>();
+    // The topmost mount, of which one is enough.
+    let request =
+        ListMount { size: size as u32, spare: 0, mount: u64::MAX, param: 0, namespace: number };
+    let mut first = 0_u64;
+    let (request, into) = (&raw const request as usize, &raw mut first as usize);
+    // SAFETY: the first address is that of a request whose size it says, the second that of one
+    // number, as the third argument says.
+    match unsafe { call(raw::__NR_listmount, [request, into, 1, 0, 0]) } {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `rm`.
 
-use engine::supervise::{self, Signal, StopOptions, state};
+use engine::supervise::{self, Signal, StopOptions};
 use store::ContainerDir;
 
 use crate::args::containers::RmArgs;
@@ -60,10 +60,7 @@ pub(crate) fn run(context: &Context, args: &RmArgs) -> Result<Exit, Report> {
 /// An error where a container runs.
 pub(crate) fn not_running(container: &ContainerDir) -> Result<(), Report> {
     record::is_here(container)?;
-    match state::observe(&container.path())? {
-        state::Observed::Running(_) | state::Observed::Restarting { .. } => Err(running(container)),
-        _ => Ok(()),
-    }
+    if launch::is_running(container)? { Err(running(container)) } else { Ok(()) }
 }
 
 pub(crate) fn running(container: &ContainerDir) -> Report {

@@ -1,7 +1,6 @@
 //! `start`.
 
 use engine::plan::Overrides;
-use engine::supervise::state::{self, Observed};
 use store::ContainerDir;
 
 use crate::args::containers::StartArgs;
@@ -30,7 +29,7 @@ pub(crate) fn run(context: &Context, args: &StartArgs) -> Result<Exit, Report> {
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
         // As in Docker, starting what runs is no error.
-        if is_running(&container)? {
+        if launch::is_running(&container)? {
             return output::line(name);
         }
         detached(context, container)?;
@@ -62,16 +61,9 @@ fn of(container: ContainerDir) -> Result<Run, Report> {
     })
 }
 
-fn is_running(container: &ContainerDir) -> Result<bool, Report> {
-    record::is_here(container)?;
-    Ok(matches!(
-        state::observe(&container.path())?,
-        Observed::Running(_) | Observed::Restarting { .. }
-    ))
-}
-
 fn not_running(container: &ContainerDir, name: &str) -> Result<(), Report> {
-    if is_running(container)? {
+    record::is_here(container)?;
+    if launch::is_running(container)? {
         return Err(Report::new(format!("container {name} is running"))
             .hint(format!("coracle attach {name}")));
     }

@@ -157,7 +157,7 @@ fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<(), Re
         return Ok(());
     }
     let title = record::title(container);
-    let living: Vec<String> = living.iter().map(u32::to_string).collect();
+    let living: Vec<String> = living.iter().map(|process| process.pid.to_string()).collect();
     let remedy =
         format!("coracle stop {title}, or end what was left behind: kill {}", living.join(" "));
     Err(Report::new(format!(

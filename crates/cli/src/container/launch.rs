@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
+use std::time::Duration;
 
 use engine::choose::{self, Engine};
 use engine::facts::Facts;
@@ -26,6 +27,10 @@ use crate::report::{Exit, Report};
 /// Set for the process that `systemd-run` starts, which is this one: limits hold, and a container
 /// is made if [`Made::again`] says so.
 pub(crate) const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
+
+/// How long a container's lock is looked at, before it is waited for.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// One run of a container.
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -253,7 +258,6 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
     let mut options = Options::of(config).map_err(|error| Report::of(&error, None))?;
     options.title = record::title(&run.container);
     prepared.engine.name().clone_into(&mut options.engine);
-    options.shared = run.shared;
     if !run.detach && !run.log {
         options.log = None;
     }
@@ -332,15 +336,30 @@ pub(crate) fn empty_input() -> Result<(), Report> {
 /// something runs in it, which is the answer. That is asked under the lock: who starts a container
 /// holds it until the program runs.
 pub(crate) fn remove_idle(context: &Context, container: &ContainerDir) -> Result<bool, Report> {
-    let lock = container.lock_exclusive()?;
-    if matches!(
-        state::observe(&container.path())?,
-        Observed::Running(_) | Observed::Restarting { .. }
-    ) {
+    // Who has started a program may keep the lock as long as that runs.
+    let mut tries = TRIES;
+    let lock = loop {
+        if is_running(container)? {
+            return Ok(false);
+        }
+        match container.try_lock_exclusive()? {
+            Some(lock) => break lock,
+            None if tries == 0 => break container.lock_exclusive()?,
+            None => std::thread::sleep(PAUSE),
+        }
+        tries -= 1;
+    };
+    if is_running(container)? {
         return Ok(false);
     }
     remove_locked(context, container.clone(), lock)?;
     Ok(true)
+}
+
+/// Whether something runs in a container, or will again.
+pub(crate) fn is_running(container: &ContainerDir) -> Result<bool, Report> {
+    let observed = state::observe(&container.path())?;
+    Ok(matches!(observed, Observed::Running(_) | Observed::Restarting { .. }))
 }
 
 fn remove_locked(

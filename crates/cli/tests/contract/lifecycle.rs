@@ -1,6 +1,5 @@
 //! Containers over time: in the background, stopped, started again, looked at, removed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -381,9 +380,6 @@ fn abandoned<'w>(w: &'w World, seconds: &str) -> Container<'w> {
 }
 
 fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
-    if w.has_overlay() {
-        testkit::skip!("it does not outlive its namespaces' first program everywhere");
-    }
     let c = abandoned(w, "297");
     assert_eq!(c.inspect("{{.State.Status}}"), "running");
     let listed = w.coracle(&["ps", "--format", "{{.Names}} {{.State}}"]).ok().out();
@@ -403,15 +399,9 @@ fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Seconds to sleep that no other case has at the same time, in any mode.
-static NEXT: AtomicU32 = AtomicU32::new(29_400);
-
 fn what_is_left_is_ended(w: &World) -> Outcome {
-    if w.has_overlay() {
-        testkit::skip!("it does not outlive its namespaces' first program everywhere");
-    }
     for verb in ["stop", "rm"] {
-        let seconds = &NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let seconds = &crate::removal::seconds();
         let c = abandoned(w, seconds);
         let id = c.inspect("{{.Id}}");
         let flags: &[&str] = if verb == "stop" { &["-t", "1"] } else { &["-f"] };

@@ -1,6 +1,12 @@
 //! What a run removes and what it ends: what it has made, and what belongs to it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::running::Running;
 use testkit::skip::Outcome;
+use testkit::terminal::Terminal;
 
 use crate::world::{Case, Container, World};
 
@@ -8,7 +14,60 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_word_is_an_image_then_a_container", a_word_is_an_image_then_a_container),
     ("rm_is_for_what_a_run_makes", rm_is_for_what_a_run_makes),
     ("a_name_is_not_the_beginning_of_an_id", a_name_is_not_the_beginning_of_an_id),
+    ("a_plain_run_outlives_one_with_a_terminal", a_plain_run_outlives_one_with_a_terminal),
+    ("a_container_in_use_is_not_removed", a_container_in_use_is_not_removed),
+    ("what_exec_began_ends_with_the_container", what_exec_began_ends_with_the_container),
+    ("what_is_left_behind_is_not_removed", what_is_left_behind_is_not_removed),
+    ("what_is_left_behind_is_joined_and_outlives", what_is_left_behind_is_joined_and_outlives),
 ];
+
+const TEN: Duration = Duration::from_secs(10);
+
+/// Seconds to sleep that no other case has, so that its processes are found by them.
+pub(crate) fn seconds() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(70_000);
+    NEXT.fetch_add(1, Ordering::Relaxed).to_string()
+}
+
+/// How many guests sleep that long.
+fn sleepers(seconds: &str) -> usize {
+    let line = format!("sleep\0{seconds}\0");
+    let lines = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    lines.filter(|text| text.starts_with(b"/bin/guest") && text.ends_with(line.as_bytes())).count()
+}
+
+/// A container that nothing runs in.
+fn idle<'w>(w: &'w World, flags: &[&str]) -> Container<'w> {
+    let container = Container::named(w, &w.name("idle"));
+    let mode = w.mode();
+    let words = [&["create", &mode, "--name", &container.name], flags, &[&w.image]].concat();
+    w.coracle(&words).ok();
+    container
+}
+
+/// A run in a container, in the foreground.
+fn run(w: &World, container: &Container<'_>, guest: &[&str]) -> Running {
+    let words = [&["run", &container.name, "/bin/guest"], guest].concat();
+    let run = Running::start(&mut w.command(&words));
+    run.expect("ready");
+    run
+}
+
+fn run_on_terminal(w: &World, container: &Container<'_>, guest: &[&str]) -> Terminal {
+    let words = [&["run", "-t", &container.name, "/bin/guest"], guest].concat();
+    Terminal::spawn(&w.command(&words), 33, 101).expect("a terminal")
+}
+
+/// It was not ended, and ends as it should.
+#[track_caller]
+fn ends_well(mut run: Running) {
+    assert!(run.alive(), "it was ended with another run: {}", run.text());
+    run.signal(Signal::TERM);
+    run.expect("got SIGTERM");
+    assert_eq!(run.end(TEN), 0, "{}", run.text());
+}
 
 /// A container that runs until it is told to end, and an image of the same name that is here.
 fn a_word_is_an_image_then_a_container(w: &World) -> Outcome {
@@ -73,5 +132,114 @@ fn a_name_is_not_the_beginning_of_an_id(w: &World) -> Outcome {
     assert_eq!(w.coracle(&["inspect", "--format={{.Id}}", &first]).ok().line(), id);
     w.coracle(&["rm", prefix]).ok();
     assert_eq!(w.coracle(&["inspect", "--format={{.Id}}", &first]).ok().line(), id);
+    Ok(())
+}
+
+/// In both orders, and both ends of each.
+fn a_plain_run_outlives_one_with_a_terminal(w: &World) -> Outcome {
+    let c = idle(w, &[]);
+    let plain = run(w, &c, &["await", "TERM"]);
+    let mut other = run_on_terminal(w, &c, &["say", "done"]);
+    assert_eq!(other.end().and_then(|status| status.code()), Some(0), "{}", other.text());
+    ends_well(plain);
+
+    let mut other = run_on_terminal(w, &c, &["await", "INT"]);
+    other.expect("ready");
+    ends_well(run(w, &c, &["await", "TERM"]));
+    let plain = run(w, &c, &["await", "TERM"]);
+    other.type_in(b"\x03").expect("typing");
+    assert_eq!(other.end().and_then(|status| status.code()), Some(0), "{}", other.text());
+    assert!(other.text().contains("got SIGINT"), "{}", other.text());
+    ends_well(plain);
+    w.coracle(&["rm", &c.name]).ok();
+    Ok(())
+}
+
+/// A run that removes its container at its end finds another one in it.
+fn a_container_in_use_is_not_removed(w: &World) -> Outcome {
+    let name = w.name("used");
+    let c = Container::named(w, &name);
+    let mut first = w.start(&["--name", &name], &["await", "INT"]);
+    first.expect("ready");
+    let plain = run(w, &c, &["await", "TERM"]);
+    first.signal(Signal::INT);
+    assert_eq!(first.end(TEN), 0, "{}", first.text());
+    assert!(first.text().contains("is not removed"), "{}", first.text());
+    assert_ne!(w.coracle(&["rm", &name]).code(), 0);
+    ends_well(plain);
+    w.coracle(&["rm", &name]).ok();
+    // Who stops it ends all that is there, and then it goes.
+    let mut first = w.start(&["--name", &name], &["await", "TERM"]);
+    first.expect("ready");
+    let mut plain = run(w, &c, &["await", "TERM"]);
+    w.coracle(&["stop", "-t", "5", &name]).ok();
+    first.end(TEN);
+    assert!([0, 137].contains(&plain.end(TEN)), "{}", plain.text());
+    w.coracle(&["rm", "-f", &name]).ok();
+    Ok(())
+}
+
+fn what_exec_began_ends_with_the_container(w: &World) -> Outcome {
+    let name = w.name("begun");
+    let _container = Container::named(w, &name);
+    let mut first = w.start(&["--name", &name], &["await", "INT"]);
+    first.expect("ready");
+    let (seen, behind) = (seconds(), seconds());
+    let inside = ["exec", &name, "/bin/guest", "orphan", "/bin/guest", "sleep", &behind];
+    w.coracle(&inside).ok();
+    let words = ["exec", &name, "/bin/guest", "ready", ";", "sleep", &seen];
+    let mut exec = Running::start(&mut w.command(&words));
+    exec.expect("ready");
+    first.signal(Signal::INT);
+    assert_eq!(first.end(TEN), 0, "{}", first.text());
+    assert_eq!(exec.end(TEN), 137, "{}", exec.text());
+    assert_eq!((sleepers(&seen), sleepers(&behind)), (0, 0));
+    assert_ne!(w.coracle(&["inspect", "--type=container", &name]).code(), 0, "it is removed");
+    Ok(())
+}
+
+/// Every road to removal, while what the main program has left still runs.
+fn what_is_left_behind_is_not_removed(w: &World) -> Outcome {
+    let label = format!("only={}", w.name("label"));
+    let c = idle(w, &["--label", &label]);
+    let left = seconds();
+    let words = ["run", &c.name, "/bin/guest", "orphan", "/bin/guest", "sleep", &left];
+    w.coracle(&words).ok();
+    assert_eq!((sleepers(&left), c.inspect("{{.State.Status}}")), (1, "running".to_owned()));
+    let filter = format!("label={label}");
+    for words in [
+        &["rm", c.name.as_str()][..],
+        &["create", "--force", "--name", &c.name, &w.image],
+        &["clone", &c.name],
+    ] {
+        let done = w.coracle(words);
+        assert!(done.code() != 0 && done.err().contains("is running"), "{done:?}");
+    }
+    w.coracle(&["container", "prune", "-f", "--filter", &filter]).ok();
+    assert_eq!((sleepers(&left), c.inspect("{{.State.Status}}")), (1, "running".to_owned()));
+    let top = w.coracle(&["top", &c.name]).ok().out();
+    assert!(top.contains(&left) && top.lines().count() == 2, "{top}");
+    let place = w.store().join("containers").join(c.inspect("{{.Id}}"));
+    w.coracle(&["rm", "-f", &c.name]).ok();
+    assert_eq!((sleepers(&left), place.exists()), (0, false));
+    Ok(())
+}
+
+/// It is still the same container: what is run there next sees it, and does not end it.
+fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
+    let c = idle(w, &[]);
+    let left = seconds();
+    let words = ["run", &c.name, "/bin/guest", "orphan", "/bin/guest", "sleep", &left];
+    w.coracle(&words).ok();
+    w.coracle(&["run", &c.name, "/bin/guest", "write", "/tmp/seen", "once"]).ok();
+    let mut other = run_on_terminal(w, &c, &["read", "/tmp/seen"]);
+    assert_eq!(other.end().and_then(|status| status.code()), Some(0), "{}", other.text());
+    assert!(other.text().contains("once"), "{}", other.text());
+    assert_eq!(c.exec(&[], &["read", "/tmp/seen"]).ok().out(), "once");
+    assert_eq!((sleepers(&left), c.inspect("{{.State.Status}}")), (1, "running".to_owned()));
+    w.coracle(&["stop", "-t", "1", &c.name]).ok();
+    assert_eq!(sleepers(&left), 0);
+    assert_ne!(c.inspect("{{.State.Status}}"), "running");
+    w.coracle(&["rm", &c.name]).ok();
     Ok(())
 }

@@ -12,9 +12,9 @@
 use super::interpose::prepare::{self, Prepared};
 use super::interpose::{self, start as common};
 use super::launch::report;
-use super::native::cgroup;
 use super::native::start::spawn_told;
 use super::native::terminal::{Terminal, has_own_devices};
+use super::native::{self, cgroup};
 use super::oci::start::{self as runtime, Guest, Handed};
 use super::oci::{self, inside};
 use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::plan::{IdRange, Ids, Plan, Process, Seccomp};
 use crate::records::Records;
+use crate::sharing;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -88,7 +89,12 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
     let apptainer = plan.apptainer.clone().unwrap_or_default();
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
-    let prepared = prepare::prepare(plan, common::is_empty(&plan.place, &records))?;
+    let fresh =
+        common::is_empty(&plan.place, &records) && native::residents::all(&plan.place).is_empty();
+    if !plan.is_exec() {
+        sharing::begin(&records, fresh)?;
+    }
+    let prepared = prepare::prepare(plan, fresh)?;
     if let Some(group) = &plan.cgroup {
         cgroup::enter(group)?;
     }
@@ -115,6 +121,9 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
         .map_err(|errno| call("end Apptainer's own process", errno))?;
     runtime::end(parent)?;
     records.add(pid)?;
+    if fresh {
+        native::residents::note(&plan.place, pid, native::residents::Owner::Unknown);
+    }
     runtime::await_adoption(pid);
     let _ = opener.write_all(&[1]);
     let outcome = hearer.outcome();

@@ -76,6 +76,15 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
+impl Plan {
+    /// Whether the program goes beside that of a run and belongs to it (`exec`).
+    #[must_use]
+    pub fn is_exec(&self) -> bool {
+        // The container's own program alone may make its working directory.
+        !self.process.create_cwd
+    }
+}
+
 /// The tree that becomes `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

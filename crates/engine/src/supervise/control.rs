@@ -12,14 +12,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{PidfdFlags, pidfd_open};
-use sys::event::{send_signal, send_signal_fd};
 
 use super::processes::{self, Stat};
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
-use super::{Error, Signal, socket};
-use crate::engines::inprocess::residents;
+use super::{Error, Signal, residents, socket};
 use crate::engines::interpose;
 use crate::engines::native::cgroup;
 use crate::spec::ProcessId;
@@ -60,7 +57,7 @@ pub fn stop(dir: &Path, options: StopOptions) -> Result<(), Error> {
         let limit = options.timeout.map(|timeout| timeout + PATIENCE);
         // A supervisor that saw the mark may have gone already.
         if link.send(&message).is_ok() && link.exit(limit)?.is_some() {
-            return stop_runs(dir, &running, options);
+            return stop_rest(dir, options);
         }
     }
     stop_directly(dir, &running, options)
@@ -76,19 +73,19 @@ fn running(dir: &Path) -> Result<Option<Running>, Error> {
     })
 }
 
-/// The container's supervisor did its part; runs beside it are left.
-fn stop_runs(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
-    if running.runs.is_empty() {
-        return Ok(());
+/// The container's supervisor did its part; runs beside it are left, or what it could not see.
+fn stop_rest(dir: &Path, options: StopOptions) -> Result<(), Error> {
+    match running(dir)? {
+        Some(rest) => stop_directly(dir, &Running { supervisor: None, ..rest }, options),
+        None => Ok(()),
     }
-    let rest = Running { init: None, supervisor: None, ..running.clone() };
-    stop_directly(dir, &rest, options)
 }
 
 fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<(), Error> {
     let mains: Vec<&ProcessId> = running.init.iter().chain(&running.runs).collect();
     let mut members = Members::of(dir, &mains);
-    let groups: Vec<_> = mains.iter().filter_map(|main| cgroup::of(main.pid)).collect();
+    let group = |main: &&&ProcessId| cgroup::of(main.pid).filter(|_| processes::alive(main));
+    let groups: Vec<_> = mains.iter().filter_map(|main| group(&main)).collect();
     for main in &mains {
         signal_one(main, options.signal)?;
         if running.paused {
@@ -214,16 +211,9 @@ pub struct Process {
 pub fn top(dir: &Path) -> Result<Vec<Process>, Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
     let mains = running.init.iter().chain(&running.runs);
-    let mut pids: Vec<u32> = mains
-        .flat_map(|main| {
-            let namespace = processes::world(main.pid);
-            processes::members(main.pid, namespace.as_deref())
-        })
-        .chain(residents::all(dir))
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    Ok(pids.into_iter().filter(|&pid| !processes::is_ours(pid)).filter_map(process).collect())
+    let all = Members::of(dir, &mains.collect::<Vec<_>>()).list.into_iter();
+    let pids = all.map(|process| process.pid).filter(|&pid| !processes::is_ours(pid));
+    Ok(pids.filter_map(process).collect())
 }
 
 fn process(pid: u32) -> Option<Process> {
@@ -277,18 +267,14 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn of(dir: &'a Path, mains: &[&ProcessId]) -> Self {
-        let mut list: Vec<ProcessId> = mains
-            .iter()
-            .filter(|main| processes::alive(main))
-            .flat_map(|main| {
-                let namespace = processes::world(main.pid);
-                processes::members(main.pid, namespace.as_deref())
-            })
-            .chain(residents::all(dir))
-            .filter_map(processes::identity)
-            .collect();
-        list.sort_unstable_by_key(|process| process.pid);
-        list.dedup();
+        let mut list = residents::all(dir);
+        for main in mains {
+            let world = processes::world(main.pid);
+            let members = processes::members(main, world.as_deref());
+            // Who has ended meanwhile stands for nobody: that world may be another process's.
+            list.extend(members.into_iter().filter(|_| processes::alive(main)));
+        }
+        processes::sort(&mut list);
         Self { list, dir }
     }
 
@@ -308,15 +294,9 @@ impl<'a> Members<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             self.list.retain(processes::alive);
-            let more: Vec<ProcessId> = self
-                .list
-                .iter()
-                .flat_map(|process| processes::descendants(process.pid))
-                .chain(residents::all(self.dir))
-                .filter_map(processes::identity)
-                .filter(processes::alive)
-                .collect();
-            self.list.extend(more);
+            self.list.extend(processes::descendants(&self.list));
+            self.list.extend(residents::all(self.dir));
+            processes::sort(&mut self.list);
             if self.list.is_empty() {
                 return Ok(());
             }
@@ -329,36 +309,15 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A descriptor of exactly this process; `Ok(None)` when it is gone, `Err` where the kernel has
-/// no such descriptors.
-fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
-    let Some(pid) = processes::pid(process.pid) else { return Ok(None) };
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        // Checked after opening: from here on the descriptor cannot change its meaning.
-        Ok(fd) => Ok(processes::alive(process).then_some(fd)),
-        Err(Errno::SRCH) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Sends to exactly this process; one that is gone is no error.
 fn signal_one(process: &ProcessId, signal: Signal) -> Result<(), Error> {
-    let Some(pid) = processes::pid(process.pid) else { return Ok(()) };
-    let sent = match open(process) {
-        Ok(Some(fd)) => send_signal_fd(fd, signal.number()),
-        Err(_) if processes::alive(process) => send_signal(pid, signal.number()),
-        Ok(None) | Err(_) => return Ok(()),
-    };
-    sent.or_else(|source| {
-        let gone = source.raw_os_error() == Some(Errno::SRCH.raw_os_error());
-        let pid = pid.as_raw_nonzero().get();
-        if gone { Ok(()) } else { Err(Error::Kill { signal, pid, source }) }
-    })
+    let sent = processes::send(process, signal.number());
+    sent.map_err(|source| Error::Kill { signal, pid: process.pid as i32, source })
 }
 
 /// Waits for the end of a process that is not our child; `false` when the time is over.
 fn await_end(process: &ProcessId, deadline: Option<Instant>) -> bool {
-    let fd = open(process).ok().flatten();
+    let fd = processes::open(process).ok().flatten();
     while processes::alive(process) {
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {

@@ -84,14 +84,11 @@ impl Parent<'_, '_> {
                     return Err(failure.into());
                 }
             };
-            let mut program = Program::new(
-                spawned,
-                spared.clone(),
-                self.launch.options.shared || !self.ledger.is_state(),
-            );
+            let place = self.ledger.place();
+            let mut program = Program::new(spawned, spared.clone(), place);
             self.ledger.started(program.number(), restarts.count);
             let outcome = self.attend(&mut program)?;
-            let left = program.sweep();
+            let left = program.sweep(self.ledger.stop_requested());
             if left > 0 {
                 (self.console.notice)(&Error::Unkillable(left).to_string());
             }

@@ -69,6 +69,11 @@ impl Ledger {
         Ok(ledger)
     }
 
+    /// The container's directory, if this is a run of it.
+    pub(crate) fn place(&self) -> Option<&Path> {
+        (self.kind != Kind::Nothing).then_some(&self.dir)
+    }
+
     /// Whether this run is the container's own, with state, log and socket.
     pub(crate) fn is_state(&self) -> bool {
         self.kind == Kind::State

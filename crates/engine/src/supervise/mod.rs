@@ -41,6 +41,7 @@ pub mod log;
 pub mod processes;
 mod program;
 mod protocol;
+mod residents;
 mod restart;
 mod serve;
 mod signals;
@@ -134,15 +135,12 @@ pub struct Spawned {
     pub master: Option<OwnedFd>,
     /// The container's own control group (a directory under `/sys/fs/cgroup`), if it has one.
     pub cgroup: Option<PathBuf>,
-    /// Other children that serve the program (network, id emulation): left alone until it
-    /// ends, then sent SIGTERM.
-    pub helpers: Vec<Pid>,
 }
 
 impl Spawned {
     /// Just a process.
     pub fn new(pid: Pid) -> Self {
-        Self { pid, pidfd: None, master: None, cgroup: None, helpers: Vec::new() }
+        Self { pid, pidfd: None, master: None, cgroup: None }
     }
 }
 
@@ -176,8 +174,6 @@ pub struct Options {
     pub stop_signal: Signal,
     /// How long `stop` waits before SIGKILL.
     pub stop_timeout: Duration,
-    /// Others may run in the container that were started with the same right (`--join`): they live on when the first one ends.
-    pub shared: bool,
     /// Name of the engine, for `state.json`.
     pub engine: String,
     /// Window size to start with where no client has a terminal.
@@ -203,7 +199,6 @@ impl Options {
             restart: config.restart,
             stop_signal,
             stop_timeout: Duration::from_secs(u64::from(config.stop_timeout.unwrap_or(10))),
-            shared: false,
             engine: String::new(),
             size: None,
         })
@@ -220,7 +215,6 @@ impl Options {
             restart: RestartPolicy::No,
             stop_signal: Signal::TERM,
             stop_timeout: Duration::from_secs(10),
-            shared: false,
             engine: String::new(),
             size: None,
         }

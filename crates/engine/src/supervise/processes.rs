@@ -5,12 +5,21 @@
 //! belong to it, wherever they moved; engines without namespaces leave only descent. Descent is
 //! read from a scan of `/proc`, which a process that forks faster than it is killed can escape
 //! for one round; callers repeat until nothing is left.
+//!
+//! A number is no proof of which process is meant: it is given again when that one is gone. So what
+//! is found here are identities, read before what makes the process one of the container's is
+//! looked at ([`which`]), and a signal goes through a descriptor that was opened and compared with
+//! the identity ([`send`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use sys::event::{send_signal, send_signal_fd};
 
 use sys::machine::Machine;
 
@@ -44,13 +53,6 @@ pub struct Stat {
     pub resident: u64,
 }
 
-impl Stat {
-    /// Whether all threads have ended. The state is that of the first one alone ([`sys::life`]).
-    pub fn is_over(&self) -> bool {
-        matches!(self.state, 'Z' | 'X') && self.threads <= 1
-    }
-}
-
 /// Reads `/proc/PID/stat`; `None` when there is no such process.
 pub fn stat(pid: u32) -> Option<Stat> {
     parse_stat(&sys::life::stat(pid)?)
@@ -80,16 +82,36 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// The identity of a living process.
+impl Stat {
+    /// Whether all threads have ended. The state is that of the first one alone ([`sys::life`]).
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+
+    fn identity(&self) -> ProcessId {
+        identity_of(self.pid, self.start_time)
+    }
+}
+
+fn identity_of(pid: u32, start_time: u64) -> ProcessId {
+    let Machine { boot_id, pid_namespace, .. } = Machine::here();
+    ProcessId { pid, start_time, boot_id: boot_id.clone(), pid_namespace: *pid_namespace }
+}
+
+/// The identity of a process.
 pub fn identity(pid: u32) -> Option<ProcessId> {
-    let stat = stat(pid)?;
-    let here = Machine::here();
-    Some(ProcessId {
-        pid,
-        start_time: stat.start_time,
-        boot_id: here.boot_id.clone(),
-        pid_namespace: here.pid_namespace,
-    })
+    stat(pid).map(|stat| stat.identity())
+}
+
+/// The identity of a living process of which something holds. That is asked again when the identity
+/// is known: whoever is found alive by it later is the one of which it held.
+pub fn which(pid: u32, holds: impl Fn(u32) -> bool) -> Option<ProcessId> {
+    if !holds(pid) {
+        return None;
+    }
+    let stat = stat(pid).filter(|stat| !stat.is_over())?;
+    holds(pid).then(|| stat.identity())
 }
 
 /// Whether exactly this process still runs here: same number, same start, same boot, same pid
@@ -99,6 +121,32 @@ pub fn alive(id: &ProcessId) -> bool {
     id.boot_id == here.boot_id
         && (id.pid_namespace == 0 || id.pid_namespace == here.pid_namespace)
         && sys::life::start_time(id.pid) == Some(id.start_time)
+}
+
+/// A descriptor of exactly this process; `Ok(None)` when it is gone, `Err` where the kernel has
+/// no such descriptors.
+pub(super) fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
+    let Some(pid) = pid(process.pid) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        // Checked after opening: from here on the descriptor cannot change its meaning.
+        Ok(fd) => Ok(alive(process).then_some(fd)),
+        Err(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends a signal to exactly this process; one that is gone is no error.
+pub(super) fn send(process: &ProcessId, number: i32) -> io::Result<()> {
+    let Some(pid) = pid(process.pid) else { return Ok(()) };
+    let sent = match open(process) {
+        Ok(Some(fd)) => send_signal_fd(fd, number),
+        Err(_) if alive(process) => send_signal(pid, number),
+        Ok(None) | Err(_) => return Ok(()),
+    };
+    sent.or_else(|error| {
+        let gone = error.raw_os_error() == Some(Errno::SRCH.raw_os_error());
+        if gone { Ok(()) } else { Err(error) }
+    })
 }
 
 /// The ids of all processes that `/proc` shows.
@@ -120,7 +168,8 @@ fn tracer(pid: u32) -> Option<u32> {
     line.trim().parse().ok().filter(|&tracer| tracer != 0)
 }
 
-/// Whether a process executes this very program: an init, a tracer or a helper that an engine forked.
+/// Whether a process executes this very program: an init, a tracer or a helper that an engine
+/// forked. Told by the file, which has other names elsewhere.
 pub(crate) fn is_ours(pid: u32) -> bool {
     // Not by its name: it may be executed through a mount of its own.
     let program = |pid: u32| {
@@ -130,7 +179,7 @@ pub(crate) fn is_ours(pid: u32) -> bool {
     program(std::process::id()).is_some_and(|own| program(pid) == Some(own))
 }
 
-/// Before the number of a tracer, in what [`world`] returns.
+/// Before the number of a tracer and its start, in what [`world`] returns.
 const TRACER: &str = "tracer:";
 
 /// Before the directory of a container whose engine is inside its processes, likewise.
@@ -142,26 +191,30 @@ pub fn world(pid: u32) -> Option<String> {
     if let Some(home) = residents::home(pid) {
         return Some(format!("{INSIDE}{}", home.display()));
     }
-    match tracer(pid).filter(|&tracer| is_ours(tracer)) {
-        Some(tracer) => Some(format!("{TRACER}{tracer}")),
+    match tracer(pid).filter(|&tracer| is_ours(tracer)).and_then(identity) {
+        Some(tracer) => Some(format!("{TRACER}{} {}", tracer.pid, tracer.start_time)),
         None => mount_namespace(pid),
     }
 }
 
-/// All living descendants of `root` (without it).
-pub fn descendants(root: u32) -> Vec<u32> {
-    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for pid in all() {
-        if let Some(stat) = stat(pid).filter(|stat| !stat.is_over()) {
-            children.entry(stat.parent).or_default().push(pid);
+/// All living descendants of these processes, as far as they are there themselves (without them).
+pub fn descendants(roots: &[ProcessId]) -> Vec<ProcessId> {
+    let mut children: HashMap<u32, Vec<Stat>> = HashMap::new();
+    let mut queue = Vec::new();
+    for stat in all().into_iter().filter_map(stat) {
+        let is_root = |root: &ProcessId| (root.pid, root.start_time) == (stat.pid, stat.start_time);
+        if roots.iter().any(is_root) {
+            queue.push(stat.pid);
         }
+        children.entry(stat.parent).or_default().push(stat);
     }
     let mut found = Vec::new();
-    let mut queue = vec![root];
     while let Some(pid) = queue.pop() {
-        if let Some(list) = children.remove(&pid) {
-            queue.extend(&list);
-            found.extend(list);
+        for stat in children.remove(&pid).unwrap_or_default() {
+            queue.push(stat.pid);
+            if !stat.is_over() {
+                found.push(stat.identity());
+            }
         }
     }
     found
@@ -189,31 +242,58 @@ pub(crate) fn own_children() -> Vec<u32> {
     all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == own)).collect()
 }
 
-/// The processes of a container whose first process is `init`: those that have their [`world`] with it in common,
-/// where it is one of its own, and its descendants. Never this process, nor one that traces.
-pub fn members(init: u32, namespace: Option<&str>) -> Vec<u32> {
+/// The processes of a container whose first process is `init`: those that have this [`world`] in
+/// common, where it is one of its own, and its descendants. Never this process, nor one that
+/// traces.
+///
+/// A mount namespace is told by a number that is used again. So whoever asks by it keeps the
+/// namespace, or asks afterwards whether the process lives of which it was told.
+pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
     let own = std::process::id();
-    let mut found: HashSet<u32> = descendants(init).into_iter().collect();
-    if stat(init).is_some() {
-        found.insert(init);
-    }
-    let mine = mount_namespace(own);
-    if let Some(tracing) = namespace.and_then(|world| world.strip_prefix(TRACER)?.parse().ok()) {
-        found.extend(all().into_iter().filter(|&pid| tracer(pid) == Some(tracing)));
-        found.remove(&tracing);
-    } else if let Some(home) = namespace.and_then(|world| world.strip_prefix(INSIDE)) {
+    let mut found = descendants(std::slice::from_ref(init));
+    found.extend(Some(init.clone()).filter(alive));
+    let all_which = |holds: &dyn Fn(u32) -> bool| -> Vec<ProcessId> {
+        all().into_iter().filter_map(|pid| which(pid, holds)).collect()
+    };
+    if let Some(tracing) = world.and_then(|world| world.strip_prefix(TRACER)) {
+        if let Some(tracing) = known(tracing) {
+            let traced = all_which(&|pid| tracer(pid) == Some(tracing.pid));
+            found.extend(traced.into_iter().filter(|_| alive(&tracing)));
+            found.retain(|process| process.pid != tracing.pid);
+        }
+    } else if let Some(home) = world.and_then(|world| world.strip_prefix(INSIDE)) {
         let home = Path::new(home);
-        found
-            .extend(all().into_iter().filter(|&pid| residents::home(pid).as_deref() == Some(home)));
-    } else if let Some(wanted) = namespace.filter(|&wanted| mine.as_deref() != Some(wanted)) {
-        found.extend(
-            all().into_iter().filter(|&pid| mount_namespace(pid).as_deref() == Some(wanted)),
-        );
+        found.extend(all_which(&|pid| residents::home(pid).as_deref() == Some(home)));
+    } else if let Some(wanted) =
+        world.filter(|&wanted| mount_namespace(own).as_deref() != Some(wanted))
+    {
+        found.extend(all_which(&|pid| mount_namespace(pid).as_deref() == Some(wanted)));
     }
-    found.remove(&own);
-    let mut list: Vec<u32> = found.into_iter().collect();
-    list.sort_unstable();
-    list
+    found.retain(|process| process.pid != own);
+    sort(&mut found);
+    found
+}
+
+/// A process as [`world`] writes it.
+fn known(text: &str) -> Option<ProcessId> {
+    let (pid, start_time) = text.split_once(' ')?;
+    Some(identity_of(pid.parse().ok()?, start_time.parse().ok()?))
+}
+
+/// By number, each once.
+pub(crate) fn sort(list: &mut Vec<ProcessId>) {
+    list.sort_unstable_by_key(|process| (process.pid, process.start_time));
+    list.dedup();
+}
+
+/// Those whose parents are not among them, the oldest first.
+pub(crate) fn roots(list: &[ProcessId]) -> Vec<ProcessId> {
+    let there: HashSet<u32> = list.iter().map(|process| process.pid).collect();
+    let is_root =
+        |process: &&ProcessId| stat(process.pid).is_some_and(|stat| !there.contains(&stat.parent));
+    let mut roots: Vec<ProcessId> = list.iter().filter(is_root).cloned().collect();
+    roots.sort_by_key(|process| (process.start_time, process.pid));
+    roots
 }
 
 /// Whether the first process of a pid namespace would not notice this signal: the kernel drops
@@ -249,10 +329,13 @@ mod tests {
     #[test]
     fn stat_survives_any_command_name() {
         let text =
-            b"77 (a) b (c) R 1 77 77 34816 77 4194304 1 0 0 0 10 5 0 0 20 0 1 0 900 1 20 18 0";
+            b"77 (a) b (c) R 1 77 77 34816 77 4194304 1 0 0 0 10 5 0 0 20 0 2 0 900 1 20 18 0";
         let stat = parse_stat(text).unwrap();
         assert_eq!((stat.pid, stat.name.as_str(), stat.state), (77, "a) b (c", 'R'));
         assert_eq!((stat.parent, stat.ticks, stat.start_time, stat.resident), (1, 15, 900, 20));
+        // The first thread alone may have ended.
+        assert!(!Stat { state: 'Z', ..stat.clone() }.is_over());
+        assert!(Stat { state: 'Z', threads: 1, ..stat }.is_over());
         assert_eq!(parse_stat(b"1 (x"), None);
     }
 
@@ -268,10 +351,17 @@ mod tests {
     #[test]
     fn descendants_and_members_include_a_child() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(descendants(std::process::id()).contains(&child.id()));
+        let (own, id) = (identity(std::process::id()).unwrap(), identity(child.id()).unwrap());
+        assert!(descendants(std::slice::from_ref(&own)).contains(&id));
+        // Whoever has that number later is another one.
+        let earlier = ProcessId { start_time: own.start_time + 1, ..own };
+        assert!(!descendants(&[earlier]).contains(&id));
         assert!(own_children().contains(&child.id()) || cfg!(test));
-        assert_eq!(members(child.id(), None), [child.id()]);
-        child.kill().unwrap();
+        assert_eq!(members(&id, None), std::slice::from_ref(&id));
+        let other = ProcessId { start_time: id.start_time + 1, ..id.clone() };
+        send(&other, 9).unwrap();
+        assert!(alive(&id) && members(&other, None).is_empty());
+        send(&id, 9).unwrap();
         child.wait().unwrap();
     }
 }

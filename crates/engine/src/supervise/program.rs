@@ -4,21 +4,23 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, wait};
 use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
-use sys::event::send_signal;
 use sys::namespace::{Held, Kinds};
 use sys::terminal::{Pty, Size};
 
 use crate::engines::native::cgroup;
+use crate::records::{Records, Turn};
+use crate::sharing::Beginning;
+use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
-use crate::supervise::processes;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
+use crate::supervise::{processes, residents};
 
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -157,10 +159,15 @@ impl Input {
 /// The running program.
 pub(super) struct Program {
     pub(super) pid: Pid,
+    /// The same, told from whoever has that number later.
+    id: ProcessId,
     pub(super) started: Instant,
-    helpers: Vec<Pid>,
+    /// The container's directory; `None` of an `exec` session, which has none to itself.
+    place: Option<PathBuf>,
+    /// How the run began, if it was alone then.
+    beginning: Option<Beginning>,
     cgroup: Option<PathBuf>,
-    namespace: Option<String>,
+    world: Option<String>,
     /// Keeps the namespace's number from being given to another container's before the sweep.
     pin: Cell<Option<Held>>,
     /// Children that this process had before: not the container's.
@@ -172,19 +179,21 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// `guest`: it entered namespaces of a running container (`exec`, further runs), whose other
-    /// processes are not its own.
-    pub(super) fn new(spawned: Spawned, spared: Vec<u32>, guest: bool) -> Self {
+    /// `place` is the directory of the container that it runs in; `None` for `exec`.
+    pub(super) fn new(spawned: Spawned, spared: Vec<u32>, place: Option<&Path>) -> Self {
         let number = processes::number(spawned.pid);
         let pids = |of: u32| sys::life::link(of, "ns/pid").ok();
         let own_pids = pids(number).is_some_and(|link| Some(link) != pids(std::process::id()));
+        let id = processes::identity(number);
         Self {
             pid: spawned.pid,
+            id: id.unwrap_or_else(|| ProcessId { pid: number, ..ProcessId::default() }),
             started: Instant::now(),
-            helpers: spawned.helpers,
-            cgroup: spawned.cgroup.filter(|_| !guest),
-            pin: Cell::new(Held::of(number, Kinds::MOUNT).ok().filter(|_| !guest)),
-            namespace: processes::world(number).filter(|_| !guest),
+            place: place.map(Path::to_path_buf),
+            beginning: place.and_then(Beginning::of),
+            cgroup: spawned.cgroup.filter(|_| place.is_some()),
+            pin: Cell::new(Held::of(number, Kinds::MOUNT).ok()),
+            world: processes::world(number),
             spared,
             own_pids,
             ignored: 0,
@@ -196,17 +205,17 @@ impl Program {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // The child is not reaped before `ended`, so the number is still its own.
-        let _ = send_signal(self.pid, signal.number());
+        let _ = processes::send(&self.id, signal.number());
     }
 
-    /// Sends a signal to every process of the container.
+    /// Sends a signal to every process of this run.
     pub(super) fn signal_all(&self, signal: Signal) {
-        let members = processes::members(self.number(), self.namespace.as_deref());
-        for pid in members.into_iter().filter_map(processes::pid) {
-            if !self.helpers.contains(&pid) {
-                let _ = send_signal(pid, signal.number());
-            }
+        let alone = self.is_alone();
+        let world = self.world.as_deref().filter(|_| alone);
+        let mut members = processes::members(&self.id, world);
+        members.extend(self.inherited(alone));
+        for process in members {
+            let _ = processes::send(&process, signal.number());
         }
     }
 
@@ -222,53 +231,90 @@ impl Program {
         }
     }
 
-    /// After the end of the first process: kills what it left behind, then its helpers. The
-    /// number of processes that did not die.
-    pub(super) fn sweep(&self) -> usize {
-        if let Some(cgroup) = &self.cgroup {
+    /// Whether no other run has been in the container since this one began.
+    fn is_alone(&self) -> bool {
+        let place = self.place.as_deref();
+        place.is_some_and(|place| self.beginning.as_ref().is_some_and(|word| word.is_last(place)))
+    }
+
+    /// The container's turn, if this run is alone in it: then nobody can come before that is given
+    /// back.
+    fn keep_alone(&self) -> Option<Turn> {
+        let records = Records::existing(self.place.as_deref()?)?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.is_alone() && Instant::now() < deadline {
+            match records.turn_at_once() {
+                Some(turn) => return self.is_alone().then_some(turn),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        None
+    }
+
+    /// After the end of the first process: kills what the run left behind. With `everything`, and
+    /// where the run was alone, that is all that lives in the container, programs of `exec` too;
+    /// else what descends from its program. The number of processes that did not die.
+    pub(super) fn sweep(&self, everything: bool) -> usize {
+        let turn = if everything { None } else { self.keep_alone() };
+        let whole = self.place.is_some() && (everything || turn.is_some());
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::kill(cgroup);
         }
         let deadline = Instant::now() + PATIENCE;
         let mut pause = Duration::from_micros(200);
         let left = loop {
             self.reap();
-            let left = self.left();
+            let left = self.left(whole);
             if left.is_empty() || Instant::now() > deadline {
                 break left.len();
             }
-            for pid in left.into_iter().filter_map(processes::pid) {
-                let _ = send_signal(pid, Signal::KILL.number());
+            for process in &left {
+                let _ = processes::send(process, Signal::KILL.number());
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
         };
         // From here on the number may be used again, and the mounts may go.
         self.pin.take();
-        for &helper in &self.helpers {
-            let _ = send_signal(helper, Signal::TERM.number());
-        }
-        if let Some(cgroup) = &self.cgroup {
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::remove(cgroup);
         }
+        drop(turn);
         left
     }
 
-    fn left(&self) -> Vec<u32> {
-        let helper =
-            |pid: &u32| processes::pid(*pid).is_some_and(|pid| self.helpers.contains(&pid));
-        let children = processes::own_children();
-        let mut left: Vec<u32> = Vec::new();
-        let ours = |pid: &u32| !helper(pid) && !self.spared.contains(pid);
-        for child in children.into_iter().filter(ours) {
-            left.extend(processes::descendants(child));
-            left.push(child);
+    fn left(&self, whole: bool) -> Vec<ProcessId> {
+        let mut left = self.inherited(whole);
+        if let Some(place) = self.place.as_deref().filter(|_| whole && !self.own_pids) {
+            left.extend(processes::members(&self.id, self.world.as_deref()));
+            // A program of `exec` may have another tracer.
+            left.extend(residents::all(place));
         }
-        if !self.own_pids {
-            let inside = processes::members(self.number(), self.namespace.as_deref());
-            left.extend(inside.into_iter().filter(|pid| !helper(pid)));
-        }
-        left.sort_unstable();
-        left.dedup();
+        processes::sort(&mut left);
         left
+    }
+
+    /// What descends from the program and is not its child any more, or was not: orphans come to
+    /// this process, and so does what an engine has made to serve the program. That ends by itself
+    /// with those whom it serves; where they are not all of this run, it is spared.
+    fn inherited(&self, whole: bool) -> Vec<ProcessId> {
+        let children = processes::own_children().into_iter();
+        let mut found: Vec<ProcessId> = children
+            .filter(|child| !self.spared.contains(child))
+            .filter_map(|child| processes::which(child, |child| whole || !self.is_served_by(child)))
+            .collect();
+        found.extend(processes::descendants(&found));
+        found
+    }
+
+    /// Whether a child of this process is a tracer, or keeps a network.
+    fn is_served_by(&self, child: u32) -> bool {
+        let namespace = processes::mount_namespace(child);
+        let is_network = || {
+            processes::stat(child).is_some_and(|stat| stat.name.starts_with("pasta"))
+                && namespace != self.world
+        };
+        let here = processes::mount_namespace(std::process::id());
+        namespace == here && processes::is_ours(child) || is_network()
     }
 }

@@ -20,9 +20,8 @@ use serde::de::DeserializeOwned;
 
 use sys::machine::{Kinship, Machine};
 
-use super::Error;
 use super::processes::alive;
-use crate::engines::inprocess::residents;
+use super::{Error, residents};
 use crate::records::{self, Elsewhere, Reach, Records};
 use crate::spec::{ContainerState, ProcessId, Status};
 

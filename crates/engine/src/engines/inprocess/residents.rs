@@ -16,7 +16,6 @@ use crate::engines::ptrace::LOADER;
 use crate::spec::ProcessId;
 use crate::supervise::processes;
 use rustix::io::Errno;
-use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -75,30 +74,14 @@ pub fn any(place: &Path) -> bool {
 
 /// Who lives in the container whose directory is `place`.
 #[must_use]
-pub fn all(place: &Path) -> Vec<u32> {
+pub fn all(place: &Path) -> Vec<ProcessId> {
     let run = place.join(RUN);
     if !is_shared(&run.join(common::NAME)) && Presence::is_none(place) {
         return Vec::new();
     }
     let run = run.canonicalize().unwrap_or(run);
-    let mut found = processes::all();
-    found.retain(|&pid| executes(pid, &[NAME, LOADER]).as_deref() == Some(&run));
-    found
-}
-
-/// Those of them that stand for the others, because what started them lives there no longer; the oldest first.
-#[must_use]
-pub fn roots(place: &Path) -> Vec<ProcessId> {
-    let stats: Vec<_> =
-        all(place).into_iter().filter_map(processes::stat).filter(|stat| !stat.is_over()).collect();
-    let there: HashSet<u32> = stats.iter().map(|stat| stat.pid).collect();
-    let mut roots: Vec<ProcessId> = stats
-        .iter()
-        .filter(|stat| !there.contains(&stat.parent))
-        .filter_map(|stat| processes::identity(stat.pid))
-        .collect();
-    roots.sort_by_key(|process| (process.start_time, process.pid));
-    roots
+    let is_there = |pid: u32| executes(pid, &[NAME, LOADER]).as_deref() == Some(&run);
+    processes::all().into_iter().filter_map(|pid| processes::which(pid, is_there)).collect()
 }
 
 /// Whether somebody has mapped the file, or may have.
@@ -126,6 +109,10 @@ mod tests {
     use super::*;
     use abi::shared::Shared;
 
+    fn numbers(all: &[ProcessId]) -> Vec<u32> {
+        all.iter().map(|process| process.pid).collect()
+    }
+
     #[test]
     fn a_process_that_executes_a_stage_lives_where_that_is() {
         let dir = tempfile::tempdir().unwrap();
@@ -142,10 +129,10 @@ mod tests {
         assert_eq!(home(child.id()), Some(run));
         // As whoever has it mapped.
         let file = fs::File::options().write(true).open(&shared).unwrap();
-        assert_eq!(all(&place), [child.id()]);
+        assert_eq!(numbers(&all(&place)), [child.id()]);
         fs::remove_file(&stage).unwrap();
         assert!(any(&place));
-        assert_eq!(roots(&place).iter().map(|root| root.pid).collect::<Vec<_>>(), [child.id()]);
+        assert_eq!(numbers(&processes::roots(&all(&place))), [child.id()]);
         drop(file);
         // As one that is between two programs, and has nothing mapped.
         assert!(!any(&place));
@@ -174,7 +161,7 @@ mod tests {
         assert!(!any(&place));
         let presence = Presence::new(&place);
         assert!(presence.is_some());
-        assert_eq!((all(&place), home(child.id())), (vec![child.id()], None));
+        assert_eq!((numbers(&all(&place)), home(child.id())), (vec![child.id()], None));
         child.kill().unwrap();
         child.wait().unwrap();
     }

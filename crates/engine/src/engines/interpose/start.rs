@@ -13,6 +13,7 @@ use crate::engines::native::cgroup;
 use crate::error::{Error, Result};
 use crate::plan::{Groups, Plan};
 use crate::records::{Records, Turn};
+use crate::sharing;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
@@ -100,6 +101,9 @@ fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let fresh = is_empty(&plan.place, &records);
+    if !plan.is_exec() {
+        sharing::begin(&records, fresh)?;
+    }
     let prepared = prepare::prepare(plan, fresh)?;
     if let Some(group) = &plan.cgroup {
         cgroup::enter(group)?;

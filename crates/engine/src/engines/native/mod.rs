@@ -7,6 +7,7 @@ mod emulate;
 pub(super) mod enter;
 mod network;
 pub(super) mod program;
+pub mod residents;
 pub mod sealed;
 mod seccomp_profile;
 pub(super) mod start;

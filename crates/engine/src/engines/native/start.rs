@@ -22,13 +22,15 @@
 
 use super::assistant::{Assistant, map_error, maps};
 use super::terminal::Terminal;
-use super::{cgroup, descriptor, emulate, enter, program, tree};
+use super::{cgroup, descriptor, emulate, enter, program, residents, tree};
 use crate::choose::{Child, Ended, Session, Streams};
 use crate::engines::launch::{self, apply, fork, report};
 use crate::engines::{oci, write_file};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, Source};
 use crate::records::{Records, Turn};
+use crate::sharing;
+use crate::spec::ProcessId;
 use crate::supervise::init;
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions};
 use std::convert::Infallible;
@@ -200,7 +202,11 @@ fn prepare_and_go(
     let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
-    if let Resident::Entered(pid_namespace) = join_resident(plan, into, &records)? {
+    let resident = join_resident(plan, into, &records)?;
+    if !plan.is_exec() {
+        sharing::begin(&records, matches!(resident, Resident::Nobody))?;
+    }
+    if let Resident::Entered(pid_namespace) = resident {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, records, turn, None, &mut teller);
     }
@@ -245,6 +251,7 @@ fn prepare_and_go(
         records.remove(std::process::id());
     }
     left?;
+    residents::note(&plan.place, std::process::id(), residents::Owner::Caller);
     let way = Way { plan, fresh: true, ready, host, pid_namespace, tied, terminal };
     go(way, records, turn, assistant, &mut teller)
 }
@@ -266,10 +273,9 @@ impl From<Option<enter::Later>> for Resident {
 fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident> {
     let pid = match into {
         Into::Process(pid) => return enter::enter(pid).map(Resident::from),
-        Into::Container => records.living().iter().map(|process| process.pid).find(|&pid| {
-            // One that is just ending has none any more.
-            enter::has_namespaces(pid)
-        }),
+        // One that is just ending has none any more. What a run left behind has the overlay as
+        // well.
+        Into::Container => first(&records.living()).or_else(|| first(&residents::all(&plan.place))),
     };
     let Some(pid) = pid else { return Ok(Resident::Nobody) };
     if let Some(missing) = plan.added.iter().find(|mount| !enter::has_mount(pid, mount)) {
@@ -286,6 +292,11 @@ fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident>
         }
         entered => entered.map(Resident::from),
     }
+}
+
+/// The first of these that has namespaces.
+fn first(processes: &[ProcessId]) -> Option<u32> {
+    processes.iter().map(|process| process.pid).find(|&pid| enter::has_namespaces(pid))
 }
 
 /// Leaves the host's namespaces.

@@ -169,8 +169,7 @@ impl<'a> Supervisor<'a> {
         }
         self.ended = None;
         self.stop = None;
-        let guest = self.launch.options.shared || !self.ledger.is_state();
-        let program = Program::new(spawned, Vec::new(), guest);
+        let program = Program::new(spawned, Vec::new(), self.ledger.place());
         self.ledger.started(program.number(), self.restarts.count);
         self.program = Some(program);
         Ok(())
@@ -227,7 +226,7 @@ impl<'a> Supervisor<'a> {
     /// After the first process: no process of it stays, no byte of output is lost.
     fn aftermath(&mut self) {
         if let Some(program) = self.program.take() {
-            let left = program.sweep();
+            let left = program.sweep(self.ledger.stop_requested());
             if left > 0 {
                 self.notify(&Error::Unkillable(left).to_string());
             }

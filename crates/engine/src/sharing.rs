@@ -1,0 +1,79 @@
+//! Whether a run has a container to itself.
+//!
+//! A run that is looked after ends what it leaves behind when its program has ended. What others
+//! have started there stays: other runs, and what such runs have left. Whose a process is cannot be
+//! told in every engine, but whether there was ever more than one run can.
+//!
+//! The file `run/.runs` says it. The run that finds nobody in the container writes a word that no
+//! other run writes; one that finds somebody adds a `+`. Both hold the container's turn meanwhile.
+//! So who finds at its end the word that it found at its beginning was alone, and all that lives in
+//! the container is its own. `exec` belongs to the run that it enters, and writes nothing.
+
+use crate::error::{Error, Result};
+use crate::records::Records;
+use rustix::fs::{Mode, OFlags};
+use std::fs;
+use std::path::Path;
+
+const NAME: &str = ".runs";
+const MORE: char = '+';
+
+/// A run begins in the container of these records; `fresh` if nobody lives there. The caller holds
+/// its turn, and may be in the container's namespaces already.
+pub(crate) fn begin(records: &Records, fresh: bool) -> Result<()> {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (how, word) = if fresh {
+        let word = format!("{} {}.{}", std::process::id(), now.tv_sec, now.tv_nsec);
+        (OFlags::TRUNC, word)
+    } else {
+        (OFlags::APPEND, MORE.to_string())
+    };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | how;
+    rustix::fs::openat(records.directory(), NAME, flags, Mode::from_raw_mode(0o600))
+        .and_then(|file| rustix::io::write(&file, word.as_bytes()))
+        .map(drop)
+        .map_err(|errno| Error::File {
+            doing: "write".into(),
+            path: records.path().join(NAME),
+            errno: errno.into(),
+        })
+}
+
+/// What a run remembers of its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Beginning(String);
+
+impl Beginning {
+    /// That of a run which has just begun; `None` where it is not alone.
+    pub(crate) fn of(place: &Path) -> Option<Self> {
+        let word = fs::read_to_string(place.join("run").join(NAME)).ok()?;
+        (!word.contains(MORE)).then_some(Self(word))
+    }
+
+    /// Whether the run has been alone since.
+    pub(crate) fn is_last(&self, place: &Path) -> bool {
+        Self::of(place).as_ref() == Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_joined_or_followed_was_not_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path();
+        let records = Records::open(place).unwrap();
+        assert_eq!(Beginning::of(place), None);
+        begin(&records, true).unwrap();
+        let first = Beginning::of(place).unwrap();
+        assert!(first.is_last(place));
+        // Another one joins.
+        begin(&records, false).unwrap();
+        assert!(!first.is_last(place) && Beginning::of(place).is_none());
+        // All have ended, and the next one begins anew.
+        begin(&records, true).unwrap();
+        assert!(!first.is_last(place) && Beginning::of(place).unwrap().is_last(place));
+    }
+}
