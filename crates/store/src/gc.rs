@@ -427,9 +427,33 @@ impl Store {
         select: &dyn Fn(&Volume) -> bool,
         delete: &Delete<'_>,
     ) -> Result<Freed> {
+        self.remove_volumes(select, delete, self.inner.wait.limit)
+    }
+
+    /// The same where others that use the store are not waited for long: then nothing is removed,
+    /// and it says so.
+    pub fn release_volumes(
+        &self,
+        select: &dyn Fn(&Volume) -> bool,
+        delete: &Delete<'_>,
+    ) -> Result<Freed> {
+        match self.remove_volumes(select, delete, PATIENCE.min(self.inner.wait.limit)) {
+            Err(Error::Busy { .. } | Error::OwnLease { .. }) => {
+                Ok(Freed { deferred: true, ..Freed::default() })
+            }
+            result => result,
+        }
+    }
+
+    fn remove_volumes(
+        &self,
+        select: &dyn Fn(&Volume) -> bool,
+        delete: &Delete<'_>,
+        limit: Duration,
+    ) -> Result<Freed> {
         let mut freed = Freed::default();
         {
-            let _gc = self.exclusive("removing volumes", self.inner.wait.limit)?;
+            let _gc = self.exclusive("removing volumes", limit)?;
             for volume in self.volumes().list()? {
                 if select(&volume)
                     && self.to_trash(&format!("volumes/{}", volume.name()))?.is_some()

@@ -81,15 +81,27 @@ pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Repor
 pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Report> {
     let used = super::prune::used_volumes(context)?;
     let ended = super::each(&args.names, |name| {
-        let Some(volume) = context.store()?.volumes().get(name)? else {
+        if context.store()?.volumes().get(name)?.is_none() {
             return if args.force { Ok(()) } else { Err(missing(name)) };
+        }
+        let in_use = || {
+            Report::new(format!("volume '{name}' is in use")).hint(format!(
+                "'coracle ps -a --filter volume={name}' lists the containers that use it"
+            ))
         };
         if used.contains(name) {
-            return Err(Report::new(format!("volume '{name}' is in use")).hint(format!(
-                "'coracle ps -a --filter volume={name}' lists the containers that use it"
-            )));
+            return Err(in_use());
         }
-        volume.remove_with(&|path| ids::delete(context, path))?;
+        // Looked up again while nobody can make a container that mounts it.
+        let is_it = |volume: &store::Volume| {
+            volume.name() == name
+                && super::prune::used_volumes(context).is_ok_and(|used| !used.contains(name))
+        };
+        let delete = |path: &std::path::Path| ids::delete(context, path);
+        context.store()?.prune_volumes(&is_it, &delete)?;
+        if context.store()?.volumes().get(name)?.is_some() {
+            return Err(in_use());
+        }
         output::line(name)
     });
     context.store()?.volumes().sync_removals()?;

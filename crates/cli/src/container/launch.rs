@@ -371,10 +371,8 @@ fn remove_locked(
     engine::engines::inprocess::forget(&container.path());
     container.remove_with(&|path| ids::delete(context, path))?;
     drop(lock);
-    for volume in volumes {
-        // What stays is found by 'volume prune'.
-        let _ = volume.remove_with(&|path| ids::delete(context, path));
-    }
+    // What stays is found by 'volume prune'.
+    let _ = super::volumes::release(context, &volumes);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! every container. While one is filled, a file beside its content says so; where that is left
 //! over, it is filled again.
 
+use std::cell::OnceCell;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -89,15 +90,37 @@ pub(crate) fn random_name() -> Result<String, Report> {
     Ok(name)
 }
 
-/// The unnamed volumes that were made for a container: they go with it.
+/// The names of the unnamed volumes that a container mounts.
 pub(crate) fn anonymous_of(
     context: &crate::context::Context,
     container: &store::ContainerDir,
-) -> Vec<store::Volume> {
+) -> Vec<String> {
     let (Ok(store), Ok(record)) = (context.store(), super::record::read(container)) else {
         return Vec::new();
     };
+    let is_anonymous = |name: &&str| {
+        let volume = store.volumes().get(name).ok().flatten();
+        volume.is_some_and(|volume| volume.info().is_ok_and(|info| info.anonymous))
+    };
     let names = record.config.mounts.iter().filter_map(|mount| mount.name.as_deref());
-    let volumes = names.filter_map(|name| store.volumes().get(name).ok().flatten());
-    volumes.filter(|volume| volume.info().is_ok_and(|info| info.anonymous)).collect()
+    names.filter(is_anonymous).map(str::to_owned).collect()
+}
+
+/// Removes unnamed volumes of a container that is gone, except those that another one mounts: it
+/// may have them from `--volumes-from`, or be a clone. Nobody can make a container while that is
+/// looked up. What others do in the store at this moment is not waited for long.
+pub(crate) fn release(context: &crate::context::Context, names: &[String]) -> Result<(), Report> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let used = OnceCell::new();
+    let select = |volume: &store::Volume| {
+        names.iter().any(|name| name == volume.name())
+            && used
+                .get_or_init(|| crate::commands::prune::used_volumes(context))
+                .as_ref()
+                .is_ok_and(|used| !used.contains(volume.name()))
+    };
+    context.store()?.release_volumes(&select, &|path| super::ids::delete(context, path))?;
+    Ok(())
 }

@@ -19,14 +19,17 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("what_exec_began_ends_with_the_container", what_exec_began_ends_with_the_container),
     ("what_is_left_behind_is_not_removed", what_is_left_behind_is_not_removed),
     ("what_is_left_behind_is_joined_and_outlives", what_is_left_behind_is_joined_and_outlives),
+    ("an_unnamed_volume_of_two_stays", an_unnamed_volume_of_two_stays),
 ];
 
 const TEN: Duration = Duration::from_secs(10);
 
-/// Seconds to sleep that no other case has, so that its processes are found by them.
+/// Seconds to sleep that no other case has, and no other run of this suite, so that processes are
+/// found by them.
 pub(crate) fn seconds() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(70_000);
-    NEXT.fetch_add(1, Ordering::Relaxed).to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let suite = std::process::id() % 1_000_000 * 1000;
+    (100_000 + suite + NEXT.fetch_add(1, Ordering::Relaxed)).to_string()
 }
 
 /// How many guests sleep that long.
@@ -241,5 +244,20 @@ fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
     assert_eq!(sleepers(&left), 0);
     assert_ne!(c.inspect("{{.State.Status}}"), "running");
     w.coracle(&["rm", &c.name]).ok();
+    Ok(())
+}
+
+/// A container's unnamed volume goes with it, unless another container mounts it.
+fn an_unnamed_volume_of_two_stays(w: &World) -> Outcome {
+    let c = idle(w, &["-v", "/kept"]);
+    let read = || w.coracle(&["run", &c.name, "/bin/guest", "read", "/kept/file"]).ok().out();
+    w.coracle(&["run", &c.name, "/bin/guest", "write", "/kept/file", "precious"]).ok();
+    let done = w.guest(&["--volumes-from", &c.name], &["read", "/kept/file"]);
+    assert_eq!(done.ok().out(), "precious");
+    assert_eq!(read(), "precious", "a run with --rm took it along");
+    let copy = w.name("copy");
+    w.coracle(&["clone", "--name", &copy, &c.name]).ok();
+    w.coracle(&["rm", &copy]).ok();
+    assert_eq!(read(), "precious", "it went with a copy");
     Ok(())
 }
