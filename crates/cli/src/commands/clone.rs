@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::args::containers::CloneArgs;
-use crate::container::{ids, notes, record, spool};
+use crate::container::{ids, launch, notes, record, spool};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, args: &CloneArgs) -> Result<Exit, Report> {
         })
     });
     if let Err(report) = copied {
-        let _ = copy.remove_with(&|path| ids::delete(context, path));
+        let _ = launch::remove_idle(context, &copy);
         return Err(report.within(format!("cannot copy {}", args.container)));
     }
     // Any number of files was copied: one sync for all.

@@ -63,9 +63,10 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
             return if args.remove_source { gone(old) } else { Ok(()) };
         }
         // So far its root is udocker's tree: that record goes, the tree stays.
-        super::rm::not_running(&ours)?;
         protected |= record.config.labels.contains_key(crate::udocker::listing::PROTECTED_LABEL);
-        crate::container::launch::remove_idle(context, &ours)?;
+        if !crate::container::launch::remove_idle(context, &ours)? {
+            return Err(super::rm::running(&ours));
+        }
     }
     let image = format!("localhost/udocker/{}:latest", old.id.to_ascii_lowercase());
     let wishes = old.config()?;

@@ -122,7 +122,7 @@ pub(crate) fn make(
     })?;
     if let Err(report) = fill(context, flags.record.rm, &record, &container, &fresh) {
         // A container without its volumes' content is no container.
-        let _ = container.remove();
+        let _ = super::launch::remove_idle(context, &container);
         return Err(report);
     }
     if !flags.record.rm {

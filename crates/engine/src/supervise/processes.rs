@@ -136,7 +136,7 @@ pub(super) fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
 }
 
 /// Sends a signal to exactly this process; one that is gone is no error.
-pub(super) fn send(process: &ProcessId, number: i32) -> io::Result<()> {
+pub(crate) fn send(process: &ProcessId, number: i32) -> io::Result<()> {
     let Some(pid) = pid(process.pid) else { return Ok(()) };
     let sent = match open(process) {
         Ok(Some(fd)) => send_signal_fd(fd, number),

@@ -10,6 +10,7 @@
 use crate::error::{Error, Result};
 use crate::plan::{DNS_FORWARD, Network, Plan};
 use crate::spec::Publish;
+use crate::supervise::processes;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -137,19 +138,14 @@ fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<
     }
     let number = std::fs::read_to_string(&note).unwrap_or_default();
     let _ = std::fs::remove_file(&note);
-    let helper = number.trim().parse().ok().and_then(Pid::from_raw);
+    // It may have ended, and its number be another process's.
+    let is_it = |pid: u32| processes::stat(pid).is_some_and(|stat| stat.name.starts_with("pas"));
+    let helper = number.trim().parse().ok().and_then(|pid| processes::which(pid, is_it));
     let Some(helper) = helper else { return Ok(()) };
-    let pidfd = rustix::process::pidfd_open(helper, PidfdFlags::empty()).ok();
     detached(|| {
-        let pidfd = match pidfd.map(|pidfd| sys::process::keep_only([pidfd])) {
-            Some(Ok([pidfd])) => Some(pidfd),
-            Some(Err(_)) | None => None,
-        };
+        let _ = sys::process::keep_only([]);
         outlive(place, pid);
-        let _ = match pidfd {
-            Some(pidfd) => rustix::process::pidfd_send_signal(&pidfd, Signal::TERM),
-            None => rustix::process::kill_process(helper, Signal::TERM),
-        };
+        let _ = processes::send(&helper, Signal::TERM.as_raw());
     })
 }
 
