@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::spec::MountKind;
 
 /// Whether mounts that the host makes later beneath the source appear in the container
-/// (mount_namespaces(7), "Shared subtrees"). Always for everything beneath the mount.
+/// (`mount_namespaces(7)`, "Shared subtrees"). Always for everything beneath the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// They do not: `private`, `rprivate`.

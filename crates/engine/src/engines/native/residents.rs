@@ -16,12 +16,17 @@
 use crate::records::boot_id;
 use crate::spec::ProcessId;
 use crate::supervise::processes;
+use rustix::fs::{Mode, OFlags};
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use sys::life::of_any_thread;
 
 /// The file's name in the container's directory.
 const FILE: &str = "run/.namespace";
+/// How long it is.
+const LENGTH: usize = 128;
 
 /// A namespace as it was written down.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +55,11 @@ pub(in crate::engines) fn note(place: &Path, pid: u32, owner: Owner) {
         Owner::Caller => sys::namespace::mount_namespace_number(&file).unwrap_or(0),
         Owner::Unknown => 0,
     };
-    let _ = fs::write(place.join(FILE), format!("{} {inode} {number}\n", boot_id()));
+    let text = format!("{} {inode} {number}", boot_id());
+    // Written over: to cut a file off costs more than all else here.
+    let open =
+        fs::OpenOptions::new().write(true).create(true).truncate(false).open(place.join(FILE));
+    let _ = open.and_then(|mut file| file.write_all(format!("{text:LENGTH$}").as_bytes()));
 }
 
 /// Who lives in the container whose directory is `place`; none of ours that serve it.
@@ -85,13 +94,15 @@ impl Namespace {
 
     /// Whether a process is in it.
     fn has(&self, pid: u32, place: &Path) -> bool {
-        let path = link(pid);
-        if !fs::metadata(&path).is_ok_and(|meta| meta.ino() == self.inode) {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened =
+            of_any_thread(pid, |of| rustix::fs::open(of.join("ns/mnt"), flags, Mode::empty()));
+        let Ok(file) = opened else { return false };
+        if !rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_ino == self.inode) {
             return false;
         }
         if self.number != 0 {
-            let number = fs::File::open(&path).map(sys::namespace::mount_namespace_number);
-            return matches!(number, Ok(Ok(number)) if number == self.number);
+            return sys::namespace::mount_namespace_number(&file) == Ok(self.number);
         }
         let Some(name) = place.file_name().and_then(|name| name.to_str()) else { return false };
         fs::read_to_string(format!("/proc/{pid}/mountinfo")).is_ok_and(|text| text.contains(name))
