@@ -18,8 +18,10 @@ pub(crate) struct Images {
     pub(crate) names: [String; 2],
     /// The first one as a docker-archive.
     pub(crate) archive: Vec<u8>,
-    /// A name in the registry of one with few files.
-    pub(crate) small: String,
+    /// Names in the registry of two with few files.
+    pub(crate) small: [String; 2],
+    /// One with few files as a docker-archive.
+    pub(crate) small_archive: Vec<u8>,
 }
 
 /// One user and what is needed to put a store to the test.
@@ -39,14 +41,19 @@ pub(crate) fn images(registry: &DockerRegistry) -> Images {
         format!("{}/{name}:1", registry.host())
     };
     let (one, two) = (image("one"), image("two"));
-    let few = testkit::guest::image().layer(filled("few", 40)).env("NAME", "small");
-    let small = build(&few, "crash/small");
+    let few =
+        |name: &str, files| testkit::guest::image().layer(filled(name, files)).env("NAME", name);
+    let small = ["few", "less"].map(|name| build(&few(name, 40), &format!("crash/{name}")));
+    let plain = [testkit::guest::layer().finish(), filled("some", 150).finish()];
+    let small_archive =
+        few("some", 150).build().docker_archive(&plain, &["localhost/crash/loaded:1"]);
     let names = [build(&one, "crash/one"), build(&two, "crash/two")];
     let plain =
         [testkit::guest::layer().finish(), shared.clone().finish(), filled("one", 700).finish()];
     Images {
         archive: one.build().docker_archive(&plain, &["localhost/crash/loaded:1"]),
         small,
+        small_archive,
         names,
     }
 }

@@ -32,7 +32,7 @@ fn runs_wait_for_no_disk(place: &Place<'_>) -> Outcome {
         testkit::skip!("under strace newuidmap gets no privileges");
     }
     let person = place.fresh("syncs");
-    let image = &place.images.small;
+    let image = &place.images.small[0];
     person.run(&["pull", "-q", "--tls-verify=false", image]).ok();
     for mode in ["N1", "I1"] {
         let mode_flag = format!("--execmode={mode}");
