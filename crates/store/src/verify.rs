@@ -148,7 +148,8 @@ impl Store {
             .transpose()?;
         let mut problems = self.verify_blobs(options)?;
         self.verify_index(options, &mut problems)?;
-        let needed = self.verify_images(options, &mut problems)?;
+        let mut needed = self.verify_images(options, &mut problems)?;
+        self.add_of_containers(&mut needed)?;
         if let Some(needed) = needed.filter(|_| !options.repair) {
             // What no image needs is no loss: a pull that was broken off has left it, and the next
             // collection takes it away.
@@ -288,6 +289,28 @@ impl Store {
             }
         }
         Ok(needed)
+    }
+
+    /// Adds what containers' images consist of, whose names may be gone; `None` where that is not known.
+    fn add_of_containers(&self, needed: &mut Option<HashSet<Digest>>) -> Result<()> {
+        for config in self.containers().map_nameless(crate::ContainerDir::read_any)? {
+            let Ok(Some(config)) = config else { continue };
+            let named = config.pointer("/image/manifest").and_then(serde_json::Value::as_str);
+            let Some(digest) = named.and_then(|text| text.parse::<Digest>().ok()) else { continue };
+            if needed.as_ref().is_none_or(|needed| needed.contains(&digest)) {
+                continue;
+            }
+            let manifest = self.blobs().read(&digest).ok();
+            let manifest = manifest.and_then(|bytes| oci::Manifest::parse(bytes, "").ok());
+            match (needed.as_mut(), manifest) {
+                (Some(needed), Some(manifest)) => {
+                    needed.extend(manifest.layers.iter().map(|layer| layer.digest.clone()));
+                    needed.extend([digest, manifest.config.digest.clone()]);
+                }
+                _ => *needed = None,
+            }
+        }
+        Ok(())
     }
 
     /// Whether a blob is here, with the right size.
