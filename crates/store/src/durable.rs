@@ -103,15 +103,20 @@ impl ContainerDir {
 
     /// Takes the container away if a loss of power came before its record was on the disk.
     pub(crate) fn drop_if_lost(&self) -> Result<bool> {
-        let store = self.store();
-        let config = format!("{}/{CONFIG}", rel(self.id()));
-        if store.read_only().is_some() || !self.exists()? || !store.is_blank(&config)? {
+        let (store, place) = (self.store(), rel(self.id()));
+        let config = format!("{place}/{CONFIG}");
+        let is_lost = || -> Result<bool> {
+            // What was on the disk before has lost its record in another way: that is damage.
+            let root = &store.inner.root;
+            Ok(store.is_blank(&config)? && !root.exists(&format!("{place}/{SYNCED}"))?)
+        };
+        if store.read_only().is_some() || !self.exists()? || !is_lost()? {
             return Ok(false);
         }
         let lock = store.lockable("names", "the names of containers", false);
         // Who makes one just now does not mind; the next one who looks does it.
         let Some(_names) = lock.try_take(Mode::Exclusive)? else { return Ok(false) };
-        if !store.is_blank(&config)? {
+        if !is_lost()? {
             return Ok(false);
         }
         let root = &store.inner.root;
@@ -120,7 +125,7 @@ impl ContainerDir {
                 root.unlink(&rel(&name))?;
             }
         }
-        store.discard(&rel(self.id()))?;
+        store.discard(&place)?;
         tracing::debug!("container {} had no record: removed", self.id());
         Ok(true)
     }

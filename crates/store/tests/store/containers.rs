@@ -154,7 +154,6 @@ fn one_that_never_reached_the_disk_is_none() {
     let fixture = fixture();
     for (number, lost) in ["", "\0\0\0"].into_iter().enumerate() {
         let web = make(&fixture.store, Some("web")).unwrap();
-        web.sync().unwrap();
         web.write_file("state.json", &7).unwrap();
         std::fs::write(web.join("state.json"), lost).unwrap();
         assert_eq!(web.read_file::<u32>("state.json").unwrap(), None);
@@ -171,7 +170,13 @@ fn one_that_never_reached_the_disk_is_none() {
         assert!(names(&fixture.store.path().join("containers")).is_empty());
         assert!(names(&fixture.store.path().join("trash")).is_empty());
     }
-    make(&fixture.store, Some("web")).unwrap();
+    // One that was on the disk is not lost: this is damage, and it stays as it is.
+    let web = make(&fixture.store, Some("web")).unwrap();
+    web.sync().unwrap();
+    std::fs::write(web.join("container.json"), "").unwrap();
+    assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
+    assert_eq!(fixture.store.verify(&store::VerifyOptions::default()).unwrap().len(), 1);
+    assert!(web.exists().unwrap());
 }
 
 /// The list of names comes to the disk later than the names.
