@@ -93,20 +93,15 @@ impl Blobs<'_> {
     /// that is enough, and [`Blobs::contains`] costs nothing: a loss of power leaves blobs that are
     /// too short.
     pub fn is_whole(self, digest: &Digest) -> Result<bool> {
-        let mut blob = match self.open_digest(digest) {
-            Err(Error::NoBlob { .. }) => return Ok(false),
-            other => other?,
-        };
-        let mut digester = digest.digester();
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            match blob.file.read(&mut buffer) {
-                Ok(0) => return Ok(digester.finish() == *digest),
-                Ok(count) => digester.update(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::io(Step::Read, blob.path, source)),
-            }
+        match self.open_digest(digest) {
+            Err(Error::NoBlob { .. }) => Ok(false),
+            other => holds(other?, digest),
         }
+    }
+
+    /// The same in this store alone.
+    fn is_whole_here(self, digest: &Digest) -> Result<bool> {
+        open_in(self.0, digest)?.map_or(Ok(false), |blob| holds(blob, digest))
     }
 
     /// Opens a blob; the error says if it is missing or has not the size that its descriptor says.
@@ -264,7 +259,16 @@ impl Blobs<'_> {
         let past = SystemTime::now() - BACKDATED;
         let _ = file.set_times(FileTimes::new().set_modified(past));
         let target = rel(digest);
-        root.rename(temporary, &target)?;
+        // What is there may be an image's, and on the disk: it must not give way to the same bytes
+        // that are not.
+        if !root.rename_new(temporary, &target)? {
+            if self.is_whole_here(digest)? {
+                root.unlink(temporary)?;
+                self.0.note_unsettled(None);
+                return Ok(());
+            }
+            root.rename(temporary, &target)?;
+        }
         if self.0.syncs_now() {
             root.sync_dir(&format!("oci/blobs/{}", digest.algorithm().as_str()))?;
         }
@@ -277,6 +281,20 @@ impl Blobs<'_> {
         let rel = rel(digest);
         let Some(stat) = self.0.inner.root.stat(&rel)? else { return Ok(0) };
         Ok(if self.0.inner.root.unlink(&rel)? { stat.st_size as u64 } else { 0 })
+    }
+}
+
+/// Whether a blob's content is what its digest says.
+fn holds(mut blob: Blob, digest: &Digest) -> Result<bool> {
+    let mut digester = digest.digester();
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match blob.file.read(&mut buffer) {
+            Ok(0) => return Ok(digester.finish() == *digest),
+            Ok(count) => digester.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::io(Step::Read, blob.path, source)),
+        }
     }
 }
 

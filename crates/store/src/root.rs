@@ -14,7 +14,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result, Step};
@@ -156,6 +156,17 @@ impl Root {
             other => other,
         }
         .map_err(|errno| self.fail(Step::Rename, to, errno))
+    }
+
+    /// Renames within the store where nothing has the new name yet; `false` where something has.
+    /// Where the file system cannot do both in one step, it is looked at before.
+    pub(crate) fn rename_new(&self, from: &str, to: &str) -> Result<bool> {
+        match fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(_) if self.exists(to)? => Ok(false),
+            Err(_) => self.rename(from, to).map(|()| true),
+        }
     }
 
     /// Removes a file or link; `false` when there was none.

@@ -115,3 +115,22 @@ fn a_sha512_blob() {
     ingest.write_all(BYTES).unwrap();
     assert!(ingest.commit().unwrap().path.to_str().unwrap().contains("/sha512/"));
 }
+
+/// The same bytes that come again are not on the disk yet, and what they would replace is.
+#[test]
+fn what_is_there_does_not_give_way() {
+    use std::os::unix::fs::MetadataExt as _;
+    let fixture = fixture();
+    let blobs = fixture.store.blobs();
+    let (digest, _) = blobs.put_reader(&mut b"content".as_slice()).unwrap();
+    let path = blobs.open_digest(&digest).unwrap().path;
+    let inode = || std::fs::metadata(&path).unwrap().ino();
+    let before = inode();
+    blobs.put_reader(&mut b"content".as_slice()).unwrap();
+    assert_eq!(inode(), before);
+    assert_eq!(std::fs::read_dir(fixture.store.path().join("tmp")).unwrap().count(), 0);
+    // What is damaged does.
+    std::fs::write(&path, "c0ntent").unwrap();
+    blobs.put_reader(&mut b"content".as_slice()).unwrap();
+    assert!(blobs.is_whole(&digest).unwrap());
+}
