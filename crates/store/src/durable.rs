@@ -11,9 +11,9 @@
 //! used only where a whole tree was written ([`crate::Store::sync_all`]).
 //!
 //! What was not synced may be half there after a loss of power: the name came before the bytes, so
-//! the record is empty (or, on some file systems, full of zeros). While the machine runs nobody
-//! ever sees such a record, because a file is written before it is renamed into place; so it
-//! belongs to nobody alive, and whoever meets it takes it away, under the lock that makers of
+//! the record is empty (or, on some file systems, full of zeros). While the machine runs no process
+//! ever sees such a record, because a file is written before it is renamed into place. So no
+//! living process owns it, and the command that meets it removes it, under the lock that makers of
 //! containers hold.
 
 use std::os::fd::AsFd as _;

@@ -2,7 +2,7 @@
 //!
 //! A volume is made under `tmp/` and renamed into `volumes/<name>`, with `_data` (what is mounted) and `volume.json` in it. Two
 //! processes may make the same one at once: a directory that is not empty cannot be renamed over, so the second one finds
-//! the first one's. Whoever tells that a volume is there calls [`Volume::sync`] before.
+//! the first one's. A command that reports a volume calls [`Volume::sync`] before.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;

@@ -1,7 +1,7 @@
 //! `run`: a new container of an image, or another run of an existing container.
 //!
-//! What its word means is decided by what is here ([`meant`]); what may be removed afterwards, by
-//! who has made it ([`crate::container::removal`]).
+//! What is stored decides what its word means ([`meant`]). Which process made a container decides
+//! what may be removed afterwards ([`crate::container::removal`]).
 
 use engine::plan::Overrides;
 use engine::spec::MountKind;

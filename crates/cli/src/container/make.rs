@@ -41,7 +41,7 @@ impl Made {
         &self.0
     }
 
-    /// The container alone, for whoever keeps it.
+    /// The container, without the proof that this process made it.
     pub(crate) fn into_container(self) -> ContainerDir {
         self.0
     }

@@ -1,18 +1,18 @@
-//! Who may remove a container when a run of it ends.
+//! The right to remove a container when a run of it ends.
 //!
-//! A run removes only what it has made. That is no flag which a command sets, but a value that it
-//! has to have: a [`Removal`] is made of the [`Made`] that [`super::make::make`] returns, or of
-//! what a container's record says about itself. Under udocker's name alone there is a third, since
-//! `udocker run --rm NAME` removes a container of the user's.
+//! A run removes only what it made. A command cannot set a flag for that: it needs a [`Removal`],
+//! which is built from the [`Made`] that [`super::make::make`] returns, or from the container's own
+//! record. Under udocker's name there is a third source, because `udocker run --rm NAME` removes a
+//! container that the user made earlier.
 //!
-//! | right | who has it | what it removes |
+//! | right | holder | what it removes |
 //! |---|---|---|
 //! | made | the `run` that made the container | it, when its program ends or never began |
 //! | recorded | `start` of a container made by `create --rm`; the ranks that share a job's container | it, when the last of them ends |
 //! | udocker's | `udocker run --rm NAME` | the container that was named, unless it is protected or udocker's own |
 //!
-//! Whatever the right, nothing goes that is protected, and nothing in which something runs: that is
-//! asked under the container's lock.
+//! No right removes a protected container, or one in which a process runs. Both are checked under the
+//! container's lock.
 
 use store::ContainerDir;
 

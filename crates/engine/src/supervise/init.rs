@@ -22,10 +22,11 @@ use sys::process::Strings;
 /// The word by which this program knows that it is an init, with the number of the main process after it.
 pub const WORD: &str = "_init";
 
-/// Executes this program anew as the init of a container that is a boundary: what a forked process remembers of the host, its variables and
-/// its command line among it, is no secret from a program that may trace. Returns only where that fails, with the exit code.
+/// Executes this program anew as the init of a container that is a boundary: a program that may
+/// trace could read the host's variables and command line in the memory of a forked process.
+/// Returns only where that fails, with the exit code.
 ///
-/// What the init may do is up to the caller, who has given its descriptors up; `/proc` is the container's.
+/// The caller has set the init's rights and closed its descriptors; `/proc` is the container's.
 pub(crate) fn anew(main: Pid) -> i32 {
     let words = ["coracle-init".to_owned(), WORD.to_owned(), processes::number(main).to_string()];
     let strings = (Strings::new(&words), Strings::new::<&str>(&[]));

@@ -6,10 +6,10 @@
 //! read from a scan of `/proc`, which a process that forks faster than it is killed can escape
 //! for one round; callers repeat until nothing is left.
 //!
-//! A number is no proof of which process is meant: it is given again when that one is gone. So what
-//! is found here are identities, read before what makes the process one of the container's is
-//! looked at ([`which`]), and a signal goes through a descriptor that was opened and compared with
-//! the identity ([`send`]).
+//! A process id alone proves nothing: the kernel gives it to another process later. The functions here
+//! return identities, which are read before the property that makes a process the container's
+//! ([`which`]); a signal goes through a descriptor that is compared with the identity after it was
+//! opened ([`send`]).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -104,8 +104,8 @@ pub fn identity(pid: u32) -> Option<ProcessId> {
     stat(pid).map(|stat| stat.identity())
 }
 
-/// The identity of a living process of which something holds. That is asked again when the identity
-/// is known: whoever is found alive by it later is the one of which it held.
+/// The identity of a living process for which `holds` is true, asked before and after the identity
+/// is read: then a process with this identity is the one for which it was true.
 pub fn which(pid: u32, holds: impl Fn(u32) -> bool) -> Option<ProcessId> {
     if !holds(pid) {
         return None;
@@ -246,8 +246,8 @@ pub(crate) fn own_children() -> Vec<u32> {
 /// common, where it is one of its own, and its descendants. Never this process, nor one that
 /// traces.
 ///
-/// A mount namespace is told by a number that is used again. So whoever asks by it keeps the
-/// namespace, or asks afterwards whether the process lives of which it was told.
+/// The number of a mount namespace is used again. A caller that asks by it keeps the namespace open,
+/// or checks afterwards that the process from which it read the number still lives.
 pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
     let own = std::process::id();
     let mut found = descendants(std::slice::from_ref(init));
@@ -353,7 +353,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let (own, id) = (identity(std::process::id()).unwrap(), identity(child.id()).unwrap());
         assert!(descendants(std::slice::from_ref(&own)).contains(&id));
-        // Whoever has that number later is another one.
+        // A later process with that number is another one.
         let earlier = ProcessId { start_time: own.start_time + 1, ..own };
         assert!(!descendants(&[earlier]).contains(&id));
         assert!(own_children().contains(&child.id()) || cfg!(test));

@@ -159,7 +159,7 @@ impl Input {
 /// The running program.
 pub(super) struct Program {
     pub(super) pid: Pid,
-    /// The same, told from whoever has that number later.
+    /// Its identity: a later process with that number is another one.
     id: ProcessId,
     pub(super) started: Instant,
     /// The container's directory; `None` of an `exec` session, which has none to itself.

@@ -195,8 +195,8 @@ pub(crate) fn tidy(place: &Path) {
 const TRACER_ENDS: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The same for somebody who has ended all that lived there. A tracer outlives its last guest by a moment, in which it tidies up as well: it has done
-/// so before this returns.
+/// The same after every process of the container was ended. A tracer outlives its last guest by a
+/// moment, in which it tidies up too: this function returns after that.
 pub(crate) fn tidy_after_all(place: &Path) {
     let Some(records) = Records::existing(place) else { return };
     let deadline = Instant::now() + TRACER_ENDS;

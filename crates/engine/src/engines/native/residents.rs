@@ -1,7 +1,7 @@
-//! Which processes live in a container that has a mount namespace of its own, found without any
-//! record of them: whoever started them may have ended long ago.
+//! Finds the processes of a container that has a mount namespace of its own, also those that no
+//! record names because the run that started them has ended.
 //!
-//! Whoever makes the namespace writes into `run/.namespace` which one it is: the boot, the number
+//! The process that makes the namespace identifies it in `run/.namespace`: the boot, the number
 //! of its inode, and the number that no other namespace gets (Linux 6.11). All processes of that
 //! namespace are the container's; a namespace that one of them makes for itself is not seen.
 //!
@@ -9,9 +9,8 @@
 //! later. Where the kernel has no number that is used once, the table of mounts of each process
 //! must name the container's directory, whose name is random.
 //!
-//! A start asks whether anybody was left before it mounts the overlay a second time. So that costs
-//! no look at all processes, the kernel is asked first whether that namespace is still there
-//! (`listmount`).
+//! A start asks whether a process was left before it mounts the overlay a second time. It asks the
+//! kernel first whether that namespace still exists (`listmount`), which spares a scan of `/proc`.
 
 use crate::records::boot_id;
 use crate::spec::ProcessId;
@@ -62,14 +61,14 @@ pub(in crate::engines) fn note(place: &Path, pid: u32, owner: Owner) {
     let _ = open.and_then(|mut file| file.write_all(format!("{text:LENGTH$}").as_bytes()));
 }
 
-/// Who lives in the container whose directory is `place`; none of ours that serve it.
+/// The processes of the container whose directory is `place`, without those of Coracle that serve it.
 #[must_use]
 pub fn all(place: &Path) -> Vec<ProcessId> {
     let Some(namespace) = Namespace::read(place) else { return Vec::new() };
     if namespace.boot != boot_id()
         || namespace.number != 0
             && sys::namespace::is_mount_namespace(namespace.number) == Ok(false)
-        // Whoever looks from inside sees all as its own.
+        // The caller is in that namespace itself.
         || fs::metadata(link(std::process::id())).is_ok_and(|own| own.ino() == namespace.inode)
     {
         return Vec::new();

@@ -143,8 +143,9 @@ pub(in crate::engines) fn run(
 const ADOPTION: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_micros(300);
 
-/// Waits until a process is a child of whoever forked the caller. A runtime may have ended before the process that it made the container by: crun
-/// goes to the background first. Until that one has ended too it is the parent, and a program that is to die with its parent would die with it.
+/// Waits until the caller's parent has adopted a process. A runtime that goes to the background
+/// (crun) ends before the process with which it made the container. Until that one ends, it is the
+/// parent of the program, and a program that dies with its parent would die with it.
 pub(in crate::engines) fn await_adoption(pid: u32) {
     let reaper = rustix::process::getppid();
     let deadline = Instant::now() + ADOPTION;
