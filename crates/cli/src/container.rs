@@ -6,6 +6,7 @@
 //! ```
 
 pub(crate) mod accounts;
+pub(crate) mod adapt;
 pub(crate) mod cloned;
 pub(crate) mod command;
 pub(crate) mod convert;

@@ -4,18 +4,16 @@
 //! what may be removed afterwards ([`crate::container::removal`]).
 
 use engine::plan::Overrides;
-use engine::spec::MountKind;
 use store::ContainerDir;
 
 use super::protect;
 use crate::args::run::{ContainerFlags, RunArgs};
-use crate::container::gpus::Wishes;
 use crate::container::job::Rank;
 use crate::container::launch::{self, Run};
 use crate::container::make::{self, Made};
 use crate::container::record::{self, Record};
 use crate::container::removal::Removal;
-use crate::container::{accounts, command, spec, volumes};
+use crate::container::{adapt, command, spec};
 use crate::context::Context;
 use crate::report::{Exit, Report};
 use crate::{image, progress, remote, udocker};
@@ -65,7 +63,8 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         if context.is_udocker() {
             udocker::adapt_existing(&mut flags, &mut container)?;
         }
-        let (record, overrides) = adapted(context, &flags, &container, &args.command)?;
+        refuse(context, &flags, &container)?;
+        let (record, overrides) = adapt::adapted(context, &flags, &container, &args.command)?;
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
         if within_limits.is_none() {
             udocker::banner(context, &flags, container.id(), command);
@@ -292,96 +291,7 @@ fn prepared(args: &RunArgs, container: ContainerDir, record: Record) -> Run {
     }
 }
 
-/// An existing container's record with what this run's flags change, for this run only.
-fn adapted(
-    context: &Context,
-    flags: &ContainerFlags,
-    container: &ContainerDir,
-    words: &[String],
-) -> Result<(Record, Overrides), Report> {
-    refuse(context, flags, container)?;
-    let mut record = record::read(container)?;
-    if flags.udocker.nometa {
-        without_wishes(context, &mut record)?;
-    }
-    let draft = spec::draft(context, flags, None, words)?;
-    let mut mounts = draft.mounts;
-    if mounts.iter().any(|wish| wish.spec.kind == MountKind::Volume && wish.anonymous) {
-        return Err(Report::usage("an unnamed volume can only be given to a new container")
-            .hint("give it a name: -v NAME:PATH"));
-    }
-    let (new_mounts, _) = volumes::place(context.store()?, std::mem::take(&mut mounts))?;
-    let new = draft.config;
-    let config = &mut record.config;
-    let process = &flags.process;
-    let mut overrides =
-        Overrides { mounts: new_mounts, tty: Some(process.tty), ..Overrides::default() };
-    if !words.is_empty() || process.entrypoint.is_some() {
-        let argv = command::merge(
-            &record.own.entrypoint,
-            &record.own.cmd,
-            process.entrypoint.as_deref(),
-            words,
-        );
-        overrides.command = Some(argv);
-    }
-    overrides.env.clone_from(&new.env);
-    overrides.cwd.clone_from(&process.workdir);
-    overrides.user.clone_from(&process.user);
-    config.tty = process.tty;
-    config.stdin_open = process.interactive;
-    config.auto_remove = flags.record.rm;
-    config.init |= process.init;
-    config.read_only |= flags.files.read_only;
-    config.devices.extend(new.devices);
-    if flags.files.hostauth && !record.own.hostauth {
-        record.own.hostauth = true;
-        overrides.mounts.extend(accounts::mounts());
-    }
-    let gpus = spec::gpus(flags)?;
-    if flags.files.gpus.is_some() || !gpus.is_empty() {
-        record.own.gpus = Wishes { now: true, ..gpus };
-    }
-    if let Some(list) = new.limits.cpuset_cpus {
-        config.limits.cpuset_cpus = Some(list);
-    }
-    config.limits.cpus = new.limits.cpus.or(config.limits.cpus);
-    config.limits.memory = new.limits.memory.or(config.limits.memory);
-    config.limits.pids = new.limits.pids.or(config.limits.pids);
-    config.limits.ulimits.extend(new.limits.ulimits);
-    if flags.image.execmode.is_some() {
-        config.exec_mode = new.exec_mode;
-    }
-    if flags.security.join.is_some() {
-        config.join = new.join;
-    }
-    if flags.network.network.is_some() {
-        config.network.mode = new.network.mode;
-    }
-    if !new.network.publish.is_empty() {
-        config.network.publish = new.network.publish;
-        crate::container::ports::choose(&mut config.network.publish)?;
-    }
-    Ok((record, overrides))
-}
-
-/// Passes over, for this run, what the container was told when it was made (`--nometa`).
-fn without_wishes(context: &Context, record: &mut Record) -> Result<(), Report> {
-    let config = &mut record.config;
-    config.env.clear();
-    config.cwd.clear();
-    config.user.clear();
-    record.own.entrypoint.clear();
-    record.own.cmd.clear();
-    config.command.clear();
-    if context.is_udocker() {
-        config.command = udocker::command(context)?;
-        udocker::name_user(context, config);
-    }
-    Ok(())
-}
-
-/// Flags that only make sense for a container that is yet to be made.
+/// An error for a flag that has no meaning for a container that exists.
 fn refuse(
     context: &Context,
     flags: &ContainerFlags,
@@ -393,40 +303,14 @@ fn refuse(
             "leave --rm out to run in it ('coracle rm {title}' removes it); for an image of that name: coracle pull {title}"
         )));
     }
-    let (record, network, security, image) =
-        (&flags.record, &flags.network, &flags.security, &flags.image);
-    let given = [
-        ("--name", record.name.is_some()),
-        ("--label", !record.label.is_empty()),
-        ("--label-file", !record.label_file.is_empty()),
-        ("--cidfile", record.cidfile.is_some()),
-        ("--restart", record.restart.is_some()),
-        ("--platform", image.platform.is_some()),
-        ("--pull", !context.is_udocker() && fetches(image.pull.as_deref())),
-        ("--hostname", network.hostname.is_some()),
-        ("--add-host", !network.add_host.is_empty()),
-        ("--dns", !network.dns.is_empty()),
-        ("--isolate", security.isolate),
-        ("--cap-add", !security.cap_add.is_empty()),
-        ("--cap-drop", !security.cap_drop.is_empty()),
-        ("--security-opt", !security.security_opt.is_empty()),
-        ("--pid", security.pid.is_some()),
-        ("--ipc", security.ipc.is_some()),
-        ("--uts", security.uts.is_some()),
-        ("--userns", security.userns.is_some()),
-        ("--cgroupns", security.cgroupns.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((flag, _)) => Err(Report::usage(format!(
-            "{flag} is decided when a container is made, and {} is one already",
-            record::title(container)
-        ))
-        .hint("make another one: 'coracle run IMAGE' with an image that is stored ('coracle pull' fetches it), or whose name no container has")),
-    }
-}
-
-/// Whether a policy asks a registry although there is something to run.
-fn fetches(policy: Option<&str>) -> bool {
-    policy.is_some_and(|policy| ["always", "newer"].contains(&policy))
+    let pulls = |policy: &str| ["always", "newer"].contains(&policy);
+    let pull = flags.image.pull.as_deref().is_some_and(pulls) && !context.is_udocker();
+    let Some(flag) = adapt::decided_before(flags).or_else(|| pull.then_some("--pull")) else {
+        return Ok(());
+    };
+    Err(Report::usage(format!(
+        "{flag} is decided when a container is made, and {} is one already",
+        record::title(container)
+    ))
+    .hint("make another one: 'coracle run IMAGE' with an image that is stored ('coracle pull' fetches it), or whose name no container has"))
 }

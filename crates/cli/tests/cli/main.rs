@@ -1,5 +1,6 @@
 //! The command line as a user sees it: help, mistakes, listings, and a tour with the embedded image.
 
+mod again;
 mod doctor;
 mod help;
 mod machine;
@@ -10,16 +11,21 @@ mod usage;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the program with nothing of the caller's surroundings but a home directory.
-fn coracle(home: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_coracle"))
+/// The program with nothing of the caller's surroundings but a home directory.
+fn command(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
+    command
         .args(words)
         .env_clear()
         .env("HOME", home)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .current_dir(home)
-        .output()
-        .expect("the program starts")
+        .current_dir(home);
+    command
+}
+
+/// Runs it to its end.
+fn coracle(home: &Path, words: &[&str]) -> Output {
+    command(home, words).output().expect("the program starts")
 }
 
 /// Standard output, standard error and status in one text.
