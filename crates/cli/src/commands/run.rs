@@ -251,14 +251,13 @@ fn of_made(args: &RunArgs, made: Made, record: Record) -> Run {
     run
 }
 
-/// A run in the container that another one has made for several: the last one that ends removes it,
-/// if it was made with `--rm`.
+/// A run in a container that another one made, for several that share it: the last one that ends
+/// removes it, if it was made with `--rm`.
 fn joined(args: &RunArgs, container: ContainerDir, record: Record) -> Result<Run, Report> {
     let asked = args.flags.record.rm && args.flags.security.join.is_some();
     if asked && !record.config.auto_remove {
-        return Err(keeps(&container).hint(
-            "leave --rm out; the container was made without it, and stays when all have ended",
-        ));
+        let title = record::title(&container);
+        progress::note(&format!("note: container {title} was made without --rm, and stays"));
     }
     let goes = record.config.auto_remove && !args.explain;
     let removal = if goes { Removal::recorded(&container)? } else { None };

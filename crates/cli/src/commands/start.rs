@@ -28,6 +28,7 @@ pub(crate) fn run(context: &Context, args: &StartArgs) -> Result<Exit, Report> {
     }
     super::each(&args.containers, |name| {
         let container = record::find(context, name)?;
+        record::is_here(&container)?;
         // As in Docker, starting what runs is no error.
         if launch::is_running(&container)? {
             return output::line(name);

@@ -99,7 +99,6 @@ fn all_refused(w: &World, c: &Container, host: &str) {
     let mode = w.mode();
     let harmful: &[&[&str]] = &[
         &["run", &c.name, "/bin/guest", "exit", "0"],
-        &["run", "--rm", &c.name, "/bin/guest", "exit", "0"],
         &["run", "-d", &c.name, "/bin/guest", "exit", "0"],
         &["start", &c.name],
         &["start", "-a", &c.name],
