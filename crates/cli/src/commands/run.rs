@@ -51,20 +51,24 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     if let Some(rank) = Rank::of(context.environment()).filter(|_| !args.detach) {
         rank.join(&mut flags, existing.is_none());
     }
-    let named = existing.iter().map(|container| container.id().to_owned());
-    let named: Vec<_> = named.chain(flags.security.join.clone()).collect();
-    launch::seal_for(context, &named)?;
+    let found = existing.as_ref().map(record::read).transpose()?;
+    launch::seal(context, found.as_ref().is_some_and(|found| found.config.security.isolate))?;
+    launch::seal_for(context, flags.security.join.as_slice())?;
     if let Some(name) = &flags.security.join
         && let Some(run) = join(context, args, &flags, name, existing.as_ref())?
     {
         return launch::launch(context, &run);
     }
     if let Some(mut container) = existing {
-        if context.is_udocker() {
-            udocker::adapt_existing(&mut flags, &mut container)?;
-        }
+        let record = match found {
+            Some(found) if !context.is_udocker() => found,
+            _ => {
+                udocker::adapt_existing(&mut flags, &mut container)?;
+                record::read(&container)?
+            }
+        };
         refuse(context, &flags, &container)?;
-        let (record, overrides) = adapt::adapted(context, &flags, &container, &args.command)?;
+        let (record, overrides) = adapt::adapted(context, &flags, record, &args.command)?;
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
         if within_limits.is_none() {
             udocker::banner(context, &flags, container.id(), command);

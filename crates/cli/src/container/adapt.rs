@@ -8,10 +8,9 @@
 
 use engine::plan::Overrides;
 use engine::spec::MountKind;
-use store::ContainerDir;
 
 use super::gpus::Wishes;
-use super::record::{self, Record};
+use super::record::Record;
 use super::{accounts, command, ports, spec, volumes};
 use crate::args::run::{
     ContainerFlags, FileFlags, ImageFlags, NetworkFlags, ProcessFlags, RecordFlags, ResourceFlags,
@@ -25,10 +24,9 @@ use crate::udocker;
 pub(crate) fn adapted(
     context: &Context,
     flags: &ContainerFlags,
-    container: &ContainerDir,
+    mut record: Record,
     words: &[String],
 ) -> Result<(Record, Overrides), Report> {
-    let mut record = record::read(container)?;
     if flags.udocker.nometa {
         without_wishes(context, &mut record)?;
     }

@@ -197,8 +197,17 @@ pub fn world(pid: u32) -> Option<String> {
     }
 }
 
+/// Whether what [`world`] told is a mount namespace other than this process's.
+pub(crate) fn is_namespace(world: &str) -> bool {
+    let special = world.starts_with(TRACER) || world.starts_with(INSIDE);
+    !special && mount_namespace(std::process::id()).as_deref() != Some(world)
+}
+
 /// All living descendants of these processes, as far as they are there themselves (without them).
 pub fn descendants(roots: &[ProcessId]) -> Vec<ProcessId> {
+    if roots.is_empty() {
+        return Vec::new();
+    }
     let mut children: HashMap<u32, Vec<Stat>> = HashMap::new();
     let mut queue = Vec::new();
     for stat in all().into_iter().filter_map(stat) {
@@ -250,8 +259,10 @@ pub(crate) fn own_children() -> Vec<u32> {
 /// or checks afterwards that the process from which it read the number still lives.
 pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
     let own = std::process::id();
-    let mut found = descendants(std::slice::from_ref(init));
-    found.extend(Some(init.clone()).filter(alive));
+    // The children of one that has ended are another's by now.
+    let first: Vec<ProcessId> = Some(init.clone()).filter(alive).into_iter().collect();
+    let mut found = descendants(&first);
+    found.extend(first);
     let all_which = |holds: &dyn Fn(u32) -> bool| -> Vec<ProcessId> {
         all().into_iter().filter_map(|pid| which(pid, holds)).collect()
     };
@@ -264,9 +275,7 @@ pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
     } else if let Some(home) = world.and_then(|world| world.strip_prefix(INSIDE)) {
         let home = Path::new(home);
         found.extend(all_which(&|pid| residents::home(pid).as_deref() == Some(home)));
-    } else if let Some(wanted) =
-        world.filter(|&wanted| mount_namespace(own).as_deref() != Some(wanted))
-    {
+    } else if let Some(wanted) = world.filter(|&world| is_namespace(world)) {
         found.extend(all_which(&|pid| mount_namespace(pid).as_deref() == Some(wanted)));
     }
     found.retain(|process| process.pid != own);

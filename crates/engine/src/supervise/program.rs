@@ -287,8 +287,10 @@ impl Program {
         let mut left = self.inherited(whole);
         if let Some(place) = self.place.as_deref().filter(|_| whole && !self.own_pids) {
             left.extend(processes::members(&self.id, self.world.as_deref()));
-            // A program of `exec` may have another tracer.
-            left.extend(residents::all(place));
+            // A program of `exec` may have another tracer. A mount namespace has all of them.
+            if !self.world.as_deref().is_some_and(processes::is_namespace) {
+                left.extend(residents::all(place));
+            }
         }
         processes::sort(&mut left);
         left
