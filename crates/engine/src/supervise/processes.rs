@@ -229,6 +229,42 @@ pub fn descendants(roots: &[ProcessId]) -> Vec<ProcessId> {
     found
 }
 
+/// Living descendants of these processes by the kernel's lists of children, which cost no look at
+/// all processes. A list that changes while it is read may miss one (`proc_pid_task(5)`): that is for
+/// callers to whom such a process comes as an orphan when its parents have ended.
+pub(crate) fn listed_below(roots: &[ProcessId]) -> Vec<ProcessId> {
+    if children(std::process::id()).is_none() {
+        return descendants(roots);
+    }
+    let mut queue: Vec<u32> =
+        roots.iter().filter(|root| alive(root)).map(|root| root.pid).collect();
+    let mut found = Vec::new();
+    while let Some(parent) = queue.pop() {
+        let is_child = |pid: u32| stat(pid).is_some_and(|stat| stat.parent == parent);
+        for process in
+            children(parent).into_iter().flatten().filter_map(|child| which(child, is_child))
+        {
+            queue.push(process.pid);
+            found.push(process);
+        }
+    }
+    found
+}
+
+/// The children of all threads of a process; `None` where it is gone, or the kernel has no such lists
+/// (`CONFIG_PROC_CHILDREN`).
+fn children(pid: u32) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut has_lists = false;
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
+            has_lists = true;
+            found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+    }
+    has_lists.then_some(found)
+}
+
 /// Whether a living process is `pid` itself, or its parent, or that one's, and so on.
 pub fn is_above(above: u32, pid: u32) -> bool {
     let mut next = Some(pid);
@@ -362,6 +398,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let (own, id) = (identity(std::process::id()).unwrap(), identity(child.id()).unwrap());
         assert!(descendants(std::slice::from_ref(&own)).contains(&id));
+        assert!(listed_below(std::slice::from_ref(&own)).contains(&id));
         // A later process with that number is another one.
         let earlier = ProcessId { start_time: own.start_time + 1, ..own };
         assert!(!descendants(&[earlier]).contains(&id));

@@ -261,7 +261,7 @@ impl Program {
             cgroup::kill(cgroup);
         }
         let deadline = Instant::now() + PATIENCE;
-        let mut pause = Duration::from_micros(200);
+        let mut pause = Duration::from_micros(50);
         let left = loop {
             self.reap();
             let left = self.left(whole);
@@ -305,7 +305,7 @@ impl Program {
             .filter(|child| !self.spared.contains(child))
             .filter_map(|child| processes::which(child, |child| whole || !self.is_served_by(child)))
             .collect();
-        found.extend(processes::descendants(&found));
+        found.extend(processes::listed_below(&found));
         found
     }
 
