@@ -103,7 +103,8 @@ fn verdict_in(code: &[u8]) -> Verdict {
     Census::new(&file).unwrap().verdict(0x1000 + at)
 }
 
-/// A program that starts with these bytes, right behind its headers, as an assembler alone makes it: nothing tells code and data apart.
+/// A program that starts with these bytes, right behind its headers, as an assembler alone makes
+/// it: nothing tells code and data apart.
 fn program_of(code: &[u8]) -> Vec<u8> {
     let mut file = vec![0; 64 + 56];
     file[..6].copy_from_slice(b"\x7fELF\x02\x01");

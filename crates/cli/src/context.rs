@@ -252,7 +252,8 @@ impl Context {
     /// Tries the engine inside the process with this very program, or remembers what came of it.
     pub(crate) fn try_inside(&self, host: &mut host::Host) {
         let memory = self.memory_of("inside", host);
-        // Where containers would be, so that what their file system forbids shows. The lease keeps others from sweeping `tmp/` meanwhile.
+        // Where containers would be, so that what their file system forbids shows. The lease keeps
+        // others from sweeping `tmp/` meanwhile.
         let scratch = || {
             let store = memory.as_deref().and_then(Path::parent);
             let held = store.and_then(|_| self.store().ok()?.lease().ok());

@@ -99,7 +99,8 @@ fn state_of(container: &ContainerDir) -> Result<Value, Report> {
     }))
 }
 
-/// A container that runs on another machine: its process there, since when, and whether a lock proves that it lives.
+/// A container that runs on another machine: its process there, since when, and whether a lock
+/// proves that it lives.
 fn elsewhere(there: &engine::records::Elsewhere) -> Value {
     let since = jiff::Timestamp::from_second(there.since.cast_signed()).map(|at| at.to_string());
     json!({"Host": there.host, "Pid": there.pid, "Since": since.ok(), "LockHeld": there.held})

@@ -1,10 +1,10 @@
 //! Options of one mount: the words of `-v`, `--mount`, `--tmpfs` and CDI files as typed flags.
 //!
-//! The words are parsed once ([`MountOptions::add`]), when a user gives them. `container.json` keeps
-//! them as a list of words, in a fixed order; reading it parses them again by the same rules.
+//! The words are parsed once ([`MountOptions::add`]), when a user gives them. `container.json`
+//! keeps them as a list of words, in a fixed order; reading it parses them again by the same rules.
 //!
-//! `ro` and `rw` are [`crate::spec::MountSpec::read_only`], and volumes have words of their own (`nocopy`):
-//! the command line takes both before it asks here.
+//! `ro` and `rw` are [`crate::spec::MountSpec::read_only`], and volumes have words of their own
+//! (`nocopy`): the command line takes both before it asks here.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ pub struct MountOptions {
     pub dev: Option<bool>,
     /// Of binds and volumes.
     pub propagation: Option<Propagation>,
-    /// `size=`, `mode=`, `nr_inodes=`, `uid=`, `gid=`, `huge=` of a memory file system, as tmpfs(5) takes
-    /// them.
+    /// `size=`, `mode=`, `nr_inodes=`, `uid=`, `gid=`, `huge=` of a memory file system, as tmpfs(5)
+    /// takes them.
     pub memory: Vec<(String, String)>,
     /// Words of a record that a newer program wrote. A run with one is refused.
     pub unknown: Vec<String>,
@@ -64,8 +64,8 @@ impl MountOptions {
                      'rslave' shows the host's later mounts in the container"
                 ));
             }
-            // Binds take everything beneath the source along. SELinux labels have nothing to act on:
-            // a user's files have the user's labels. Consistency is for other systems.
+            // Binds take everything beneath the source along. SELinux labels have nothing to act
+            // on: a user's files have the user's labels. Consistency is for other systems.
             (
                 "bind" | "rbind" | "z" | "Z" | "cached" | "delegated" | "consistent" | "default",
                 "",

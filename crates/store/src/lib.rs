@@ -248,8 +248,9 @@ impl Store {
         self.lockable("gc", format!("the store {}", self.path().display()), false)
     }
 
-    /// A user says that a host which shares this store is gone: its locks on the store and on this container do not
-    /// count any more. Something is to be done only where locks are symbolic links; see [`LockMethod`].
+    /// A user says that a host which shares this store is gone: its locks on the store and on this
+    /// container do not count any more. Something is to be done only where locks are symbolic
+    /// links; see [`LockMethod`].
     pub fn forget_host(&self, host: &str, container: &ContainerDir) -> Result<()> {
         self.writable()?;
         if self.inner.abilities.locks != LockMethod::Symlink {

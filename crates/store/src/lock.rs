@@ -8,14 +8,15 @@
 //! | open-file-description locks | file systems that know byte ranges only | by the kernel |
 //! | symbolic links | where neither works (Lustre without `flock`, NFS without a lock manager) | found out: see below |
 //!
-//! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from the first moment:
-//! it names the owner (`host boot-id pid-namespace pid start-time random time machine-id`). A link whose owner was on
-//! this machine ([`sys::machine`] says when that is so) and is gone (earlier boot, or no such process, or another one
-//! with that number) is stale and is taken away, under a second link that keeps two breakers apart. A link of another
-//! machine, or another pid namespace, cannot be judged: it is reported, and goes when a user declares that host gone
-//! ([`crate::Store::forget_host`]).
-//! A shared holder has a link of its own (`<lock>.s.<random>`); an exclusive one first puts its link up, then waits
-//! until no shared ones are left, so each side sees the other.
+//! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from
+//! the first moment: it names the owner (`host boot-id pid-namespace pid start-time random time
+//! machine-id`). A link whose owner was on this machine ([`sys::machine`] says when that is so) and
+//! is gone (earlier boot, or no such process, or another one with that number) is stale and is
+//! taken away, under a second link that keeps two breakers apart. A link of another machine, or
+//! another pid namespace, cannot be judged: it is reported, and goes when a user declares that host
+//! gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
+//! (`<lock>.s.<random>`); an exclusive one first puts its link up, then waits until no shared ones
+//! are left, so each side sees the other.
 //!
 //! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder before it lets go.
 //! Whoever opened it meanwhile sees that the locked file is no longer the one with that name, and begins again.
@@ -258,8 +259,8 @@ impl Drop for Lock {
     }
 }
 
-/// Removes the locks in these directories that processes on a host hold which a user declares gone. The kernel, or the
-/// file server, gives the other kinds of lock back by itself.
+/// Removes the locks in these directories that processes on a host hold which a user declares gone.
+/// The kernel, or the file server, gives the other kinds of lock back by itself.
 pub(crate) fn forget_host(root: &Root, directories: &[&str], host: &str) -> Result<()> {
     directories.iter().try_for_each(|directory| link::forget(root, directory, host))
 }

@@ -151,7 +151,7 @@ impl Store {
         let mut needed = self.verify_images(options, &mut problems)?;
         self.add_of_containers(&mut needed)?;
         if let Some(needed) = needed.filter(|_| !options.repair) {
-            // What no image needs is no loss: a pull that was broken off has left it, and the next
+            // No image needs it, so it is not a loss: a pull that was broken off has left it, and the next
             // collection takes it away.
             problems.retain(|problem| match problem {
                 Problem::BadContent { digest, .. } => needed.contains(digest),
@@ -291,7 +291,8 @@ impl Store {
         Ok(needed)
     }
 
-    /// Adds what containers' images consist of, whose names may be gone; `None` where that is not known.
+    /// Adds what containers' images consist of, whose names may be gone; `None` where that is not
+    /// known.
     fn add_of_containers(&self, needed: &mut Option<HashSet<Digest>>) -> Result<()> {
         for config in self.containers().map_nameless(crate::ContainerDir::read_any)? {
             let Ok(Some(config)) = config else { continue };

@@ -113,10 +113,11 @@ fn set(
     .map(drop)
 }
 
-/// A file in a mount of its own that is read-only and in no mount namespace, as a descriptor to be executed or opened through `/proc`. Needs
-/// 5.12, and user namespaces.
+/// A file in a mount of its own that is read-only and in no mount namespace, as a descriptor to be
+/// executed or opened through `/proc`. Needs 5.12, and user namespaces.
 ///
-/// Only who may mount can copy a mount, so a child does it that has a user and a mount namespace for that and shares our descriptors.
+/// Only who may mount can copy a mount, so a child does it that has a user and a mount namespace
+/// for that and shares our descriptors.
 pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
     // The number that the child puts the copy under.

@@ -156,10 +156,11 @@ fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
     Ok(Pid::from_raw(pid as i32))
 }
 
-/// Does something in a child and waits for it; its error is the answer. For processes with one thread.
+/// Does something in a child and waits for it; its error is the answer. For processes with one
+/// thread.
 ///
-/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it holds when it ends is closed with the child,
-/// unless descriptors are shared (`CLONE_FILES`).
+/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it
+/// holds when it ends is closed with the child, unless descriptors are shared (`CLONE_FILES`).
 pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let Some(child) = clone(flags & !numbers::CLONE_VM)? else {
         exit_now(work().map_or_else(|errno| errno.raw_os_error() & 0xff, |()| 0));
@@ -199,8 +200,9 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
 
 /// Closes every descriptor from 3 on but these.
 ///
-/// For a process that executes a program next, or ends: any other descriptor object in it is dead afterwards. It must not be used; that
-/// it is dropped does no harm as long as nothing was opened that outlives it.
+/// For a process that executes a program next, or ends: any other descriptor object in it is dead
+/// afterwards. It must not be used; that it is dropped does no harm as long as nothing was opened
+/// that outlives it.
 pub fn close_others(kept: &[BorrowedFd<'_>]) {
     // In order of their numbers, so that what lies between can be closed by ranges.
     let mut numbers: Vec<u32> = kept.iter().map(|kept| kept.as_raw_fd() as u32).collect();
@@ -287,7 +289,8 @@ fn close_range(first: u32, last: u32) {
     if first > last {
         return;
     }
-    // SAFETY: the caller of `close_others` promises that nothing of this is used any more; see `close_range(2)`.
+    // SAFETY: the caller of `close_others` promises that nothing of this is used any more; see
+    // `close_range(2)`.
     let closed =
         unsafe { raw::call(numbers::__NR_close_range, [first as usize, last as usize, 0, 0, 0]) };
     if closed.is_err() {

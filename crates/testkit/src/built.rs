@@ -1,7 +1,8 @@
 //! The programs of this crate, built for the tests that ask for them.
 //!
-//! Cargo builds them only for this crate's own tests, so the first test that asks for one runs `cargo build` (a fraction of a second when it is up
-//! to date), with the target directory of the test that asks.
+//! Cargo builds them only for this crate's own tests, so the first test that asks for one runs
+//! `cargo build` (a fraction of a second when it is up to date), with the target directory of the
+//! test that asks.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,10 @@
-//! A static program that tries what a hostile guest would, with the calls of the processor's other ABIs too.
+//! A static program that tries what a hostile guest would, with the calls of the processor's other
+//! ABIs too.
 //!
-//! `intruder type`: types on the terminal at its standard input, in every way that the kernel has; one line for each with what came of it,
-//! `typed` or an error. `intruder steal SECONDS`: takes whatever other processes have open besides their standard streams, for so long;
-//! says `ready` at first, `stolen` with each file and directory that it got, and `done`.
+//! `intruder type`: types on the terminal at its standard input, in every way that the kernel has;
+//! one line for each with what came of it, `typed` or an error. `intruder steal SECONDS`: takes
+//! whatever other processes have open besides their standard streams, for so long; says `ready` at
+//! first, `stolen` with each file and directory that it got, and `done`.
 
 use std::fs;
 use std::path::Path;

@@ -159,8 +159,8 @@ pub fn create() -> io::Result<()> {
     Ok(())
 }
 
-/// The program of this crate that forbids user namespaces for what it runs (`nouserns PROGRAM...`), or why there is none here: it needs
-/// root, and a host on which root may make a user namespace.
+/// The program of this crate that forbids user namespaces for what it runs (`nouserns PROGRAM...`),
+/// or why there is none here: it needs root, and a host on which root may make a user namespace.
 pub fn no_namespaces() -> Result<&'static Path, String> {
     static TRIED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     TRIED.get_or_init(find_no_namespaces).as_deref().map_err(Clone::clone)

@@ -1,4 +1,5 @@
-//! `cargo xtask crash losses|rounds [N]`: the long forms of two kinds of cases of the suite `crash`.
+//! `cargo xtask crash losses|rounds [N]`: the long forms of two kinds of cases of the suite
+//! `crash`.
 //!
 //! `losses` takes the power away at N moments of a recorded disk, for each commit interval of the
 //! file system; `rounds` runs programs in the same container N times. The suite itself does a few

@@ -110,7 +110,8 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     // Tests send these to programs, which ignore what whoever started us ignored: `nohup`, or a shell that left us in the background.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,QUIT").arg(cargo.get_program()).args(cargo.get_args());
-    // Cargo says on standard error which test binary it starts, so both go into one pipe, where they keep their order.
+    // Cargo says on standard error which test binary it starts, so both go into one pipe, where
+    // they keep their order.
     let failed = |error: std::io::Error| format!("{}: {error}", describe(&cargo));
     let (output, input) = std::io::pipe().map_err(failed)?;
     let errors = input.try_clone().map_err(failed)?;

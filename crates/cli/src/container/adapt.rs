@@ -1,10 +1,10 @@
 //! What the flags of a run change in a container that exists.
 //!
-//! Each flag of `run` has one of three meanings there. It changes this run alone ([`adapted`]); or it
-//! is refused, because the container's other runs share what it decides ([`decided_before`]); or it
-//! is about pulling an image, or about the session in front of the program, and needs nothing here.
-//! [`decided_before`] takes the structures of flags apart, so that a new flag does not compile until
-//! it has one of these meanings.
+//! Each flag of `run` has one of three meanings there. It changes this run alone ([`adapted`]); or
+//! it is refused, because the container's other runs share what it decides ([`decided_before`]); or
+//! it is about pulling an image, or about the session in front of the program, and needs nothing
+//! here. [`decided_before`] takes the structures of flags apart, so that a new flag does not
+//! compile until it has one of these meanings.
 
 use engine::plan::Overrides;
 use engine::spec::MountKind;
@@ -244,7 +244,7 @@ fn of_record(flags: &RecordFlags) -> Option<&'static str> {
         label_file,
         cidfile,
         restart,
-        // The front end judges it: what a run removes is no property of the container.
+        // The front end judges it: it says nothing of the container itself.
         rm: _,
         // `logs` reads the container's log by what its record says.
         log_opt,

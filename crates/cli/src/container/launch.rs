@@ -62,8 +62,8 @@ pub(crate) struct Run {
     pub shared: bool,
 }
 
-/// Makes sure that a container which is a boundary cannot write to the file of this program: by executing it again, so nothing may have
-/// been done yet.
+/// Makes sure that a container which is a boundary cannot write to the file of this program: by
+/// executing it again, so nothing may have been done yet.
 pub(crate) fn seal(context: &Context, isolate: bool) -> Result<(), Report> {
     if !isolate {
         return Ok(());
@@ -336,7 +336,7 @@ pub(crate) fn empty_input() -> Result<(), Report> {
 /// something runs in it, which is the answer. That is asked under the lock: who starts a container
 /// holds it until the program runs.
 pub(crate) fn remove_idle(context: &Context, container: &ContainerDir) -> Result<bool, Report> {
-    // Who has started a program may keep the lock as long as that runs.
+    // The process that started a program may keep the lock as long as that runs.
     let mut tries = TRIES;
     let lock = loop {
         if is_running(container)? {

@@ -89,14 +89,14 @@ pub(crate) fn find_some(context: &Context, name: &str) -> Result<Option<Containe
     }
 }
 
-/// Refuses where a container runs on another machine that shares the store, or in another pid namespace: nothing may
-/// change it from here.
+/// Refuses where a container runs on another machine that shares the store, or in another pid
+/// namespace: nothing may change it from here.
 pub(crate) fn is_here(container: &ContainerDir) -> Result<(), Report> {
     Ok(engine::supervise::state::is_here(&container.path())?)
 }
 
-/// `--host-is-gone`: what that host recorded about a container does not count any more. `every`: all containers are
-/// meant, also those that the host has nothing to do with.
+/// `--host-is-gone`: what that host recorded about a container does not count any more. `every`:
+/// all containers are meant, also those that the host has nothing to do with.
 pub(crate) fn forget_host(
     context: &Context,
     container: &ContainerDir,

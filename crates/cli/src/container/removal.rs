@@ -11,8 +11,8 @@
 //! | recorded | `start` of a container made by `create --rm`; the ranks that share a job's container | it, when the last of them ends |
 //! | udocker's | `udocker run --rm NAME` | the container that was named, unless it is protected or udocker's own |
 //!
-//! No right removes a protected container, or one in which a process runs. Both are checked under the
-//! container's lock.
+//! No right removes a protected container, or one in which a process runs. Both are checked under
+//! the container's lock.
 
 use store::ContainerDir;
 

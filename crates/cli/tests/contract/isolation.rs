@@ -203,7 +203,8 @@ fn no_descriptors_of_the_callers(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Before a further program is executed in a container its process is one of Coracle's, which others must not look into, whatever they may.
+/// Before a further program is executed in a container its process is one of Coracle's, which
+/// others must not look into, whatever they may.
 fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
     w.boundary()?;
     let place = w.dir("steal");
@@ -227,8 +228,8 @@ fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The small init is a process of this program's: neither the caller's variables nor the command line with host paths are in it, nor may it
-/// do more than the container's program.
+/// The small init is a process of this program's: neither the caller's variables nor the command
+/// line with host paths are in it, nor may it do more than the container's program.
 fn an_init_knows_nothing_of_the_host(w: &World) -> Outcome {
     w.boundary()?;
     let secret = "secret-of-the-callers";

@@ -1,7 +1,8 @@
 //! What is open where a name of the image's or the guest's is used, as docs/security.md lists it.
 //!
-//! The processes of a start run under `strace`, which holds each of them for a moment at the calls in question. Meanwhile the test, as root, reads
-//! from `/proc` which call a process is held at, with what path, and what it has open.
+//! The processes of a start run under `strace`, which holds each of them for a moment at the calls
+//! in question. Meanwhile the test, as root, reads from `/proc` which call a process is held at,
+//! with what path, and what it has open.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -148,8 +149,9 @@ fn where_an_exec_begins(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Their places are found name by name, no link of `/proc` is followed. Open are copies of what will be mounted, of which the links say `/`
-/// since they are in no tree, then their place, and the host's `/dev/null`.
+/// Their places are found name by name, no link of `/proc` is followed. Open are copies of what
+/// will be mounted, of which the links say `/` since they are in no tree, then their place, and the
+/// host's `/dev/null`.
 fn where_mounts_are_made(w: &World) -> Outcome {
     let place = w.dir("source");
     let volume = format!("{}:/data/sub", place.display());

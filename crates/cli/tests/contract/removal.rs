@@ -126,7 +126,7 @@ fn rm_is_for_what_a_run_makes(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Only who has the name is replaced, not whose id happens to begin so.
+/// `--force` replaces the container of that name, not one whose id begins with it.
 fn a_name_is_not_the_beginning_of_an_id(w: &World) -> Outcome {
     let (first, second) = (w.name("old"), w.name("other"));
     let _containers = [Container::named(w, &first), Container::named(w, &second)];

@@ -30,8 +30,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 
 const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
 
-/// What somebody types first works in every mode, without a network and with an empty store; so it does in the mode that is chosen where nobody
-/// says one, and where user namespaces are forbidden.
+/// What somebody types first works in every mode, without a network and with an empty store; so it
+/// does in the mode that is chosen where nobody says one, and where user namespaces are forbidden.
 fn the_first_command(w: &World) -> Outcome {
     let fresh = w.at(&w.dir("hello-home"));
     let hello = |setting: &Setting, flags: &[&str]| {

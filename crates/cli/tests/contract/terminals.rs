@@ -213,7 +213,8 @@ fn nothing_is_typed_for_the_caller(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The session stays the caller's: keys reach the program, the shell can stop and continue it, and a size is the terminal's.
+/// The session stays the caller's: keys reach the program, the shell can stop and continue it, and
+/// a size is the terminal's.
 fn jobs_without_a_terminal_of_their_own(w: &World) -> Outcome {
     w.boundary()?;
     let words = |guest: &[&str]| w.words(&ISOLATED, guest);

@@ -172,7 +172,8 @@ inside an instruction: outside
 half in each of two pieces: outside
 ";
 
-/// The calls that these modes do not see are those that the documentation names, no more and no fewer.
+/// The calls that these modes do not see are those that the documentation names, no more and no
+/// fewer.
 fn what_is_not_seen(w: &World) -> Outcome {
     let dir = w.dir("unseen");
     let program = compiled(&w.file(&dir, "unseen.c", include_str!("unseen.c")), &["-static"])?;

@@ -1,5 +1,6 @@
-//! Commands killed at random moments, two at once, runs of one container at once, a full disk, damaged
-//! files, losses of power: the next command works, and nothing half done is taken for whole.
+//! Commands killed at random moments, two at once, runs of one container at once, a full disk,
+//! damaged files, losses of power: the next command works, and nothing half done is taken for
+//! whole.
 //!
 //! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
 //! is the long one (`cargo xtask crash` for some kinds of cases); `CORACLE_CRASH_SEED` repeats a

@@ -117,7 +117,8 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
     Ok(())
 }
 
-/// What modes are tried in is nobody's rubbish: an answer that another command spoils would be remembered, and turn a mode off.
+/// No sweep may take away the directory in which modes are tried: an answer that another command spoils would be
+/// remembered, and turn a mode off.
 fn trials_and_sweeps(place: &Place<'_>) -> Outcome {
     let person = place.fresh("trials");
     let [one, _] = &place.images.names;

@@ -1,7 +1,8 @@
 //! Several runs of one container at once, of a program that executes itself from its second thread.
 //!
-//! While a process does that, `/proc` shows it as a zombie for a moment, and nothing of it is mapped or open. All the same it lives: no other
-//! run may take the container for empty, make it anew, or fail to enter it.
+//! While a process does that, `/proc` shows it as a zombie for a moment, and nothing of it is
+//! mapped or open. All the same it lives: no other run may take the container for empty, make it
+//! anew, or fail to enter it.
 //!
 //! `CORACLE_CRASH_ROUNDS` is the number of runs in each mode.
 
@@ -152,8 +153,8 @@ impl Rounds<'_> {
         }
     }
 
-    /// Beside a process that lives on without its first thread, or executes programs all the time: they
-    /// find what it has put into memory.
+    /// Beside a process that lives on without its first thread, or executes programs all the time:
+    /// they find what it has put into memory.
     fn beside(&self, word: &str) {
         self.create(word);
         let mut command = self.person.command(&["run", word, PROGRAM, word]);

@@ -1,5 +1,6 @@
-//! Configurations of images that name what is not theirs: working directories, entry points, volumes and accounts that lead out through
-//! `/proc`, with `--isolate`, in the mode of the kernel's namespaces and in that of the host's runtime.
+//! Configurations of images that name what is not theirs: working directories, entry points,
+//! volumes and accounts that lead out through `/proc`, with `--isolate`, in the mode of the
+//! kernel's namespaces and in that of the host's runtime.
 
 use serde_json::json;
 use testkit::command::{copy_program, until};
@@ -34,7 +35,8 @@ fn modes(place: &Place) -> Vec<String> {
     modes.iter().map(|mode| format!("--execmode={mode}")).collect()
 }
 
-/// The image of the guest with links to every descriptor, and what `change` does to its configuration.
+/// The image of the guest with links to every descriptor, and what `change` does to its
+/// configuration.
 fn pulled(place: &Place, name: &str, change: impl FnOnce(Image) -> Image) -> String {
     let mut layer = Layer::new().symlink("here", "/proc/self/cwd");
     for number in NUMBERS {
@@ -170,7 +172,8 @@ fn this_program_as_the_entry_point(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// What is put over a file to hide it is the host's, whatever the image calls `/dev/null`; a new volume has what the image has there.
+/// What is put over a file to hide it is the host's, whatever the image calls `/dev/null`; a new
+/// volume has what the image has there.
 fn what_hides_is_not_the_images(place: &Place) -> Outcome {
     let layer = Layer::new().symlink("dev/null", "/etc/image-file");
     let name = pulled(place, "hiding", |image| image.layer(layer));

@@ -123,7 +123,8 @@ fn some_of_them(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Runs in one container at the same time have the devices that each was given, and their memory in common.
+/// Runs in one container at the same time have the devices that each was given, and their memory in
+/// common.
 fn beside_each_other(w: &World) -> Outcome {
     if w.engine == "N1" {
         testkit::skip!("who comes later is in the mounts of who was first");

@@ -271,7 +271,7 @@ impl<'a> Members<'a> {
         for main in mains {
             let world = processes::world(main.pid);
             let members = processes::members(main, world.as_deref());
-            // Who has ended meanwhile stands for nobody: that world may be another process's.
+            // A process that has ended meanwhile tells nothing: that world may be another process's.
             list.extend(members.into_iter().filter(|_| processes::alive(main)));
         }
         processes::sort(&mut list);

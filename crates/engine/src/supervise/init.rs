@@ -19,7 +19,8 @@ use sys::event::{
 use super::{Outcome, Signal, processes};
 use sys::process::Strings;
 
-/// The word by which this program knows that it is an init, with the number of the main process after it.
+/// The word by which this program knows that it is an init, with the number of the main process
+/// after it.
 pub const WORD: &str = "_init";
 
 /// Executes this program anew as the init of a container that is a boundary: a program that may
@@ -38,7 +39,8 @@ pub(crate) fn anew(main: Pid) -> i32 {
     125
 }
 
-/// Waits until the init has been executed: then the other end of the pipe is closed, which that one's process holds.
+/// Waits until the init has been executed: then the other end of the pipe is closed, which that
+/// one's process holds.
 pub(crate) fn wait_for(other: OwnedFd) {
     let _ = std::fs::File::from(other).read(&mut [0]);
 }

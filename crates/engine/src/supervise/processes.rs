@@ -6,8 +6,8 @@
 //! read from a scan of `/proc`, which a process that forks faster than it is killed can escape
 //! for one round; callers repeat until nothing is left.
 //!
-//! A process id alone proves nothing: the kernel gives it to another process later. The functions here
-//! return identities, which are read before the property that makes a process the container's
+//! A process id alone proves nothing: the kernel gives it to another process later. The functions
+//! here return identities, which are read before the property that makes a process the container's
 //! ([`which`]); a signal goes through a descriptor that is compared with the identity after it was
 //! opened ([`send`]).
 
@@ -230,8 +230,8 @@ pub fn descendants(roots: &[ProcessId]) -> Vec<ProcessId> {
 }
 
 /// Living descendants of these processes by the kernel's lists of children, which cost no look at
-/// all processes. A list that changes while it is read may miss one (`proc_pid_task(5)`): that is for
-/// callers to whom such a process comes as an orphan when its parents have ended.
+/// all processes. A list that changes while it is read may miss one (`proc_pid_task(5)`): that is
+/// for callers to whom such a process comes as an orphan when its parents have ended.
 pub(crate) fn listed_below(roots: &[ProcessId]) -> Vec<ProcessId> {
     if children(std::process::id()).is_none() {
         return descendants(roots);
@@ -251,8 +251,8 @@ pub(crate) fn listed_below(roots: &[ProcessId]) -> Vec<ProcessId> {
     found
 }
 
-/// The children of all threads of a process; `None` where it is gone, or the kernel has no such lists
-/// (`CONFIG_PROC_CHILDREN`).
+/// The children of all threads of a process; `None` where it is gone, or the kernel has no such
+/// lists (`CONFIG_PROC_CHILDREN`).
 fn children(pid: u32) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     let mut has_lists = false;
@@ -291,8 +291,8 @@ pub(crate) fn own_children() -> Vec<u32> {
 /// common, where it is one of its own, and its descendants. Never this process, nor one that
 /// traces.
 ///
-/// The number of a mount namespace is used again. A caller that asks by it keeps the namespace open,
-/// or checks afterwards that the process from which it read the number still lives.
+/// The number of a mount namespace is used again. A caller that asks by it keeps the namespace
+/// open, or checks afterwards that the process from which it read the number still lives.
 pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
     let own = std::process::id();
     // The children of one that has ended are another's by now.

@@ -8,7 +8,8 @@
 //! A supervisor holds `supervisor.lock` while it lives, which other machines can ask for
 //! ([`crate::records::lock`]).
 //!
-//! [`observe`] compares both with `/proc`, and what was written elsewhere with the locks. A container lives as long as a process of it does: where an engine has no namespaces, a daemon
+//! [`observe`] compares both with `/proc`, and what was written elsewhere with the locks. A
+//! container lives as long as a process of it does: where an engine has no namespaces, a daemon
 //! outlives the run that started it, and is found by what it executes ([`residents`]).
 
 use std::fs;

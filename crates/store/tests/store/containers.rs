@@ -204,7 +204,7 @@ fn a_name_that_leads_nowhere_goes_when_all_are_listed() {
     assert_eq!(left, wanted);
 }
 
-/// What never reached the disk is no volume; one that holds something is, whatever is known of it.
+/// A directory whose record never reached the disk is not a volume, unless it holds something.
 #[test]
 fn a_volume_without_its_record() {
     let fixture = fixture();

@@ -1,11 +1,13 @@
-//! Runs a program as a host does that forbids user namespaces: `nouserns PROGRAM [ARGUMENT]...`, as root.
+//! Runs a program as a host does that forbids user namespaces: `nouserns PROGRAM [ARGUMENT]...`, as
+//! root.
 //!
-//! The number of user namespaces is limited per namespace (`/proc/sys/user/max_user_namespaces`), so a private one is made, in which the
-//! limit is zero. Ids are mapped to themselves, as far as the caller has them: root stays root, and the program that is run may become
-//! any other user.
+//! The number of user namespaces is limited per namespace (`/proc/sys/user/max_user_namespaces`),
+//! so a private one is made, in which the limit is zero. Ids are mapped to themselves, as far as
+//! the caller has them: root stays root, and the program that is run may become any other user.
 //!
-//! A process cannot map all ids of its own namespace; one outside with the caller's rights has to. So this program starts itself a second
-//! time (`nouserns --map`, the process in question is its parent), makes its namespace, says so, waits for the maps and becomes what is to be run.
+//! A process cannot map all ids of its own namespace; one outside with the caller's rights has to.
+//! So this program starts itself a second time (`nouserns --map`, the process in question is its
+//! parent), makes its namespace, says so, waits for the maps and becomes what is to be run.
 
 use std::ffi::OsString;
 use std::fs;

@@ -209,7 +209,8 @@ fn is_limited() -> bool {
 
 /// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless a failure may be over in a moment).
 ///
-/// `scratch` is asked for a directory where they are made, as in [`try_modes`], and for whatever keeps others from removing it.
+/// `scratch` is asked for a directory where they are made, as in [`try_modes`], and for whatever
+/// keeps others from removing it.
 #[must_use]
 pub fn known<Hold>(
     host: &host::Host,

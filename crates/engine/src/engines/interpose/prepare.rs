@@ -393,8 +393,8 @@ fn devices(mounts: &[Mount]) -> u64 {
 
 /// A file name for a guest path: `+` stands for a slash, `++` for itself; a long one is cut and told apart by a hash.
 ///
-/// What runs in one container has its memory in common, but for a `/dev`: its entries say which devices there are, so runs that were given others
-/// have others.
+/// What runs in one container has its memory in common, but for a `/dev`: its entries say which
+/// devices there are, so runs that were given others have others.
 fn memory_name(guest: &[u8], devices: u64) -> PathBuf {
     let mut name = Vec::with_capacity(guest.len());
     for byte in guest {

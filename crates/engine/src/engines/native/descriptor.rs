@@ -17,8 +17,8 @@ pub(super) fn sockets() -> Result<(OwnedFd, OwnedFd)> {
         .map_err(|errno| Error::Call { doing: "make a socket pair".into(), errno: errno.into() })
 }
 
-/// Keeps a descriptor open in the queue of a socket, which is closed by `execve` and closes it then. So it has no number, and no link of
-/// `/proc` leads to it.
+/// Keeps a descriptor open in the queue of a socket, which is closed by `execve` and closes it
+/// then. So it has no number, and no link of `/proc` leads to it.
 pub(super) fn park(descriptor: impl Into<OwnedFd>) -> Result<OwnedFd> {
     let descriptor = descriptor.into();
     let (queue, sender) = sockets()?;

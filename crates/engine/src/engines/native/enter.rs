@@ -58,9 +58,11 @@ pub(in crate::engines) fn enter(pid: u32) -> Result<Option<Later>> {
     super::cgroup::follow(pid);
     let later = kinds.has(Kinds::PID).then(|| Later::of(pid)).transpose()?;
     let held = Held::of(pid, kinds.without(Kinds::PID)).map_err(failed(pid, kinds.names()))?;
-    // From here on this process is one of the container's. Those of them that may trace would take what it has open (`pidfd_getfd(2)`) and
-    // read what it knows; `execve` makes the program an ordinary process again. Not before all is open: a process that ends meanwhile is
-    // no error, and the caller may have to make namespaces of its own, whose maps only a dumpable process can write.
+    // From here on this process is one of the container's. Those of them that may trace would take
+    // what it has open (`pidfd_getfd(2)`) and read what it knows; `execve` makes the program an
+    // ordinary process again. Not before all is open: a process that ends meanwhile is no error,
+    // and the caller may have to make namespaces of its own, whose maps only a dumpable process can
+    // write.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     held.enter().map_err(failed(pid, kinds.names()))?;
     Ok(later)

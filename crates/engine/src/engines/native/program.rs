@@ -67,8 +67,8 @@ fn enter_directory(process: &Process) -> Result<()> {
         }
         result => result.map_err(failed)?,
     }
-    // The links of `/proc` lead to what a process has open, wherever that is. Of a directory that is not below the root the kernel says
-    // "(unreachable)".
+    // The links of `/proc` lead to what a process has open, wherever that is. Of a directory that
+    // is not below the root the kernel says "(unreachable)".
     let reached = rustix::process::getcwd(Vec::new()).map_err(failed)?;
     if reached.to_bytes().first() == Some(&b'/') {
         return Ok(());
@@ -76,7 +76,8 @@ fn enter_directory(process: &Process) -> Result<()> {
     Err(Error::Outside { path: process.cwd.clone() })
 }
 
-/// Leaves an init that is executed next no more than its program has, but for the right to signal it.
+/// Leaves an init that is executed next no more than its program has, but for the right to signal
+/// it.
 pub(in crate::engines) fn restrain(plan: &Plan) -> Result<()> {
     let kill = 1 << CapabilitySet::KILL.bits().trailing_zeros();
     let bounded = plan.process.capabilities.map_or(Ok(()), |sets| bound(sets.bounding | kill));

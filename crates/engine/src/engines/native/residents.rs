@@ -61,7 +61,8 @@ pub(in crate::engines) fn note(place: &Path, pid: u32, owner: Owner) {
     let _ = open.and_then(|mut file| file.write_all(format!("{text:LENGTH$}").as_bytes()));
 }
 
-/// The processes of the container whose directory is `place`, without those of Coracle that serve it.
+/// The processes of the container whose directory is `place`, without those of Coracle that serve
+/// it.
 #[must_use]
 pub fn all(place: &Path) -> Vec<ProcessId> {
     let Some(namespace) = Namespace::read(place) else { return Vec::new() };

@@ -1,16 +1,21 @@
 //! This program as a file that a container cannot write to.
 //!
-//! Until a container's program is executed, its process executes this one, and a name of the image's may say so: `#!/proc/self/exe`, or an
-//! entry point. Then a process of the container has the host's file of this program as its `/proc/PID/exe`, and who opens that link stands
-//! outside of the container: it can be opened again for writing as soon as no process executes it. Where the caller owns the file, as with
-//! a program in the home, that would hand the host to the image (the class of CVE-2019-5736).
+//! Until a container's program is executed, its process executes this one, and a name of the
+//! image's may say so: `#!/proc/self/exe`, or an entry point. Then a process of the container has
+//! the host's file of this program as its `/proc/PID/exe`, and who opens that link stands outside
+//! of the container: it can be opened again for writing as soon as no process executes it. Where
+//! the caller owns the file, as with a program in the home, that would hand the host to the image
+//! (the class of CVE-2019-5736).
 //!
-//! So before a container that is a boundary is made or entered, the program executes itself again through a mount of its own: a copy of the
-//! mount beneath the file, read-only, in no namespace. Its flag is the kernel's answer to every way of writing through that link, and no
-//! process of the container can reach the mount to change it. Kernels that cannot copy mounts (before 5.12) execute a sealed copy in memory.
+//! So before a container that is a boundary is made or entered, the program executes itself again
+//! through a mount of its own: a copy of the mount beneath the file, read-only, in no namespace.
+//! Its flag is the kernel's answer to every way of writing through that link, and no process of the
+//! container can reach the mount to change it. Kernels that cannot copy mounts (before 5.12)
+//! execute a sealed copy in memory.
 //!
-//! Nothing is done where the container could not write anyway: the file is root's, or its mount is read-only already. It is left as it is
-//! where AppArmor lets only named programs make user namespaces, since a program without a path has no name: there it should be root's.
+//! Nothing is done where the container could not write anyway: the file is root's, or its mount is
+//! read-only already. It is left as it is where AppArmor lets only named programs make user
+//! namespaces, since a program without a path has no name: there it should be root's.
 
 use crate::engines::launch::files;
 use crate::error::{Error, Result};
@@ -33,7 +38,8 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
 }
 
-/// Executes this program again with the same words and variables, from a file that no container can write to; returns where it is one.
+/// Executes this program again with the same words and variables, from a file that no container can
+/// write to; returns where it is one.
 ///
 /// To be called before anything has been done that would be done twice.
 pub fn seal<S: AsRef<[u8]>>(arguments: &[S], environment: &[S]) -> Result<()> {
@@ -75,8 +81,8 @@ fn is_sealed_memory() -> bool {
         .is_ok_and(|seals| seals.contains(SealFlags::WRITE))
 }
 
-/// The file in a mount of its own. It is found by its path: the mount that the link of `/proc` leads to is none of the namespace in which
-/// it is copied.
+/// The file in a mount of its own. It is found by its path: the mount that the link of `/proc`
+/// leads to is none of the namespace in which it is copied.
 fn mounted() -> std::result::Result<OwnedFd, Errno> {
     let path = rustix::fs::readlink(PROGRAM, Vec::new())?;
     let file = sys::mount::read_only_apart(Path::new(OsStr::from_bytes(path.as_bytes())))?;

@@ -16,9 +16,11 @@
 //! Several starts at once: the turn (a lock in `run/`) is held from the look for residents to the `execve`. An overlay must not be
 //! mounted twice, so whoever comes second finds the first one's process and enters its namespaces.
 //!
-//! What is open: before the first name of the image's is used, the program's process gives up every descriptor through which a name could
-//! lead out of the container ([`bare`]): the links in `/proc/self/fd` are names too. What has to stay open until the program runs is a pipe
-//! or a socket, and the turn's file lies in the queue of one. Where the container is a boundary, what the caller had open goes too.
+//! What is open: before the first name of the image's is used, the program's process gives up every
+//! descriptor through which a name could lead out of the container ([`bare`]): the links in
+//! `/proc/self/fd` are names too. What has to stay open until the program runs is a pipe or a
+//! socket, and the turn's file lies in the queue of one. Where the container is a boundary, what
+//! the caller had open goes too.
 
 use super::assistant::{Assistant, map_error, maps};
 use super::terminal::Terminal;
@@ -366,7 +368,8 @@ fn go(
             drop((assistant, records));
             inside(&way, notifier, held)
         });
-        // Only a failure comes back. The process is recorded as living in the container, so its turn ends with it and no sooner.
+        // Only a failure comes back. The process is recorded as living in the container, so its
+        // turn ends with it and no sooner.
         std::mem::forget(turn);
         return match result {
             Ok(never) => match never {},
@@ -526,10 +529,12 @@ fn with_init(
     }
 }
 
-/// Gives up what a name of the image's could lead through. `held` stays open until the program is executed.
+/// Gives up what a name of the image's could lead through. `held` stays open until the program is
+/// executed.
 ///
-/// Without a boundary what the caller lets his programs inherit passes on to this one, so only what the engine has opened is closed, each by
-/// its owner. The caller's own files are no secret from a program that has his rights.
+/// Without a boundary what the caller lets his programs inherit passes on to this one, so only what
+/// the engine has opened is closed, each by its owner. The caller's own files are no secret from a
+/// program that has his rights.
 fn bare(way: &Way<'_>, notifier: Option<&emulate::Notifier>, held: [Option<BorrowedFd<'_>>; 2]) {
     if !way.plan.isolate {
         return;

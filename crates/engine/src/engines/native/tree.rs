@@ -69,7 +69,8 @@ pub(super) struct Sources {
     opened: Vec<Opened>,
     /// The host's root, where a mount may have to fall back to a file system of the host.
     host: Option<OwnedFd>,
-    /// The host's `/dev/null`, which hides files: what has that name in the container may be the image's.
+    /// The host's `/dev/null`, which hides files: what has that name in the container may be the
+    /// image's.
     null: Option<OwnedFd>,
 }
 
@@ -347,8 +348,9 @@ pub(super) fn mount_all(plan: &Plan, sources: &Sources) -> Result<()> {
     Ok(())
 }
 
-/// The place of a mount, where it is one that the mount may have: the `/proc` of a boundary, which is the first of a plan's, is where everybody
-/// looks for it, and nothing is put over or into it, by whatever link. What hides parts of it, and this program itself, rely on that.
+/// The place of a mount, where it is one that the mount may have: the `/proc` of a boundary, which
+/// is the first of a plan's, is where everybody looks for it, and nothing is put over or into it,
+/// by whatever link. What hides parts of it, and this program itself, rely on that.
 fn own(plan: &Plan, first: bool, target: &Path, place: PathBuf) -> Result<PathBuf> {
     let proc = Path::new("/proc");
     let fits = if first { place == proc } else { !place.starts_with(proc) };

@@ -1,11 +1,14 @@
 //! The filter that keeps a program from typing on the caller's terminal.
 //!
-//! A program without a terminal of its own (`-t`) may have the caller's, as its standard streams or as `/dev/tty`. `TIOCSTI` puts bytes into
-//! the terminal's input as if they had been typed, and the caller's shell would read them when the program has ended; `TIOCLINUX` pastes the
-//! selection of a virtual console. Both are refused with `EPERM` in every ABI of the processor. See `ioctl_tty(2)` and `ioctl_console(2)`.
+//! A program without a terminal of its own (`-t`) may have the caller's, as its standard streams or
+//! as `/dev/tty`. `TIOCSTI` puts bytes into the terminal's input as if they had been typed, and the
+//! caller's shell would read them when the program has ended; `TIOCLINUX` pastes the selection of a
+//! virtual console. Both are refused with `EPERM` in every ABI of the processor. See `ioctl_tty(2)`
+//! and `ioctl_console(2)`.
 //!
-//! The kernel takes 32 bits of a request, so only those are compared. The filter stands beside the container's own: neither a profile of the
-//! user's nor `seccomp=unconfined` nor `exec --privileged` lifts it. The session stays the caller's, so that job control works.
+//! The kernel takes 32 bits of a request, so only those are compared. The filter stands beside the
+//! container's own: neither a profile of the user's nor `seccomp=unconfined` nor `exec
+//! --privileged` lifts it. The session stays the caller's, so that job control works.
 
 use abi::bpf::{self, Assembler, Compare, Instruction};
 use abi::syscalls::{ARCH_I386, ARCH_X86_64, X32_BIT};

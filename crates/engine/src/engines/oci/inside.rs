@@ -87,7 +87,8 @@ pub fn be_first() -> u8 {
         let inherited = inherited.map_err(call("take the descriptors"))?;
         let numbers = instructions.inherited.clone();
         let inherited: Vec<_> = numbers.into_iter().zip(inherited).collect();
-        // A runtime may have left something of the host's open (as `runc` before 1.1.12), through which a name of the image's could lead.
+        // A runtime may have left something of the host's open (as `runc` before 1.1.12), through
+        // which a name of the image's could lead.
         let kept = inherited.iter().map(|(_, descriptor)| descriptor.as_fd());
         let kept: Vec<_> = kept.chain([teller.as_fd(), socket.as_fd()]).collect();
         sys::process::close_others(&kept);

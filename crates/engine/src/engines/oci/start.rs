@@ -465,7 +465,8 @@ pub(in crate::engines) fn complaint(said: &OwnedFd) -> String {
     if last.is_empty() { String::new() } else { format!(": {last}") }
 }
 
-/// A runtime reads the container's accounts even where it is told numbers, and waits for ever for a pipe without a writer.
+/// A runtime reads the container's accounts even where it is told numbers, and waits for ever for a
+/// pipe without a writer.
 fn readable_accounts(root: &Path) -> Result<()> {
     let top = open(root, OFlags::PATH | OFlags::DIRECTORY)?;
     for name in ["etc/passwd", "etc/group"] {
@@ -478,7 +479,7 @@ fn readable_accounts(root: &Path) -> Result<()> {
             return Err(Error::Invalid {
                 what: "image".into(),
                 value: format!("/{name}"),
-                why: "it is no regular file, and the host's runtime would read it".into(),
+                why: "it is not a regular file, and the host's runtime would read it".into(),
             });
         }
     }

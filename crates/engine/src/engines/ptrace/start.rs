@@ -78,7 +78,8 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     let this = std::process::id();
     let make = || {
         presence.set(Presence::new(&plan.place));
-        // The tracer stays as long as its guests, and everything else that was open is closed in it.
+        // The tracer stays as long as its guests, and everything else that was open is closed in
+        // it.
         held.set(Some(Records::open(&plan.place)?.hold(this)?));
         let identity = prepared.world.identity();
         let world = World::new(&bindings, identity, &emulators);

@@ -199,8 +199,9 @@ pub(crate) fn ways() -> Answer {
     Ok(0)
 }
 
-/// Waits for a process of the container that executes another program than this, takes that program's file, and says what comes of writing
-/// to it. To be truncated it must be on a mount for writing first.
+/// Waits for a process of the container that executes another program than this, takes that
+/// program's file, and says what comes of writing to it. To be truncated it must be on a mount for
+/// writing first.
 pub(crate) fn overwrite() -> Answer {
     use std::os::unix::fs::MetadataExt as _;
     let own = fs::metadata("/proc/self/exe").map_err(|e| name_of(&e))?.ino();

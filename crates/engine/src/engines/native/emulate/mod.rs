@@ -120,7 +120,8 @@ impl Host {
 fn be_notifier(socket: OwnedFd, host: &Host, table: Option<&'static str>) {
     // Away from the caller's terminal and job: a Ctrl-C is not for us.
     let _ = rustix::process::setsid();
-    // It has directories of the host's, and who may trace in the container's user namespace must not take them (`pidfd_getfd(2)`).
+    // It has directories of the host's, and who may trace in the container's user namespace must
+    // not take them (`pidfd_getfd(2)`).
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"coracle-root");
