@@ -97,6 +97,7 @@ pub(crate) fn adapt_existing(
     }
     flags.image.platform = None;
     flags.network.dns.clear();
+    flags.network.dns_search.clear();
     Ok(())
 }
 
