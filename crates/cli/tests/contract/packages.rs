@@ -1,6 +1,6 @@
 //! A real distribution inside: Debian's shell and tools, and a package installed as emulated root.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde_json::json;
 use testkit::command::{Input, run_with};
@@ -20,12 +20,15 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 /// Pulls Debian into the user's store, once.
 fn debian(w: &World) -> Result<String, Skip> {
     static IMAGE: OnceLock<Result<Built, Skip>> = OnceLock::new();
+    // Of several uploads of one layer at once docker-registry refuses some (DIGEST_INVALID).
+    static ONE: Mutex<()> = Mutex::new(());
     let Some(host) = &w.registry else { testkit::skip!("no docker-registry here") };
     let built = IMAGE
         .get_or_init(|| Ok(testkit::debian::image()?.build()))
         .as_ref()
         .map_err(Clone::clone)?;
     let name = format!("{host}/debian:bookworm");
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if w.coracle(&["inspect", "--type=image", &name]).code() != 0 {
         let target = Target { address: host.parse().expect("an address"), basic: None };
         target.image("debian", "bookworm", built).expect("pushing");
