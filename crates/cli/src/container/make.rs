@@ -328,7 +328,7 @@ fn fill_one(
     let read = ids::within(context, &record.config, |ids| {
         copy::copy_out_of(Some(trees), root, ids, source, &spool).map(drop).map_err(Report::from)
     });
-    // Else the image has nothing there, or something that is no directory.
+    // Else the image has nothing there, or something other than a directory.
     let there = read.is_ok() || spool.metadata().is_ok_and(|meta| meta.len() > 0);
     let first = spool::rewound(&spool)?;
     if !there || !first.is_directory {

@@ -79,14 +79,18 @@ fn has_a_name_and_an_owner(w: &World) -> Outcome {
 }
 
 fn size_follows(w: &World) -> Outcome {
-    let mut terminal = open(w, &["-it"], &["winch"]);
+    told_of_its_size(open(w, &["-it"], &["winch"]));
+    Ok(())
+}
+
+/// The guest's `winch` on this terminal sees two changes of the size, and ends.
+fn told_of_its_size(mut terminal: Terminal) {
     terminal.expect("ready Some([33, 101])");
     terminal.resize(40, 120).expect("resizing");
     terminal.expect("size Some([40, 120])");
     terminal.resize(10, 20).expect("resizing");
     terminal.expect("size Some([10, 20])");
     assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
-    Ok(())
 }
 
 fn ctrl_c_interrupts(w: &World) -> Outcome {
@@ -224,13 +228,7 @@ fn jobs_without_a_terminal_of_their_own(w: &World) -> Outcome {
     terminal.type_in(b"\x03").expect("typing");
     terminal.expect("got SIGINT");
     assert_eq!(terminal.end().and_then(|status| status.code()), Some(0), "{}", terminal.text());
-    let mut terminal = spawn(&words(&["winch"]));
-    terminal.expect("ready Some([33, 101])");
-    terminal.resize(40, 120).expect("resizing");
-    terminal.expect("size Some([40, 120])");
-    terminal.resize(10, 20).expect("resizing");
-    terminal.expect("size Some([10, 20])");
-    assert_eq!(terminal.end().and_then(|status| status.code()), Some(0));
+    told_of_its_size(spawn(&words(&["winch"])));
     let mut shell = w.user.command("bash", &w.home);
     shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "prompt> ");
     let mut terminal = Terminal::spawn(&shell, 33, 101).expect("a terminal");

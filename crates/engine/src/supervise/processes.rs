@@ -135,7 +135,7 @@ pub(super) fn open(process: &ProcessId) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// Sends a signal to exactly this process; one that is gone is no error.
+/// Sends a signal to exactly this process. Succeeds also where it is gone.
 pub(crate) fn send(process: &ProcessId, number: i32) -> io::Result<()> {
     let Some(pid) = pid(process.pid) else { return Ok(()) };
     let sent = match open(process) {
@@ -259,7 +259,7 @@ fn children(pid: u32) -> Option<Vec<u32>> {
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
             has_lists = true;
-            found.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+            found.extend(ids(&text));
         }
     }
     has_lists.then_some(found)
@@ -277,12 +277,17 @@ pub fn is_above(above: u32, pid: u32) -> bool {
     false
 }
 
+/// Process ids with blanks between them.
+fn ids(text: &str) -> impl Iterator<Item = u32> + '_ {
+    text.split_ascii_whitespace().filter_map(|word| word.parse().ok())
+}
+
 /// The children of this process (not their children), zombies too.
 pub(crate) fn own_children() -> Vec<u32> {
     let own = std::process::id();
     // One read where the kernel has CONFIG_PROC_CHILDREN.
     if let Ok(text) = fs::read_to_string(format!("/proc/self/task/{own}/children")) {
-        return text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+        return ids(&text).collect();
     }
     all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == own)).collect()
 }

@@ -161,7 +161,7 @@ fn one_that_never_reached_the_disk_is_none() {
         assert!(matches!(web.read_file::<u32>("state.json"), Err(Error::BadJson { .. })));
         std::fs::write(web.join("container.json"), lost).unwrap();
         if number == 0 {
-            // Whoever looks takes it away.
+            // The command that looks removes it.
             assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
         } else {
             let found = fixture.store.verify(&store::VerifyOptions::default()).unwrap();

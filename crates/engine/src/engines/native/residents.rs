@@ -127,7 +127,7 @@ mod tests {
         note(&place, std::process::id(), Owner::Caller);
         let written = Namespace::read(&place).unwrap();
         assert_eq!(written.boot, boot_id());
-        // The namespace of everybody here is no container's.
+        // The namespace of this process does not belong to a container.
         assert_eq!(all(&place), []);
         let own = std::process::id();
         assert!(written.has(own, &place) || written.number == 0);
