@@ -259,7 +259,8 @@ impl Context {
             let held = store.and_then(|_| self.store().ok()?.lease().ok());
             let inside = store.filter(|_| held.is_some()).map(|store| store.join("tmp"));
             let directory = inside.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir);
-            (directory.join(format!(".coracle-trial-{}", std::process::id())), held)
+            let suffix = sys::random::suffix().ok()?;
+            Some((directory.join(format!(".coracle-trial-{suffix}")), held))
         };
         let Ok(program) = std::env::current_exe() else { return };
         let timeout = self.probing().timeout;

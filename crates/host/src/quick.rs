@@ -118,9 +118,9 @@ impl Trials {
 fn remember(path: &Path, trials: &Trials) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(trials)?;
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
+    name.push(format!(".{}", sys::random::suffix()?));
     let mut options = std::fs::File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&name)?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&name)?;
     file.write_all(&bytes)?;
     drop(file);
     std::fs::rename(&name, path)

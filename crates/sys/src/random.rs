@@ -23,8 +23,28 @@ pub fn fill(buffer: &mut [u8]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// 16 random lower-case hexadecimal digits, for the name of a temporary file.
+///
+/// A process id is not enough for that: hosts and pid namespaces that share a directory use the
+/// same ids.
+///
+/// # Errors
+/// Those of [`fill`].
+pub fn suffix() -> std::io::Result<String> {
+    let mut bytes = [0_u8; 8];
+    fill(&mut bytes)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn suffixes_differ() {
+        let all: std::collections::HashSet<_> = (0..100).map(|_| super::suffix().unwrap()).collect();
+        assert_eq!(all.len(), 100);
+        assert!(all.iter().all(|suffix| suffix.len() == 16));
+    }
+
     #[test]
     fn all_is_filled() {
         let mut bytes = [0_u8; 1000];

@@ -66,12 +66,13 @@ impl Target {
             return Ok(Self { file: None });
         };
         if !path.metadata().is_ok_and(|meta| !meta.is_file()) {
-            let mut temporary = path.as_os_str().to_owned();
-            temporary.push(format!(".{}", std::process::id()));
-            let temporary = std::path::PathBuf::from(temporary);
-            let file = File::create_new(&temporary).map_err(|error| {
+            let failed = |error: io::Error| {
                 Report::new(format!("cannot write {}", path.display())).cause(error)
-            })?;
+            };
+            let mut temporary = path.as_os_str().to_owned();
+            temporary.push(format!(".{}", sys::random::suffix().map_err(failed)?));
+            let temporary = std::path::PathBuf::from(temporary);
+            let file = File::create_new(&temporary).map_err(failed)?;
             return Ok(Self { file: Some((file, temporary, path.to_owned())) });
         }
         // A pipe or a device is written as it is.

@@ -143,7 +143,8 @@ fn write(directory: &Path, name: &str, text: &str) -> Result<(), Report> {
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
     // Another run may be reading it.
-    let part = directory.join(format!(".{name}.{}", std::process::id()));
+    let suffix = sys::random::suffix().map_err(failed)?;
+    let part = directory.join(format!(".{name}.{suffix}"));
     std::fs::write(&part, text).map_err(failed)?;
     std::fs::rename(&part, directory.join(name)).map_err(failed)
 }

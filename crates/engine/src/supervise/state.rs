@@ -127,13 +127,12 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
 
 fn write_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     let path = dir.join(name);
-    // The process id makes the temporary name unique among writers on one machine; a writer
-    // elsewhere with the same number loses at worst its own update.
-    let temporary = dir.join(format!(".{name}.{}", std::process::id()));
     let fail = |step| {
         let path = path.clone();
         move |error: io::Error| Error::file(step, path, error)
     };
+    let suffix = sys::random::suffix().map_err(fail("write"))?;
+    let temporary = dir.join(format!(".{name}.{suffix}"));
     let mut bytes = serde_json::to_vec(value)
         .map_err(|source| Error::Damaged { path: path.clone(), source })?;
     bytes.push(b'\n');

@@ -216,7 +216,7 @@ pub fn known<Hold>(
     host: &host::Host,
     memory: Option<&Path>,
     program: &Path,
-    scratch: impl FnOnce() -> (PathBuf, Hold),
+    scratch: impl FnOnce() -> Option<(PathBuf, Hold)>,
     timeout: Duration,
 ) -> host::InsideProcess {
     if let Some(why) = too_small_files() {
@@ -238,7 +238,10 @@ pub fn known<Hold>(
     if let Some(known) = known.filter(|known| known.key == key) {
         return known.trials;
     }
-    let (scratch, hold) = scratch();
+    let Some((scratch, hold)) = scratch() else {
+        let [signals, rewriting, texts] = [(); 3].map(|()| Trial::Untried);
+        return host::InsideProcess { signals, rewriting, texts };
+    };
     let [signals, rewriting, texts] = try_modes(program, &scratch, timeout);
     let _ = std::fs::remove_dir_all(scratch);
     drop(hold);
@@ -250,8 +253,9 @@ pub fn known<Hold>(
     let lasting = ![&trials.signals, &trials.rewriting, &trials.texts].into_iter().any(passing);
     if let Some(path) = memory.filter(|_| lasting)
         && let Ok(bytes) = serde_json::to_vec(&Remembered { key, trials: trials.clone() })
+        && let Ok(suffix) = sys::random::suffix()
     {
-        let staging = path.with_extension(format!("new-{}", std::process::id()));
+        let staging = path.with_extension(format!("new-{suffix}"));
         if std::fs::write(&staging, bytes).is_ok() {
             let _ = std::fs::rename(staging, path);
         }
