@@ -1,29 +1,29 @@
-//! What a nervous system tells the loader: the boot block, and the protocol around it.
+//! What a backend tells the loader: the boot block, and the protocol around it.
 //!
 //! The guest never executes its programs itself: the kernel would look for their interpreters in the host's root. It executes our loader
 //! (crate `stage`), a small static program, which maps program and interpreter as the kernel would. This is how an `execve` goes:
 //!
 //! 1. The guest's `execve` or `execveat` is caught. `view::exec` resolves the path, reads `#!` lines and ELF headers, answers every error
 //!    that the kernel finds before its point of no return, and leaves an `ExecPlan`.
-//! 2. The nervous system turns the call into `execve(LOADER, plan.arguments, plan.environment)`, where LOADER is the host path of the
-//!    loader (a file, or `/proc/PID/fd/N` of a memory file that the nervous system holds), and the other two are the guest's own vectors, or
+//! 2. The backend turns the call into `execve(LOADER, plan.arguments, plan.environment)`, where LOADER is the host path of the
+//!    loader (a file, or `/proc/PID/fd/N` of a memory file that the backend holds), and the other two are the guest's own vectors, or
 //!    one in scratch memory where a script changed them. So `EFAULT`, `E2BIG`, threads, timers, close-on-exec, `/proc/PID/cmdline`
 //!    and `AT_RANDOM` are the kernel's own work. Where this call fails, the guest gets its error; the plan's files are closed.
-//! 3. Where it succeeds, the process has the loader's image and has not run (a tracer sees `PTRACE_EVENT_EXEC`). The nervous system writes
+//! 3. Where it succeeds, the process has the loader's image and has not run (a tracer sees `PTRACE_EVENT_EXEC`). The backend writes
 //!    a boot block to [`BOOT_AT`] (memory that the loader may write to, zeroed by the kernel), and lets the process run. No register is
 //!    to be changed, and no other memory.
 //! 4. The loader opens the files that the block names, maps them, corrects the auxiliary vector on its stack, sets `comm`, tells the kernel
 //!    the new auxiliary vector and heap (`PR_SET_MM_MAP`, where that is allowed), clears its registers and jumps. It does not allocate
-//!    and keeps no descriptor. All its system calls are made between [`LOADER_START`] and [`LOADER_END`]: a nervous system lets them
+//!    and keeps no descriptor. All its system calls are made between [`LOADER_START`] and [`LOADER_END`]: a backend lets them
 //!    pass untouched, by instruction pointer.
 //! 5. What cannot be done any more ends the process by `SIGSEGV`, as the kernel does behind its point of no return.
 //!
-//! When are the files that the block names needed no longer? They are opened by the loader's first calls. A nervous system that named its
+//! When are the files that the block names needed no longer? They are opened by the loader's first calls. A backend that named its
 //! own descriptors (`/proc/PID/fd/N`) keeps them until it next hears of the process: the first call that is not the loader's, or its end.
 //!
 //! The loader stays mapped; `/proc/PID/exe` names it. Both are the view's to hide.
 //!
-//! A nervous system inside the process tells the same program (`stage`) by a string on its stack instead: `view::handover`. Then it stays, with
+//! A backend inside the process tells the same program (`stage`) by a string on its stack instead: `view::handover`. Then it stays, with
 //! memory of its own:
 //!
 //! ```text

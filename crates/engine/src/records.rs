@@ -19,7 +19,7 @@
 //! by it. So callers let a process stay where the store may be shared ([`is_shared`]).
 //!
 //! `run/.lock` is held by the process that starts a program in the container, from before it looks
-//! for residents until its own program is executed. So of several `run`s at once one makes the
+//! for members until its own program is executed. So of several `run`s at once one makes the
 //! namespaces and the others find them. On a file system that carries locks between machines it
 //! keeps those apart too; elsewhere each looks again once its own record is there, and
 //! withdraws where another machine's is too.

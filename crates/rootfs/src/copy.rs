@@ -14,7 +14,7 @@ use crate::image::ImageTrees;
 use crate::limits::Limits;
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
 use crate::pack::{Options, Packed, Packer};
-use crate::view::{IdMap, Stack, walk_from};
+use crate::union::{IdMap, Stack, walk_from};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -131,7 +131,7 @@ pub struct Into {
     pub owner: Option<(u32, u32)>,
     /// Setuid and setgid are left out: for files that come to belong to somebody for whom they were not meant.
     pub no_set_id: bool,
-    /// The tree is in the form of [`crate::settled`], and what is new gets it too.
+    /// The tree is in the form of [`crate::owner_xattrs`], and what is new gets it too.
     pub settled: bool,
     /// Bounds for the archive.
     pub limits: Limits,
@@ -172,7 +172,7 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     let mut copied = Copied { entries: reader.entries(), owners: Owners::new() };
     if into.settled {
         new.retain(|path| !path.is_empty());
-        copied.owners = crate::settled::settle_paths(root, &new, &applier.owners)?;
+        copied.owners = crate::owner_xattrs::settle_paths(root, &new, &applier.owners)?;
         return Ok(copied);
     }
     for (path, record) in applier.owners.iter() {

@@ -8,7 +8,7 @@ use crate::drivers::Root;
 use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::owners::FileKind;
-use crate::view::{IdMap, Merged, Stack};
+use crate::union::{IdMap, Merged, Stack};
 use std::collections::BTreeMap;
 use sys::fs::resolve::{join, split};
 

@@ -14,7 +14,7 @@
 use crate::error::Error;
 use crate::flatten::{self, Method};
 use crate::image::ImageTrees;
-use crate::settled::{INODES, LOOSE};
+use crate::owner_xattrs::{INODES, LOOSE};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ pub enum Driver {
     Reflink,
     /// A plain copy.
     Copy,
-    /// Further names of the image's inodes, for engines that interpose on system calls ([`crate::settled`]). Others see such a tree beneath
+    /// Further names of the image's inodes, for engines that interpose on system calls ([`crate::owner_xattrs`]). Others see such a tree beneath
     /// an overlay.
     HardLink,
 }
@@ -212,7 +212,7 @@ pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
         let top = open(&container.join(ROOT))?;
         let stat = rustix::fs::fstat(&top).map_err(fail)?;
         let upper = open(&container.join("upper.new"))?;
-        crate::settled::copy_attributes(&top, &upper, b"", |name| name.starts_with(b"user."))?;
+        crate::owner_xattrs::copy_attributes(&top, &upper, b"", |name| name.starts_with(b"user."))?;
         sys::fs::chmod_fd(&upper, stat.st_mode & 0o7777).map_err(fail)?;
         let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
         rustix::fs::futimens(&upper, &crate::apply::times(mtime)).map_err(fail)?;

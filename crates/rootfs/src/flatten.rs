@@ -10,7 +10,7 @@ use crate::frame::{Entry, EntryKind};
 use crate::layer::{Layer, LayerMeta, OWNERS, TREE};
 use crate::limits::Limits;
 use crate::owners::{FileKind, Owners};
-use crate::view::{Facts, Stack, walk};
+use crate::union::{Facts, Stack, walk};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<L
     flatten_as(layers, staging, TREE, OWNERS, method)
 }
 
-/// Merges layers (topmost first) into `staging/tree` in the form of [`crate::settled`], with its inode list and what found no place.
+/// Merges layers (topmost first) into `staging/tree` in the form of [`crate::owner_xattrs`], with its inode list and what found no place.
 pub fn flatten_settled(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
     let staging = staging.as_fd();
     let mut meta = flatten(layers, staging, Method::HardLink)?;
@@ -42,7 +42,7 @@ pub fn flatten_settled(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta
     let tree =
         rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty()).map_err(fail)?;
     let mut table = read_table(staging, OWNERS)?;
-    let settled = crate::settled::settle(&tree, &mut table, true)?;
+    let settled = crate::owner_xattrs::settle(&tree, &mut table, true)?;
     meta.records = table.len() as u64;
     table.save(staging, OWNERS)?;
     settled.save(staging)?;

@@ -137,7 +137,7 @@ fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {
 /// What a layer has at a path; `None` where nothing, or where a parent is no directory there.
 fn lookup(layer: &Layer, path: &[u8]) -> Result<Option<rustix::fs::Stat>, Error> {
     use rustix::io::Errno;
-    let root = crate::view::open_tree(&layer.tree())?;
+    let root = crate::union::open_tree(&layer.tree())?;
     let (parent, name) = sys::fs::resolve::split(path);
     let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
     match sys::fs::resolve::strict(&root, parent, flags, sys::fs::resolve::Method::Best) {

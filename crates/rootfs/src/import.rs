@@ -5,7 +5,7 @@
 use crate::drivers::Root;
 use crate::error::Error;
 use crate::pack::{Options, Packed, plain};
-use crate::view::{IdMap, Stack};
+use crate::union::{IdMap, Stack};
 use std::io::Write;
 use std::path::Path;
 

@@ -37,13 +37,13 @@ pub mod linked;
 pub mod merge;
 mod names;
 pub mod owner_layer;
+pub mod owner_xattrs;
 pub mod owners;
 pub mod pack;
-pub mod settled;
+pub mod union;
 mod unlock;
 pub mod usage;
 pub mod verify;
-pub mod view;
 
 pub use apply::{Applied, apply};
 pub use drivers::{Driver, Root, prepare};

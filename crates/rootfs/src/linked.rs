@@ -8,7 +8,7 @@ mod pair;
 use crate::apply::times;
 use crate::drivers::ROOT;
 use crate::error::Error;
-use crate::settled::{INODES, copy_attributes, copy_file};
+use crate::owner_xattrs::{INODES, copy_attributes, copy_file};
 use pair::Pair;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};

@@ -1,7 +1,7 @@
 //! A container's changes in an overlay's upper directory become part of its own whole tree.
 //!
 //! For a container that ran with mounts and shall run without: `upper/` is laid over `ROOT/` as the kernel would show it, and everything
-//! in it gets the form of [`crate::settled`]. Files move by rename, so that a large upper costs little.
+//! in it gets the form of [`crate::owner_xattrs`]. Files move by rename, so that a large upper costs little.
 //!
 //! Interrupted, it is begun again and does the rest: what has moved is no longer in the upper, whiteouts stay there until the end, and an
 //! opaque directory loses its mark when what it hides is gone, before anything moves in. Until the end the overlay of both shows the same tree.
@@ -9,9 +9,9 @@
 use crate::apply::times;
 use crate::drivers::ROOT;
 use crate::error::Error;
+use crate::owner_xattrs::{self, LOOSE, MARK};
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
-use crate::settled::{self, LOOSE, MARK};
-use crate::view::{IdMap, Stack, UPPER_OWNERS};
+use crate::union::{IdMap, Stack, UPPER_OWNERS};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ const OVERLAY: &[u8] = b"user.overlay.";
 /// Merges `upper/` of a container's directory into `ROOT/`. Nobody may run in it. Records of what cannot carry attributes are added to the
 /// table [`LOOSE`] of that directory. The upper itself is left as an empty shell for the caller to delete.
 pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
-    let open = |name: &str| crate::view::open_tree(&container.join(name));
+    let open = |name: &str| crate::union::open_tree(&container.join(name));
     let table = Owners::read(&container.join(UPPER_OWNERS))?;
     let mut loose = Owners::read(&container.join(LOOSE))?;
     let before = loose.len();
@@ -46,7 +46,7 @@ pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
         pending.push((look(&from)?, work.files(&from, &to)?));
     }
     if loose.len() != before {
-        let directory = crate::view::open_tree(container)?;
+        let directory = crate::union::open_tree(container)?;
         loose.save(&directory, LOOSE)?;
     }
     Ok(())
@@ -118,9 +118,9 @@ impl Work<'_> {
             // A sticky file is one that has the mark from the tree beneath.
             record.mode &= !MARK;
             own_it(fd, &stat);
-            if !settled::write(fd, &path, stat.st_mode, &record)? {
+            if !owner_xattrs::write(fd, &path, stat.st_mode, &record)? {
                 self.loose.insert(&path, record);
-            } else if !settled::needs_record(&record) {
+            } else if !owner_xattrs::needs_record(&record) {
                 let _ = sys::fs::xattr::remove(fd, OWNER_XATTR);
             }
         } else {
@@ -148,13 +148,13 @@ impl Work<'_> {
         let source = crate::copy::reopen(from.fd())?;
         let target = crate::copy::reopen(to.fd())?;
         let record = self.own.facts(0, &path, stat, Some(&source))?.record;
-        settled::copy_attributes(&source, &target, &path, |name| {
+        owner_xattrs::copy_attributes(&source, &target, &path, |name| {
             name.starts_with(b"user.") && !name.starts_with(OVERLAY)
         })?;
         let now = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
-        if !settled::write(&target, &path, now.st_mode, &record)? {
+        if !owner_xattrs::write(&target, &path, now.st_mode, &record)? {
             self.loose.insert(&path, record);
-        } else if !settled::needs_record(&record) {
+        } else if !owner_xattrs::needs_record(&record) {
             let _ = sys::fs::xattr::remove(&target, OWNER_XATTR);
         }
         // The upper's own too, for whoever begins again after an interruption.

@@ -11,7 +11,7 @@ use crate::apply::times;
 use crate::error::Error;
 use crate::layer::{Layer, TREE};
 use crate::owners::FileKind;
-use crate::view::{Facts, Stack, walk};
+use crate::union::{Facts, Stack, walk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;

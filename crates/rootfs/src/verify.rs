@@ -10,7 +10,7 @@ use crate::layer::Layer;
 use crate::limits::Limits;
 use crate::names::{Names, remove_below};
 use crate::owners::{FileKind, Owners};
-use crate::view::{Stack, open_tree, walk};
+use crate::union::{Stack, open_tree, walk};
 use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;

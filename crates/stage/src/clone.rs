@@ -6,10 +6,10 @@
 //! - Namespaces are refused, as the view does it; what hides them behind a pointer (`clone3`) is always looked at. It leaves by an exit,
 //!   because child and parent both come back.
 //! - `CLONE_CLEAR_SIGHAND` would take away the handler that makes us be called. The kernel is asked without it ([`cleared`]), and the child takes the
-//!   guest's handlers away itself, with its first instructions (`gate::exit_cleared`).
+//!   guest's handlers away itself, with its first instructions (`entry::exit_cleared`).
 
 use crate::dispatch::{Road, Visit};
-use crate::{gate, memory, tasks, tracing};
+use crate::{entry, memory, tasks, tracing};
 use abi::calls::Op;
 use linux_raw_sys::general as raw;
 use view::Errno;
@@ -107,7 +107,7 @@ mod at {
 const WORDS: usize = 16;
 /// What a function may use below its stack pointer.
 const RED_ZONE: u64 = 128;
-/// Two words: what `gate::exit_cleared` takes off the stack.
+/// Two words: what `entry::exit_cleared` takes off the stack.
 const TAKEN: u64 = 16;
 
 /// `clone3` with `CLONE_CLEAR_SIGHAND`: the same with a copy of its arguments that does not have the flag. The copy lies on the guest's stack, because
@@ -146,7 +146,7 @@ fn cleared(visit: &mut Visit<'_>) -> Result<Road, Errno> {
     }
     write(copy, &words[..length / 8])?;
     write(taken, &[arguments, own - copy])?;
-    if !gate::exit_cleared(visit.frame) {
+    if !entry::exit_cleared(visit.frame) {
         return Err(Errno::EINVAL);
     }
     visit.frame.rdi = copy;

@@ -10,7 +10,7 @@
 //! [`STAMP`] is odd while there is a name. It is written only while there is none, by one thread at a time, and a reader looks at the stamp
 //! before and after: like a sequence lock, whose reader takes the slow road instead of trying again.
 
-use crate::nerves::calls;
+use crate::kernel::calls;
 use crate::{shared, tasks};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use view::Text;

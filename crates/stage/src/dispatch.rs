@@ -3,25 +3,25 @@
 //! [`caught`] runs on the slot's stack, outside any signal's context, with the guest's own mask of signals. Who decides, in this order:
 //!
 //! 1. `filters`: the guest's own seccomp filters, which the kernel would have asked first;
-//! 2. what only a nervous system inside the process has to do: `signals`, `clone`, `memory_guard`, `filters` (see [`own_rule`]);
+//! 2. what only a backend inside the process has to do: `signals`, `clone`, `memory_guard`, `filters` (see [`own_rule`]);
 //! 3. the view (`view::calls::enter`), whose verdict is carried out here.
 //!
-//! Calls that the kernel does for the guest are made on the guest's own stack ([`crate::gate::on_guest_stack`]), because they may block: a
+//! Calls that the kernel does for the guest are made on the guest's own stack ([`crate::entry::on_guest_stack`]), because they may block: a
 //! signal's handler then runs where it would run without us. Calls after which somebody else comes back too (`clone`), or nobody, leave by
 //! an exit ([`Road::Exit`]).
 
 use crate::frame::Frame;
-use crate::nerves::{Link, Nerves, calls};
+use crate::kernel::{Backend, Link, calls};
 use crate::{
-    clone, cwd, exec, filters, gate, memory_guard, rewrite, room, shared, signals, slots, system,
-    tasks, texts, tree,
+    clone, cwd, entry, exec, fd_exhaustion, filters, memory_guard, patched_code, rewrite, shared,
+    signals, slots, system, tasks, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
 use core::mem::MaybeUninit;
 use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLOEXEC};
 use view::guest::Host as _;
-use view::{After, Call, Desk, Errno, HostFd, Scene, Task, Verdict};
+use view::{After, Call, CallBuffers, CallContext, Errno, HostFd, Task, Verdict};
 
 /// How often the view may want to be asked again about one call, because a file had to be copied or a name was not what it seemed: others
 /// may be faster each time.
@@ -32,7 +32,7 @@ pub(crate) struct Visit<'a> {
     /// The guest's registers. Whoever returns [`Road::Done`] leaves `rax` to [`caught`].
     pub(crate) frame: &'a mut Frame,
     /// The view's buffers of this call's slot.
-    pub(crate) desk: &'a mut Desk,
+    pub(crate) buffers: &'a mut CallBuffers,
     /// Memory of this call's slot for what the kernel is to read in the guest's place.
     pub(crate) scratch: &'a mut [u8],
     /// Room in this call's slot for a copy of the thread's state.
@@ -57,15 +57,15 @@ pub(crate) enum Road {
     Prepared,
 }
 
-/// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `gate`.
+/// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `entry`.
 pub(crate) extern "C" fn caught(frame: &mut Frame) {
     slots::settle(frame);
     let slot = slots::of(frame);
     let call = frame.call();
     // SAFETY: the slot is this call's, and these are different members of it.
-    let (desk, scratch, task) =
-        unsafe { (&mut (*slot).desk, &mut (*slot).scratch, &mut (*slot).task) };
-    let mut visit = Visit { frame, desk, scratch, task, call };
+    let (buffers, scratch, task) =
+        unsafe { (&mut (*slot).buffers, &mut (*slot).scratch, &mut (*slot).task) };
+    let mut visit = Visit { frame, buffers, scratch, task, call };
     let result = answer(&mut visit);
     let frame = visit.frame;
     if let Some(result) = result {
@@ -87,28 +87,30 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     let Some(entry) = abi::calls::find(call.arch, call.number) else {
         return Some(Errno::ENOSYS.result());
     };
-    let passed = if shared::has_texts() { texts::pass(visit, entry.op) } else { None };
+    let passed = if shared::has_texts() { patched_code::pass(visit, entry.op) } else { None };
     let road = match passed {
         Some(road) => road,
         None => own_rule(visit, entry.op),
     };
     match road {
         Road::View => Some(match by_view(visit, entry.op) {
-            full if full == Errno::EMFILE.result() => room::again(visit, entry.op).unwrap_or(full),
+            full if full == Errno::EMFILE.result() => {
+                fd_exhaustion::again(visit, entry.op).unwrap_or(full)
+            }
             result => result,
         }),
         Road::Done(result) => Some(result),
         Road::Kernel(made) => {
             // SAFETY: a call of the guest's, with its own memory or what a rule has put in its place.
-            Some(unsafe { gate::on_guest_stack(visit.frame, &made, After::Nothing) })
+            Some(unsafe { entry::on_guest_stack(visit.frame, &made, After::Nothing) })
         }
-        Road::Exit(made) if gate::exit(visit.frame, &made) => None,
+        Road::Exit(made) if entry::exit(visit.frame, &made) => None,
         Road::Prepared => None,
         Road::Exit(_) => Some(Errno::ENOSYS.result()),
     }
 }
 
-/// What a nervous system inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
+/// What a backend inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
 /// every process has to be given anew, and the calls that come here are few.)
 #[inline(never)]
 pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
@@ -151,9 +153,9 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
 /// Asks the view, and does what it says.
 pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     let call = visit.call;
-    let mut nerves = Nerves::new(visit.scratch);
+    let mut backend = Backend::new(visit.scratch);
     for _ in 0..ROUNDS {
-        let Some(verdict) = enter(&mut nerves, (visit.desk, visit.task), &call, op) else {
+        let Some(verdict) = enter(&mut backend, (visit.buffers, visit.task), &call, op) else {
             continue;
         };
         let (made, after) = match verdict {
@@ -161,8 +163,8 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
             Verdict::Pass => (call, After::Nothing),
             Verdict::Watch(after) => (call, after),
             Verdict::Instead(other, after) => (other, after),
-            Verdict::Give(file, flags) => return give(&mut nerves, file, flags),
-            Verdict::CopyUp => match copy_up(&mut nerves, visit.desk) {
+            Verdict::Give(file, flags) => return give(&mut backend, file, flags),
+            Verdict::CopyUp => match copy_up(&mut backend, visit.buffers) {
                 Ok(()) => continue,
                 Err(errno) => return errno.result(),
             },
@@ -178,7 +180,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
         }
         let after = lift(after);
         // SAFETY: the guest's own call, or one that the view has made of it, with what it wants to be read in the scratch memory.
-        let result = unsafe { gate::on_guest_stack(visit.frame, &made, after) };
+        let result = unsafe { entry::on_guest_stack(visit.frame, &made, after) };
         if result == i64::from(TREE_DESCRIPTOR) {
             tree::lose();
         }
@@ -189,7 +191,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
             return result;
         }
         if let Some(shown) =
-            leave(&mut nerves, (visit.desk, visit.task), (&call, op), after, result)
+            leave(&mut backend, (visit.buffers, visit.task), (&call, op), after, result)
         {
             return shown;
         }
@@ -199,21 +201,21 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
 
 /// What the view decides, or `None` where it has to be asked again.
 fn enter(
-    nerves: &mut Nerves<'_>,
-    (desk, room): (&mut Desk, &mut MaybeUninit<Task>),
+    backend: &mut Backend<'_>,
+    (buffers, room): (&mut CallBuffers, &mut MaybeUninit<Task>),
     call: &Call,
     op: Op,
 ) -> Option<Verdict> {
     let lent = tasks::lend(op, room);
-    let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
-    let verdict = view::calls::enter(&mut scene, call);
+    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    let verdict = view::calls::enter(&mut context, call);
     if verdict == Verdict::Exec {
-        if exec::has_parted(&mut scene) {
+        if exec::has_parted(&mut context) {
             return None;
         }
         // What the task has become is the next program's. Where that does not come, the task is what it was.
-        let departure = slots::depart(slots::at(&raw const *scene.desk as u64));
-        let result = exec::carry_out(&mut scene, call);
+        let departure = slots::depart(slots::at(&raw const *context.buffers as u64));
+        let result = exec::carry_out(&mut context, call);
         slots::stay(&departure);
         return Some(Verdict::Done(result));
     }
@@ -221,28 +223,28 @@ fn enter(
     Some(verdict)
 }
 
-/// The file at `desk.host` belongs to the image.
+/// The file at `buffers.host` belongs to the image.
 #[cold]
 #[inline(never)]
-fn copy_up(nerves: &mut Nerves<'_>, desk: &Desk) -> view::errno::Result<()> {
-    nerves.copy_up(desk.host.as_c_str())
+fn copy_up(backend: &mut Backend<'_>, buffers: &CallBuffers) -> view::errno::Result<()> {
+    backend.copy_up(buffers.host.as_c_str())
 }
 
 /// The result, or `None` where the view has to be asked again.
 #[inline(never)]
 fn leave(
-    nerves: &mut Nerves<'_>,
-    (desk, room): (&mut Desk, &mut MaybeUninit<Task>),
+    backend: &mut Backend<'_>,
+    (buffers, room): (&mut CallBuffers, &mut MaybeUninit<Task>),
     (call, op): (&Call, Op),
     after: After,
     result: i64,
 ) -> Option<i64> {
     let lent = tasks::lend(op, room);
-    let mut scene = Scene { nerves, world: shared::world(), task: lent.task, desk };
-    if view::calls::again(&mut scene, after, result) {
+    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    if view::calls::again(&mut context, after, result) {
         return None;
     }
-    let shown = view::calls::leave(&mut scene, after, call, result);
+    let shown = view::calls::leave(&mut context, after, call, result);
     lent.give_back();
     Some(shown)
 }
@@ -259,7 +261,7 @@ fn lift(after: After) -> After {
 
 /// Gives the guest a descriptor of a file that is held, opened anew. The number is the lowest free one, as if nothing had been held.
 #[inline(never)]
-fn give(nerves: &mut Nerves<'_>, file: HostFd, flags: u32) -> i64 {
+fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     let mut name = Link::new();
     let named = name.push(b"/proc/self/fd/").and_then(|()| name.push_number(file.0 as u32));
     let named = named.and_then(|()| name.push(b"\0")).and_then(|()| name.as_c_str());
@@ -270,7 +272,7 @@ fn give(nerves: &mut Nerves<'_>, file: HostFd, flags: u32) -> i64 {
     let opened = unsafe { system::call(__NR_openat, arguments) };
     let held = i64::from(file.0);
     if opened < held {
-        nerves.close(file);
+        backend.close(file);
         return opened;
     }
     // The held descriptor had the number that the guest would have got.

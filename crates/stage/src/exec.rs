@@ -7,10 +7,10 @@
 //! The stage's new image takes the string off its stack and becomes what the string says.
 
 use crate::auxiliary::Stack;
+use crate::kernel::{Backend, processes};
 use crate::load::{self, Image};
-use crate::nerves::{Nerves, kin};
 use crate::system::{self, Failed};
-use crate::{filters, shared, signals, slots, tasks, texts};
+use crate::{filters, patched_code, shared, signals, slots, tasks};
 use abi::boot::{self, Boot};
 use abi::shared::Switches;
 use abi::syscalls::ARCH_X86_64;
@@ -21,7 +21,7 @@ use linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS;
 use view::exec::{ExecPlan, Machine};
 use view::guest::Guest;
 use view::handover::Handover;
-use view::{Call, Errno, HostFd, Scene};
+use view::{Call, CallContext, Errno, HostFd};
 
 /// What this process executes, wherever that is. A new process's first look at its own `/proc` costs more than finding the stage's file, so that
 /// comes first.
@@ -46,31 +46,31 @@ pub(crate) fn has_company() {
 
 /// Gives a process that is about to execute a program descriptors of its own, as every `execve` does. What the plan holds open would otherwise stay
 /// so in the other process, for good: the kernel closes it in the new program's table alone. True where that was done: the plan is void.
-pub(crate) fn has_parted(scene: &mut Scene<'_, Nerves<'_>>) -> bool {
+pub(crate) fn has_parted(context: &mut CallContext<'_, Backend<'_>>) -> bool {
     if !COMPANY.load(Ordering::Relaxed) {
         return false;
     }
     COMPANY.store(false, Ordering::Relaxed);
-    scene.desk.exec.release(scene.nerves);
+    context.buffers.exec.release(context.backend);
     // SAFETY: changes nothing but who sees which descriptors open and closed from now on. Where it fails, there is no memory.
     unsafe { system::call(raw::__NR_unshare, [u64::from(raw::CLONE_FILES), 0, 0, 0, 0, 0]) };
     true
 }
 
-/// Carries out [`view::Verdict::Exec`]: the plan is in the scene's desk, and the task is what the next program's shall be. Comes back only
+/// Carries out [`view::Verdict::Exec`]: the plan is in the context's buffers, and the task is what the next program's shall be. Comes back only
 /// with the error.
 #[inline(never)]
-pub(crate) fn carry_out(scene: &mut Scene<'_, Nerves<'_>>, call: &Call) -> i64 {
-    let result = match scene.desk.exec.machine {
+pub(crate) fn carry_out(context: &mut CallContext<'_, Backend<'_>>, call: &Call) -> i64 {
+    let result = match context.buffers.exec.machine {
         // Its vectors have narrow pointers, and none of them could name our string.
         _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
-        Machine::X86_64 => execute(scene),
+        Machine::X86_64 => execute(context),
         Machine::I386 => {
             tell(NARROW);
             Err(Errno::ENOEXEC)
         }
     };
-    scene.desk.exec.release(scene.nerves);
+    context.buffers.exec.release(context.backend);
     match result {
         Ok(()) => Errno::ENOEXEC.result(),
         Err(errno) => errno.result(),
@@ -81,36 +81,37 @@ fn tell(words: &[u8]) {
     system::tell(words);
 }
 
-fn execute(scene: &mut Scene<'_, Nerves<'_>>) -> Result<(), Errno> {
-    let mask = signals::hold(slots::at(&raw const *scene.desk as u64));
-    let result = execute_with(scene, mask);
+fn execute(context: &mut CallContext<'_, Backend<'_>>) -> Result<(), Errno> {
+    let mask = signals::hold(slots::at(&raw const *context.buffers as u64));
+    let result = execute_with(context, mask);
     signals::exchange_mask(mask);
     result
 }
 
-fn execute_with(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<(), Errno> {
-    let string = write(scene, mask)?;
-    let environment = extend(scene, string)?;
-    let plan = &scene.desk.exec;
+fn execute_with(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result<(), Errno> {
+    let string = write(context, mask)?;
+    let environment = extend(context, string)?;
+    let plan = &context.buffers.exec;
     let files = [plan.program, plan.interpreter];
     for file in files.into_iter().flatten() {
         keep(file, true)?;
     }
     let departed = tasks::departs();
     crate::tracing::before_exec();
-    kin::becomes(plan.program_guest.as_bytes(), plan.inode, scene.task);
+    processes::becomes(plan.program_guest.as_bytes(), plan.inode, context.task);
     shared::shared().execution_begins();
-    let result = run_file(&mut scene.desk.output, plan.arguments, environment).or_else(|errno| {
-        match errno {
-            // The file has gone since, or cannot be reached or executed by its name.
-            Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::ELOOP => {
-                run(AGAIN, plan.arguments, environment)
+    let result =
+        run_file(&mut context.buffers.output, plan.arguments, environment).or_else(|errno| {
+            match errno {
+                // The file has gone since, or cannot be reached or executed by its name.
+                Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::ELOOP => {
+                    run(AGAIN, plan.arguments, environment)
+                }
+                errno => Err(errno),
             }
-            errno => Err(errno),
-        }
-    });
+        });
     shared::shared().execution_ends();
-    kin::tell(scene.task);
+    processes::tell(context.task);
     tasks::returned(departed);
     for file in files.into_iter().flatten() {
         let _ = keep(file, false);
@@ -144,16 +145,16 @@ fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Err
 }
 
 /// Writes the hand-over into scratch memory; its address.
-fn write(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<u64, Errno> {
-    let Scene { nerves, task, desk, .. } = scene;
-    let plan: &ExecPlan = &desk.exec;
+fn write(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result<u64, Errno> {
+    let CallContext { backend, task, buffers, .. } = context;
+    let plan: &ExecPlan = &buffers.exec;
     let (Some(program), places) = (plan.program, shared::places()) else {
         return Err(Errno::ENOEXEC);
     };
     let filters = if tasks::filters() == 0 {
         &[][..]
     } else {
-        let at = nerves.scratch_room(FILTERS_MAX, 8)?;
+        let at = backend.scratch_room(FILTERS_MAX, 8)?;
         // SAFETY: memory of this call's, of that length, that nobody else uses.
         let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, FILTERS_MAX) };
         let length = filters::save(room).ok_or(Errno::E2BIG)?;
@@ -176,13 +177,13 @@ fn write(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<u64, Errno> {
         blocked: mask,
         filters,
     };
-    let buffer = &mut desk.input;
+    let buffer = &mut buffers.input;
     if let Some(length) = handover.write(task, &mut buffer[..]) {
         let room = buffer.get_mut(..=length).ok_or(Errno::E2BIG)?;
         room[length] = 0;
-        return nerves.scratch(room, 1);
+        return backend.scratch(room, 1);
     }
-    let at = nerves.scratch_room(STRING_MAX, 1)?;
+    let at = backend.scratch_room(STRING_MAX, 1)?;
     // SAFETY: memory of this call's, of that length, that nobody else uses.
     let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, STRING_MAX) };
     let length = handover.write(task, room).ok_or(Errno::E2BIG)?;
@@ -191,31 +192,31 @@ fn write(scene: &mut Scene<'_, Nerves<'_>>, mask: u64) -> Result<u64, Errno> {
 }
 
 /// The guest's environment with one string more: the address of the new vector.
-fn extend(scene: &mut Scene<'_, Nerves<'_>>, string: u64) -> Result<u64, Errno> {
+fn extend(context: &mut CallContext<'_, Backend<'_>>, string: u64) -> Result<u64, Errno> {
     const WORD: u64 = 8;
-    let given = scene.desk.exec.environment;
+    let given = context.buffers.exec.environment;
     let mut count = 0;
     let mut word = [0; 8];
     if given != 0 {
         loop {
-            scene.nerves.read(given + count * WORD, &mut word)?;
+            context.backend.read(given + count * WORD, &mut word)?;
             if word == [0; 8] {
                 break;
             }
             count += 1;
         }
     }
-    let vector = scene.nerves.scratch_room(((count + 2) * WORD) as usize, 8)?;
+    let vector = context.backend.scratch_room(((count + 2) * WORD) as usize, 8)?;
     let mut copied = 0;
-    let buffer = &mut scene.desk.output;
+    let buffer = &mut context.buffers.output;
     while copied < count {
         let piece = ((count - copied) * WORD).min(buffer.len() as u64) as usize;
-        scene.nerves.read(given + copied * WORD, &mut buffer[..piece])?;
-        scene.nerves.write(vector + copied * WORD, &buffer[..piece])?;
+        context.backend.read(given + copied * WORD, &mut buffer[..piece])?;
+        context.backend.write(vector + copied * WORD, &buffer[..piece])?;
         copied += piece as u64 / WORD;
     }
-    scene.nerves.write(vector + count * WORD, &string.to_le_bytes())?;
-    scene.nerves.write(vector + (count + 1) * WORD, &[0; 8])?;
+    context.backend.write(vector + count * WORD, &string.to_le_bytes())?;
+    context.backend.write(vector + (count + 1) * WORD, &[0; 8])?;
     Ok(vector)
 }
 
@@ -230,7 +231,7 @@ pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
     let switches = shared::switches();
     slots::prepare(stack.has_fsgsbase(), !switches.has(Switches::NO_WIPE_ON_FORK))?;
     tasks::start(newest);
-    kin::enter(handover.path, handover.inode, handover.filter.map(|_| &*task));
+    processes::enter(handover.path, handover.inode, handover.filter.map(|_| &*task));
     signals::install(handover.ignored);
     let boot = Boot {
         program: b"",
@@ -325,7 +326,7 @@ fn cover(image: &Image, file: u64) -> Result<(), Failed> {
     }
     let mut refused = false;
     let result = image.each_text(file, |text| {
-        let covered = texts::cover(&text, file);
+        let covered = patched_code::cover(&text, file);
         refused |= covered.is_err();
         covered
     });

@@ -16,7 +16,7 @@
 use crate::dispatch::{Road, Visit};
 use crate::frame::Frame;
 use crate::system::{self, Written};
-use crate::{gate, memory, tasks};
+use crate::{entry, memory, tasks};
 use abi::bpf::{self, Data, Instruction};
 use abi::calls::Op;
 use abi::syscalls::ARCH_X86_64;
@@ -145,7 +145,7 @@ fn ask(visit: &mut Visit<'_>) -> Answer {
         bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
         // The kernel has been asked already, and did not find so.
         _ if visit.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
-        _ if gate::outside(visit.frame) || leave_outside(visit.frame) => Answer::Kernel,
+        _ if entry::outside(visit.frame) || leave_outside(visit.frame) => Answer::Kernel,
         _ => Answer::Result(Errno::EPERM.result()),
     }
 }

@@ -3,7 +3,7 @@
 use abi::syscalls::{ARCH_I386, ARCH_X86_64};
 use view::Call;
 
-/// Registers of the guest at a caught call, written and read by the instructions in `gate` or from a signal's context.
+/// Registers of the guest at a caught call, written and read by the instructions in `entry` or from a signal's context.
 ///
 /// Each slot has one, at a fixed place ([`crate::slots::Slot`]).
 #[repr(C, align(16))]

@@ -2,8 +2,8 @@
 
 use abi::elf::{self, Extent, Header, Mapping, PAGE};
 
+use crate::patched_code::Text;
 use crate::system::{self, Failed, Place, Written};
-use crate::texts::Text;
 
 /// `ELF_ET_DYN_BASE`: where position-independent programs with an interpreter go, before randomisation: two thirds of the address space.
 const PROGRAM_BASE: u64 = (0x7fff_ffff_f000 / 3 * 2) & !(PAGE - 1);

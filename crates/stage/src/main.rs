@@ -1,4 +1,4 @@
-//! The stage: a guest program's first moments, and the nervous system inside its process.
+//! The stage: a guest program's first moments, and the backend inside its process.
 //!
 //! The kernel executes this static program in place of the guest's, because it would look for the guest's interpreter in the host's
 //! root. It maps program and interpreter exactly as the kernel would (`load`), corrects the auxiliary vector in place (`auxiliary`), tells
@@ -13,20 +13,20 @@
 //!
 //! ```text
 //!  guest: syscall ──filter──► SIGSYS ──► gate ─────────────► dispatch::caught ──► view::calls::enter ──► verdict, carried out
-//!  guest: rewritten site ─────jump─────► takes a slot,        filters, signals,      with nerves, shared (the world),
+//!  guest: rewritten site ─────jump─────► takes a slot,        filters, signals,      with backend, shared (the world),
 //!                                        saves registers      clone, memory_guard    tasks (who is asking)
 //! ```
 //!
 //! | module | what |
 //! |---|---|
-//! | `entry`, `routines` | first and last instructions of the loader; memory routines |
-//! | `gate`, `frame`, `slots`, `dispatch` | from a guest's call to its result |
-//! | `system`, `memory`, `nerves`, `shared` | system calls; the guest's memory; the view's hands; what processes share |
+//! | `start`, `routines` | first and last instructions of the loader; memory routines |
+//! | `entry`, `frame`, `slots`, `dispatch` | from a guest's call to its result |
+//! | `system`, `memory`, `kernel`, `shared` | system calls; the guest's memory; the view's hands; what processes share |
 //! | `signals`, `tasks`, `filters`, `clone`, `tracing` | handlers and masks; state of threads; the guest's own filters; new threads and processes; debuggers |
 //! | `rewrite` | call sites that jump here by themselves |
-//! | `texts` | without a filter: every call site of every file, when it is mapped |
+//! | `patched_code` | without a filter: every call site of every file, when it is mapped |
 //! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; what protects the stage's memory from accidents |
-//! | `room` | calls in processes that have no descriptor left |
+//! | `fd_exhaustion` | calls in processes that have no descriptor left |
 //!
 //! Rules: no standard library, no thread-local storage, no allocation, no initialised variables; every system call is an instruction in this
 //! image (the filter lets them pass by address). What goes wrong while a program is loaded is past the point of no return, so it ends as
@@ -37,28 +37,28 @@
 
 mod auxiliary;
 mod clone;
-mod company;
+mod compat32;
 mod cwd;
 mod dispatch;
 mod entry;
 mod exec;
+mod fd_exhaustion;
 mod filters;
 mod frame;
-mod gate;
+mod kernel;
 mod load;
 mod memory;
 mod memory_guard;
-mod narrow;
-mod nerves;
+mod patched_code;
 mod rewrite;
-mod room;
 mod routines;
 mod shared;
+mod shared_fs;
 mod signals;
 mod slots;
+mod start;
 mod system;
 mod tasks;
-mod texts;
 mod tracing;
 mod tree;
 
@@ -68,7 +68,7 @@ use auxiliary::Stack;
 use load::Image;
 use system::Failed;
 
-/// The boot block. The link script puts it at [`abi::boot::BOOT_AT`]; the kernel zeroes it, the nervous system fills it.
+/// The boot block. The link script puts it at [`abi::boot::BOOT_AT`]; the kernel zeroes it, the backend fills it.
 #[unsafe(link_section = ".bss.0boot")]
 #[used]
 static BOOT: system::Written<[u8; BOOT_ROOM]> = system::Written::new([0; BOOT_ROOM]);

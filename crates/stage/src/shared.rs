@@ -134,7 +134,7 @@ static LABEL_REFUSAL: AtomicU16 = AtomicU16::new(0);
 pub(crate) fn label_refusal() -> Option<Errno> {
     let mut known = LABEL_REFUSAL.load(Ordering::Relaxed);
     if known == 0 {
-        known = match crate::nerves::label_of(places().tree) {
+        known = match crate::kernel::label_of(places().tree) {
             Err(errno @ (Errno::ENODATA | Errno::EOPNOTSUPP)) => errno.0,
             _ => Errno::EPERM.0,
         };
@@ -150,7 +150,7 @@ pub(crate) fn tree_device() -> Option<(u32, u32)> {
         return None;
     }
     shared().tree_device().or_else(|| {
-        let device = crate::nerves::device_of(tree)?;
+        let device = crate::kernel::device_of(tree)?;
         shared().set_tree_device(device);
         Some(device)
     })

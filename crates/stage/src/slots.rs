@@ -1,8 +1,8 @@
 //! Slots: the memory that a caught call works in, because the guest's own stack may be small and is none of ours.
 //!
-//! A slot has a stack, the guest's registers ([`Frame`]), a word that says whether it is taken ([`Head`]) and the view's buffers ([`Desk`]). A call
+//! A slot has a stack, the guest's registers ([`Frame`]), a word that says whether it is taken ([`Head`]) and the view's buffers ([`CallBuffers`]). A call
 //! takes one before it touches anything, and gives it back with its last instructions; which one is free is found by the instructions in
-//! `gate` (a locked bit in each slot's head), starting at a place that follows from the guest's stack pointer, so that a thread meets its own
+//! `entry` (a locked bit in each slot's head), starting at a place that follows from the guest's stack pointer, so that a thread meets its own
 //! slot again and no two threads fight for one.
 //!
 //! - At first there are few slots; where more than half are taken, whoever notices makes more of them usable ([`SLOTS_MAX`] at most).
@@ -17,7 +17,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use linux_raw_sys::prctl::PR_GET_TID_ADDRESS;
-use view::{Desk, Task};
+use view::{CallBuffers, Task};
 
 /// Bytes of a slot, and its alignment.
 pub(crate) const SLOT_SIZE: usize = 1 << SLOT_SHIFT;
@@ -77,7 +77,7 @@ pub(crate) struct Slot {
     pub(crate) scratch: [u8; SCRATCH_SIZE],
     /// The view's buffers. (All of it is valid as zeros: texts, numbers, and options whose zero is `None`.) They start with a page, so that what
     /// is short does not lie in two.
-    pub(crate) desk: Desk,
+    pub(crate) buffers: CallBuffers,
     gap: [u8; GAP],
     /// A copy of the thread's state, for calls that change it. It starts with a page too.
     pub(crate) task: MaybeUninit<Task>,
@@ -87,17 +87,17 @@ pub(crate) struct Slot {
 /// What is before the scratch memory.
 const FRONT: usize =
     (STACK_SIZE + size_of::<Frame>()).next_multiple_of(align_of::<Head>()) + size_of::<Head>();
-/// From the desk's end to a page.
-const GAP: usize = size_of::<Desk>().next_multiple_of(4096) - size_of::<Desk>();
+/// From the buffers's end to a page.
+const GAP: usize = size_of::<CallBuffers>().next_multiple_of(4096) - size_of::<CallBuffers>();
 /// What else is left.
-const LEFT: usize = SLOT_SIZE - FRONT - size_of::<Desk>() - GAP - size_of::<Task>() - 64;
+const LEFT: usize = SLOT_SIZE - FRONT - size_of::<CallBuffers>() - GAP - size_of::<Task>() - 64;
 /// Bytes of a slot's scratch memory: up to the last page that the rest can start with.
 pub(crate) const SCRATCH_SIZE: usize = (FRONT + LEFT) / 4096 * 4096 - FRONT;
-const _: () = assert!(core::mem::offset_of!(Slot, desk).is_multiple_of(4096));
+const _: () = assert!(core::mem::offset_of!(Slot, buffers).is_multiple_of(4096));
 
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
-/// Which slots there are. The instructions in `gate` read it.
+/// Which slots there are. The instructions in `entry` read it.
 #[repr(C, align(64))]
 pub(crate) struct Pool {
     /// Address of the first; 0 before there are any.
@@ -202,7 +202,7 @@ fn wish(stack: u64) -> u32 {
     (stack >> SPREAD) as u32 & POOL.mask.load(Ordering::Acquire)
 }
 
-/// Takes a slot for a caller whose stack pointer is `stack`, as the instructions in `gate` do it.
+/// Takes a slot for a caller whose stack pointer is `stack`, as the instructions in `entry` do it.
 pub(crate) fn take(stack: u64) -> *mut Slot {
     let mut tries = 0_u32;
     loop {

@@ -10,7 +10,7 @@ use view::Errno;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failed;
 
-/// Static memory that is written from outside this program's text: by the nervous system before the first instruction, or by the kernel.
+/// Static memory that is written from outside this program's text: by the backend before the first instruction, or by the kernel.
 #[repr(C, align(64))]
 pub(crate) struct Written<T>(UnsafeCell<T>);
 
@@ -124,7 +124,7 @@ pub(crate) fn open(path: &[u8]) -> Result<u64, Failed> {
 /// Opens a file to be mapped shared.
 pub(crate) fn open_shared(path: &core::ffi::CStr) -> Result<u64, Failed> {
     let flags = raw::O_RDWR | raw::O_CLOEXEC;
-    let file = crate::nerves::calls::openat(crate::nerves::calls::CWD, path, flags, 0);
+    let file = crate::kernel::calls::openat(crate::kernel::calls::CWD, path, flags, 0);
     file.map(|file| file as u64).map_err(|_| Failed)
 }
 

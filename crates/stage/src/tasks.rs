@@ -17,9 +17,9 @@
 //!
 //! Changes are made one at a time; no handler of the guest's interrupts one, because signals wait while the stage is at work.
 
-use crate::nerves::kin;
+use crate::kernel::processes;
 use crate::system::{self, Written};
-use crate::{company, slots};
+use crate::{shared_fs, slots};
 use abi::calls::{Class, Op};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -127,7 +127,7 @@ pub(crate) fn start(filters: u32) {
     process.id = system::process();
 }
 
-/// Lends the calling thread's task for a call. `room` holds the copy, if there is one; before, it holds zeros or what an earlier call left there.
+/// Lends the calling thread's task for a call. `fd_exhaustion` holds the copy, if there is one; before, it holds zeros or what an earlier call left there.
 pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
     let process = process();
     catch_up();
@@ -153,11 +153,11 @@ pub(crate) fn catch_up() {
     #[inline(never)]
     fn really() {
         // What is a borrower's is not the process's whose memory it is.
-        if !is_borrower() && company::is_behind() {
-            locked(|| company::catch_up(&mut process().task));
+        if !is_borrower() && shared_fs::is_behind() {
+            locked(|| shared_fs::catch_up(&mut process().task));
         }
     }
-    if company::is_there() {
+    if shared_fs::is_there() {
         really();
     }
 }
@@ -165,7 +165,7 @@ pub(crate) fn catch_up() {
 /// A process is about to be made that shares root and umask with this one, and not its memory.
 pub(crate) fn share_fs() {
     if !is_borrower() {
-        company::found(&process().task);
+        shared_fs::found(&process().task);
     }
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn unshare_fs() {
         {
             own.fs = true;
         } else {
-            company::leave();
+            shared_fs::leave();
         }
     });
 }
@@ -394,7 +394,7 @@ fn store(new: &Task, filters: u32, everybodys: bool) {
     if ids {
         task.creds.clone_from(&new.creds);
         if is_process {
-            kin::tell(task);
+            processes::tell(task);
         }
     }
     if filtered {
@@ -420,8 +420,8 @@ fn store_fs(new: &Task, borrower: bool) {
     }
     let process = process();
     put(&mut process.task);
-    if company::is_there() {
-        company::tell(&process.task);
+    if shared_fs::is_there() {
+        shared_fs::tell(&process.task);
     }
     process.own.iter_mut().filter(|own| !own.fs).for_each(|own| put(&mut own.task));
 }
@@ -437,7 +437,7 @@ fn converge(new: &Task, filters: u32, threads: u64) {
         return;
     }
     process.task.creds.clone_from(&new.creds);
-    kin::tell(&process.task);
+    processes::tell(&process.task);
     put_filters(&mut process.task, new);
     process.filters = filters;
     process.own.iter_mut().filter(same).filter(|own| !own.fs).for_each(free);

@@ -13,7 +13,7 @@
 //! What a tracer that follows system calls sees of the stage's own, it sees; their paths are the host's.
 
 use crate::dispatch::{Road, Visit};
-use crate::{gate, memory, system, tasks};
+use crate::{entry, memory, system, tasks};
 use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, Instruction, TRAP};
 use abi::calls::Op;
@@ -130,7 +130,7 @@ pub(crate) fn wait(visit: &mut Visit<'_>, op: Op) -> Road {
     }
     loop {
         // SAFETY: the guest's own call.
-        let result = unsafe { gate::on_guest_stack(visit.frame, &call, After::Nothing) };
+        let result = unsafe { entry::on_guest_stack(visit.frame, &call, After::Nothing) };
         let heard =
             if op == Op::Waitid { of_waitid(&call, result) } else { of_wait4(&call, result) };
         let Some(thread) = heard.filter(|thread| is_ours(*thread)) else {

@@ -10,7 +10,7 @@
 //! opens. Once gone it does not come back. That it is given to a directory in another way (`dup`, a message), before any of that was
 //! noticed, takes as many open files as the number says.
 
-use crate::nerves::calls;
+use crate::kernel::calls;
 use crate::{shared, tasks};
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;

@@ -40,7 +40,8 @@ pub fn suffix() -> std::io::Result<String> {
 mod tests {
     #[test]
     fn suffixes_differ() {
-        let all: std::collections::HashSet<_> = (0..100).map(|_| super::suffix().unwrap()).collect();
+        let all: std::collections::HashSet<_> =
+            (0..100).map(|_| super::suffix().unwrap()).collect();
         assert_eq!(all.len(), 100);
         assert!(all.iter().all(|suffix| suffix.len() == 16));
     }

@@ -1,4 +1,4 @@
-//! What a nervous system lends: the guest's memory, and calls made on its behalf.
+//! What a backend lends: the guest's memory, and calls made on its behalf.
 
 use crate::errno::{Errno, Result};
 use crate::task::Task;
@@ -6,7 +6,7 @@ use crate::text::Text;
 use core::ffi::CStr;
 use linux_raw_sys::general::{statfs64, statx, timespec};
 
-/// A file that the nervous system holds open for the view (in the tracer: one of the tracer's; in the stage: one of the process itself).
+/// A file that the backend holds open for the view (in the tracer: one of the tracer's; in the stage: one of the process itself).
 /// Whoever opened it closes it, on every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostFd(pub i32);
@@ -19,7 +19,7 @@ pub const ALIAS_MAX: usize = 27;
 pub enum Dir {
     /// Nowhere: the path is absolute, in the host's own root.
     Root,
-    /// A file that the nervous system holds. An empty path is the file itself.
+    /// A file that the backend holds. An empty path is the file itself.
     Held(HostFd),
     /// A descriptor of the guest's. An empty path is the file itself. The tracer reaches it through `/proc/PID/fd`, the stage directly.
     Guest(i32),
@@ -93,7 +93,7 @@ pub trait Host {
     fn path_of(&mut self, dir: Dir, into: &mut Text) -> Result<()>;
     /// `faccessat2` with `AT_EACCESS`; `mode` is `R_OK | W_OK | X_OK`, `flags` are `AT_*`.
     fn access(&mut self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()>;
-    /// `mkdirat`; `mode` is the final one (the guest's umask has been applied, the nervous system's own is 0 for this call).
+    /// `mkdirat`; `mode` is the final one (the guest's umask has been applied, the backend's own is 0 for this call).
     fn mkdir(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()>;
     /// `mknodat`, likewise. Types other than files, pipes and sockets are the view's to emulate.
     fn mknod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()>;
@@ -182,7 +182,7 @@ pub trait Host {
     fn has_notes(&mut self) -> bool {
         true
     }
-    /// Writes such a record; `None` removes it. It is on disk, whole, when this returns, and other nervous systems of this container see it.
+    /// Writes such a record; `None` removes it. It is on disk, whole, when this returns, and other backends of this container see it.
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()>;
 
     /// Whether a descriptor of the guest's was opened with `O_PATH`: it names a file, and nothing can be done with what it names. `EBADF` where
@@ -206,7 +206,7 @@ pub trait Host {
     fn tid(&self) -> u32;
     /// Guest path of the program that a process of this container runs; false if it is none of this container's.
     fn program_of(&mut self, pid: u32, into: &mut Text) -> bool;
-    /// Shows the state of another thread of this container (not of the calling one, which is in the scene); false if it is none, or not
+    /// Shows the state of another thread of this container (not of the calling one, which is in the context); false if it is none, or not
     /// known here.
     fn with_task(&mut self, tid: u32, look: &mut dyn FnMut(&Task)) -> bool {
         let _ = (tid, look);
@@ -237,7 +237,7 @@ pub trait Host {
     /// Whether this is known of a directory of the container's own tree ([`crate::world::Kind::Tree`], absolute host path): no component of it
     /// is a symbolic link. With `everybody`: and there is no user of the guest's who may not search it and every directory above.
     ///
-    /// What is known is shared by all nervous systems of the container, and forgotten at every [`Host::changed`]. An implementation keeps, for
+    /// What is known is shared by all backends of the container, and forgotten at every [`Host::changed`]. An implementation keeps, for
     /// instance, one word per entry, made of a hash of path and `everybody` and of a generation that `changed` counts up. Knowing nothing is always right.
     fn is_plain(&mut self, dir: &[u8], everybody: bool) -> bool {
         let _ = (dir, everybody);
@@ -296,6 +296,6 @@ pub trait Host {
     }
 }
 
-/// A nervous system: both.
-pub trait Nerves: Guest + Host {}
-impl<T: Guest + Host> Nerves for T {}
+/// A backend: both.
+pub trait Backend: Guest + Host {}
+impl<T: Guest + Host> Backend for T {}

@@ -1,4 +1,4 @@
-//! What one program tells the next where the nervous system is inside the process: the hand-over.
+//! What one program tells the next where the backend is inside the process: the hand-over.
 //!
 //! An `execve` leaves nothing of a process's memory but the strings that it was given. So who executes the stage (the stage of the program
 //! before, or whoever starts a container's program) adds one string to the environment, the last: [`Handover::write`]. The stage finds it

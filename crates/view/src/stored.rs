@@ -1,4 +1,4 @@
-//! A world as bytes, for those who live in it and have no other way to be told: processes with a nervous system of their own.
+//! A world as bytes, for those who live in it and have no other way to be told: processes with a backend of their own.
 //!
 //! ```text
 //!   flags (4), switches (8), filter (4), identity (4 × 4), numbers of bindings and emulators (4, 4)
@@ -13,7 +13,7 @@ use crate::world::{Binding, Emulator, Identity, Kind, World};
 use abi::shared::Switches;
 use abi::shared::processes::CREDENTIALS;
 
-/// Host paths that a nervous system needs, absolute and without symbolic links.
+/// Host paths that a backend needs, absolute and without symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places<'a> {
     /// The container's tree: the root binding's host path, or empty where that is the host's own root or no tree of the container's.
@@ -25,7 +25,7 @@ pub struct Places<'a> {
     /// The log of notes ([`abi::notes`]); it need not exist yet.
     pub notes: &'a [u8],
     /// A directory of the container's on the file system of its tree, where copies are made.
-    pub workshop: &'a [u8],
+    pub copy_dir: &'a [u8],
     /// A directory for what the container needs while it runs.
     pub run: &'a [u8],
     /// Links to directories whose own paths are too long for addresses of sockets are in a directory that is made when it is needed, [`LINKS`] in
@@ -63,7 +63,7 @@ pub const LINK_DIGITS: usize = 4;
 /// How the name of a file begins in which changed text is kept; while it is made, a dot and more are behind it.
 pub const TEXT: &[u8] = b"text-";
 
-/// Most bindings that a nervous system without a heap has room for.
+/// Most bindings that a backend without a heap has room for.
 pub const BINDINGS_MAX: usize = 256;
 /// Most emulators, likewise.
 pub const EMULATORS_MAX: usize = 16;
@@ -119,8 +119,8 @@ pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<us
     }
     writer.word(u32::try_from(world.bindings.len()).ok()?)?;
     writer.word(u32::try_from(world.emulators.len()).ok()?)?;
-    let Places { tree, stage, shared, notes, workshop, run, aliases, texts } = start.places;
-    for path in [tree, stage, shared, notes, workshop, run, aliases, texts] {
+    let Places { tree, stage, shared, notes, copy_dir, run, aliases, texts } = start.places;
+    for path in [tree, stage, shared, notes, copy_dir, run, aliases, texts] {
         writer.path(path)?;
     }
     for binding in world.bindings {
@@ -188,7 +188,7 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
         stage: reader.path()?,
         shared: reader.path()?,
         notes: reader.path()?,
-        workshop: reader.path()?,
+        copy_dir: reader.path()?,
         run: reader.path()?,
         aliases: reader.path()?,
         texts: reader.path()?,

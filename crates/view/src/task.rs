@@ -5,8 +5,8 @@ use crate::text::Text;
 
 /// One thread.
 ///
-/// A nervous system keeps one for each thread it knows. `fs` (root and umask) is shared between threads made with `CLONE_FS`: a nervous
-/// system that keeps threads apart copies it to all of them after a change ([`Task::fs_changed`]).
+/// A backend keeps one for each thread it knows. `fs` (root and umask) is shared between threads made with `CLONE_FS`: a
+/// backend that keeps threads apart copies it to all of them after a change ([`Task::fs_changed`]).
 ///
 /// In this order in memory: the path is long, and only its beginning is used.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Filters {
     pub mode: u8,
     /// How many filters.
     pub count: u32,
-    /// The call just decided changed this for all threads of the process (`SECCOMP_FILTER_FLAG_TSYNC`): a nervous system that keeps threads
+    /// The call just decided changed this for all threads of the process (`SECCOMP_FILTER_FLAG_TSYNC`): a backend that keeps threads
     /// apart copies it to all of them, `no_new_privileges` too.
     pub synchronised: bool,
 }

@@ -14,7 +14,7 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// What the nervous system does with a call.
+/// What the backend does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The kernel does it as it stands, and the result needs no look.
@@ -26,13 +26,13 @@ pub enum Verdict {
     /// The kernel does this call instead, in the guest; afterwards the guest's argument registers are as they were. `leave` is called
     /// with the result, unless it is [`After::Nothing`].
     Instead(Call, After),
-    /// The guest gets a descriptor of this host file, opened anew with these flags (`O_CLOEXEC`, access mode); the nervous system closes
+    /// The guest gets a descriptor of this host file, opened anew with these flags (`O_CLOEXEC`, access mode); the backend closes
     /// its own.
     Give(HostFd, u32),
-    /// The file at `desk.host` belongs to the image. The nervous system copies it up ([`crate::guest::Host::copy_up`]; it may take
+    /// The file at `buffers.host` belongs to the image. The backend copies it up ([`crate::guest::Host::copy_up`]; it may take
     /// long and may be done elsewhere meanwhile), then asks again with the same call.
     CopyUp,
-    /// An `execve` that may go ahead: the plan is what [`crate::exec`] left. The nervous system executes its loader.
+    /// An `execve` that may go ahead: the plan is what [`crate::exec`] left. The backend executes its loader.
     Exec,
 }
 
@@ -114,12 +114,12 @@ pub enum After {
     Bound,
     /// A seccomp filter was installed.
     Filter,
-    /// A file was opened for reading by a name that nobody has looked at, without following it: see [`crate::calls::again`]. Only nervous
-    /// systems that remember directories ([`crate::guest::Host::plain_generation`]) meet it.
+    /// A file was opened for reading by a name that nobody has looked at, without following it: see [`crate::calls::again`]. Only
+    /// backends that remember directories ([`crate::guest::Host::plain_generation`]) meet it.
     Unseen {
         /// The generation before.
         generation: u64,
-        /// It is a name alone, in a directory of the guest's of which nothing is known. Otherwise its path is in `desk.found`.
+        /// It is a name alone, in a directory of the guest's of which nothing is known. Otherwise its path is in `buffers.found`.
         alone: bool,
         /// Nothing but a directory is to be opened.
         directory: bool,

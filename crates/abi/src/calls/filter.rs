@@ -1,13 +1,13 @@
-//! Which calls a nervous system has to see, and the seccomp program that stops only for them.
+//! Which calls a backend has to see, and the seccomp program that stops only for them.
 //!
 //! [`catch`] says what is to happen to a call: pass, stop, fail, or one of the latter two if its arguments have something about them.
 //! [`program`] makes a filter of that. The number is tested first and alone, so that the kernel (5.11 and newer) notes once and for all
 //! which numbers always pass; a tree of comparisons finds the rule of the others, at most nine deep. Only a call that would stop looks
 //! at the instruction pointer: what the loader does for itself passes.
 //!
-//! A nervous system without seccomp (every call stops) asks [`Catch::decide`] and so sees the same calls.
+//! A backend without seccomp (every call stops) asks [`Catch::decide`] and so sees the same calls.
 //!
-//! A nervous system inside the process ([`Interest::in_process`]) gets a signal instead of a stop, and sees more: it must not lose that
+//! A backend inside the process ([`Interest::in_process`]) gets a signal instead of a stop, and sees more: it must not lose that
 //! signal to a mask or a handler of the guest's, nor its memory to a mapping.
 //!
 //! A filter cannot look at memory. Calls whose importance hides behind a pointer (`connect`, `sendmsg`, `clone3`) always stop.
@@ -24,8 +24,8 @@ use linux_raw_sys::errno as raw;
 /// Data of the stops that are ours, as opposed to those of a guest's own filter; see [`mark`].
 pub const MARK: u16 = 0xc0ac;
 
-/// The mark of a nervous system whose loader is at one of its places ([`crate::boot::start`]). Containers in containers have different ones: of two
-/// filters that say the same, the kernel tells the newer one's, and by that the outer nervous system knows that the call is the inner one's.
+/// The mark of a backend whose loader is at one of its places ([`crate::boot::start`]). Containers in containers have different ones: of two
+/// filters that say the same, the kernel tells the newer one's, and by that the outer backend knows that the call is the inner one's.
 pub const fn mark(loader: u64) -> u16 {
     MARK | (loader.wrapping_sub(LOADER_START) / BASE_STEP % BASES) as u16
 }
@@ -43,7 +43,7 @@ pub struct Interest {
     pub listing: bool,
     /// Addresses (from, to before) of code whose calls pass: the loader's.
     pub loader: Option<(u64, u64)>,
-    /// The nervous system is in the guest's process, and called by `SIGSYS` with [`MARK`] in `si_errno`: masks and actions of signals, and
+    /// The backend is in the guest's process, and called by `SIGSYS` with [`MARK`] in `si_errno`: masks and actions of signals, and
     /// changes of the memory that is its own, are caught too.
     pub in_process: bool,
 }
@@ -65,11 +65,11 @@ impl Interest {
 pub enum Catch {
     /// The kernel does it.
     Pass,
-    /// The nervous system sees it.
+    /// The backend sees it.
     Stop,
     /// It fails with an error number.
     Fail(u16),
-    /// The nervous system sees it if one of the tests holds.
+    /// The backend sees it if one of the tests holds.
     StopIf(&'static [Test]),
     /// It fails if one of the tests holds.
     FailIf(u16, &'static [Test]),
@@ -159,10 +159,10 @@ const AUDIT: &[Test] = &[Test::Both((0, 16), (2, 9))];
 /// Of socketcall(2): all but `listen`, `socketpair`, `send`, `recv`, `shutdown`, `setsockopt`.
 const SOCKETCALL: &[u32] = &[1, 2, 3, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
 
-/// High halves of the addresses of what belongs to a nervous system in the process, wherever that was put ([`crate::boot`]), and the one
+/// High halves of the addresses of what belongs to a backend in the process, wherever that was put ([`crate::boot`]), and the one
 /// before: what begins there may reach into it.
 const OURS: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
-/// Signals whose actions are the nervous system's own: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
+/// Signals whose actions are the backend's own: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
 const OWN_SIGNALS: &[u32] = &[7, 11, 31];
 /// `__WALL`; see wait(2).
 const EVERY_CHILD: u32 = 0x4000_0000;
@@ -170,7 +170,7 @@ const EVERY_CHILD: u32 = 0x4000_0000;
 const BLOCKING: &[u32] = &[0, 2];
 
 /// What has to be caught besides by who is inside the process: calls that give masks and actions of signals, and that change memory where
-/// the nervous system may lie.
+/// the backend may lie.
 fn inside(op: Op) -> Option<&'static [Test]> {
     const MEMORY: &[Test] = &[Test::High(0, OURS), Test::Large(1)];
     Some(match op {

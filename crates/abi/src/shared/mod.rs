@@ -18,12 +18,12 @@
 //! the file never leaves the machine.
 
 pub mod image;
+pub mod interned_paths;
 pub mod notes;
 pub mod plain;
 pub mod processes;
 pub mod records;
 pub mod switches;
-pub mod texts;
 
 pub use switches::Switches;
 
@@ -71,8 +71,8 @@ const KNOWN: u64 = 1 << 63;
 // known of directories in sixteen pages of its own. All of it begins in the 320 KiB that have their page table in common with the stage's own
 // memory (`boot::SHARED`).
 const FIRST_RECORDS: Range<usize> = after(PAGE_WORDS, records::FIRST_WORDS);
-const TABLE: Range<usize> = after(FIRST_RECORDS.end, texts::TABLE);
-const TEXTS: Range<usize> = after(TABLE.end, texts::WORDS);
+const TABLE: Range<usize> = after(FIRST_RECORDS.end, interned_paths::TABLE);
+const TEXTS: Range<usize> = after(TABLE.end, interned_paths::WORDS);
 const PLAIN: Range<usize> = after(TEXTS.end.next_multiple_of(16 * PAGE_WORDS), plain::WORDS);
 const RECORDS: Range<usize> = after(PLAIN.end, records::WORDS);
 const PROCESSES: Range<usize> = after(RECORDS.end, processes::WORDS);
@@ -179,8 +179,8 @@ impl<'a> Shared<'a> {
     }
 
     /// Paths, each once.
-    pub fn texts(&self) -> texts::Texts<'a> {
-        texts::Texts {
+    pub fn texts(&self) -> interned_paths::Texts<'a> {
+        interned_paths::Texts {
             used: self.header(header::TEXTS),
             table: &self.words[TABLE],
             words: &self.words[TEXTS],

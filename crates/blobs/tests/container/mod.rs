@@ -144,7 +144,7 @@ impl Container {
             stage: bytes(&stage),
             shared: bytes(&shared_path),
             notes: bytes(&notes),
-            workshop: bytes(&run),
+            copy_dir: bytes(&run),
             run: bytes(&run),
             aliases: aliases.as_bytes(),
             texts: b"",

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rootfs::view::IdMap;
+use rootfs::union::IdMap;
 use rootfs::{Root, copy};
 use rustix::fs::{Mode, OFlags};
 

@@ -11,7 +11,7 @@ use crate::report::{Exit, Report};
 /// Runs a further command in a running container.
 pub(crate) fn run(context: &Context, args: &ExecArgs) -> Result<Exit, Report> {
     let container = record::find(context, &args.container)?;
-    let Some(pid) = launch::resident(&container)? else {
+    let Some(pid) = launch::member(&container)? else {
         return Err(Report::new(format!("container {} is not running", args.container)).hint(
             format!(
                 "start it: coracle start {0}, or run the command alone: coracle run {0} COMMAND",

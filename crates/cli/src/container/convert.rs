@@ -43,19 +43,19 @@ pub(crate) fn engine(
     facts: &Facts,
     record: &Record,
     place: &Path,
-    resident: Option<u32>,
+    member: Option<u32>,
     exec: bool,
 ) -> Result<&'static dyn Engine, Report> {
     let config = &record.config;
     let follows = exec || config.exec_mode.is_none() && config.rootfs.is_none();
-    let Some(pid) = resident.filter(|_| follows) else {
+    let Some(pid) = member.filter(|_| follows) else {
         return Ok(choose::choose(facts, None, config)?);
     };
     let plain = runs_plain(record, place, pid);
     let fits = |engine: &&dyn Engine| engine.caps().own_ids == plain;
     let asked = config.exec_mode.as_deref().and_then(choose::by_name).filter(fits);
     // Who is inside a process shares more with others of its kind than with a tracer.
-    let inside = engine::engines::inprocess::residents::home(pid).is_some();
+    let inside = engine::engines::inprocess::members::home(pid).is_some();
     let usable = |engine: &&dyn Engine| {
         fits(engine)
             && engine.is_inside() == inside
@@ -81,9 +81,9 @@ pub(crate) fn fit(
     if record.config.rootfs.is_some() || !linked && !engine.caps().own_ids {
         return Ok(());
     }
-    let resident = launch::main_process(context, container.id());
+    let member = launch::main_process(context, container.id());
     let differs = |pid| runs_plain(record, &place, pid) != engine.caps().own_ids;
-    if resident.is_some_and(differs) {
+    if member.is_some_and(differs) {
         let title = record::title(container);
         return Err(Report::new(format!(
             "container {title} is running with another engine than {}",
@@ -136,7 +136,7 @@ fn is_ready(record: &Record, place: &Path, engine: &dyn Engine) -> bool {
 
 /// Whether files of a container's tree are the image's too, or there is no tree yet.
 fn is_shared(place: &Path) -> bool {
-    place.join(rootfs::settled::INODES).exists() || !place.join(drivers::ROOT).exists()
+    place.join(rootfs::owner_xattrs::INODES).exists() || !place.join(drivers::ROOT).exists()
 }
 
 /// Gives a container one whole tree on disk, as engines without mounts have it.
@@ -152,7 +152,7 @@ pub(crate) fn to_plain(
 
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of changes: this engine would not.
 fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<(), Report> {
-    let living = engine::engines::inprocess::residents::all(&container.path());
+    let living = engine::engines::inprocess::members::all(&container.path());
     if living.is_empty() {
         return Ok(());
     }
@@ -207,7 +207,8 @@ fn settle_copy(place: &Path) -> Result<(), Report> {
     };
     let table = place.join(drivers::ROOT_OWNERS);
     let mut owners = Owners::read(&table)?;
-    let settled = rootfs::settled::settle(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
+    let settled =
+        rootfs::owner_xattrs::settle(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
     notes::add(place, &settled.loose)?;
     let _ = std::fs::remove_file(table);
     Ok(())
@@ -219,7 +220,7 @@ fn merge(context: &Context, config: &ContainerConfig, place: &Path) -> Result<()
         ids::within(context, config, |ids| Ok(rootfs::merge::merge_upper(place, ids)?))?;
         notes::from_loose(place)?;
     }
-    for name in ["upper", "work", rootfs::view::UPPER_OWNERS] {
+    for name in ["upper", "work", rootfs::union::UPPER_OWNERS] {
         let path = place.join(name);
         if path.symlink_metadata().is_ok() {
             ids::delete(context, &path).map_err(|error| {

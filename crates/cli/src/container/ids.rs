@@ -4,7 +4,7 @@ use std::path::Path;
 
 use engine::facts::Facts;
 use engine::spec::{ContainerConfig, UserNamespace};
-use rootfs::view::IdMap;
+use rootfs::union::IdMap;
 use sys::userns::Maps;
 
 use super::record::Record;

@@ -93,19 +93,19 @@ pub(crate) struct Prepared {
     pub engine: &'static dyn Engine,
 }
 
-/// Plans a run (or, where `overrides.exec` is set, an `exec` beside process `resident`).
+/// Plans a run (or, where `overrides.exec` is set, an `exec` beside process `member`).
 pub(crate) fn prepare(
     context: &Context,
     store: &Store,
     container: &ContainerDir,
     record: &Record,
     overrides: &Overrides,
-    resident: Option<u32>,
+    member: Option<u32>,
 ) -> Result<Prepared, Report> {
     let config = &record.config;
     let place = container.path();
     let facts = Facts::of(context.host(), &context.probing(), config);
-    let engine = convert::engine(&facts, record, &place, resident, overrides.exec)?;
+    let engine = convert::engine(&facts, record, &place, member, overrides.exec)?;
     let root = root::for_engine(root::prepare_for(context, store, record, &place, engine)?);
     let mut given = super::gpus::given(context, record, overrides, &root)?;
     let mut people = None;
@@ -136,7 +136,7 @@ pub(crate) fn prepare(
     let of_root = engine::accounts::OfRoot(&root);
     // Without mounts, what a process has as its root is the host's.
     let own_root = overrides.exec && !engine.caps().own_ids;
-    let of_process = resident.filter(|_| own_root).map(engine::accounts::OfProcess);
+    let of_process = member.filter(|_| own_root).map(engine::accounts::OfProcess);
     let accounts: &dyn plan::Accounts = match (&people, &of_process) {
         (Some(people), _) => people,
         (None, Some(process)) => process,
@@ -165,7 +165,7 @@ pub(crate) fn prepare(
 ///
 /// # Errors
 /// Where it runs on another machine that shares the store.
-pub(crate) fn resident(container: &ContainerDir) -> Result<Option<u32>, Report> {
+pub(crate) fn member(container: &ContainerDir) -> Result<Option<u32>, Report> {
     Ok(match state::observe(&container.path())? {
         Observed::Running(running) => running.here()?.main().map(|process| process.pid),
         _ => None,
@@ -206,15 +206,15 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
     let mut overrides = run.overrides.clone();
     overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
     let mut record = run.record.clone();
-    let resident = resident(&run.container)?;
+    let member = member(&run.container)?;
     let facts = Facts::of(context.host(), &context.probing(), &record.config);
-    let engine = convert::engine(&facts, &record, &run.container.path(), resident, false)?;
+    let engine = convert::engine(&facts, &record, &run.container.path(), member, false)?;
     choose::check_mounts(engine, &facts, &overrides.mounts)?;
     if !run.explain && store.read_only().is_none() {
         convert::fit(context, store, &run.container, &mut record, engine)?;
     }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
-    let prepared = prepare(context, store, &run.container, &record, &overrides, resident)?;
+    let prepared = prepare(context, store, &run.container, &record, &overrides, member)?;
     if run.explain {
         let plan = serde_json::to_value(&prepared.plan)
             .map_err(|error| Report::new("cannot print the plan").cause(error))?;

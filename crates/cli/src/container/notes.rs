@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use engine::engines::interpose::loose;
-use rootfs::settled::LOOSE;
+use rootfs::owner_xattrs::LOOSE;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 

@@ -326,7 +326,7 @@ pub(crate) fn for_engine(root: rootfs::Root) -> plan::Root {
 
 /// Ownership that a container's own files cannot carry themselves.
 pub(crate) fn side_table(place: &Path) -> Result<rootfs::Owners, Report> {
-    Ok(rootfs::Owners::read(&place.join(rootfs::view::UPPER_OWNERS))?)
+    Ok(rootfs::Owners::read(&place.join(rootfs::union::UPPER_OWNERS))?)
 }
 
 /// Adds what was copied in.
@@ -341,6 +341,6 @@ pub(crate) fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<(
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, place, flags, Mode::empty())
         .map_err(|error| Report::new(format!("cannot open {}", place.display())).cause(error))?;
-    owners.save(&directory, rootfs::view::UPPER_OWNERS)?;
+    owners.save(&directory, rootfs::union::UPPER_OWNERS)?;
     Ok(())
 }

@@ -90,7 +90,7 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let fresh =
-        common::is_empty(&plan.place, &records) && native::residents::all(&plan.place).is_empty();
+        common::is_empty(&plan.place, &records) && native::members::all(&plan.place).is_empty();
     if !plan.is_exec() {
         sharing::begin(&records, fresh)?;
     }
@@ -122,7 +122,7 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
     runtime::end(parent)?;
     records.add(pid)?;
     if fresh {
-        native::residents::note(&plan.place, pid, native::residents::Owner::Unknown);
+        native::members::note(&plan.place, pid, native::members::Owner::Unknown);
     }
     runtime::await_adoption(pid);
     let _ = opener.write_all(&[1]);

@@ -21,15 +21,15 @@ use crate::plan::Plan;
 /// machines may have ([`crate::records::is_shared`]); nothing else differs from
 /// [`Engine::become_guest`].
 ///
-/// `resident`: the process among whose namespaces the program is started (`exec`). `held` is
+/// `member`: the process among whose namespaces the program is started (`exec`). `held` is
 /// dropped when the program runs.
 ///
 /// # Errors
 /// As [`Engine::spawn`].
-pub fn stay<T>(engine: &dyn Engine, plan: &Plan, resident: Option<u32>, held: T) -> Result<Ended> {
+pub fn stay<T>(engine: &dyn Engine, plan: &Plan, member: Option<u32>, held: T) -> Result<Ended> {
     oci::start::attend(Some(&plan.place), || {
         let streams = Streams { tied: true, ..Streams::default() };
-        let child = match resident {
+        let child = match member {
             None => engine.spawn(plan, streams)?,
             Some(pid) => engine.enter(pid, plan, streams)?,
         };

@@ -16,7 +16,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::processes::{self, Stat};
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
-use super::{Error, Signal, residents, socket};
+use super::{Error, Signal, members, socket};
 use crate::engines::interpose;
 use crate::engines::native::cgroup;
 use crate::spec::ProcessId;
@@ -267,7 +267,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn of(dir: &'a Path, mains: &[&ProcessId]) -> Self {
-        let mut list = residents::all(dir);
+        let mut list = members::all(dir);
         for main in mains {
             let world = processes::world(main.pid);
             let members = processes::members(main, world.as_deref());
@@ -295,7 +295,7 @@ impl<'a> Members<'a> {
         loop {
             self.list.retain(processes::alive);
             self.list.extend(processes::descendants(&self.list));
-            self.list.extend(residents::all(self.dir));
+            self.list.extend(members::all(self.dir));
             processes::sort(&mut self.list);
             if self.list.is_empty() {
                 return Ok(());

@@ -23,7 +23,7 @@ use sys::event::{send_signal, send_signal_fd};
 
 use sys::machine::Machine;
 
-use crate::engines::inprocess::residents;
+use crate::engines::inprocess::members;
 use crate::spec::ProcessId;
 
 /// What `/proc/PID/stat` says, as far as it is needed here.
@@ -188,7 +188,7 @@ const INSIDE: &str = "inside:";
 /// What all processes of a container have in common, told by one of them: the directory of the stage that they execute, where the engine is
 /// inside them; the tracer, where it traces; else the mount namespace.
 pub fn world(pid: u32) -> Option<String> {
-    if let Some(home) = residents::home(pid) {
+    if let Some(home) = members::home(pid) {
         return Some(format!("{INSIDE}{}", home.display()));
     }
     match tracer(pid).filter(|&tracer| is_ours(tracer)).and_then(identity) {
@@ -315,7 +315,7 @@ pub fn members(init: &ProcessId, world: Option<&str>) -> Vec<ProcessId> {
         }
     } else if let Some(home) = world.and_then(|world| world.strip_prefix(INSIDE)) {
         let home = Path::new(home);
-        found.extend(all_which(&|pid| residents::home(pid).as_deref() == Some(home)));
+        found.extend(all_which(&|pid| members::home(pid).as_deref() == Some(home)));
     } else if let Some(wanted) = world.filter(|&world| is_namespace(world)) {
         found.extend(all_which(&|pid| mount_namespace(pid).as_deref() == Some(wanted)));
     }

@@ -20,7 +20,7 @@ use crate::sharing::Beginning;
 use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
-use crate::supervise::{processes, residents};
+use crate::supervise::{members, processes};
 
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -289,7 +289,7 @@ impl Program {
             left.extend(processes::members(&self.id, self.world.as_deref()));
             // A program of `exec` may have another tracer. A mount namespace has all of them.
             if !self.world.as_deref().is_some_and(processes::is_namespace) {
-                left.extend(residents::all(place));
+                left.extend(members::all(place));
             }
         }
         processes::sort(&mut left);

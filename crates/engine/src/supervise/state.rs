@@ -10,7 +10,7 @@
 //!
 //! [`observe`] compares both with `/proc`, and what was written elsewhere with the locks. A
 //! container lives as long as a process of it does: where an engine has no namespaces, a daemon
-//! outlives the run that started it, and is found by what it executes ([`residents`]).
+//! outlives the run that started it, and is found by what it executes ([`members`]).
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use sys::machine::{Kinship, Machine};
 
 use super::processes::alive;
-use super::{Error, residents};
+use super::{Error, members};
 use crate::records::{self, Elsewhere, Reach, Records};
 use crate::spec::{ContainerState, ProcessId, Status};
 
@@ -264,7 +264,7 @@ fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>, locked: 
         return Observed::Restarting { supervisor: supervisor.unwrap_or_default() };
     }
     if supervisor.is_none() && init.is_none() && runs.is_empty() {
-        runs = residents::roots(dir);
+        runs = members::roots(dir);
     }
     if supervisor.is_some() || init.is_some() || !runs.is_empty() {
         let paused = is_paused(dir);

@@ -2,7 +2,7 @@
 
 use super::mtime;
 use crate::error::Error;
-use crate::settled::copy_attributes;
+use crate::owner_xattrs::copy_attributes;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 use sys::fs::{DirStack, Entry, Kind, read_dir};

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::frame::{Entry, EntryKind};
 use crate::image::ImageTrees;
 use crate::owners::FileKind;
-use crate::view::{Facts, IdMap, Stack, walk};
+use crate::union::{Facts, IdMap, Stack, walk};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::io::Write;

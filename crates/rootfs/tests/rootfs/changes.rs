@@ -4,7 +4,7 @@ use crate::common::{Place, marks_on_disk, names};
 use rootfs::copy::{self, Into, Source};
 use rootfs::diff::{Change, diff};
 use rootfs::pack::{self, Options};
-use rootfs::view::IdMap;
+use rootfs::union::IdMap;
 use rootfs::{Driver, ImageTrees, Owners, Root};
 use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -132,7 +132,7 @@ fn an_upper_merged_into_a_tree_of_links() {
     let record = rootfs::Record::from_xattr(b"7:8:777:l:0:0").unwrap();
     let mut table = Owners::new();
     table.insert(b"newdir/l", record);
-    table.save(File::open(&container).unwrap(), rootfs::view::UPPER_OWNERS).unwrap();
+    table.save(File::open(&container).unwrap(), rootfs::union::UPPER_OWNERS).unwrap();
     let look = |root: &Root, image: &ImageTrees| {
         let mut bytes = Vec::new();
         pack::export(Some(image), Some(root), &ids, Options::default(), &mut bytes).unwrap();
@@ -185,7 +185,7 @@ fn owners_of_a_live_tree_come_from_attributes_table_and_id_map() {
     let record = rootfs::Record::from_xattr(b"7:8:777:l:0:0").unwrap();
     let mut table = Owners::new();
     table.insert(b"l", record);
-    table.save(File::open(&container).unwrap(), rootfs::view::UPPER_OWNERS).unwrap();
+    table.save(File::open(&container).unwrap(), rootfs::union::UPPER_OWNERS).unwrap();
     let mut bytes = Vec::new();
     pack::layer(&image, &root, &IdMap::default(), Options::default(), &mut bytes).unwrap();
     let (_, applied) = place.apply(&bytes);

@@ -3,7 +3,7 @@
 use crate::common::Place;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rootfs::view::IdMap;
+use rootfs::union::IdMap;
 use rootfs::{ImageTrees, Layer, Root, pack};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

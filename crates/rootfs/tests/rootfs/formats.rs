@@ -63,7 +63,7 @@ fn the_tar_crate_and_python_read_what_we_write() {
     let image = rootfs::ImageTrees { layers: vec![layer], owner_layer: None };
     let mut bytes = Vec::new();
     let options = rootfs::pack::Options::default();
-    let ids = rootfs::view::IdMap::default();
+    let ids = rootfs::union::IdMap::default();
     rootfs::pack::export(Some(&image), None, &ids, options, &mut bytes).unwrap();
     let mut archive = tar::Archive::new(&bytes[..]);
     let mut seen = Vec::new();

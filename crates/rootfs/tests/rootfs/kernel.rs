@@ -4,7 +4,7 @@
 use crate::common::{Place, marks_on_disk};
 use rootfs::owner_layer;
 use rootfs::pack::{self, Options};
-use rootfs::view::IdMap;
+use rootfs::union::IdMap;
 use rootfs::{Driver, ImageTrees, Plan, Root, image};
 use std::fs::File;
 use std::path::Path;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use view::Errno;
 
 // stage_copy(to, from, length): how many bytes are left.
-// stage_copy_text(to, from, room): bytes before the NUL, which is copied too; `room` where there is none; -1 where the memory ends before.
+// stage_copy_text(to, from, room): bytes before the NUL, which is copied too; `fd_exhaustion` where there is none; -1 where the memory ends before.
 global_asm!(
     ".globl stage_copy",
     ".p2align 4",

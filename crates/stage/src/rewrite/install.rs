@@ -5,7 +5,7 @@
 
 use super::mapping::Mapping;
 use super::{Work, is_always_caught, report};
-use crate::gate;
+use crate::entry;
 use crate::shared;
 use crate::system::{self, Failed};
 use abi::code::page::rewrite;
@@ -140,7 +140,7 @@ fn fill(
     text: &mut [u8; PAGE],
     stubs: &mut [u8; PAGE],
 ) -> Result<(), Failed> {
-    let entry = gate::stage_entry as *const () as u64;
+    let entry = entry::stage_entry as *const () as u64;
     let mut made = Stubs::new(stubs, place, entry);
     let mut count = 0;
     for page in (work.first..=work.last).step_by(PAGE) {

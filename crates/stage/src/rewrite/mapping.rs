@@ -122,7 +122,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
     loop {
         let room = &mut buffer[kept..];
         let arguments = [file, room.as_mut_ptr() as u64, room.len() as u64, 0, 0, 0];
-        // SAFETY: the kernel writes into `room`.
+        // SAFETY: the kernel writes into `fd_exhaustion`.
         let count = unsafe { system::checked(raw::__NR_read, arguments) }.ok()? as usize;
         if count == 0 {
             return None;

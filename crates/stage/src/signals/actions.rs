@@ -11,7 +11,7 @@ use super::{
     BUS, FAULTS, SEGV, SYS, bit, never_blocked, own, stage_fault, stage_return, stage_signal,
 };
 use crate::dispatch::{Road, Visit};
-use crate::gate::{stage_sigill, stage_sigsys};
+use crate::entry::{stage_sigill, stage_sigsys};
 use crate::{memory, system, tasks};
 use abi::syscalls::ARCH_X86_64;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -4,7 +4,7 @@ use super::actions::{self, IGNORE};
 use super::context::{Context, Information};
 use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, own};
 use crate::frame::Frame;
-use crate::{gate, memory, slots, system, tasks};
+use crate::{entry, memory, slots, system, tasks};
 use core::arch::global_asm;
 use linux_raw_sys::general as raw;
 
@@ -77,7 +77,7 @@ unsafe extern "C" fn decide(
     }
     let action = actions::guests(signal);
     if action.is_handler() {
-        gate::surface(context);
+        entry::surface(context);
         if tasks::SUMMONS.contains(&signal) {
             tasks::summon();
         }
@@ -188,7 +188,7 @@ fn defer(signal: u32, information: &Information, context: &mut Context) {
         head.information = unsafe { (&raw const *information).cast::<[u64; 16]>().read() };
         context.mask |= !SYNCHRONOUS;
     }
-    if let Some((instruction, stack)) = gate::look_again(registers.rip, registers.rsp, frame) {
+    if let Some((instruction, stack)) = entry::look_again(registers.rip, registers.rsp, frame) {
         registers.rip = instruction;
         registers.rsp = stack;
     }
@@ -208,7 +208,7 @@ pub(crate) extern "C" fn deliver(frame: &mut Frame) {
     head.deferred = 0;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, 0, 8, 0, 0];
     // SAFETY: the kernel reads the mask, which stays where it is. The signal arrives at the end of this call.
-    unsafe { gate::on_guest_stack_at_once(frame, raw::__NR_rt_sigprocmask, arguments) };
+    unsafe { entry::on_guest_stack_at_once(frame, raw::__NR_rt_sigprocmask, arguments) };
 }
 
 /// Blocks all signals, because the program is about to end by an `execve`: what arrives from now on is for the next one, which is to be given

@@ -85,8 +85,8 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     if mask & never_blocked() == 0 {
         return Ok(Road::Kernel(call));
     }
-    // The desk is this call's until it returns, and signals' handlers have desks of their own.
-    let room = &mut visit.desk.output[..24];
+    // The buffers is this call's until it returns, and signals' handlers have desks of their own.
+    let room = &mut visit.buffers.output[..24];
     let there = room.as_ptr() as u64;
     room[..8].copy_from_slice(&(mask & !never_blocked()).to_le_bytes());
     match *given {

@@ -4,11 +4,11 @@
 //! restorer; the guest's handler stands in a table (`actions`), and ours goes on to it by a jump with the same frame and registers
 //! (`delivery`). So:
 //!
-//! - `SIGSYS` of our filter comes to `gate`; the guest's own goes on.
+//! - `SIGSYS` of our filter comes to `entry`; the guest's own goes on.
 //! - `SIGSEGV` and `SIGBUS` in `memory`'s copy routines become `EFAULT`.
 //! - A signal that arrives while the interrupted stack pointer lies in a slot's stack (the stage is at work) is **deferred**: its
 //!   `siginfo_t` is kept in the slot's [`crate::slots::Head`], all signals are blocked in the interrupted context, and the call goes on. At its end,
-//!   or before it blocks ([`crate::gate::on_guest_stack`]), the signal is queued again (`rt_tgsigqueueinfo`) and the mask restored, with
+//!   or before it blocks ([`crate::entry::on_guest_stack`]), the signal is queued again (`rt_tgsigqueueinfo`) and the mask restored, with
 //!   the guest's stack pointer in place. So no handler ever runs on a slot's stack, and none that leaves by `siglongjmp` leaves the stage's
 //!   work half done. Calls that block do so on the guest's stack, where handlers run at once.
 //! - `SIGSYS` is in no mask that the kernel is given (`masks`). Nor in one that a handler writes into its `ucontext_t` by hand: a handler that is

@@ -14,9 +14,9 @@ use super::access_list::AccessList;
 use super::arguments::Arguments;
 use super::stat::place_of;
 use super::support::{Target, binding_of, copy_up, is_shared, more_than_a_name, reach, target_of};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
 use crate::identity::{self, Capability, Found, Truth, Want, noted, rules};
 use crate::paths::{self, Intent, Place};
@@ -73,8 +73,8 @@ struct Value {
 }
 
 impl Value {
-    fn of<N: Nerves>(
-        scene: &mut Scene<'_, N>,
+    fn of<N: Backend>(
+        context: &mut CallContext<'_, N>,
         arguments: &Arguments<'_>,
         deed: Deed,
     ) -> Result<Self> {
@@ -85,7 +85,7 @@ impl Value {
                 return Err(Errno::EINVAL);
             }
             let mut bytes = [0; 16];
-            scene.nerves.read(arguments.word(4), &mut bytes)?;
+            context.backend.read(arguments.word(4), &mut bytes)?;
             let size = u64::from(abi::layout::u32_at(&bytes, 8));
             let flags = abi::layout::u32_at(&bytes, 12);
             return Ok(Self { at: abi::layout::u64_at(&bytes, 0), size, flags });
@@ -97,28 +97,28 @@ impl Value {
 }
 
 /// Decides a call of this family.
-pub(super) fn rule<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let deed = deed(arguments.op()).ok_or(Errno::ENOSYS)?;
-    let value = Value::of(scene, arguments, deed)?;
+    let value = Value::of(context, arguments, deed)?;
     if deed == Deed::Set && value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
     if let Some(at) = arguments.position(Role::Attribute) {
-        read_name(scene, arguments.word(at))?;
+        read_name(context, arguments.word(at))?;
     }
     if deed == Deed::Set && value.size > SIZE_MAX {
         return Err(Errno::E2BIG);
     }
     if arguments.position(Role::Fd) == Some(0) {
         let fd = arguments.int(0) as i32;
-        more_than_a_name(scene, fd)?;
+        more_than_a_name(context, fd)?;
         let mut place = place_of(Dir::Guest(fd));
-        scene.desk.found[0].clear();
-        (place.kind, place.read_only) = binding_of(scene, Dir::Guest(fd))?;
-        return on_place(scene, arguments, &place, deed, value, Some(fd));
+        context.buffers.found[0].clear();
+        (place.kind, place.read_only) = binding_of(context, Dir::Guest(fd))?;
+        return on_place(context, arguments, &place, deed, value, Some(fd));
     }
     let flags = match arguments.op() {
         Op::Lgetxattr | Op::Lsetxattr | Op::Llistxattr | Op::Lremovexattr => AT_SYMLINK_NOFOLLOW,
@@ -129,40 +129,40 @@ pub(super) fn rule<N: Nerves>(
         return Err(Errno::EINVAL);
     }
     let (dir, address) = arguments.path(0)?;
-    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
     if deed == Deed::Get
-        && let Some(errno) = has_none(scene, dir, flags)
+        && let Some(errno) = has_none(context, dir, flags)
     {
         return Err(errno);
     }
     let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
-    let place = super::support::find_named(scene, dir, 0, intent)?;
-    let result = on_place(scene, arguments, &place, deed, value, None);
-    place.close(scene.nerves);
+    let place = super::support::find_named(context, dir, 0, intent)?;
+    let result = on_place(context, arguments, &place, deed, value, None);
+    place.close(context.backend);
     result
 }
 
 /// What `ls -l` asks of every file, and nearly none has: access lists, and the label. The error where one look at an ordinary file of the tree
 /// says that it has none.
-fn has_none<N: Nerves>(scene: &mut Scene<'_, N>, dir: Dir, flags: u32) -> Option<Errno> {
-    let identity = scene.world.identity.filter(|_| scene.task.creds.overrides())?;
-    let errno = match scene.desk.spare[0].as_bytes() {
+fn has_none<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir, flags: u32) -> Option<Errno> {
+    let identity = context.world.identity.filter(|_| context.task.creds.overrides())?;
+    let errno = match context.buffers.spare[0].as_bytes() {
         ACCESS_LIST | DEFAULT_LIST => Errno::ENODATA,
-        LABEL => scene.nerves.label_refusal()?,
+        LABEL => context.backend.label_refusal()?,
         _ => return None,
     };
-    let start = paths::straight(scene, dir, 0)?;
-    let Scene { nerves, desk, .. } = scene;
-    let path = start.path(desk.named[0].with_nul());
-    let facts = &mut desk.seen[0];
-    nerves.statx(start.dir, path, flags | AT_SYMLINK_NOFOLLOW, facts).ok()?;
+    let start = paths::fast_path(context, dir, 0)?;
+    let CallContext { backend, buffers, .. } = context;
+    let path = start.path(buffers.named[0].with_nul());
+    let facts = &mut buffers.seen[0];
+    backend.statx(start.dir, path, flags | AT_SYMLINK_NOFOLLOW, facts).ok()?;
     (!identity::files::may_hide(&identity, Kind::Tree, facts)).then_some(errno)
 }
 
 /// The attribute's name, into `spare[0]`.
-fn read_name<N: Nerves>(scene: &mut Scene<'_, N>, at: u64) -> Result<()> {
-    let name = &mut scene.desk.spare[0];
-    match scene.nerves.read_text(at, name) {
+fn read_name<N: Backend>(context: &mut CallContext<'_, N>, at: u64) -> Result<()> {
+    let name = &mut context.buffers.spare[0];
+    match context.backend.read_text(at, name) {
         Err(Errno::ENAMETOOLONG) => return Err(Errno::ERANGE),
         result => result?,
     }
@@ -206,46 +206,46 @@ impl Space {
     }
 }
 
-fn on_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn on_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     place: &Place,
     deed: Deed,
     value: Value,
     descriptor: Option<i32>,
 ) -> Result<Verdict> {
-    let found = if let Some(identity) = scene.world.identity {
-        super::support::look(scene, &identity, place, 0)?
+    let found = if let Some(identity) = context.world.identity {
+        super::support::look(context, &identity, place, 0)?
     } else {
-        let facts = super::support::facts(scene, place, 0)?;
+        let facts = super::support::facts(context, place, 0)?;
         let truth = Truth { mode: u32::from(facts.stx_mode), ..Truth::default() };
         Found { facts, truth, recorded: false }
     };
     if place.directory && !found.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    let identity = scene.world.identity.filter(|_| found.emulates(place.kind));
+    let identity = context.world.identity.filter(|_| found.emulates(place.kind));
     let writes = matches!(deed, Deed::Set | Deed::Remove);
     if writes && place.read_only {
         return Err(Errno::EROFS);
     }
     let mut wanted = Wanted { arguments, place: *place, value, found, identity };
     if writes {
-        let space = Space::of(scene.desk.spare[0].as_bytes());
-        wanted.may_write(scene, space, deed)?;
+        let space = Space::of(context.buffers.spare[0].as_bytes());
+        wanted.may_write(context, space, deed)?;
         let shared = match descriptor {
-            None if !is_shared(scene, place.kind, &found.facts) => None,
+            None if !is_shared(context, place.kind, &found.facts) => None,
             None if place.magic => Some(Target::Nothing),
             None => Some(Target::CopyUp),
-            Some(fd) => Some(target_of(scene, fd, &found.facts)?),
+            Some(fd) => Some(target_of(context, fd, &found.facts)?),
         };
         match (shared, descriptor) {
-            (Some(Target::CopyUp), None) => return copy_up(scene, place, 0),
+            (Some(Target::CopyUp), None) => return copy_up(context, place, 0),
             (Some(Target::CopyUp), Some(_)) => return Ok(Verdict::CopyUp),
             (Some(Target::Nothing), _) => return Ok(Verdict::Done(0)),
             (Some(Target::Copy), _) => {
-                let host = scene.desk.host;
-                scene.desk.found[0] = host;
+                let host = context.buffers.host;
+                context.buffers.found[0] = host;
                 wanted.place.at = Dir::Root;
             }
             (Some(Target::Itself) | None, _) => {}
@@ -253,28 +253,28 @@ fn on_place<N: Nerves>(
     }
     if let Some(identity) = identity.filter(|identity| {
         wanted.place.at == place.at && identity::files::is_locked(identity, place.kind, &found)
-    }) && !is_shared(scene, place.kind, &found.facts)
+    }) && !is_shared(context, place.kind, &found.facts)
     {
-        let at = reach(scene.desk, place, 0);
+        let at = reach(context.buffers, place, 0);
         let truth = &found.truth;
-        identity::set_truth(scene.nerves, &identity, place.kind, at, &found, truth)?;
+        identity::set_truth(context.backend, &identity, place.kind, at, &found, truth)?;
     }
     let closed = identity.filter(|identity| is_closed(identity, place.kind, &found));
     let bits = u32::from(found.facts.stx_mode) & 0o7777;
     if closed.is_some() {
-        let (dir, path) = reach(scene.desk, place, 0);
-        scene.nerves.chmod(dir, path, bits | 0o600)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        context.backend.chmod(dir, path, bits | 0o600)?;
     }
     let verdict = match deed {
-        Deed::Get => wanted.get(scene),
-        Deed::Set => wanted.set(scene),
-        Deed::List => wanted.list(scene),
-        Deed::Remove => wanted.remove(scene),
+        Deed::Get => wanted.get(context),
+        Deed::Set => wanted.set(context),
+        Deed::List => wanted.list(context),
+        Deed::Remove => wanted.remove(context),
     };
     if closed.is_some() {
-        let (dir, path) = reach(scene.desk, place, 0);
+        let (dir, path) = reach(context.buffers, place, 0);
         // The file is the caller's own; if it is gone meanwhile, so is its mode.
-        let _ = scene.nerves.chmod(dir, path, bits);
+        let _ = context.backend.chmod(dir, path, bits);
     }
     verdict
 }
@@ -300,7 +300,12 @@ struct Wanted<'c> {
 
 impl Wanted<'_> {
     /// `xattr_permission` of the kernel, for writing.
-    fn may_write<N: Nerves>(&self, scene: &Scene<'_, N>, space: Space, deed: Deed) -> Result<()> {
+    fn may_write<N: Backend>(
+        &self,
+        context: &CallContext<'_, N>,
+        space: Space,
+        deed: Deed,
+    ) -> Result<()> {
         if self.identity.is_none() {
             return match space {
                 // There is no other name for it.
@@ -309,8 +314,8 @@ impl Wanted<'_> {
                 _ => Ok(()),
             };
         }
-        let (who, file) = (&scene.task.creds, &self.found.truth);
-        let name = scene.desk.spare[0].as_bytes();
+        let (who, file) = (&context.task.creds, &self.found.truth);
+        let name = context.buffers.spare[0].as_bytes();
         match space {
             Space::User | Space::Own => {
                 user_file(file).ok_or(Errno::EPERM)?;
@@ -339,8 +344,12 @@ impl Wanted<'_> {
     }
 
     /// Puts the name on disk into `spare[1]`.
-    fn name_on_disk<N: Nerves>(&self, scene: &mut Scene<'_, N>, space: Space) -> Result<()> {
-        let [name, on_disk] = &mut scene.desk.spare;
+    fn name_on_disk<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        space: Space,
+    ) -> Result<()> {
+        let [name, on_disk] = &mut context.buffers.spare;
         on_disk.clear();
         if space.hidden() && self.identity.is_some() {
             on_disk.push(HIDDEN_ATTRIBUTES)?;
@@ -349,9 +358,9 @@ impl Wanted<'_> {
         if on_disk.len() > NAME_MAX { Err(Errno::ERANGE) } else { Ok(()) }
     }
 
-    fn get<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
-        let space = Space::of(scene.desk.spare[0].as_bytes());
-        let (who, file) = (&scene.task.creds, &self.found.truth);
+    fn get<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
+        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let (who, file) = (&context.task.creds, &self.found.truth);
         match space {
             Space::Own if self.identity.is_none() => return Err(Errno::ENODATA),
             Space::User | Space::Own if self.identity.is_some() => {
@@ -363,7 +372,7 @@ impl Wanted<'_> {
             }
             Space::Other
                 if self.identity.is_some()
-                    && !scene.desk.spare[0].as_bytes().starts_with(SYSTEM) =>
+                    && !context.buffers.spare[0].as_bytes().starts_with(SYSTEM) =>
             {
                 rules::may(who, file, Want::READ)?;
             }
@@ -375,11 +384,11 @@ impl Wanted<'_> {
             Some(identity) if !identity::files::may_hide(&identity, self.place.kind, facts) => {
                 Err(Errno::ENODATA)
             }
-            Some(_) if !can_carry(u32::from(facts.stx_mode)) => self.get_noted(scene),
+            Some(_) if !can_carry(u32::from(facts.stx_mode)) => self.get_noted(context),
             _ => {
-                self.name_on_disk(scene, space)?;
-                match self.get_named(scene, 1) {
-                    Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(scene),
+                self.name_on_disk(context, space)?;
+                match self.get_named(context, 1) {
+                    Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(context),
                     result => result,
                 }
             }
@@ -389,9 +398,9 @@ impl Wanted<'_> {
             Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
                 if space == Space::Security && self.identity.is_some() =>
             {
-                match self.no_label(scene) {
+                match self.no_label(context) {
                     Some(errno) => Err(errno),
-                    None => self.get_named(scene, 0),
+                    None => self.get_named(context, 0),
                 }
             }
             Err(Errno::EPERM) if space.hidden() => Err(Errno::ENODATA),
@@ -400,26 +409,30 @@ impl Wanted<'_> {
     }
 
     /// The error for a label where the host labels no file of the container's tree.
-    fn no_label<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Option<Errno> {
-        let asks = self.place.kind == Kind::Tree && scene.desk.spare[0].as_bytes() == LABEL;
-        if asks { scene.nerves.label_refusal() } else { None }
+    fn no_label<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Errno> {
+        let asks = self.place.kind == Kind::Tree && context.buffers.spare[0].as_bytes() == LABEL;
+        if asks { context.backend.label_refusal() } else { None }
     }
 
     /// Reads the attribute whose name on disk is in `spare[which]`.
-    fn get_named<N: Nerves>(&self, scene: &mut Scene<'_, N>, which: usize) -> Result<Verdict> {
+    fn get_named<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        which: usize,
+    ) -> Result<Verdict> {
         let mut bytes = [0; VALUE_ROOM];
-        let (dir, path) = reach(scene.desk, &self.place, 0);
-        let name = scene.desk.spare[which].as_c_str();
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let name = context.buffers.spare[which].as_c_str();
         let room = (self.value.size.min(SIZE_MAX) as usize).min(VALUE_ROOM);
-        match scene.nerves.getxattr(dir, path, true, name, &mut bytes[..room]) {
+        match context.backend.getxattr(dir, path, true, name, &mut bytes[..room]) {
             Ok(length) => {
                 if room > 0 {
-                    scene.nerves.write(self.value.at, &bytes[..length])?;
+                    context.backend.write(self.value.at, &bytes[..length])?;
                 }
                 Ok(Verdict::Done(length as i64))
             }
             Err(Errno::ERANGE) if self.value.size > VALUE_ROOM as u64 => {
-                self.by_kernel(scene, which, Op::Lgetxattr)
+                self.by_kernel(context, which, Op::Lgetxattr)
             }
             Err(errno) => Err(errno),
         }
@@ -435,59 +448,63 @@ impl Wanted<'_> {
         refused && space.hidden() && self.identity.is_some()
     }
 
-    fn get_noted<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+    fn get_noted<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
         let mut bytes = [0; VALUE_ROOM];
         let room = (self.value.size as usize).min(VALUE_ROOM);
-        let name = scene.desk.spare[0].as_bytes();
-        let length = noted::get(scene.nerves, &self.found.facts, name, &mut bytes[..room])?;
+        let name = context.buffers.spare[0].as_bytes();
+        let length = noted::get(context.backend, &self.found.facts, name, &mut bytes[..room])?;
         if room > 0 {
-            scene.nerves.write(self.value.at, &bytes[..length])?;
+            context.backend.write(self.value.at, &bytes[..length])?;
         }
         Ok(Verdict::Done(length as i64))
     }
 
-    fn set<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
-        let space = Space::of(scene.desk.spare[0].as_bytes());
-        self.name_on_disk(scene, space)?;
+    fn set<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
+        let space = Space::of(context.buffers.spare[0].as_bytes());
+        self.name_on_disk(context, space)?;
         let mut bytes = [0; VALUE_ROOM];
         let small = bytes.get_mut(..self.value.size as usize);
         if space == Space::AccessList && self.identity.is_some() {
             let small = small.ok_or(Errno::E2BIG)?;
-            scene.nerves.read(self.value.at, small)?;
-            return self.set_list(scene, small);
+            context.backend.read(self.value.at, small)?;
+            return self.set_list(context, small);
         }
         let Some(small) = small else {
             if space.hidden() {
-                self.was_hidden(scene, &self.found.truth)?;
+                self.was_hidden(context, &self.found.truth)?;
             }
-            return self.by_kernel(scene, 1, Op::Lsetxattr);
+            return self.by_kernel(context, 1, Op::Lsetxattr);
         };
         if !small.is_empty() {
-            scene.nerves.read(self.value.at, small)?;
+            context.backend.read(self.value.at, small)?;
         }
-        self.set_bytes(scene, small)?;
+        self.set_bytes(context, small)?;
         if space.hidden() {
-            self.was_hidden(scene, &self.found.truth)?;
+            self.was_hidden(context, &self.found.truth)?;
         }
         Ok(Verdict::Done(0))
     }
 
     /// An attribute that only root may set is there now, and the file is `new` to the guest.
-    fn was_hidden<N: Nerves>(&self, scene: &mut Scene<'_, N>, new: &Truth) -> Result<()> {
+    fn was_hidden<N: Backend>(&self, context: &mut CallContext<'_, N>, new: &Truth) -> Result<()> {
         let Some(identity) = self.identity else { return Ok(()) };
-        let (at, kind) = (reach(scene.desk, &self.place, 0), self.place.kind);
-        identity::files::hidden_was_set(scene.nerves, &identity, kind, at, &self.found, new)
+        let (at, kind) = (reach(context.buffers, &self.place, 0), self.place.kind);
+        identity::files::hidden_was_set(context.backend, &identity, kind, at, &self.found, new)
     }
 
-    fn set_bytes<N: Nerves>(&self, scene: &mut Scene<'_, N>, bytes: &[u8]) -> Result<Verdict> {
-        let (dir, path) = reach(scene.desk, &self.place, 0);
-        let name = scene.desk.spare[1].as_c_str();
+    fn set_bytes<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        bytes: &[u8],
+    ) -> Result<Verdict> {
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let name = context.buffers.spare[1].as_c_str();
         let flags = self.value.flags;
-        let space = Space::of(scene.desk.spare[0].as_bytes());
-        let result = match scene.nerves.setxattr(dir, path, true, name, bytes, flags) {
+        let space = Space::of(context.buffers.spare[0].as_bytes());
+        let result = match context.backend.setxattr(dir, path, true, name, bytes, flags) {
             Err(errno) if errno != Errno::ENODATA && self.is_elsewhere(space, errno) => {
-                let name = scene.desk.spare[0].as_bytes();
-                noted::set(scene.nerves, &self.found.facts, name, bytes, flags)
+                let name = context.buffers.spare[0].as_bytes();
+                noted::set(context.backend, &self.found.facts, name, bytes, flags)
             }
             result => result,
         };
@@ -495,20 +512,24 @@ impl Wanted<'_> {
     }
 
     /// An access list: the mode follows it, and one that says no more than a mode is not kept.
-    fn set_list<N: Nerves>(&self, scene: &mut Scene<'_, N>, bytes: &[u8]) -> Result<Verdict> {
+    fn set_list<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        bytes: &[u8],
+    ) -> Result<Verdict> {
         let list = AccessList::parse(bytes).ok_or(Errno::EINVAL)?;
-        let (dir, path) = reach(scene.desk, &self.place, 0);
-        let is_default = scene.desk.spare[0].as_bytes() == DEFAULT_LIST;
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let is_default = context.buffers.spare[0].as_bytes() == DEFAULT_LIST;
         let keeps = !(list.empty || list.is_mode && !is_default);
         if keeps {
-            self.set_bytes(scene, bytes)?;
+            self.set_bytes(context, bytes)?;
         } else {
-            let name = scene.desk.spare[1].as_c_str();
-            match scene.nerves.removexattr(dir, path, true, name) {
+            let name = context.buffers.spare[1].as_c_str();
+            match context.backend.removexattr(dir, path, true, name) {
                 Ok(()) | Err(Errno::ENODATA) => {}
                 Err(errno) if self.is_elsewhere(Space::AccessList, errno) => {
-                    let name = scene.desk.spare[0].as_bytes();
-                    match noted::remove(scene.nerves, &self.found.facts, name) {
+                    let name = context.buffers.spare[0].as_bytes();
+                    match noted::remove(context.backend, &self.found.facts, name) {
                         Ok(()) | Err(Errno::ENODATA) => {}
                         Err(errno) => return Err(errno),
                     }
@@ -524,25 +545,25 @@ impl Wanted<'_> {
             && let Some(identity) = self.identity
         {
             new.mode = new.mode & !0o777 | list.mode;
-            let at = reach(scene.desk, &self.place, 0);
+            let at = reach(context.buffers, &self.place, 0);
             let kind = self.place.kind;
-            identity::set_truth(scene.nerves, &identity, kind, at, &self.found, &new)?;
+            identity::set_truth(context.backend, &identity, kind, at, &self.found, &new)?;
         }
         if keeps {
-            self.was_hidden(scene, &new)?;
+            self.was_hidden(context, &new)?;
         }
         Ok(Verdict::Done(0))
     }
 
-    fn remove<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
-        let space = Space::of(scene.desk.spare[0].as_bytes());
-        self.name_on_disk(scene, space)?;
-        let (dir, path) = reach(scene.desk, &self.place, 0);
-        let name = scene.desk.spare[1].as_c_str();
-        let result = match scene.nerves.removexattr(dir, path, true, name) {
+    fn remove<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
+        let space = Space::of(context.buffers.spare[0].as_bytes());
+        self.name_on_disk(context, space)?;
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let name = context.buffers.spare[1].as_c_str();
+        let result = match context.backend.removexattr(dir, path, true, name) {
             Err(errno) if self.is_elsewhere(space, errno) => {
-                let name = scene.desk.spare[0].as_bytes();
-                noted::remove(scene.nerves, &self.found.facts, name)
+                let name = context.buffers.spare[0].as_bytes();
+                noted::remove(context.backend, &self.found.facts, name)
             }
             result => result,
         };
@@ -553,11 +574,11 @@ impl Wanted<'_> {
         }
     }
 
-    fn list<N: Nerves>(&self, scene: &mut Scene<'_, N>) -> Result<Verdict> {
+    fn list<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
         let mut bytes = [0; LIST_ROOM];
-        let (dir, path) = reach(scene.desk, &self.place, 0);
-        let on_disk = scene.nerves.listxattr(dir, path, true, &mut bytes);
-        let trusted = scene.task.creds.has(Capability::SYS_ADMIN);
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let on_disk = context.backend.listxattr(dir, path, true, &mut bytes);
+        let trusted = context.task.creds.has(Capability::SYS_ADMIN);
         let facts = &self.found.facts;
         let may_be_noted = self.identity.is_some()
             && (!can_carry(u32::from(facts.stx_mode)) || on_disk == Err(Errno::EOPNOTSUPP));
@@ -567,33 +588,33 @@ impl Wanted<'_> {
         };
         if may_be_noted {
             let shown = |name: &[u8]| trusted || !name.starts_with(b"trusted.");
-            length = noted::list(scene.nerves, facts, &mut bytes, length, shown)?;
+            length = noted::list(context.backend, facts, &mut bytes, length, shown)?;
         }
         if self.value.size > 0 {
             if self.value.size < length as u64 {
                 return Err(Errno::ERANGE);
             }
-            scene.nerves.write(self.value.at, &bytes[..length])?;
+            context.backend.write(self.value.at, &bytes[..length])?;
         }
         Ok(Verdict::Done(length as i64))
     }
 
     /// Has the guest's kernel do it: on the host's path, with the name in `spare[which]`.
-    fn by_kernel<N: Nerves>(
+    fn by_kernel<N: Backend>(
         &self,
-        scene: &mut Scene<'_, N>,
+        context: &mut CallContext<'_, N>,
         which: usize,
         op: Op,
     ) -> Result<Verdict> {
-        let host = &mut scene.desk.host;
+        let host = &mut context.buffers.host;
         let dir = self.place.held.map_or(self.place.at, Dir::Held);
         if self.place.at == Dir::Root && self.place.held.is_none() {
-            *host = scene.desk.found[0];
+            *host = context.buffers.found[0];
         } else {
-            scene.nerves.path_of(dir, host)?;
+            context.backend.path_of(dir, host)?;
         }
-        let path = scene.nerves.scratch(scene.desk.host.with_nul(), 1)?;
-        let name = scene.nerves.scratch(scene.desk.spare[which].with_nul(), 1)?;
+        let path = context.backend.scratch(context.buffers.host.with_nul(), 1)?;
+        let name = context.backend.scratch(context.buffers.spare[which].with_nul(), 1)?;
         let number = op.entry().number(self.arguments.arch).ok_or(Errno::ENOSYS)?;
         let Value { at, size, flags } = self.value;
         let arguments = [path, name, at, size, u64::from(flags), 0];

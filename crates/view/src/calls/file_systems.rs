@@ -5,17 +5,17 @@
 
 use super::arguments::Arguments;
 use super::support::{reach, with_place};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::paths::Intent;
 use crate::verdict::Verdict;
 use abi::calls::{Op, Role};
 use abi::layout::stat::{EMPTY_STATFS, Statfs};
 
 /// `statfs`, `statfs64`.
-pub(super) fn statfs<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn statfs<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let at = arguments.position(Role::Statfs).ok_or(Errno::ENOSYS)?;
@@ -24,16 +24,16 @@ pub(super) fn statfs<N: Nerves>(
     if arguments.op() == Op::Statfs64 && arguments.word(at - 1) != form.size() as u64 {
         return Err(Errno::EINVAL);
     }
-    with_place(scene, arguments, Intent::FOLLOW, |scene, place| {
+    with_place(context, arguments, Intent::FOLLOW, |context, place| {
         let mut facts = EMPTY_STATFS;
-        let (dir, path) = reach(scene.desk, place, 0);
-        scene.nerves.statfs(dir, path, &mut facts)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        context.backend.statfs(dir, path, &mut facts)?;
         if place.read_only {
             const ST_RDONLY: i64 = 1;
             facts.f_flags |= ST_RDONLY;
         }
         let bytes = form.write(&facts).map_err(|_| Errno::EOVERFLOW)?;
-        scene.nerves.write(address, &bytes[..form.size()])?;
+        context.backend.write(address, &bytes[..form.size()])?;
         Ok(Verdict::Done(0))
     })
 }

@@ -7,9 +7,9 @@ use super::support::{
     Target, binding_of, copy_up, emulated, facts, find, find_named, is_directory, is_shared, look,
     more_than_a_name, not_executed, on_place, reach, target_of, with_place,
 };
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::{self, Want, rules};
 use crate::paths::{self, Intent, Look, Origin, Place, seen_from};
 use crate::verdict::{After, Verdict};
@@ -21,84 +21,88 @@ use linux_raw_sys::general::{
 };
 
 /// `chdir`: the guest goes there itself.
-pub(super) fn chdir<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn chdir<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
-    with_place(scene, arguments, Intent::FOLLOW, |scene, place| {
-        if let Some(identity) = emulated(scene, place.kind)
-            && !scene.task.creds.overrides()
+    with_place(context, arguments, Intent::FOLLOW, |context, place| {
+        if let Some(identity) = emulated(context, place.kind)
+            && !context.task.creds.overrides()
         {
-            let found = look(scene, &identity, place, 0)?;
+            let found = look(context, &identity, place, 0)?;
             if !found.truth.is_directory() {
                 return Err(Errno::ENOTDIR);
             }
-            rules::may_search(&scene.task.creds, &found.truth)?;
+            rules::may_search(&context.task.creds, &found.truth)?;
         }
-        on_place(scene, arguments, place, 0, After::Nothing)
+        on_place(context, arguments, place, 0, After::Nothing)
     })
 }
 
 /// `fchdir`: the kernel asks nobody who owns the directory, so the true mode is asked here.
-pub(super) fn fchdir<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn fchdir<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let at = Dir::Guest(arguments.int(0) as i32);
-    let (kind, _) = binding_of(scene, at)?;
-    if let Some(identity) = emulated(scene, kind)
-        && !scene.task.creds.overrides()
+    let (kind, _) = binding_of(context, at)?;
+    if let Some(identity) = emulated(context, kind)
+        && !context.task.creds.overrides()
     {
-        let found = identity::look(scene.nerves, &identity, kind, at, c"")?;
+        let found = identity::look(context.backend, &identity, kind, at, c"")?;
         if found.truth.is_directory() {
-            rules::may_search(&scene.task.creds, &found.truth)?;
+            rules::may_search(&context.task.creds, &found.truth)?;
         }
     }
     Ok(Verdict::Pass)
 }
 
 /// `getcwd`: the kernel's name, in the guest's words.
-pub(super) fn getcwd<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn getcwd<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     const UNREACHABLE: &[u8] = b"(unreachable)/";
     let (buffer, size) = (arguments.word(0), arguments.word(1));
-    let desk = &mut *scene.desk;
-    if scene.task.root.as_bytes() == b"/"
-        && scene.nerves.remembered_cwd(&mut desk.link)
-        && let Some(here) = paths::in_tree(scene.world, desk.link.as_bytes())
+    let buffers = &mut *context.buffers;
+    if context.task.root.as_bytes() == b"/"
+        && context.backend.remembered_cwd(&mut buffers.link)
+        && let Some(here) = paths::in_tree(context.world, buffers.link.as_bytes())
     {
-        desk.host.set(if here.is_empty() { b"/" } else { here })?;
-        return answer_cwd(scene, buffer, size);
+        buffers.host.set(if here.is_empty() { b"/" } else { here })?;
+        return answer_cwd(context, buffer, size);
     }
-    scene.nerves.path_of(Dir::Cwd, &mut desk.link)?;
-    if desk.link.as_bytes().ends_with(b" (deleted)") {
+    context.backend.path_of(Dir::Cwd, &mut buffers.link)?;
+    if buffers.link.as_bytes().ends_with(b" (deleted)") {
         let mut facts = identity::files::NO_FACTS;
-        scene.nerves.statx(Dir::Cwd, c"", AT_EMPTY_PATH, &mut facts)?;
+        context.backend.statx(Dir::Cwd, c"", AT_EMPTY_PATH, &mut facts)?;
         if facts.stx_nlink == 0 {
             return Err(Errno::ENOENT);
         }
     }
-    let origin = paths::reverse(scene.world, desk.link.as_bytes(), &mut desk.host)?;
-    if !matches!(origin, Origin::Inside(_)) || !seen_from(&scene.task.root, &mut desk.host)? {
-        desk.host.set(UNREACHABLE)?;
+    let origin = paths::reverse(context.world, buffers.link.as_bytes(), &mut buffers.host)?;
+    if !matches!(origin, Origin::Inside(_)) || !seen_from(&context.task.root, &mut buffers.host)? {
+        buffers.host.set(UNREACHABLE)?;
     }
-    answer_cwd(scene, buffer, size)
+    answer_cwd(context, buffer, size)
 }
 
-fn answer_cwd<N: Nerves>(scene: &mut Scene<'_, N>, buffer: u64, size: u64) -> Result<Verdict> {
-    let text = scene.desk.host.with_nul();
+fn answer_cwd<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    buffer: u64,
+    size: u64,
+) -> Result<Verdict> {
+    let text = context.buffers.host.with_nul();
     if text.len() as u64 > size {
         return Err(Errno::ERANGE);
     }
-    scene.nerves.write(buffer, text)?;
+    context.backend.write(buffer, text)?;
     Ok(Verdict::Done(text.len() as i64))
 }
 
 /// `readlink`, `readlinkat`.
-pub(super) fn readlink<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn readlink<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let out = arguments.position(Role::PathOut).ok_or(Errno::ENOSYS)?;
@@ -108,54 +112,58 @@ pub(super) fn readlink<N: Nerves>(
     }
     let intent = Intent { look: Look::Later, ..Intent::NO_FOLLOW.or_empty().held() };
     let (dir, address) = arguments.path(0)?;
-    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
-    if let Some(start) = paths::straight(scene, dir, 0) {
-        let desk = &mut *scene.desk;
-        let path = start.path(desk.named[0].with_nul());
-        match scene.nerves.readlink(start.dir, path, &mut desk.link) {
-            Ok(()) => return give_text(scene, buffer, size as usize),
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    if let Some(start) = paths::fast_path(context, dir, 0) {
+        let buffers = &mut *context.buffers;
+        let path = start.path(buffers.named[0].with_nul());
+        match context.backend.readlink(start.dir, path, &mut buffers.link) {
+            Ok(()) => return give_text(context, buffer, size as usize),
             Err(errno @ (Errno::ENOENT | Errno::EINVAL)) => return Err(errno),
             Err(_) => {}
         }
     }
-    let place = find_named(scene, dir, 0, intent)?;
+    let place = find_named(context, dir, 0, intent)?;
     let result = if place.kind != Kind::Proc && place.direct {
         Ok(Verdict::Pass)
     } else {
-        link_text(scene, &place).and_then(|()| give_text(scene, buffer, size as usize))
+        link_text(context, &place).and_then(|()| give_text(context, buffer, size as usize))
     };
-    place.close(scene.nerves);
+    place.close(context.backend);
     result
 }
 
-/// As much as there is room for of what is in `desk.link`.
-fn give_text<N: Nerves>(scene: &mut Scene<'_, N>, buffer: u64, size: usize) -> Result<Verdict> {
-    let bytes = scene.desk.link.as_bytes();
+/// As much as there is room for of what is in `buffers.link`.
+fn give_text<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    buffer: u64,
+    size: usize,
+) -> Result<Verdict> {
+    let bytes = context.buffers.link.as_bytes();
     let length = bytes.len().min(size);
-    scene.nerves.write(buffer, &bytes[..length])?;
+    context.backend.write(buffer, &bytes[..length])?;
     Ok(Verdict::Done(length as i64))
 }
 
-/// Puts the text of a link, as the guest is to see it, into `desk.link`.
-fn link_text<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
+/// Puts the text of a link, as the guest is to see it, into `buffers.link`.
+fn link_text<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
     if place.kind == Kind::Proc {
-        let host = scene.desk.found[0];
-        let desk = &mut *scene.desk;
-        let (world, task) = (scene.world, &*scene.task);
-        let link = &mut desk.link;
-        let target = crate::proc::follow(scene.nerves, world, task, host.as_bytes(), link)?;
+        let host = context.buffers.found[0];
+        let buffers = &mut *context.buffers;
+        let (world, task) = (context.world, &*context.task);
+        let link = &mut buffers.link;
+        let target = crate::proc::follow(context.backend, world, task, host.as_bytes(), link)?;
         if target == crate::proc::Target::Jump {
-            seen_from(&scene.task.root, link)?;
+            seen_from(&context.task.root, link)?;
         }
         return Ok(());
     }
-    let desk = &mut *scene.desk;
+    let buffers = &mut *context.buffers;
     let (dir, path) = match place.held {
         Some(held) => (Dir::Held(held), c""),
-        None => (place.at, desk.found[0].as_c_str()),
+        None => (place.at, buffers.found[0].as_c_str()),
     };
     // Of what is no link the kernel says that there is none, where it has only the descriptor.
-    match (scene.nerves.readlink(dir, path, &mut desk.link), desk.named[0].is_empty()) {
+    match (context.backend.readlink(dir, path, &mut buffers.link), buffers.named[0].is_empty()) {
         (Err(Errno::ENOENT), false) if place.held.is_some() => Err(Errno::EINVAL),
         (Err(Errno::EINVAL), true) => Err(Errno::ENOENT),
         (result, _) => result,
@@ -163,23 +171,23 @@ fn link_text<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
 }
 
 /// `truncate`.
-pub(super) fn truncate<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn truncate<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let length = u64::try_from(arguments.length()).map_err(|_| Errno::EINVAL)?;
-    let place = find(scene, arguments, 0, Intent::FOLLOW.held_or_seen())?;
-    let result = truncate_place(scene, &place, length);
-    place.close(scene.nerves);
+    let place = find(context, arguments, 0, Intent::FOLLOW.held_or_seen())?;
+    let result = truncate_place(context, &place, length);
+    place.close(context.backend);
     result
 }
 
-fn truncate_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn truncate_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     length: u64,
 ) -> Result<Verdict> {
-    let facts = facts(scene, place, 0)?;
+    let facts = facts(context, place, 0)?;
     let kind = u32::from(facts.stx_mode) & S_IFMT;
     if kind != S_IFREG {
         return Err(if is_directory(&facts) { Errno::EISDIR } else { Errno::EINVAL });
@@ -188,44 +196,44 @@ fn truncate_place<N: Nerves>(
         return Err(Errno::EROFS);
     }
     let mut restore = After::Nothing;
-    if let Some(identity) = emulated(scene, place.kind) {
-        let found = look(scene, &identity, place, 0)?;
+    if let Some(identity) = emulated(context, place.kind) {
+        let found = look(context, &identity, place, 0)?;
         if found.truth.is_device() {
             return Err(Errno::EINVAL);
         }
-        rules::may(&scene.task.creds, &found.truth, Want::WRITE)?;
-        not_executed(scene, &facts)?;
-        if is_shared(scene, place.kind, &facts) {
-            return copy_up(scene, place, 0);
+        rules::may(&context.task.creds, &found.truth, Want::WRITE)?;
+        not_executed(context, &facts)?;
+        if is_shared(context, place.kind, &facts) {
+            return copy_up(context, place, 0);
         }
-        let (dir, path) = reach(scene.desk, place, 0);
-        let who = &scene.task.creds;
-        identity::written(scene.nerves, &identity, who, place.kind, (dir, path), &found)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        let who = &context.task.creds;
+        identity::written(context.backend, &identity, who, place.kind, (dir, path), &found)?;
         if facts.stx_uid == identity.host_uid && facts.stx_mode & 0o200 == 0 {
-            restore = let_in(scene, place, &identity, &found)?;
+            restore = let_in(context, place, &identity, &found)?;
         }
     } else {
-        not_executed(scene, &facts)?;
-        if is_shared(scene, place.kind, &facts) {
-            return copy_up(scene, place, 0);
+        not_executed(context, &facts)?;
+        if is_shared(context, place.kind, &facts) {
+            return copy_up(context, place, 0);
         }
     }
-    let (dir, path) = reach(scene.desk, place, 0);
-    let result = scene.nerves.truncate(dir, path, length);
+    let (dir, path) = reach(context.buffers, place, 0);
+    let result = context.backend.truncate(dir, path, length);
     if let After::Restore(held, mode) = restore {
         // The file is the caller's, so this does not fail; and if it did, the contents are what was asked for.
-        let _ = scene.nerves.chmod(Dir::Held(held), c"", mode);
+        let _ = context.backend.chmod(Dir::Held(held), c"", mode);
     }
     result.map(|()| Verdict::Done(0))
 }
 
 /// `utime`, `utimes`, `futimesat`, `utimensat`.
-pub(super) fn utimens<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn utimens<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let flags = arguments.flags();
-    let times = times(arguments, scene.nerves)?;
+    let times = times(arguments, context.backend)?;
     if let Some(times) = &times {
         if times.iter().all(|time| time.tv_nsec == i64::from(UTIME_OMIT)) {
             return Ok(Verdict::Done(0));
@@ -243,13 +251,13 @@ pub(super) fn utimens<N: Nerves>(
         && address == 0
     {
         return if flags == 0 {
-            utimens_open(scene, descriptor, times.as_ref())
+            utimens_open(context, descriptor, times.as_ref())
         } else {
             Err(Errno::EINVAL)
         };
     }
-    with_place(scene, arguments, Intent::FOLLOW.with_at_flags(flags), |scene, place| {
-        utimens_place(scene, place, times.as_ref())
+    with_place(context, arguments, Intent::FOLLOW.with_at_flags(flags), |context, place| {
+        utimens_place(context, place, times.as_ref())
     })
 }
 
@@ -262,8 +270,8 @@ fn are_valid(times: Option<&[timespec; 2]>) -> Result<()> {
     if times.is_none_or(|times| times.iter().all(valid)) { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-fn utimens_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn utimens_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     times: Option<&[timespec; 2]>,
 ) -> Result<Verdict> {
@@ -271,97 +279,97 @@ fn utimens_place<N: Nerves>(
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    let facts = facts(scene, place, 0)?;
+    let facts = facts(context, place, 0)?;
     if let Dir::Guest(descriptor) = place.at
-        && scene.desk.found[0].is_empty()
+        && context.buffers.found[0].is_empty()
     {
-        return utimens_open(scene, descriptor, times);
+        return utimens_open(context, descriptor, times);
     }
-    may_set_times(scene, place, times)?;
-    if is_shared(scene, place.kind, &facts) {
+    may_set_times(context, place, times)?;
+    if is_shared(context, place.kind, &facts) {
         // What has lost its name has no copy.
-        return if place.magic { Ok(Verdict::Done(0)) } else { copy_up(scene, place, 0) };
+        return if place.magic { Ok(Verdict::Done(0)) } else { copy_up(context, place, 0) };
     }
     let flags = super::support::at_flags(place);
-    let (dir, path) = reach(scene.desk, place, 0);
-    scene.nerves.utimens(dir, path, times, flags)?;
+    let (dir, path) = reach(context.buffers, place, 0);
+    context.backend.utimens(dir, path, times, flags)?;
     Ok(Verdict::Done(0))
 }
 
-fn may_set_times<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn may_set_times<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     times: Option<&[timespec; 2]>,
 ) -> Result<()> {
-    let Some(identity) = emulated(scene, place.kind) else { return Ok(()) };
-    if scene.task.creds.overrides() {
+    let Some(identity) = emulated(context, place.kind) else { return Ok(()) };
+    if context.task.creds.overrides() {
         return Ok(());
     }
-    let found = look(scene, &identity, place, 0)?;
-    rules::may_set_times(&scene.task.creds, &found.truth, times)
+    let found = look(context, &identity, place, 0)?;
+    rules::may_set_times(&context.task.creds, &found.truth, times)
 }
 
 /// Of an open file.
-fn utimens_open<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn utimens_open<N: Backend>(
+    context: &mut CallContext<'_, N>,
     descriptor: i32,
     times: Option<&[timespec; 2]>,
 ) -> Result<Verdict> {
-    more_than_a_name(scene, descriptor)?;
+    more_than_a_name(context, descriptor)?;
     are_valid(times)?;
     let at = Dir::Guest(descriptor);
     let mut facts: statx = identity::files::NO_FACTS;
-    scene.nerves.statx(at, c"", AT_EMPTY_PATH, &mut facts)?;
-    let (kind, read_only) = binding_of(scene, at)?;
+    context.backend.statx(at, c"", AT_EMPTY_PATH, &mut facts)?;
+    let (kind, read_only) = binding_of(context, at)?;
     if read_only {
         return Err(Errno::EROFS);
     }
-    if let Some(identity) = emulated(scene, kind)
-        && !scene.task.creds.overrides()
+    if let Some(identity) = emulated(context, kind)
+        && !context.task.creds.overrides()
     {
-        let (truth, _) = identity::truth_of(scene.nerves, &identity, kind, at, c"", &facts);
-        rules::may_set_times(&scene.task.creds, &truth, times)?;
+        let (truth, _) = identity::truth_of(context.backend, &identity, kind, at, c"", &facts);
+        rules::may_set_times(&context.task.creds, &truth, times)?;
     }
-    match target_of(scene, descriptor, &facts)? {
+    match target_of(context, descriptor, &facts)? {
         Target::Itself => Ok(Verdict::Pass),
         Target::CopyUp => Ok(Verdict::CopyUp),
         Target::Nothing => Ok(Verdict::Done(0)),
         Target::Copy => {
-            let path = scene.desk.host.as_c_str();
-            scene.nerves.utimens(Dir::Root, path, times, AT_SYMLINK_NOFOLLOW)?;
+            let path = context.buffers.host.as_c_str();
+            context.backend.utimens(Dir::Root, path, times, AT_SYMLINK_NOFOLLOW)?;
             Ok(Verdict::Done(0))
         }
     }
 }
 
 /// `name_to_handle_at`: a handle says nothing of names; opening one is not for guests.
-pub(super) fn name_to_handle<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn name_to_handle<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let flags = arguments.flags();
     let mut intent = Intent::NO_FOLLOW;
     intent.follow = flags & AT_SYMLINK_FOLLOW != 0;
     intent.empty = flags & AT_EMPTY_PATH != 0;
-    with_place(scene, arguments, intent, |scene, place| {
-        on_place(scene, arguments, place, 0, After::Nothing)
+    with_place(context, arguments, intent, |context, place| {
+        on_place(context, arguments, place, 0, After::Nothing)
     })
 }
 
 /// `inotify_add_watch`: events name files relative to what is watched (inotify(7)), so nothing has to be turned back.
-pub(super) fn watch<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn watch<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     const IN_DONT_FOLLOW: u32 = 0x0200_0000;
     let follow = arguments.int(2) & IN_DONT_FOLLOW == 0;
-    with_place(scene, arguments, Intent { follow, ..Intent::FOLLOW }, |scene, place| {
-        if let Some(identity) = emulated(scene, place.kind)
-            && !scene.task.creds.overrides()
+    with_place(context, arguments, Intent { follow, ..Intent::FOLLOW }, |context, place| {
+        if let Some(identity) = emulated(context, place.kind)
+            && !context.task.creds.overrides()
         {
-            let found = look(scene, &identity, place, 0)?;
-            rules::may(&scene.task.creds, &found.truth, Want::READ)?;
+            let found = look(context, &identity, place, 0)?;
+            rules::may(&context.task.creds, &found.truth, Want::READ)?;
         }
-        on_place(scene, arguments, place, 0, After::Nothing)
+        on_place(context, arguments, place, 0, After::Nothing)
     })
 }

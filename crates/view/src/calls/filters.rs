@@ -10,14 +10,14 @@
 //! - A tracer that sees every call skips one by the number -1, which later kernels show to the filter: allowed, it does nothing.
 //! - `RET_TRACE` without a tracer of the guest's own is `ENOSYS`, and would reach ours: it becomes that error.
 //!
-//! Programs that leave no room for the prefix, or are longer than a desk, are installed as they are. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`)
+//! Programs that leave no room for the prefix, or are longer than a buffers, are installed as they are. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`)
 //! is `EBUSY`, as where there is another one already: a call that it lets continue would never be seen by us. Strict mode is made of
 //! a filter, because the kernel does not mix the two; a call that it forbids ends the thread by `SIGSYS` rather than `SIGKILL`.
 
 use super::process::narrow;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::identity::Capability;
 use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
@@ -143,26 +143,29 @@ impl Wish {
 }
 
 /// Decides a `seccomp`, and `prctl(PR_SET_SECCOMP)`. A call that asks for something else is the kernel's.
-pub(super) fn install<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+pub(super) fn install<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    call: &Call,
+) -> Result<Verdict> {
     match Wish::of(call) {
         Wish::Other => Ok(Verdict::Pass),
-        Wish::Strict => install_strict(scene, call),
-        Wish::Filter(program, flags) => install_filter(scene, call, program, flags),
+        Wish::Strict => install_strict(context, call),
+        Wish::Filter(program, flags) => install_filter(context, call, program, flags),
     }
 }
 
-fn install_strict<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
-    if u32::from(scene.task.filters.mode) == MODE_FILTER {
+fn install_strict<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
+    if u32::from(context.task.filters.mode) == MODE_FILTER {
         return Err(Errno::EINVAL);
     }
     let program = strict(call.arch);
     let bytes = program.as_flattened();
-    let at = scene.nerves.scratch(bytes, 8)?;
-    instead(scene, call, at, program.len())
+    let at = context.backend.scratch(bytes, 8)?;
+    instead(context, call, at, program.len())
 }
 
-fn install_filter<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn install_filter<N: Backend>(
+    context: &mut CallContext<'_, N>,
     call: &Call,
     program: u64,
     flags: u64,
@@ -173,7 +176,7 @@ fn install_filter<N: Nerves>(
     let mut header = [0; 16];
     let (size, pointer) = if narrow(call) { (8, 4) } else { (16, 8) };
     let header = &mut header[..size];
-    scene.nerves.read(program, header)?;
+    context.backend.read(program, header)?;
     let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
     let mut address = [0; 8];
     address[..size - pointer].copy_from_slice(&header[pointer..]);
@@ -181,21 +184,21 @@ fn install_filter<N: Nerves>(
     if length == 0 || length > LIMIT {
         return Err(Errno::EINVAL);
     }
-    let creds = &scene.task.creds;
+    let creds = &context.task.creds;
     if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     let whole = (PREFIX + length) * INSTRUCTION;
-    if PREFIX + length > LIMIT || whole > scene.desk.input.len() {
+    if PREFIX + length > LIMIT || whole > context.buffers.input.len() {
         return Ok(Verdict::Watch(After::Filter));
     }
-    let (before, rest) = scene.desk.input[..whole].split_at_mut(PREFIX * INSTRUCTION);
+    let (before, rest) = context.buffers.input[..whole].split_at_mut(PREFIX * INSTRUCTION);
     // A tracer's loader is in the first place.
     before.copy_from_slice(prefix(LOADER_START).as_flattened());
-    scene.nerves.read(address, rest)?;
+    context.backend.read(address, rest)?;
     without_trace(rest);
-    let at = scene.nerves.scratch(&scene.desk.input[..whole], 8)?;
-    instead(scene, call, at, PREFIX + length)
+    let at = context.backend.scratch(&context.buffers.input[..whole], 8)?;
+    instead(context, call, at, PREFIX + length)
 }
 
 /// `RET_TRACE` becomes what it is without a tracer.
@@ -210,8 +213,8 @@ pub fn without_trace(program: &mut [u8]) {
 }
 
 /// The same call with another program. The number stays, so that filters that are there already say the same.
-fn instead<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn instead<N: Backend>(
+    context: &mut CallContext<'_, N>,
     call: &Call,
     at: u64,
     length: usize,
@@ -225,7 +228,7 @@ fn instead<N: Nerves>(
         header[8..].copy_from_slice(&at.to_le_bytes());
         &header[..]
     };
-    let header = scene.nerves.scratch(header, 8)?;
+    let header = context.backend.scratch(header, 8)?;
     let mut instead = *call;
     instead.arguments[2] = header;
     match Wish::of(call) {
@@ -285,7 +288,7 @@ mod tests {
         header.resize(if narrow(call) { 4 } else { 8 }, 0);
         header.extend(at.to_le_bytes());
         bench.fake.map(0x1000, &header).map(at, program);
-        match bench.scene(|scene| install(scene, call))? {
+        match bench.context(|context| install(context, call))? {
             Verdict::Instead(instead, After::Filter) => {
                 assert_eq!(instead.number, call.number);
                 let header =
@@ -380,13 +383,13 @@ mod tests {
         }
         let call = seccomp_call(ARCH_X86_64, [0, 0, 0, 0, 0, 0]);
         let mut bench = bench(1000);
-        let verdict = bench.scene(|scene| install(scene, &call)).unwrap();
+        let verdict = bench.context(|context| install(context, &call)).unwrap();
         let Verdict::Instead(instead, After::Filter) = verdict else { panic!("{verdict:?}") };
         assert_eq!(instead.arguments[0], 1);
         installed(&mut bench.task, &call, 0);
         assert_eq!(bench.task.filters.mode, 1);
         let call = Call { number: 157, arguments: [22, 1, 0, 0, 0, 0], ..call };
-        let verdict = bench.scene(|scene| install(scene, &call)).unwrap();
+        let verdict = bench.context(|context| install(context, &call)).unwrap();
         let Verdict::Instead(instead, After::Filter) = verdict else { panic!("{verdict:?}") };
         assert_eq!(instead.arguments[..2], [22, 2]);
     }
@@ -405,9 +408,9 @@ mod tests {
         let long = guests().repeat(600);
         assert_eq!(installed_by(&mut user, &call, &long).unwrap(), long, "as it is");
         let bad = seccomp_call(ARCH_X86_64, [1, 0, 0x9_0000, 0, 0, 0]);
-        assert_eq!(user.scene(|scene| install(scene, &bad)), Err(Errno::EFAULT));
+        assert_eq!(user.context(|context| install(context, &bad)), Err(Errno::EFAULT));
         let query = seccomp_call(ARCH_X86_64, [2, 0, 0x1000, 0, 0, 0]);
-        assert_eq!(user.scene(|scene| install(scene, &query)), Ok(Verdict::Pass));
+        assert_eq!(user.context(|context| install(context, &query)), Ok(Verdict::Pass));
     }
 
     #[test]

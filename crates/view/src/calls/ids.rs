@@ -4,31 +4,31 @@
 //! makes such a call in every thread of a process; so nothing is shared here.
 
 use super::arguments::Arguments;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::identity::credentials::{GROUPS_MAX, KEEP};
 use crate::identity::{Capability, Groups, Ids};
 use crate::verdict::{Call, Verdict};
 use abi::calls::{Op, narrow_ids};
 
 /// Decides a call of [`abi::calls::Class::Identity`].
-pub(super) fn rule<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let (op, call) = (arguments.op(), arguments.call);
     if op == Op::Umask {
-        scene.task.umask = call.arguments[0] as u32 & 0o777;
-        scene.task.fs_changed = true;
+        context.task.umask = call.arguments[0] as u32 & 0o777;
+        context.task.fs_changed = true;
         return Ok(Verdict::Pass);
     }
-    if scene.world.identity.is_none() {
+    if context.world.identity.is_none() {
         return Ok(Verdict::Pass);
     }
     let width = Width::of(arguments);
     let id = |index: usize| width.take(call.arguments[index]);
-    let creds = &mut scene.task.creds;
+    let creds = &mut context.task.creds;
     match op {
         Op::Getuid | Op::Getuid32 => return Ok(width.tell(creds.uid.real)),
         Op::Geteuid | Op::Geteuid32 => return Ok(width.tell(creds.uid.effective)),
@@ -36,11 +36,11 @@ pub(super) fn rule<N: Nerves>(
         Op::Getegid | Op::Getegid32 => return Ok(width.tell(creds.gid.effective)),
         Op::Getresuid | Op::Getresuid32 => {
             let ids = creds.uid;
-            return width.write_three(scene.nerves, ids, call);
+            return width.write_three(context.backend, ids, call);
         }
         Op::Getresgid | Op::Getresgid32 => {
             let ids = creds.gid;
-            return width.write_three(scene.nerves, ids, call);
+            return width.write_three(context.backend, ids, call);
         }
         Op::Setuid | Op::Setuid32 => creds.setuid(id(0))?,
         Op::Setgid | Op::Setgid32 => creds.setgid(id(0))?,
@@ -50,10 +50,10 @@ pub(super) fn rule<N: Nerves>(
         Op::Setresgid | Op::Setresgid32 => creds.setresgid([id(0), id(1), id(2)])?,
         Op::Setfsuid | Op::Setfsuid32 => return Ok(width.tell(creds.setfsuid(id(0)))),
         Op::Setfsgid | Op::Setfsgid32 => return Ok(width.tell(creds.setfsgid(id(0)))),
-        Op::Getgroups | Op::Getgroups32 => return getgroups(scene, width, call),
-        Op::Setgroups | Op::Setgroups32 => setgroups(scene, width, call)?,
-        Op::Capget => capget(scene, call)?,
-        Op::Capset => capset(scene, call)?,
+        Op::Getgroups | Op::Getgroups32 => return getgroups(context, width, call),
+        Op::Setgroups | Op::Setgroups32 => setgroups(context, width, call)?,
+        Op::Capget => capget(context, call)?,
+        Op::Capset => capset(context, call)?,
         _ => return Ok(Verdict::Pass),
     }
     Ok(Verdict::Done(0))
@@ -94,7 +94,7 @@ impl Width {
         if self.narrow { 2 } else { 4 }
     }
 
-    fn write_three(self, guest: &mut impl Nerves, ids: Ids, call: &Call) -> Result<Verdict> {
+    fn write_three(self, guest: &mut impl Backend, ids: Ids, call: &Call) -> Result<Verdict> {
         for (at, id) in call.arguments.into_iter().zip([ids.real, ids.effective, ids.saved]) {
             guest.write(at, &self.fit(id).to_le_bytes()[..self.size()])?;
         }
@@ -102,9 +102,13 @@ impl Width {
     }
 }
 
-fn getgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> Result<Verdict> {
+fn getgroups<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    width: Width,
+    call: &Call,
+) -> Result<Verdict> {
     let room = call.arguments[0] as i32;
-    let groups = scene.task.creds.groups.as_slice();
+    let groups = context.task.creds.groups.as_slice();
     if room < 0 || (room > 0 && (room as usize) < groups.len()) {
         return Err(Errno::EINVAL);
     }
@@ -113,7 +117,7 @@ fn getgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> 
         for (slot, group) in bytes.chunks_exact_mut(width.size()).zip(groups) {
             slot.copy_from_slice(&width.fit(*group).to_le_bytes()[..width.size()]);
         }
-        scene.nerves.write(call.arguments[1], &bytes[..groups.len() * width.size()])?;
+        context.backend.write(call.arguments[1], &bytes[..groups.len() * width.size()])?;
     }
     Ok(Verdict::Done(groups.len() as i64))
 }
@@ -121,8 +125,12 @@ fn getgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> 
 /// `NGROUPS_MAX`.
 const KERNEL_GROUPS_MAX: u64 = 65_536;
 
-fn setgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> Result<()> {
-    if !scene.task.creds.has(Capability::SETGID) {
+fn setgroups<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    width: Width,
+    call: &Call,
+) -> Result<()> {
+    if !context.task.creds.has(Capability::SETGID) {
         return Err(Errno::EPERM);
     }
     let count = call.arguments[0] & 0xffff_ffff;
@@ -132,7 +140,7 @@ fn setgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> 
     let mut bytes = [0; GROUPS_MAX * 4];
     let bytes = bytes.get_mut(..count as usize * width.size()).ok_or(Errno::ENOMEM)?;
     if count > 0 {
-        scene.nerves.read(call.arguments[1], bytes)?;
+        context.backend.read(call.arguments[1], bytes)?;
     }
     let groups = Groups::new(
         bytes
@@ -143,7 +151,7 @@ fn setgroups<N: Nerves>(scene: &mut Scene<'_, N>, width: Width, call: &Call) -> 
     if groups.as_slice().contains(&KEEP) {
         return Err(Errno::EINVAL);
     }
-    scene.task.creds.setgroups(groups)
+    context.task.creds.setgroups(groups)
 }
 
 const CAPABILITIES_1: u32 = 0x1998_0330;
@@ -151,24 +159,27 @@ const CAPABILITIES_2: u32 = 0x2007_1026;
 const CAPABILITIES_3: u32 = 0x2008_0522;
 
 /// Reads the header of capget(2): how many words each set has, and whose they are.
-fn capability_header<N: Nerves>(scene: &mut Scene<'_, N>, at: u64) -> Result<(usize, i32)> {
+fn capability_header<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    at: u64,
+) -> Result<(usize, i32)> {
     let mut header = [[0; 4]; 2];
-    scene.nerves.read(at, header.as_flattened_mut())?;
+    context.backend.read(at, header.as_flattened_mut())?;
     let [version, pid] = header.map(u32::from_le_bytes);
     match version {
         CAPABILITIES_1 => Ok((1, pid as i32)),
         CAPABILITIES_2 | CAPABILITIES_3 => Ok((2, pid as i32)),
         _ => {
-            scene.nerves.write(at, &CAPABILITIES_3.to_le_bytes())?;
+            context.backend.write(at, &CAPABILITIES_3.to_le_bytes())?;
             Err(Errno::EINVAL)
         }
     }
 }
 
 /// `capget`. Of another process of this container it tells the caller's own.
-fn capget<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
+fn capget<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<()> {
     let [header, data, ..] = call.arguments;
-    let (words, pid) = match capability_header(scene, header) {
+    let (words, pid) = match capability_header(context, header) {
         Err(Errno::EINVAL) if data == 0 => return Ok(()),
         result => result?,
     };
@@ -179,11 +190,11 @@ fn capget<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let pid = pid as u32;
-    let own = pid == 0 || pid == scene.nerves.pid() || pid == scene.nerves.tid();
-    if !own && !scene.nerves.program_of(pid, &mut scene.desk.spare[0]) {
+    let own = pid == 0 || pid == context.backend.pid() || pid == context.backend.tid();
+    if !own && !context.backend.program_of(pid, &mut context.buffers.spare[0]) {
         return Err(Errno::ESRCH);
     }
-    let sets = &scene.task.creds.capabilities;
+    let sets = &context.task.creds.capabilities;
     let mut bytes = [0; 24];
     for (word, half) in bytes.chunks_exact_mut(12).enumerate() {
         let sets = [sets.effective, sets.permitted, sets.inheritable];
@@ -191,17 +202,17 @@ fn capget<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
             slot.copy_from_slice(&((set >> (32 * word)) as u32).to_le_bytes());
         }
     }
-    scene.nerves.write(data, &bytes[..words * 12])
+    context.backend.write(data, &bytes[..words * 12])
 }
 
-fn capset<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
+fn capset<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<()> {
     let [header, data, ..] = call.arguments;
-    let (words, pid) = capability_header(scene, header)?;
-    if pid != 0 && pid as u32 != scene.nerves.tid() && pid as u32 != scene.nerves.pid() {
+    let (words, pid) = capability_header(context, header)?;
+    if pid != 0 && pid as u32 != context.backend.tid() && pid as u32 != context.backend.pid() {
         return Err(Errno::EPERM);
     }
     let mut bytes = [0; 24];
-    scene.nerves.read(data, &mut bytes[..words * 12])?;
+    context.backend.read(data, &mut bytes[..words * 12])?;
     let mut sets = [0_u64; 3];
     for (word, half) in bytes.chunks_exact(12).enumerate() {
         for (set, slot) in sets.iter_mut().zip(half.chunks_exact(4)) {
@@ -210,5 +221,5 @@ fn capset<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<()> {
         }
     }
     let [effective, permitted, inheritable] = sets;
-    scene.task.creds.capabilities.set(effective, permitted, inheritable)
+    context.task.creds.capabilities.set(effective, permitted, inheritable)
 }

@@ -36,33 +36,36 @@ mod tests;
 #[cfg(test)]
 mod owner_tests;
 
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, Nerves};
+use crate::guest::{Backend, Dir, Host};
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Class, Op};
 use arguments::Arguments;
 
 /// Decides what is to be done with a call that the guest is about to make.
-pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Verdict {
+pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdict {
     let Some(arguments) = Arguments::of(call) else {
         return Verdict::Done(Errno::ENOSYS.result());
     };
-    if scene.task.fs_changed {
-        scene.task.fs_changed = false;
+    if context.task.fs_changed {
+        context.task.fs_changed = false;
     }
-    let verdict = match rule(scene, &arguments) {
+    let verdict = match rule(context, &arguments) {
         Ok(verdict) => verdict,
         Err(errno) => Verdict::Done(errno.result()),
     };
-    scene.desk.careful = false;
+    context.buffers.careful = false;
     verdict
 }
 
-fn rule<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Verdict> {
+fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
     let (op, call) = (arguments.op(), arguments.call);
     match op {
-        Op::Open | Op::Openat | Op::Openat2 | Op::Creat => open::enter(scene, arguments),
+        Op::Open | Op::Openat | Op::Openat2 | Op::Creat => open::enter(context, arguments),
         Op::Mkdir
         | Op::Mkdirat
         | Op::Rmdir
@@ -74,22 +77,22 @@ fn rule<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Resul
         | Op::Link
         | Op::Linkat
         | Op::Symlink
-        | Op::Symlinkat => apart(|| names::enter(scene, arguments)),
-        Op::Readlink | Op::Readlinkat => apart(|| files::readlink(scene, arguments)),
-        Op::Getcwd => files::getcwd(scene, arguments),
-        Op::Chdir => files::chdir(scene, arguments),
-        Op::Fchdir => files::fchdir(scene, arguments),
-        Op::Truncate | Op::Truncate64 => apart(|| files::truncate(scene, arguments)),
+        | Op::Symlinkat => apart(|| names::enter(context, arguments)),
+        Op::Readlink | Op::Readlinkat => apart(|| files::readlink(context, arguments)),
+        Op::Getcwd => files::getcwd(context, arguments),
+        Op::Chdir => files::chdir(context, arguments),
+        Op::Fchdir => files::fchdir(context, arguments),
+        Op::Truncate | Op::Truncate64 => apart(|| files::truncate(context, arguments)),
         Op::Utime | Op::Utimes | Op::Futimesat | Op::Utimensat | Op::UtimensatTime64 => {
-            apart(|| files::utimens(scene, arguments))
+            apart(|| files::utimens(context, arguments))
         }
-        Op::Statfs | Op::Statfs64 => apart(|| file_systems::statfs(scene, arguments)),
-        Op::NameToHandleAt => files::name_to_handle(scene, arguments),
-        Op::InotifyAddWatch => files::watch(scene, arguments),
+        Op::Statfs | Op::Statfs64 => apart(|| file_systems::statfs(context, arguments)),
+        Op::NameToHandleAt => files::name_to_handle(context, arguments),
+        Op::InotifyAddWatch => files::watch(context, arguments),
         // Without the descriptor's file being open for writing it fails; and who could open it so has a copy of its own.
         Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Ok(Verdict::Pass),
-        Op::Getdents | Op::Getdents64 => apart(|| crate::paths::listing::enter(scene, arguments)),
-        Op::Execve | Op::Execveat => Ok(apart(|| crate::exec::plan(scene, call))),
+        Op::Getdents | Op::Getdents64 => apart(|| crate::paths::listing::enter(context, arguments)),
+        Op::Execve | Op::Execveat => Ok(apart(|| crate::exec::plan(context, call))),
         // Attributes of newer kernels, which programs can do without.
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot
@@ -107,15 +110,15 @@ fn rule<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Resul
         | Op::Swapoff
         | Op::Acct
         | Op::Quotactl
-        | Op::Uselib => process::enter(scene, call, op),
-        _ if stat::concerns(op) => stat::rule(scene, arguments),
-        _ if owners::concerns(op) => owners::rule(scene, arguments),
-        _ if attributes::concerns(op) => attributes::rule(scene, arguments),
+        | Op::Uselib => process::enter(context, call, op),
+        _ if stat::concerns(op) => stat::rule(context, arguments),
+        _ if owners::concerns(op) => owners::rule(context, arguments),
+        _ if attributes::concerns(op) => attributes::rule(context, arguments),
         _ => match arguments.entry.class {
             Class::Plain | Class::Descriptor => Ok(Verdict::Pass),
-            Class::Process | Class::Refused => process::enter(scene, call, op),
-            Class::Socket => crate::sockets::enter(scene, call, op),
-            Class::Identity => ids::rule(scene, arguments),
+            Class::Process | Class::Refused => process::enter(context, call, op),
+            Class::Socket => crate::sockets::enter(context, call, op),
+            Class::Identity => ids::rule(context, arguments),
             Class::Path | Class::Exec => Err(Errno::ENOSYS),
         },
     }
@@ -129,40 +132,45 @@ fn apart<T>(work: impl FnOnce() -> T) -> T {
 
 /// Finishes a call whose verdict asked for it. `call` is the guest's own (not the one made instead), `result` what the kernel gave;
 /// returns what the guest gets.
-pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, result: i64) -> i64 {
+pub fn leave<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    after: After,
+    call: &Call,
+    result: i64,
+) -> i64 {
     match after {
         After::Nothing | After::Path { .. } | After::Unseen { .. } | After::FromTree => result,
-        After::Listing { room } => crate::paths::listing::leave(scene, call, room, result),
+        After::Listing { room } => crate::paths::listing::leave(context, call, room, result),
         After::Close(_) | After::Restore(..) => {
-            abandon(scene.nerves, after);
+            abandon(context.backend, after);
             result
         }
         After::Created { gid, kind, clear } => {
-            open::record_created(scene, result, gid, kind, clear);
+            open::record_created(context, result, gid, kind, clear);
             result
         }
-        After::Filter | After::Forgive => process::leave(scene, after, call, result),
+        After::Filter | After::Forgive => process::leave(context, after, call, result),
         After::Address { .. }
         | After::AddressFrom { .. }
         | After::Message { .. }
         | After::Messages { .. }
         | After::Sent { .. }
         | After::Peer
-        | After::Bound => crate::sockets::leave(scene, after, call, result),
+        | After::Bound => crate::sockets::leave(context, after, call, result),
     }
 }
 
 /// Asked before [`leave`] where the verdict was [`After::Unseen`] or [`After::FromTree`]: whether something was taken for granted that was not so (the name is a link, or
 /// more than it seems to be). Then `result` has been undone, and [`enter`] is to be called again with the same call.
-pub fn again<N: Nerves>(scene: &mut Scene<'_, N>, after: After, result: i64) -> bool {
-    scene.desk.careful = match after {
+pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result: i64) -> bool {
+    context.buffers.careful = match after {
         After::Unseen { generation, alone, directory } => {
-            open::was_more(scene, (!alone).then_some(generation), directory, result)
+            open::needed_emulation(context, (!alone).then_some(generation), directory, result)
         }
         After::FromTree => result == Errno::EBADF.result(),
         _ => false,
     };
-    scene.desk.careful
+    context.buffers.careful
 }
 
 /// Lets go what is held for the duration of a call: at its end, and where nobody will see that, because the thread was killed.

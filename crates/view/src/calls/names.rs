@@ -8,9 +8,9 @@ use super::support::{
     copy_up, emulated, exists, facts, find, is_directory, is_shared, look, unless_no_directory,
     with_place, without_slash,
 };
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Truth, Want, look_parent, rules};
 use crate::paths::{self, Intent, Last, Place};
@@ -28,23 +28,27 @@ const EXCHANGE: u32 = 2;
 const WHITEOUT: u32 = 4;
 
 /// Decides one of them.
-pub(super) fn enter<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn enter<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     match arguments.op() {
-        Op::Mkdir | Op::Mkdirat => with_place(scene, arguments, Intent::NAME, |scene, place| {
-            make_directory(scene, place, arguments.mode())
-        }),
-        Op::Symlink | Op::Symlinkat => symlink(scene, arguments),
+        Op::Mkdir | Op::Mkdirat => {
+            with_place(context, arguments, Intent::NAME, |context, place| {
+                make_directory(context, place, arguments.mode())
+            })
+        }
+        Op::Symlink | Op::Symlinkat => symlink(context, arguments),
         Op::Unlink | Op::Rmdir | Op::Unlinkat => {
             let flags = if arguments.op() == Op::Rmdir { AT_REMOVEDIR } else { arguments.flags() };
             if flags & !AT_REMOVEDIR != 0 {
                 return Err(Errno::EINVAL);
             }
-            with_place(scene, arguments, Intent::NAME, |scene, place| remove(scene, place, flags))
+            with_place(context, arguments, Intent::NAME, |context, place| {
+                remove(context, place, flags)
+            })
         }
-        Op::Link | Op::Linkat => two(scene, arguments, link_intent(arguments)?, link),
+        Op::Link | Op::Linkat => two(context, arguments, link_intent(arguments)?, link),
         _ => {
             let flags = arguments.flags();
             if flags & !(NO_REPLACE | EXCHANGE | WHITEOUT) != 0
@@ -52,7 +56,7 @@ pub(super) fn enter<N: Nerves>(
             {
                 return Err(Errno::EINVAL);
             }
-            two(scene, arguments, Intent::NAME, rename)
+            two(context, arguments, Intent::NAME, rename)
         }
     }
 }
@@ -64,80 +68,80 @@ struct Pair {
     flags: u32,
 }
 
-fn two<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn two<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     intent: Intent,
-    then: impl FnOnce(&mut Scene<'_, N>, &Pair) -> Result<Verdict>,
+    then: impl FnOnce(&mut CallContext<'_, N>, &Pair) -> Result<Verdict>,
 ) -> Result<Verdict> {
     // Asked before anything is held, whose descriptor may get that number.
     let start = match arguments.path(1)? {
-        (Dir::Guest(descriptor), _) => scene.nerves.only_names(descriptor).map(|_| ()),
+        (Dir::Guest(descriptor), _) => context.backend.only_names(descriptor).map(|_| ()),
         _ => Ok(()),
     };
-    let old = find(scene, arguments, 0, intent)?;
+    let old = find(context, arguments, 0, intent)?;
     let new = match start {
-        Err(errno) if is_relative(scene, arguments) => Err(errno),
-        _ => find(scene, arguments, 1, Intent::NAME),
+        Err(errno) if is_relative(context, arguments) => Err(errno),
+        _ => find(context, arguments, 1, Intent::NAME),
     };
     let result = match new {
         Ok(new) => {
             let pair = Pair { old, new, flags: arguments.flags() };
-            let result = then(scene, &pair);
-            new.close(scene.nerves);
+            let result = then(context, &pair);
+            new.close(context.backend);
             result
         }
         // The kernel looks for the first directory before it takes notice of the second name.
-        Err(errno) => Err(unless_no_directory(scene, &old, 0, errno)),
+        Err(errno) => Err(unless_no_directory(context, &old, 0, errno)),
     };
-    old.close(scene.nerves);
+    old.close(context.backend);
     result
 }
 
 /// Whether the second name of a call is one, and begins at its directory.
-fn is_relative<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> bool {
-    let name = &mut scene.desk.named[1];
+fn is_relative<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> bool {
+    let name = &mut context.buffers.named[1];
     arguments
         .path(1)
-        .and_then(|(_, address)| scene.nerves.read_text(address, name))
+        .and_then(|(_, address)| context.backend.read_text(address, name))
         .is_ok_and(|()| !matches!(name.as_bytes().first(), None | Some(b'/')))
 }
 
 /// What every new name needs; `mode` with its type, the umask applied. `None` where ids are the host's.
-pub(super) fn allow_new<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn allow_new<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
     mode: u32,
     device: (u32, u32),
 ) -> Result<Option<Truth>> {
     if place.last != Last::Name || place.mount_point {
-        return Err(unless_no_directory(scene, place, which, Errno::EEXIST));
+        return Err(unless_no_directory(context, place, which, Errno::EEXIST));
     }
     if place.directory && mode & S_IFMT != S_IFDIR {
-        return Err(slash_behind(scene, place, which));
+        return Err(slash_behind(context, place, which));
     }
     let result = if place.read_only {
         Err(Errno::EROFS)
-    } else if let Some(identity) = emulated(scene, place.kind) {
-        look_parent(scene, &identity, place, which).and_then(|parent| {
-            rules::may_create(&scene.task.creds, &parent.truth)?;
-            Ok(Some(rules::new_file(&scene.task.creds, &parent.truth, mode, device)))
+    } else if let Some(identity) = emulated(context, place.kind) {
+        look_parent(context, &identity, place, which).and_then(|parent| {
+            rules::may_create(&context.task.creds, &parent.truth)?;
+            Ok(Some(rules::new_file(&context.task.creds, &parent.truth, mode, device)))
         })
     } else {
         Ok(None)
     };
-    result.map_err(|errno| unless_taken(scene, place, which, errno))
+    result.map_err(|errno| unless_taken(context, place, which, errno))
 }
 
 /// Why a name cannot be made: the kernel looks it up before it asks whether that is allowed.
-pub(super) fn unless_taken<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn unless_taken<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
     errno: Errno,
 ) -> Errno {
-    match facts(scene, place, which) {
+    match facts(context, place, which) {
         Ok(_) => Errno::EEXIST,
         Err(errno @ (Errno::ENOTDIR | Errno::ENAMETOOLONG)) => errno,
         Err(_) => errno,
@@ -145,56 +149,67 @@ pub(super) fn unless_taken<N: Nerves>(
 }
 
 /// Why a slash behind the name of what will be no directory is refused.
-fn slash_behind<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> Errno {
-    unless_taken(scene, place, which, Errno::ENOENT)
+fn slash_behind<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    which: usize,
+) -> Errno {
+    unless_taken(context, place, which, Errno::ENOENT)
 }
 
 /// Records what was just made at a name; takes it away again if that cannot be.
-pub(super) fn record_new<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn record_new<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
     new: Option<&Truth>,
 ) -> Result<Verdict> {
-    let (Some(identity), Some(new)) = (scene.world.identity, new) else {
+    let (Some(identity), Some(new)) = (context.world.identity, new) else {
         return Ok(Verdict::Done(0));
     };
-    let at = (place.at, scene.desk.found[which].as_c_str());
-    if let Err(errno) = identity::created(scene.nerves, &identity, place.kind, at, new) {
+    let at = (place.at, context.buffers.found[which].as_c_str());
+    if let Err(errno) = identity::created(context.backend, &identity, place.kind, at, new) {
         let flags = if new.is_directory() { AT_REMOVEDIR } else { 0 };
-        let _ = scene.nerves.unlink(at.0, at.1, flags);
+        let _ = context.backend.unlink(at.0, at.1, flags);
         return Err(errno);
     }
     Ok(Verdict::Done(0))
 }
 
-fn make_directory<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn make_directory<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     mode: u32,
 ) -> Result<Verdict> {
-    let mode = mode & 0o1777 & !scene.task.umask;
-    let new = allow_new(scene, place, 0, S_IFDIR | mode, (0, 0))?;
+    let mode = mode & 0o1777 & !context.task.umask;
+    let new = allow_new(context, place, 0, S_IFDIR | mode, (0, 0))?;
     let bits = new.map_or(mode, |new| new.disk_bits());
-    scene.nerves.mkdir(place.at, scene.desk.found[0].as_c_str(), bits)?;
-    record_new(scene, place, 0, new.as_ref())
+    context.backend.mkdir(place.at, context.buffers.found[0].as_c_str(), bits)?;
+    record_new(context, place, 0, new.as_ref())
 }
 
-fn symlink<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Verdict> {
-    scene.nerves.read_text(arguments.word(0), &mut scene.desk.spare[0])?;
-    if scene.desk.spare[0].is_empty() {
+fn symlink<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    context.backend.read_text(arguments.word(0), &mut context.buffers.spare[0])?;
+    if context.buffers.spare[0].is_empty() {
         return Err(Errno::ENOENT);
     }
-    with_place(scene, arguments, Intent::NAME, |scene, place| {
-        let new = allow_new(scene, place, 0, S_IFLNK | 0o777, (0, 0))?;
-        let desk = &*scene.desk;
-        let (target, path) = (desk.spare[0].as_c_str(), desk.found[0].as_c_str());
-        scene.nerves.symlink(target, place.at, path)?;
-        record_new(scene, place, 0, new.as_ref())
+    with_place(context, arguments, Intent::NAME, |context, place| {
+        let new = allow_new(context, place, 0, S_IFLNK | 0o777, (0, 0))?;
+        let buffers = &*context.buffers;
+        let (target, path) = (buffers.spare[0].as_c_str(), buffers.found[0].as_c_str());
+        context.backend.symlink(target, place.at, path)?;
+        record_new(context, place, 0, new.as_ref())
     })
 }
 
-fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Result<Verdict> {
+fn remove<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    flags: u32,
+) -> Result<Verdict> {
     let directory = flags & AT_REMOVEDIR != 0;
     let refused = match (place.last, directory) {
         (Last::Name, _) => None,
@@ -205,11 +220,11 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
         (_, false) => Some(Errno::EISDIR),
     };
     if let Some(errno) = refused {
-        return Err(unless_no_directory(scene, place, 0, errno));
+        return Err(unless_no_directory(context, place, 0, errno));
     }
     if place.mount_point {
-        may_take_mount_point(scene, place)?;
-        let is_directory = facts(scene, place, 0).is_ok_and(|facts| is_directory(&facts));
+        may_take_mount_point(context, place)?;
+        let is_directory = facts(context, place, 0).is_ok_and(|facts| is_directory(&facts));
         return Err(match (is_directory, directory) {
             (true, false) => Errno::EISDIR,
             (false, true) => Errno::ENOTDIR,
@@ -219,25 +234,27 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    if let Some(identity) = emulated(scene, place.kind).filter(|_| !scene.task.creds.overrides()) {
-        let victim = look(scene, &identity, place, 0)?;
+    if let Some(identity) =
+        emulated(context, place.kind).filter(|_| !context.task.creds.overrides())
+    {
+        let victim = look(context, &identity, place, 0)?;
         if place.directory && !directory {
             return Err(if victim.truth.is_directory() { Errno::EISDIR } else { Errno::ENOTDIR });
         }
-        let parent = look_parent(scene, &identity, place, 0)?;
-        rules::may_delete(&scene.task.creds, &parent.truth, &victim.truth)?;
+        let parent = look_parent(context, &identity, place, 0)?;
+        rules::may_delete(&context.task.creds, &parent.truth, &victim.truth)?;
     }
     if directory && place.holds_mounts {
         return Err(Errno::ENOTEMPTY);
     }
-    let known = directory || in_root(scene, place, 0);
-    let removed = changing(scene, known && place.kind == Kind::Tree, |scene| {
-        scene.nerves.unlink(place.at, scene.desk.found[0].as_c_str(), flags)
+    let known = directory || in_root(context, place, 0);
+    let removed = changing(context, known && place.kind == Kind::Tree, |context| {
+        context.backend.unlink(place.at, context.buffers.found[0].as_c_str(), flags)
     });
     match removed {
         // Root gets further in what is the kernel's own, and so does everybody with what is open here.
-        Err(Errno::EACCES) if place.kind == Kind::Proc && gets_further(scene) => {
-            let found = facts(scene, place, 0)?;
+        Err(Errno::EACCES) if place.kind == Kind::Proc && gets_further(context) => {
+            let found = facts(context, place, 0)?;
             Err(match (is_directory(&found), directory) {
                 (false, true) => Errno::ENOTDIR,
                 (true, false) => Errno::EISDIR,
@@ -248,65 +265,65 @@ fn remove<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, flags: u32) -> Res
     }
 }
 
-fn rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
+fn rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Verdict> {
     let Pair { old, new, flags } = pair;
     let busy = |place: &Place| place.last != Last::Name || place.mount_point;
-    if mount_above(scene.world, old) != mount_above(scene.world, new) {
-        return Err(unless_nowhere(scene, pair, Errno::EXDEV));
+    if mount_above(context.world, old) != mount_above(context.world, new) {
+        return Err(unless_nowhere(context, pair, Errno::EXDEV));
     }
     if busy(old) || busy(new) {
-        let errno = why_busy(scene, pair);
-        return Err(unless_nowhere(scene, pair, errno));
+        let errno = why_busy(context, pair);
+        return Err(unless_nowhere(context, pair, errno));
     }
     if old.read_only || new.read_only {
         return Err(Errno::EROFS);
     }
-    may_rename(scene, pair)?;
+    may_rename(context, pair)?;
     // A binding keeps its name: its parents cannot be renamed, which only a kernel could do.
     if old.holds_mounts || new.holds_mounts {
         return Err(Errno::EBUSY);
     }
     let known = old.kind == Kind::Tree
-        && (in_root(scene, old, 0)
-            || in_root(scene, new, 1)
-            || moves_more(scene, old, 0)
-            || flags & EXCHANGE != 0 && moves_more(scene, new, 1));
-    let identity = emulated(scene, old.kind).filter(|_| flags & WHITEOUT != 0);
+        && (in_root(context, old, 0)
+            || in_root(context, new, 1)
+            || moves_more(context, old, 0)
+            || flags & EXCHANGE != 0 && moves_more(context, new, 1));
+    let identity = emulated(context, old.kind).filter(|_| flags & WHITEOUT != 0);
     let flags = if identity.is_some() { flags & !WHITEOUT } else { *flags };
-    changing(scene, known || identity.is_some(), |scene| {
-        let desk = &*scene.desk;
-        let (from, to) = (desk.found[0].as_c_str(), desk.found[1].as_c_str());
-        scene.nerves.rename((old.at, from), (new.at, to), flags)?;
-        identity.map_or(Ok(()), |identity| leave_whiteout(scene, old, &identity))
+    changing(context, known || identity.is_some(), |context| {
+        let buffers = &*context.buffers;
+        let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
+        context.backend.rename((old.at, from), (new.at, to), flags)?;
+        identity.map_or(Ok(()), |identity| leave_whiteout(context, old, &identity))
     })?;
     Ok(Verdict::Done(0))
 }
 
 /// A device of overlay's (0, 0) in the place of what was renamed: as every other, it is a file that stands for it, and so has an owner.
-fn leave_whiteout<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn leave_whiteout<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     identity: &Identity,
 ) -> Result<()> {
-    let parent = look_parent(scene, identity, place, 0)?;
-    let new = rules::new_file(&scene.task.creds, &parent.truth, S_IFCHR, (0, 0));
-    without_slash(scene, 0, |scene| {
-        let path = scene.desk.found[0].as_c_str();
-        match scene.nerves.mknod(place.at, path, S_IFREG | new.disk_bits()) {
+    let parent = look_parent(context, identity, place, 0)?;
+    let new = rules::new_file(&context.task.creds, &parent.truth, S_IFCHR, (0, 0));
+    without_slash(context, 0, |context| {
+        let path = context.buffers.found[0].as_c_str();
+        match context.backend.mknod(place.at, path, S_IFREG | new.disk_bits()) {
             // Two names of one file: nothing was renamed.
             Err(Errno::EEXIST) => Ok(()),
             result => {
                 result?;
-                record_new(scene, place, 0, Some(&new)).map(|_| ())
+                record_new(context, place, 0, Some(&new)).map(|_| ())
             }
         }
     })
 }
 
-/// Whether the kernel looks at a name of `/proc` (`desk.found[0]`) before it refuses to remove it, whoever asks for the guest.
-fn gets_further<N: Nerves>(scene: &Scene<'_, N>) -> bool {
-    scene.task.creds.overrides()
-        || proc::is_own_descriptor(scene.nerves, scene.desk.found[0].as_bytes())
+/// Whether the kernel looks at a name of `/proc` (`buffers.found[0]`) before it refuses to remove it, whoever asks for the guest.
+fn gets_further<N: Backend>(context: &CallContext<'_, N>) -> bool {
+    context.task.creds.overrides()
+        || proc::is_own_descriptor(context.backend, context.buffers.found[0].as_bytes())
 }
 
 /// The binding of the directory that a name stands in.
@@ -320,49 +337,53 @@ fn mount_above(world: &World<'_>, place: &Place) -> Option<usize> {
 }
 
 /// Both directories are looked for before anything else is said.
-fn unless_nowhere<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair, errno: Errno) -> Errno {
-    let errno = unless_no_directory(scene, &pair.new, 1, errno);
-    unless_no_directory(scene, &pair.old, 0, errno)
+fn unless_nowhere<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    pair: &Pair,
+    errno: Errno,
+) -> Errno {
+    let errno = unless_no_directory(context, &pair.new, 1, errno);
+    unless_no_directory(context, &pair.old, 0, errno)
 }
 
 /// Does something to a name; where what is `known` of directories may become false by that, it is forgotten, before and after: others may look at
 /// them meanwhile, and this process may be killed.
-fn changing<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn changing<N: Backend>(
+    context: &mut CallContext<'_, N>,
     known: bool,
-    change: impl FnOnce(&mut Scene<'_, N>) -> Result<()>,
+    change: impl FnOnce(&mut CallContext<'_, N>) -> Result<()>,
 ) -> Result<()> {
     if known {
-        scene.nerves.changed();
+        context.backend.changed();
     }
-    let result = change(scene);
+    let result = change(context);
     if known {
-        scene.nerves.changed();
+        context.backend.changed();
     }
     result
 }
 
-fn in_root<N: Nerves>(scene: &Scene<'_, N>, place: &Place, which: usize) -> bool {
-    paths::is_in_root(scene.world, place, scene.desk.found[which].as_bytes())
+fn in_root<N: Backend>(context: &CallContext<'_, N>, place: &Place, which: usize) -> bool {
+    paths::is_in_root(context.world, place, context.buffers.found[which].as_bytes())
 }
 
 /// Whether a directory gets another name, or what may stand for a device. Who remembers nothing is not asked: the others are told in any case.
-fn moves_more<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> bool {
-    scene.nerves.plain_generation().is_none()
-        || facts(scene, place, which).is_ok_and(|facts| is_more(&facts))
+fn moves_more<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which: usize) -> bool {
+    context.backend.plain_generation().is_none()
+        || facts(context, place, which).is_ok_and(|facts| needs_emulation(&facts))
 }
 
-fn is_more(facts: &statx) -> bool {
+fn needs_emulation(facts: &statx) -> bool {
     is_directory(facts) || may_be_recorded(u32::from(facts.stx_mode))
 }
 
 /// A directory does not become its own child (`EINVAL`), nor take its parent's place.
-fn nested<N: Nerves>(scene: &Scene<'_, N>, pair: &Pair) -> Result<()> {
+fn nested<N: Backend>(context: &CallContext<'_, N>, pair: &Pair) -> Result<()> {
     if pair.old.at != pair.new.at {
         return Ok(());
     }
     let bare = |which: usize| {
-        let path = scene.desk.found[which].as_bytes();
+        let path = context.buffers.found[which].as_bytes();
         path.strip_suffix(b"/").unwrap_or(path)
     };
     let (old, new) = (bare(0), bare(1));
@@ -379,7 +400,7 @@ fn nested<N: Nerves>(scene: &Scene<'_, N>, pair: &Pair) -> Result<()> {
 }
 
 /// Why a mount point, or what is no name, cannot be renamed or replaced.
-fn why_busy<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Errno {
+fn why_busy<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Errno {
     let Pair { old, new, flags } = pair;
     let taken = if flags & NO_REPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY };
     if old.last != Last::Name {
@@ -390,20 +411,20 @@ fn why_busy<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Errno {
     }
     let asked = [(old, 0), (new, 1)].into_iter().try_for_each(|(place, which)| {
         if place.mount_point {
-            return may_take_mount_point(scene, place);
+            return may_take_mount_point(context, place);
         }
         if place.read_only {
             return Err(Errno::EROFS);
         }
-        let Some(identity) = emulated(scene, place.kind) else { return Ok(()) };
-        let victim = match look(scene, &identity, place, which) {
+        let Some(identity) = emulated(context, place.kind) else { return Ok(()) };
+        let victim = match look(context, &identity, place, which) {
             Err(Errno::ENOENT) if which == 1 => None,
             victim => Some(victim?),
         };
-        let parent = look_parent(scene, &identity, place, which)?;
+        let parent = look_parent(context, &identity, place, which)?;
         match victim {
-            Some(victim) => rules::may_delete(&scene.task.creds, &parent.truth, &victim.truth),
-            None => rules::may_create(&scene.task.creds, &parent.truth),
+            Some(victim) => rules::may_delete(&context.task.creds, &parent.truth, &victim.truth),
+            None => rules::may_create(&context.task.creds, &parent.truth),
         }
     });
     asked.err().unwrap_or(Errno::EBUSY)
@@ -411,8 +432,8 @@ fn why_busy<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Errno {
 
 /// Whether the caller might remove the name of a mount point from its directory. The kernel asks that before it says `EBUSY`; what the
 /// mount point covers is looked at, not what is mounted.
-fn may_take_mount_point<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
-    let world = scene.world;
+fn may_take_mount_point<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
+    let world = context.world;
     let Some(binding) = place.binding.and_then(|index| world.bindings.get(index)) else {
         return Ok(());
     };
@@ -425,30 +446,30 @@ fn may_take_mount_point<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> R
     if parent.read_only {
         return Err(Errno::EROFS);
     }
-    let Some(identity) = emulated(scene, parent.kind).filter(|_| !scene.task.creds.overrides())
+    let Some(identity) = emulated(context, parent.kind).filter(|_| !context.task.creds.overrides())
     else {
         return Ok(());
     };
-    let host = &mut scene.desk.host;
+    let host = &mut context.buffers.host;
     host.set(if parent.host == b"/" { b"" } else { parent.host })?;
     host.push(if host.is_empty() && rest.is_empty() { b"/" } else { rest })?;
-    let path = scene.desk.host.as_c_str();
-    let directory = identity::look(scene.nerves, &identity, parent.kind, Dir::Root, path)?.truth;
-    scene.desk.host.push_component(name)?;
-    let path = scene.desk.host.as_c_str();
-    let covered = identity::look(scene.nerves, &identity, parent.kind, Dir::Root, path)
+    let path = context.buffers.host.as_c_str();
+    let directory = identity::look(context.backend, &identity, parent.kind, Dir::Root, path)?.truth;
+    context.buffers.host.push_component(name)?;
+    let path = context.buffers.host.as_c_str();
+    let covered = identity::look(context.backend, &identity, parent.kind, Dir::Root, path)
         .map_or_else(|_| Truth { mode: S_IFDIR | 0o755, ..Truth::default() }, |found| found.truth);
-    rules::may_delete(&scene.task.creds, &directory, &covered)
+    rules::may_delete(&context.task.creds, &directory, &covered)
 }
 
 /// Permissions of `rename` for those who do not override them.
-fn may_rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<()> {
-    let Some(identity) = emulated(scene, pair.old.kind) else { return Ok(()) };
-    if scene.task.creds.overrides() {
+fn may_rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<()> {
+    let Some(identity) = emulated(context, pair.old.kind) else { return Ok(()) };
+    if context.task.creds.overrides() {
         return Ok(());
     }
-    let moved = look(scene, &identity, &pair.old, 0)?;
-    let replaced = match look(scene, &identity, &pair.new, 1) {
+    let moved = look(context, &identity, &pair.old, 0)?;
+    let replaced = match look(context, &identity, &pair.new, 1) {
         Ok(_) if pair.flags & NO_REPLACE != 0 => return Err(Errno::EEXIST),
         Ok(found) => Some(found),
         Err(Errno::ENOENT) if pair.flags & EXCHANGE == 0 => None,
@@ -462,7 +483,7 @@ fn may_rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<()> {
     if slash_misleads || pair.old.directory && !moved.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
-    nested(scene, pair)?;
+    nested(context, pair)?;
     let same = |one: &identity::Found, other: &identity::Found| {
         one.facts.stx_ino == other.facts.stx_ino
             && one.facts.stx_dev_minor == other.facts.stx_dev_minor
@@ -471,9 +492,9 @@ fn may_rename<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<()> {
     if replaced.as_ref().is_some_and(|replaced| same(replaced, &moved)) {
         return Ok(());
     }
-    let from = look_parent(scene, &identity, &pair.old, 0)?;
-    let to = look_parent(scene, &identity, &pair.new, 1)?;
-    let who = &scene.task.creds;
+    let from = look_parent(context, &identity, &pair.old, 0)?;
+    let to = look_parent(context, &identity, &pair.new, 1)?;
+    let who = &context.task.creds;
     rules::may_delete(who, &from.truth, &moved.truth)?;
     match &replaced {
         Some(replaced) => rules::may_delete(who, &to.truth, &replaced.truth)?,
@@ -505,34 +526,35 @@ fn link_intent(arguments: &Arguments<'_>) -> Result<Intent> {
     Ok(intent)
 }
 
-fn link<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
+fn link<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Verdict> {
     let Pair { old, new, .. } = pair;
-    let found = facts(scene, old, 0)?;
-    allow_name(scene, new)?;
+    let found = facts(context, old, 0)?;
+    allow_name(context, new)?;
     // What a descriptor alone leads to has no binding that could differ.
     let nameless = old.magic || old.last == Last::Empty;
     if !nameless && !old.same_mount(new) {
-        return Err(unless_taken(scene, new, 1, Errno::EXDEV));
+        return Err(unless_taken(context, new, 1, Errno::EXDEV));
     }
-    if let Some(identity) = emulated(scene, new.kind).filter(|_| !scene.task.creds.overrides()) {
+    if let Some(identity) = emulated(context, new.kind).filter(|_| !context.task.creds.overrides())
+    {
         // A file that only `/proc` leads to (made without a name) is of the kind that its name will be.
         let kind = if old.magic { new.kind } else { old.kind };
-        let source = look(scene, &identity, &Place { kind, ..*old }, 0)?;
-        let parent = look_parent(scene, &identity, new, 1)?;
-        let allowed = rules::may_link(&scene.task.creds, &source.truth)
-            .and_then(|()| rules::may_create(&scene.task.creds, &parent.truth));
+        let source = look(context, &identity, &Place { kind, ..*old }, 0)?;
+        let parent = look_parent(context, &identity, new, 1)?;
+        let allowed = rules::may_link(&context.task.creds, &source.truth)
+            .and_then(|()| rules::may_create(&context.task.creds, &parent.truth));
         if let Err(errno) = allowed {
-            return Err(unless_taken(scene, new, 1, errno));
+            return Err(unless_taken(context, new, 1, errno));
         }
     }
-    if is_shared(scene, old.kind, &found) {
-        if exists(scene, new, 1) {
+    if is_shared(context, old.kind, &found) {
+        if exists(context, new, 1) {
             return Err(Errno::EEXIST);
         }
-        return copy_up(scene, old, 0);
+        return copy_up(context, old, 0);
     }
-    let desk = &*scene.desk;
-    let (from, to) = (desk.found[0].as_c_str(), desk.found[1].as_c_str());
+    let buffers = &*context.buffers;
+    let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
     let flags = if old.magic {
         AT_SYMLINK_FOLLOW
     } else if from.is_empty() {
@@ -540,23 +562,23 @@ fn link<N: Nerves>(scene: &mut Scene<'_, N>, pair: &Pair) -> Result<Verdict> {
     } else {
         0
     };
-    scene.nerves.link((old.at, from), (new.at, to), flags)?;
-    if is_more(&found) {
-        scene.nerves.changed();
+    context.backend.link((old.at, from), (new.at, to), flags)?;
+    if needs_emulation(&found) {
+        context.backend.changed();
     }
     Ok(Verdict::Done(0))
 }
 
 /// The new name of a link, but for permissions.
-fn allow_name<N: Nerves>(scene: &mut Scene<'_, N>, new: &Place) -> Result<()> {
+fn allow_name<N: Backend>(context: &mut CallContext<'_, N>, new: &Place) -> Result<()> {
     if new.last != Last::Name || new.mount_point {
-        return Err(unless_no_directory(scene, new, 1, Errno::EEXIST));
+        return Err(unless_no_directory(context, new, 1, Errno::EEXIST));
     }
     if new.directory {
-        return Err(slash_behind(scene, new, 1));
+        return Err(slash_behind(context, new, 1));
     }
     if new.read_only {
-        return Err(unless_taken(scene, new, 1, Errno::EROFS));
+        return Err(unless_taken(context, new, 1, Errno::EROFS));
     }
     Ok(())
 }

@@ -12,9 +12,9 @@ use super::support::{
     binding_of, call_at, copy_up, emulated, facts, find_named, from_tree, is_shared, look,
     not_executed, on_place, reach, unless_no_directory,
 };
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, HostFd, Nerves, Straight};
+use crate::guest::{Backend, Dir, HostFd, Straight};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Found, Truth, look_parent, rules};
 use crate::paths::{self, Intent, Last, Look, Place, Start};
@@ -45,51 +45,51 @@ impl Request {
 }
 
 /// Decides.
-pub(super) fn enter<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn enter<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
-    let request = request(scene, arguments)?;
+    let request = request(context, arguments)?;
     request.flags.check()?;
     let (dir, address) = arguments.path(0)?;
-    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
-    if is_alone(scene, &request, dir) {
-        let generation = scene.nerves.plain_generation().filter(|_| !scene.desk.careful);
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    if is_alone(context, &request, dir) {
+        let generation = context.backend.plain_generation().filter(|_| !context.buffers.careful);
         if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
-            return at_once(scene, arguments, &request, (generation, true));
+            return at_once(context, arguments, &request, (generation, true));
         }
-        if is_plain(scene, dir) {
+        if is_plain(context, dir) {
             return Ok(Verdict::Pass);
         }
     }
     if request.reads()
-        && everybody(scene)
+        && everybody(context)
         && arguments.op() != Op::Openat2
-        && let Some(generation) = scene.nerves.plain_generation()
-        && let Some(start) = paths::straight(scene, dir, 0)
+        && let Some(generation) = context.backend.plain_generation()
+        && let Some(start) = paths::fast_path(context, dir, 0)
     {
-        return straight(scene, arguments, &request, start, generation);
+        return fast_path(context, arguments, &request, start, generation);
     }
-    let intent = intent(scene, &request, arguments.op());
+    let intent = intent(context, &request, arguments.op());
     let generation =
-        if intent.look == Look::Later { scene.nerves.plain_generation() } else { None };
-    let place = find_named(scene, dir, 0, intent)?;
+        if intent.look == Look::Later { context.backend.plain_generation() } else { None };
+    let place = find_named(context, dir, 0, intent)?;
     if let Some(generation) = generation
         && place.unseen
     {
-        return at_once(scene, arguments, &request, (generation, false));
+        return at_once(context, arguments, &request, (generation, false));
     }
     let mut held = place.held;
-    let verdict = decide(scene, arguments, &request, &place);
+    let verdict = decide(context, arguments, &request, &place);
     if let Ok(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..))) =
         verdict
     {
         held = None;
     }
-    Place { held, ..place }.close(scene.nerves);
+    Place { held, ..place }.close(context.backend);
     match verdict? {
         Verdict::Instead(call, after) if arguments.op() == Op::Openat2 => {
-            let how = how(scene, &request).inspect_err(|_| abandon(scene.nerves, after))?;
+            let how = how(context, &request).inspect_err(|_| abandon(context.backend, after))?;
             Ok(Verdict::Instead(call_at(&call, &[(2, how), (3, HOW)]), after))
         }
         verdict => Ok(verdict),
@@ -98,28 +98,29 @@ pub(super) fn enter<N: Nerves>(
 
 /// Whether something is to be read by its name alone, in a directory of the guest's: then nothing has to be known about where that is, and one look
 /// at the file is enough.
-fn is_alone<N: Nerves>(scene: &Scene<'_, N>, request: &Request, dir: Dir) -> bool {
-    let name = scene.desk.named[0].as_bytes();
+fn is_alone<N: Backend>(context: &CallContext<'_, N>, request: &Request, dir: Dir) -> bool {
+    let name = context.buffers.named[0].as_bytes();
     request.reads()
-        && everybody(scene)
+        && everybody(context)
         && dir != Dir::Root
         && !name.is_empty()
         && !matches!(name, b"." | b"..")
         && !name.contains(&b'/')
-        && !scene.world.is_bound(name)
+        && !context.world.is_bound(name)
 }
 
 /// Whether it is an ordinary file or directory. What has blocks on a disk is not `/proc`'s.
-fn is_plain<N: Nerves>(scene: &mut Scene<'_, N>, dir: Dir) -> bool {
-    let Ok(place) = paths::resolve(scene, dir, 0, Intent::NO_FOLLOW.lightly()) else {
+fn is_plain<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
+    let Ok(place) = paths::resolve(context, dir, 0, Intent::NO_FOLLOW.lightly()) else {
         return false;
     };
     let light = place.direct && place.at == dir && place.binding.is_none();
-    let facts = if light { facts(scene, &place, 0) } else { Err(Errno::ENOENT) };
-    place.close(scene.nerves);
+    let facts = if light { facts(context, &place, 0) } else { Err(Errno::ENOENT) };
+    place.close(context.backend);
     facts.is_ok_and(|facts| {
         let mode = u32::from(facts.stx_mode);
-        let ours = scene.world.identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
+        let ours =
+            context.world.identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
         matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
             && facts.stx_blocks > 0
             && !may_be_recorded(mode)
@@ -128,14 +129,15 @@ fn is_plain<N: Nerves>(scene: &mut Scene<'_, N>, dir: Dir) -> bool {
 }
 
 /// Finishes an open that made a file: it belongs to who made it.
-pub(super) fn record_created<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn record_created<N: Backend>(
+    context: &mut CallContext<'_, N>,
     descriptor: i64,
     gid: u32,
     kind: Kind,
     clear: u32,
 ) {
-    let (Ok(descriptor), Some(identity)) = (i32::try_from(descriptor), scene.world.identity) else {
+    let (Ok(descriptor), Some(identity)) = (i32::try_from(descriptor), context.world.identity)
+    else {
         return;
     };
     if descriptor < 0 {
@@ -143,16 +145,19 @@ pub(super) fn record_created<N: Nerves>(
     }
     let at = (Dir::Guest(descriptor), c"");
     // The file is open and the guest has its descriptor: what fails here cannot be told any more.
-    if let Ok(found) = identity::look(scene.nerves, &identity, kind, at.0, at.1)
+    if let Ok(found) = identity::look(context.backend, &identity, kind, at.0, at.1)
         && !found.recorded
     {
         let mode = found.truth.mode & !clear;
-        let new = Truth { mode, uid: scene.task.creds.uid.files, gid, ..found.truth };
-        let _ = identity::set_truth(scene.nerves, &identity, kind, at, &found, &new);
+        let new = Truth { mode, uid: context.task.creds.uid.files, gid, ..found.truth };
+        let _ = identity::set_truth(context.backend, &identity, kind, at, &found, &new);
     }
 }
 
-fn request<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Request> {
+fn request<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Request> {
     let arch = arguments.arch;
     let plain = |flags: u32, mode: u32| {
         let flags = OpenFlags::new(arch, flags);
@@ -165,12 +170,15 @@ fn request<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Re
         }
         Op::Open => Ok(plain(arguments.int(1), arguments.int(2))),
         Op::Openat => Ok(plain(arguments.int(2), arguments.int(3))),
-        _ => read_how(scene, arguments),
+        _ => read_how(context, arguments),
     }
 }
 
 /// `struct open_how`, with the checks of `fs/open.c`.
-fn read_how<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Request> {
+fn read_how<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Request> {
     const SIZE: usize = 24;
     const PAGE: u64 = 4096;
     const VALID_FLAGS: u64 = 0o37_777_703;
@@ -178,7 +186,7 @@ fn read_how<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> R
     const VALID_RESOLVE: u64 = 0x3f;
     const BENEATH: u64 = 8;
     const IN_ROOT: u64 = 16;
-    if !scene.nerves.has_openat2() {
+    if !context.backend.has_openat2() {
         return Err(Errno::ENOSYS);
     }
     let (address, size) = (arguments.word(2), arguments.word(3));
@@ -189,12 +197,12 @@ fn read_how<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> R
         return Err(Errno::E2BIG);
     }
     let mut bytes = [0_u8; SIZE];
-    scene.nerves.read(address, &mut bytes)?;
+    context.backend.read(address, &mut bytes)?;
     let mut at = SIZE as u64;
     while at < size {
         let mut more = [0_u8; 64];
         let part = (size - at).min(64) as usize;
-        scene.nerves.read(address.wrapping_add(at), &mut more[..part])?;
+        context.backend.read(address.wrapping_add(at), &mut more[..part])?;
         if more.iter().any(|byte| *byte != 0) {
             return Err(Errno::E2BIG);
         }
@@ -230,14 +238,14 @@ fn read_how<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> R
 const HOW: u64 = 24;
 
 /// A new `struct open_how` for a path that has been resolved.
-fn how<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<u64> {
+fn how<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<u64> {
     let mut bytes = [0_u8; HOW as usize];
     bytes[..8].copy_from_slice(&u64::from(request.flags.raw).to_le_bytes());
     bytes[8..16].copy_from_slice(&u64::from(request.mode).to_le_bytes());
-    scene.nerves.scratch(&bytes, 8)
+    context.backend.scratch(&bytes, 8)
 }
 
-fn intent<N: Nerves>(scene: &Scene<'_, N>, request: &Request, op: Op) -> Intent {
+fn intent<N: Backend>(context: &CallContext<'_, N>, request: &Request, op: Op) -> Intent {
     let flags = request.flags;
     let mut intent = if flags.exclusive() {
         Intent::NAME
@@ -247,9 +255,9 @@ fn intent<N: Nerves>(scene: &Scene<'_, N>, request: &Request, op: Op) -> Intent 
         Intent::FOLLOW
     };
     intent.follow = !flags.no_follow() && !flags.exclusive();
-    intent.hold = (flags.writes() || scene.world.identity.is_some()) && !flags.exclusive();
+    intent.hold = (flags.writes() || context.world.identity.is_some()) && !flags.exclusive();
     intent.resolve = request.resolve;
-    intent.look = if op != Op::Openat2 && everybody(scene) && request.reads() {
+    intent.look = if op != Op::Openat2 && everybody(context) && request.reads() {
         Look::Later
     } else {
         Look::Facts
@@ -258,13 +266,13 @@ fn intent<N: Nerves>(scene: &Scene<'_, N>, request: &Request, op: Op) -> Intent 
 }
 
 /// Whether this thread may read whatever the host's caller may.
-fn everybody<N: Nerves>(scene: &Scene<'_, N>) -> bool {
-    scene.world.identity.is_none() || scene.task.creds.overrides()
+fn everybody<N: Backend>(context: &CallContext<'_, N>) -> bool {
+    context.world.identity.is_none() || context.task.creds.overrides()
 }
 
 /// Opens a name that nobody has looked at: in a directory that is known, or alone.
-fn at_once<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn at_once<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
     (generation, alone): (u64, bool),
@@ -272,7 +280,7 @@ fn at_once<N: Nerves>(
     let directory = request.flags.directory();
     let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
     let no_follow = OpenFlags::no_follow_bit(arguments.arch);
-    if !alone && let Some(mut call) = from_tree(scene, arguments, 0)? {
+    if !alone && let Some(mut call) = from_tree(context, arguments, 0)? {
         // An `openat` in any case.
         call.arguments[2] |= u64::from(no_follow);
         return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
@@ -280,7 +288,7 @@ fn at_once<N: Nerves>(
     let path = if alone {
         arguments.word(at)
     } else {
-        scene.nerves.scratch(scene.desk.found[0].with_nul(), 1)?
+        context.backend.scratch(context.buffers.found[0].with_nul(), 1)?
     };
     let flags = arguments.int(at + 1) | no_follow;
     let call = call_at(arguments.call, &[(at, path), (at + 1, u64::from(flags))]);
@@ -288,15 +296,15 @@ fn at_once<N: Nerves>(
 }
 
 /// Opens a name that nobody has looked at, from where the kernel finds it by the guest's own words.
-fn straight<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn fast_path<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
     start: Start,
     generation: u64,
 ) -> Result<Verdict> {
-    let path = start.path(scene.desk.named[0].with_nul()).to_bytes_with_nul();
-    let path = scene.nerves.scratch(path, 1)?;
+    let path = start.path(context.buffers.named[0].with_nul()).to_bytes_with_nul();
+    let path = context.backend.scratch(path, 1)?;
     let dir = match start.dir {
         Dir::Guest(tree) => tree,
         _ => AT_FDCWD,
@@ -314,8 +322,8 @@ fn straight<N: Nerves>(
 /// Whether a name that was opened at once was a link, stood for a device, or was one of `/proc`'s, or was refused for a reason that does not count for
 /// the guest; then it is closed again. `generation` is given where the path's directory is known,
 /// `directory` where only a directory could be opened.
-pub(super) fn was_more<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn needed_emulation<N: Backend>(
+    context: &mut CallContext<'_, N>,
     generation: Option<u64>,
     directory: bool,
     result: i64,
@@ -329,32 +337,32 @@ pub(super) fn was_more<N: Nerves>(
         return false;
     };
     // A directory stands for nothing else.
-    if directory || generation.is_some() && scene.world.identity.is_none() {
+    if directory || generation.is_some() && context.world.identity.is_none() {
         return false;
     }
-    let Scene { nerves, desk, .. } = &mut *scene;
-    let named = desk.named[0].as_bytes();
-    if generation.is_some() && nerves.is_straight(named, Straight::Ordinary) {
+    let CallContext { backend, buffers, .. } = &mut *context;
+    let named = buffers.named[0].as_bytes();
+    if generation.is_some() && backend.is_straight(named, Straight::Ordinary) {
         return false;
     }
     let mut facts = identity::files::NO_FACTS;
-    if nerves.statx(Dir::Guest(descriptor), c"", AT_EMPTY_PATH, &mut facts).is_err() {
+    if backend.statx(Dir::Guest(descriptor), c"", AT_EMPTY_PATH, &mut facts).is_err() {
         return false;
     }
     let marked = may_be_recorded(u32::from(facts.stx_mode));
     if let (Some(generation), false) = (generation, marked) {
-        nerves.set_straight(named, Straight::Ordinary, generation);
+        backend.set_straight(named, Straight::Ordinary, generation);
     }
-    let more = is_more(scene, descriptor, &facts, generation.is_none());
+    let more = needs_emulation(context, descriptor, &facts, generation.is_none());
     if more {
-        scene.nerves.close(HostFd(descriptor));
+        context.backend.close(HostFd(descriptor));
     }
     more
 }
 
 /// Whether an open file stands for a device; or, where nothing is known of its directory (`anywhere`), is one of `/proc`'s.
-fn is_more<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn needs_emulation<N: Backend>(
+    context: &mut CallContext<'_, N>,
     descriptor: i32,
     facts: &statx,
     anywhere: bool,
@@ -364,107 +372,107 @@ fn is_more<N: Nerves>(
     if mode & S_IFMT != S_IFREG {
         return false;
     }
-    if let Some(identity) = scene.world.identity
+    if let Some(identity) = context.world.identity
         && may_be_recorded(mode)
-        && identity::truth_of(scene.nerves, &identity, Kind::Tree, at, c"", facts).0.is_device()
+        && identity::truth_of(context.backend, &identity, Kind::Tree, at, c"", facts).0.is_device()
     {
         return true;
     }
     // What has blocks on a disk is not `/proc`'s.
     anywhere
         && facts.stx_blocks == 0
-        && binding_of(scene, at).map_or(true, |(kind, _)| kind == Kind::Proc)
+        && binding_of(context, at).map_or(true, |(kind, _)| kind == Kind::Proc)
 }
 
-fn decide<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn decide<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
     place: &Place,
 ) -> Result<Verdict> {
     let flags = request.flags;
     if place.kind == Kind::Proc && !flags.path() {
-        return match of_proc(scene, flags.raw)? {
+        return match of_proc(context, flags.raw)? {
             Some(verdict) => Ok(verdict),
-            None => on_place(scene, arguments, place, 0, After::Nothing),
+            None => on_place(context, arguments, place, 0, After::Nothing),
         };
     }
     if place.missing || flags.exclusive() || (flags.create() && place.directory) {
-        return make(scene, arguments, request, place);
+        return make(context, arguments, request, place);
     }
-    let identity = emulated(scene, place.kind);
+    let identity = emulated(context, place.kind);
     if flags.path() || (identity.is_none() && !flags.writes()) {
-        return on_place(scene, arguments, place, 0, After::Nothing);
+        return on_place(context, arguments, place, 0, After::Nothing);
     }
     if let Some(identity) = identity {
-        return as_user(scene, arguments, request, place, &identity);
+        return as_user(context, arguments, request, place, &identity);
     }
-    let facts = facts(scene, place, 0)?;
+    let facts = facts(context, place, 0)?;
     if place.read_only && u32::from(facts.stx_mode) & S_IFMT == S_IFREG {
         return Err(Errno::EROFS);
     }
-    not_executed(scene, &facts)?;
-    if is_shared(scene, place.kind, &facts) {
-        return copy_up(scene, place, 0);
+    not_executed(context, &facts)?;
+    if is_shared(context, place.kind, &facts) {
+        return copy_up(context, place, 0);
     }
-    on_place(scene, arguments, place, 0, After::Nothing)
+    on_place(context, arguments, place, 0, After::Nothing)
 }
 
 /// Not within its caller, whose stack would be as large.
 #[inline(never)]
-fn of_proc<N: Nerves>(scene: &mut Scene<'_, N>, flags: u32) -> Result<Option<Verdict>> {
-    let host = scene.desk.found[0];
-    proc::open(scene, &host, flags)
+fn of_proc<N: Backend>(context: &mut CallContext<'_, N>, flags: u32) -> Result<Option<Verdict>> {
+    let host = context.buffers.found[0];
+    proc::open(context, &host, flags)
 }
 
 /// There is no such file yet, or there must be none.
-fn make<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn make<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
     place: &Place,
 ) -> Result<Verdict> {
     if place.last != Last::Name || place.mount_point {
         let errno = if request.flags.exclusive() { Errno::EEXIST } else { Errno::EISDIR };
-        return Err(unless_no_directory(scene, place, 0, errno));
+        return Err(unless_no_directory(context, place, 0, errno));
     }
     if place.directory {
-        return Err(unless_no_directory(scene, place, 0, Errno::EISDIR));
+        return Err(unless_no_directory(context, place, 0, Errno::EISDIR));
     }
-    let after = match allowed_to_make(scene, request, place) {
+    let after = match allowed_to_make(context, request, place) {
         Ok(after) => after,
         Err(errno) if request.flags.exclusive() => {
-            return Err(unless_taken(scene, place, 0, errno));
+            return Err(unless_taken(context, place, 0, errno));
         }
         Err(errno) => return Err(errno),
     };
-    on_place(scene, arguments, place, 0, after)
+    on_place(context, arguments, place, 0, after)
 }
 
-fn allowed_to_make<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn allowed_to_make<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     place: &Place,
 ) -> Result<After> {
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    let Some(identity) = emulated(scene, place.kind) else { return Ok(After::Nothing) };
-    let parent = look_parent(scene, &identity, place, 0)?;
-    after_making(scene, request, place.kind, &identity, &parent)
+    let Some(identity) = emulated(context, place.kind) else { return Ok(After::Nothing) };
+    let parent = look_parent(context, &identity, place, 0)?;
+    after_making(context, request, place.kind, &identity, &parent)
 }
 
 /// What is to be done once a file has been made in `parent`.
-fn after_making<N: Nerves>(
-    scene: &Scene<'_, N>,
+fn after_making<N: Backend>(
+    context: &CallContext<'_, N>,
     request: &Request,
     kind: Kind,
     identity: &Identity,
     parent: &Found,
 ) -> Result<After> {
-    rules::may_create(&scene.task.creds, &parent.truth)?;
-    let mode = S_IFREG | request.mode & !scene.task.umask;
-    let new = rules::new_file(&scene.task.creds, &parent.truth, mode, (0, 0));
+    rules::may_create(&context.task.creds, &parent.truth)?;
+    let mode = S_IFREG | request.mode & !context.task.umask;
+    let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
     // The mode is what the kernel makes it, but for the setgid bit of a foreign group; otherwise only the owner may have to be recorded.
     // The kernel would take set-id bits away again at the first write, also of root's.
     let clear = mode & !new.mode;
@@ -477,26 +485,26 @@ fn after_making<N: Nerves>(
 }
 
 /// An existing file, where owners and modes are emulated.
-fn as_user<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn as_user<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
     place: &Place,
     identity: &Identity,
 ) -> Result<Verdict> {
     let flags = request.flags;
-    let found = look(scene, identity, place, 0)?;
+    let found = look(context, identity, place, 0)?;
     let on_disk = u32::from(found.facts.stx_mode);
     if on_disk & S_IFMT == S_IFLNK {
         // `O_NOFOLLOW`: the kernel says ELOOP.
-        return on_place(scene, arguments, place, 0, After::Nothing);
+        return on_place(context, arguments, place, 0, After::Nothing);
     }
     if flags.nameless() && found.truth.is_directory() {
         if place.read_only {
             return Err(Errno::EROFS);
         }
-        let after = after_making(scene, request, place.kind, identity, &found)?;
-        return on_place(scene, arguments, place, 0, after);
+        let after = after_making(context, request, place.kind, identity, &found)?;
+        return on_place(context, arguments, place, 0, after);
     }
     if found.truth.is_directory() && (flags.writes() || flags.create()) {
         return Err(Errno::EISDIR);
@@ -505,33 +513,33 @@ fn as_user<N: Nerves>(
         return Err(Errno::ENOTDIR);
     }
     if found.emulates(place.kind) {
-        rules::may_open(&scene.task.creds, &found.truth, flags.raw)?;
+        rules::may_open(&context.task.creds, &found.truth, flags.raw)?;
     }
     if found.truth.is_device() && on_disk & S_IFMT == S_IFREG {
-        return device(scene, arguments, &found.truth);
+        return device(context, arguments, &found.truth);
     }
     let regular = on_disk & S_IFMT == S_IFREG;
     if flags.writes() && place.read_only && regular {
         return Err(Errno::EROFS);
     }
     if flags.writes() {
-        not_executed(scene, &found.facts)?;
+        not_executed(context, &found.facts)?;
     }
     let refused = refused_on_disk(&found, flags, identity);
-    if (refused || flags.writes()) && is_shared(scene, place.kind, &found.facts) {
-        return copy_up(scene, place, 0);
+    if (refused || flags.writes()) && is_shared(context, place.kind, &found.facts) {
+        return copy_up(context, place, 0);
     }
     if flags.writes() {
         // Really it happens at the first write, which nobody looks at.
-        let (dir, path) = reach(scene.desk, place, 0);
-        let who = &scene.task.creds;
-        identity::written(scene.nerves, identity, who, place.kind, (dir, path), &found)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        let who = &context.task.creds;
+        identity::written(context.backend, identity, who, place.kind, (dir, path), &found)?;
     }
-    let after = if refused { let_in(scene, place, identity, &found)? } else { After::Nothing };
-    let verdict = on_place(scene, arguments, place, 0, after);
+    let after = if refused { let_in(context, place, identity, &found)? } else { After::Nothing };
+    let verdict = on_place(context, arguments, place, 0, after);
     if let (Err(_), After::Restore(held, mode)) = (verdict, after) {
         // The place closes the file.
-        let _ = scene.nerves.chmod(Dir::Held(held), c"", mode);
+        let _ = context.backend.chmod(Dir::Held(held), c"", mode);
     }
     verdict
 }
@@ -549,25 +557,32 @@ fn refused_on_disk(found: &Found, flags: OpenFlags, identity: &Identity) -> bool
 
 /// Sees to it that the mode on disk does not keep the guest out: for good where the true one is kept in a record, for the time of the call in
 /// directories of the host's.
-pub(super) fn let_in<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn let_in<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     identity: &Identity,
     found: &Found,
 ) -> Result<After> {
-    let (dir, path) = reach(scene.desk, place, 0);
+    let (dir, path) = reach(context.buffers, place, 0);
     if place.kind == Kind::Tree {
-        identity::set_truth(scene.nerves, identity, place.kind, (dir, path), found, &found.truth)?;
+        identity::set_truth(
+            context.backend,
+            identity,
+            place.kind,
+            (dir, path),
+            found,
+            &found.truth,
+        )?;
         return Ok(After::Nothing);
     }
     let mode = u32::from(found.facts.stx_mode) & 0o7777;
-    scene.nerves.chmod(dir, path, mode | 0o600)?;
+    context.backend.chmod(dir, path, mode | 0o600)?;
     Ok(place.held.map_or(After::Nothing, |held| After::Restore(held, mode)))
 }
 
 /// A placeholder of a device. Those that every container has open as the host's; no other can be opened.
-fn device<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn device<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     truth: &Truth,
 ) -> Result<Verdict> {
@@ -582,6 +597,6 @@ fn device<N: Nerves>(
         _ => return Err(Errno::EACCES),
     };
     let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
-    let address = scene.nerves.scratch(name.to_bytes_with_nul(), 1)?;
+    let address = context.backend.scratch(name.to_bytes_with_nul(), 1)?;
     Ok(Verdict::Instead(call_at(arguments.call, &[(at, address)]), After::Nothing))
 }

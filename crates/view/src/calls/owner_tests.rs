@@ -42,10 +42,10 @@ fn call_on(bench: &mut Bench<'_>, arch: Arch, op: Op, path: &str, arguments: &[u
     let number = op.entry().number(arch).expect("there on this architecture");
     let call = Call { arch: arch.audit(), number, arguments: all };
     loop {
-        match bench.scene(|scene| enter(scene, &call)) {
-            Verdict::CopyUp => bench.scene(|scene| {
-                let path = scene.desk.host;
-                crate::Host::copy_up(scene.nerves, path.as_c_str()).expect("copies");
+        match bench.context(|context| enter(context, &call)) {
+            Verdict::CopyUp => bench.context(|context| {
+                let path = context.buffers.host;
+                crate::Host::copy_up(context.backend, path.as_c_str()).expect("copies");
             }),
             verdict => {
                 assert!(bench.fake.held.is_empty(), "{op:?} left something open");

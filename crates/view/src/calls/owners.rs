@@ -11,9 +11,9 @@ use super::support::{
     Target, at_flags, binding_of, copy_up, find, is_shared, look, more_than_a_name, reach,
     target_of,
 };
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::credentials::KEEP;
 use crate::identity::files::{self, without_set_id};
 use crate::identity::{self, Capability, Found, Truth, rules};
@@ -48,13 +48,13 @@ pub(super) const fn concerns(op: Op) -> bool {
 }
 
 /// Decides a call of this family.
-pub(super) fn rule<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     match arguments.op() {
-        Op::Mknod | Op::Mknodat => mknod(scene, arguments),
-        Op::Fchmod | Op::Fchown | Op::Fchown32 => by_descriptor(scene, arguments),
+        Op::Mknod | Op::Mknodat => mknod(context, arguments),
+        Op::Fchmod | Op::Fchown | Op::Fchown32 => by_descriptor(context, arguments),
         op => {
             let flags = match op {
                 Op::Fchmodat2 | Op::Fchownat => arguments.flags(),
@@ -65,9 +65,9 @@ pub(super) fn rule<N: Nerves>(
                 return Err(Errno::EINVAL);
             }
             let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
-            let place = find(scene, arguments, 0, intent)?;
-            let result = by_place(scene, arguments, &place);
-            place.close(scene.nerves);
+            let place = find(context, arguments, 0, intent)?;
+            let result = by_place(context, arguments, &place);
+            place.close(context.backend);
             result
         }
     }
@@ -120,45 +120,49 @@ impl Change {
     }
 }
 
-fn by_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn by_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     place: &Place,
 ) -> Result<Verdict> {
     let change = Change::of(arguments)?;
-    let Some(identity) = scene.world.identity else {
-        return plainly(scene, place, change);
+    let Some(identity) = context.world.identity else {
+        return plainly(context, place, change);
     };
-    let found = look(scene, &identity, place, 0)?;
+    let found = look(context, &identity, place, 0)?;
     if place.directory && !found.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    let new = change.apply(&scene.task.creds, &found.truth)?;
-    if is_shared(scene, place.kind, &found.facts) {
+    let new = change.apply(&context.task.creds, &found.truth)?;
+    if is_shared(context, place.kind, &found.facts) {
         if new == found.truth || place.magic {
             // What does not change is not copied for the sake of its time of change, and what has lost its name has no copy.
             return Ok(Verdict::Done(0));
         }
-        return copy_up(scene, place, 0);
+        return copy_up(context, place, 0);
     }
-    let kind = if place.magic { kind_of(scene, place) } else { place.kind };
-    let at = reach(scene.desk, place, 0);
-    write(scene.nerves, &identity, kind, at, &found, &new)
+    let kind = if place.magic { kind_of(context, place) } else { place.kind };
+    let at = reach(context.buffers, place, 0);
+    write(context.backend, &identity, kind, at, &found, &new)
 }
 
 /// Without emulated ids: the kernel's part.
-fn plainly<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, change: Change) -> Result<Verdict> {
+fn plainly<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    change: Change,
+) -> Result<Verdict> {
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    let facts = super::support::facts(scene, place, 0)?;
-    if is_shared(scene, place.kind, &facts) {
-        return copy_up(scene, place, 0);
+    let facts = super::support::facts(context, place, 0)?;
+    if is_shared(context, place.kind, &facts) {
+        return copy_up(context, place, 0);
     }
-    let (dir, path) = reach(scene.desk, place, 0);
+    let (dir, path) = reach(context.buffers, place, 0);
     match change {
         Change::Mode(_) if u32::from(facts.stx_mode) & S_IFMT == S_IFLNK => {
             return Err(Errno::EOPNOTSUPP);
@@ -166,65 +170,65 @@ fn plainly<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, change: Change) -
         Change::Mode(bits) => {
             let mode = u32::from(facts.stx_mode);
             let closes = mode & S_IFMT == S_IFDIR && mode & !bits & 0o111 != 0;
-            files::perhaps_closing(scene.nerves, closes, |host| host.chmod(dir, path, bits))?;
+            files::perhaps_closing(context.backend, closes, |host| host.chmod(dir, path, bits))?;
         }
-        Change::Owner(uid, gid) => scene.nerves.chown(dir, path, uid, gid, at_flags(place))?,
+        Change::Owner(uid, gid) => context.backend.chown(dir, path, uid, gid, at_flags(place))?,
     }
     Ok(Verdict::Done(0))
 }
 
-fn by_descriptor<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn by_descriptor<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let descriptor = arguments.int(0) as i32;
-    more_than_a_name(scene, descriptor)?;
+    more_than_a_name(context, descriptor)?;
     let change = Change::of(arguments)?;
     let mut dir = Dir::Guest(descriptor);
     let mut place = place_of(dir);
-    scene.desk.found[0].clear();
-    let Some(identity) = scene.world.identity else {
-        let facts = super::support::facts(scene, &place, 0)?;
-        return match target_of(scene, descriptor, &facts)? {
+    context.buffers.found[0].clear();
+    let Some(identity) = context.world.identity else {
+        let facts = super::support::facts(context, &place, 0)?;
+        return match target_of(context, descriptor, &facts)? {
             // The kernel does it, on the file that is open.
             Target::Itself => Ok(Verdict::Pass),
             Target::CopyUp => Ok(Verdict::CopyUp),
             Target::Nothing => Ok(Verdict::Done(0)),
             Target::Copy => {
-                let host = scene.desk.host;
-                scene.desk.found[0] = host;
+                let host = context.buffers.host;
+                context.buffers.found[0] = host;
                 place.at = Dir::Root;
-                plainly(scene, &place, change)
+                plainly(context, &place, change)
             }
         };
     };
-    let (kind, read_only) = binding_of(scene, dir)?;
-    let mut found = files::look(scene.nerves, &identity, kind, dir, c"")?;
+    let (kind, read_only) = binding_of(context, dir)?;
+    let mut found = files::look(context.backend, &identity, kind, dir, c"")?;
     if read_only {
         return Err(Errno::EROFS);
     }
-    let new = change.apply(&scene.task.creds, &found.truth)?;
+    let new = change.apply(&context.task.creds, &found.truth)?;
     let shared = found.facts.stx_nlink > 1 || kind == Kind::Tree;
     if shared {
-        match target_of(scene, descriptor, &found.facts)? {
+        match target_of(context, descriptor, &found.facts)? {
             Target::Itself => {}
             Target::CopyUp | Target::Nothing if new == found.truth => return Ok(Verdict::Done(0)),
             Target::CopyUp => return Ok(Verdict::CopyUp),
             Target::Nothing => return Ok(Verdict::Done(0)),
             Target::Copy => {
                 dir = Dir::Root;
-                let path = scene.desk.host.as_c_str();
-                found = files::look(scene.nerves, &identity, kind, dir, path)?;
-                let new = change.apply(&scene.task.creds, &found.truth)?;
-                return write(scene.nerves, &identity, kind, (dir, path), &found, &new);
+                let path = context.buffers.host.as_c_str();
+                found = files::look(context.backend, &identity, kind, dir, path)?;
+                let new = change.apply(&context.task.creds, &found.truth)?;
+                return write(context.backend, &identity, kind, (dir, path), &found, &new);
             }
         }
     }
-    write(scene.nerves, &identity, kind, (dir, c""), &found, &new)
+    write(context.backend, &identity, kind, (dir, c""), &found, &new)
 }
 
-fn write<N: Nerves>(
-    nerves: &mut N,
+fn write<N: Backend>(
+    backend: &mut N,
     identity: &Identity,
     kind: Kind,
     at: (Dir, &core::ffi::CStr),
@@ -235,11 +239,14 @@ fn write<N: Nerves>(
         // A device or something without a name: nobody remembers an owner of it.
         return Ok(Verdict::Done(0));
     }
-    identity::set_truth(nerves, identity, kind, at, found, new)?;
+    identity::set_truth(backend, identity, kind, at, found, new)?;
     Ok(Verdict::Done(0))
 }
 
-fn mknod<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<Verdict> {
+fn mknod<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
     let mode = arguments.mode();
     let kind = match mode & S_IFMT {
         0 => S_IFREG,
@@ -247,39 +254,39 @@ fn mknod<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Resu
         S_IFDIR => return Err(Errno::EPERM),
         _ => return Err(Errno::EINVAL),
     };
-    let place = find(scene, arguments, 0, Intent::NAME)?;
+    let place = find(context, arguments, 0, Intent::NAME)?;
     let at = arguments.position(Role::Device).ok_or(Errno::ENOSYS)?;
-    let result = make_node(scene, &place, kind | mode & 0o7777, arguments.int(at));
-    place.close(scene.nerves);
+    let result = make_node(context, &place, kind | mode & 0o7777, arguments.int(at));
+    place.close(context.backend);
     result
 }
 
-fn make_node<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn make_node<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     mode: u32,
     device: u32,
 ) -> Result<Verdict> {
     let is_device = matches!(mode & S_IFMT, S_IFCHR | S_IFBLK);
     let numbers = if is_device { decode_device(device) } else { (0, 0) };
-    let mode = mode & !scene.task.umask;
-    let new = allow_new(scene, place, 0, mode, numbers)?;
-    let path = scene.desk.found[0].as_c_str();
+    let mode = mode & !context.task.umask;
+    let new = allow_new(context, place, 0, mode, numbers)?;
+    let path = context.buffers.found[0].as_c_str();
     let Some(truth) = new else {
-        scene.nerves.mknod(place.at, path, mode)?;
+        context.backend.mknod(place.at, path, mode)?;
         return Ok(Verdict::Done(0));
     };
     // Overlay's whiteout (0, 0) may be made by everybody.
     let free = mode & S_IFMT == S_IFCHR && numbers == (0, 0);
-    if is_device && !free && !scene.task.creds.has(Capability::MKNOD) {
-        return Err(unless_taken(scene, place, 0, Errno::EPERM));
+    if is_device && !free && !context.task.creds.has(Capability::MKNOD) {
+        return Err(unless_taken(context, place, 0, Errno::EPERM));
     }
     let on_disk = if is_device { S_IFREG } else { truth.kind() };
-    scene.nerves.mknod(place.at, path, on_disk | truth.disk_bits())?;
-    let recorded = record_new(scene, place, 0, Some(&truth));
+    context.backend.mknod(place.at, path, on_disk | truth.disk_bits())?;
+    let recorded = record_new(context, place, 0, Some(&truth));
     if is_device {
         // It may be remembered that the file of this name was ordinary.
-        scene.nerves.changed();
+        context.backend.changed();
     }
     recorded
 }

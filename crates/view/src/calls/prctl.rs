@@ -1,26 +1,26 @@
 //! prctl(2): what belongs to the guest's own idea of itself.
 //!
-//! - `PR_SET_DUMPABLE` is only noted: a process that is not dumpable hides its memory and its `/proc` from the nervous system, too.
+//! - `PR_SET_DUMPABLE` is only noted: a process that is not dumpable hides its memory and its `/proc` from the backend, too.
 //! - `PR_SET_NO_NEW_PRIVS` is in force beneath us anyway; the guest reads what it set.
 //! - `PR_GET_SECCOMP` counts the guest's filters, not ours.
 //! - Capabilities are the emulated ones.
 
 use super::filters;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::identity::capabilities::SECURE_KEEP_CAPS;
 use crate::verdict::{Call, Verdict};
 use linux_raw_sys::prctl as raw;
 
 /// Decides a `prctl`.
-pub(super) fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+pub(super) fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
     let [option, second, third, fourth, fifth, _] = call.arguments;
-    let creds = &mut scene.task.creds;
+    let creds = &mut context.task.creds;
     let done = |value: i64| Ok(Verdict::Done(value));
     match option as u32 {
-        raw::PR_SET_SECCOMP => return filters::install(scene, call),
-        raw::PR_GET_SECCOMP => return done(i64::from(scene.task.filters.mode)),
+        raw::PR_SET_SECCOMP => return filters::install(context, call),
+        raw::PR_GET_SECCOMP => return done(i64::from(context.task.filters.mode)),
         raw::PR_SET_NO_NEW_PRIVS => {
             if [second, third, fourth, fifth] != [1, 0, 0, 0] {
                 return Err(Errno::EINVAL);
@@ -35,17 +35,17 @@ pub(super) fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<
             }
             return done(i64::from(creds.no_new_privileges));
         }
-        raw::PR_GET_DUMPABLE => return done(i64::from(scene.task.dumpable)),
+        raw::PR_GET_DUMPABLE => return done(i64::from(context.task.dumpable)),
         raw::PR_SET_DUMPABLE => {
             if second > 1 {
                 return Err(Errno::EINVAL);
             }
-            scene.task.dumpable = second == 1;
+            context.task.dumpable = second == 1;
             return done(0);
         }
         _ => {}
     }
-    if scene.world.identity.is_none() {
+    if context.world.identity.is_none() {
         return Ok(Verdict::Pass);
     }
     let sets = &mut creds.capabilities;

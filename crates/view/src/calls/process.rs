@@ -10,9 +10,9 @@
 //! `ptrace` of a thread that has a tracer is `EPERM`, as for any other tracer.
 
 use super::{filters, prctl};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::{self, Capability, Credentials};
 use crate::paths::{Intent, resolve};
 use crate::task::Task;
@@ -38,30 +38,30 @@ const SIGCONT: u32 = 18;
 /// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those with a path: `chroot`, `pivot_root`,
 /// `mount`, `umount`, `umount2`, `open_tree`, `move_mount`, `fspick`, `mount_setattr`, `swapon`, `swapoff`, `acct`, `quotactl`,
 /// `fanotify_mark`.
-pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
+pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
     match op {
-        Op::Prctl => prctl::enter(scene, call),
-        Op::Seccomp => filters::install(scene, call),
+        Op::Prctl => prctl::enter(context, call),
+        Op::Seccomp => filters::install(context, call),
         Op::Ptrace => Err(ptrace(call.arguments[0])),
         Op::Clone => clone(call),
-        Op::Clone3 => clone3(scene, call),
+        Op::Clone3 => clone3(context, call),
         Op::Unshare if call.arguments[0] & NEW_NAMESPACES == 0 => Ok(Verdict::Pass),
         Op::Kill | Op::Tkill | Op::RtSigqueueinfo => {
-            kill(scene, call.arguments[0] as i32, call.arguments[1] as u32, op == Op::Kill)
+            kill(context, call.arguments[0] as i32, call.arguments[1] as u32, op == Op::Kill)
         }
         Op::Tgkill | Op::RtTgsigqueueinfo => {
-            kill(scene, call.arguments[1] as i32, call.arguments[2] as u32, false)
+            kill(context, call.arguments[1] as i32, call.arguments[2] as u32, false)
         }
-        Op::Chroot => chroot(scene, call),
-        Op::Adjtimex => adjust_clock(scene, call.arguments[0]),
-        Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(scene, call.arguments[1]),
-        Op::Setrlimit => Ok(forgiving(scene, Capability(raw::CAP_SYS_RESOURCE))),
+        Op::Chroot => chroot(context, call),
+        Op::Adjtimex => adjust_clock(context, call.arguments[0]),
+        Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(context, call.arguments[1]),
+        Op::Setrlimit => Ok(forgiving(context, Capability(raw::CAP_SYS_RESOURCE))),
         // Who wants the old limit as well would not get it.
         Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
-            Ok(forgiving(scene, Capability(raw::CAP_SYS_RESOURCE)))
+            Ok(forgiving(context, Capability(raw::CAP_SYS_RESOURCE)))
         }
         Op::Setpriority | Op::Nice | Op::IoprioSet | Op::SchedSetscheduler | Op::SchedSetattr => {
-            Ok(forgiving(scene, Capability(raw::CAP_SYS_NICE)))
+            Ok(forgiving(context, Capability(raw::CAP_SYS_NICE)))
         }
         // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER: the others change what everybody reads.
         Op::Syslog if matches!(call.arguments[0] as u32, 3 | 10) => Ok(Verdict::Pass),
@@ -70,9 +70,14 @@ pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, op: Op) -> Result
 }
 
 /// Finishes a call for [`After::Filter`] and [`After::Forgive`]; returns what the guest gets.
-pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, result: i64) -> i64 {
+pub fn leave<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    after: After,
+    call: &Call,
+    result: i64,
+) -> i64 {
     match after {
-        After::Filter => filters::installed(scene.task, call, result),
+        After::Filter => filters::installed(context.task, call, result),
         After::Forgive if [Errno::EPERM.result(), Errno::EACCES.result()].contains(&result) => {
             return 0;
         }
@@ -82,8 +87,8 @@ pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, res
 }
 
 /// The kernel decides, but does not know that the guest may.
-fn forgiving<N: Nerves>(scene: &Scene<'_, N>, capability: Capability) -> Verdict {
-    if scene.world.identity.is_some() && scene.task.creds.has(capability) {
+fn forgiving<N: Backend>(context: &CallContext<'_, N>, capability: Capability) -> Verdict {
+    if context.world.identity.is_some() && context.task.creds.has(capability) {
         Verdict::Watch(After::Forgive)
     } else {
         Verdict::Pass
@@ -124,14 +129,14 @@ fn clone(call: &Call) -> Result<Verdict> {
 }
 
 /// What the kernel refuses anyway (a bad size, an unreadable structure) is left to it.
-fn clone3<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
+fn clone3<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
     let size = call.arguments[1] as usize;
     if !(CLONE_ARGUMENTS_LEAST..=4096).contains(&size) {
         return Ok(Verdict::Pass);
     }
     let mut arguments = [0; CLONE_ARGUMENTS];
     let known = size.min(CLONE_ARGUMENTS);
-    if scene.nerves.read(call.arguments[0], &mut arguments[..known]).is_err() {
+    if context.backend.read(call.arguments[0], &mut arguments[..known]).is_err() {
         return Ok(Verdict::Pass);
     }
     let mut flags = [0; 8];
@@ -148,13 +153,13 @@ fn clone3<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
     }
     arguments[..8].copy_from_slice(&(flags & !u64::from(raw::CLONE_UNTRACED)).to_le_bytes());
     let mut instead = *call;
-    instead.arguments[0] = scene.nerves.scratch(&arguments[..known], 8)?;
+    instead.arguments[0] = context.backend.scratch(&arguments[..known], 8)?;
     Ok(Verdict::Instead(instead, After::Nothing))
 }
 
 /// kill(2) between users of the container: the kernel would let everybody signal everybody, since all run under one id of the host's.
-fn kill<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn kill<N: Backend>(
+    context: &mut CallContext<'_, N>,
     target: i32,
     signal: u32,
     everybody: bool,
@@ -164,22 +169,22 @@ fn kill<N: Nerves>(
             return Err(Errno::EINVAL);
         }
         // The kernel's "every process" would be every process of the caller's on the host.
-        scene.nerves.signal_all(signal)?;
+        context.backend.signal_all(signal)?;
         return Ok(Verdict::Done(0));
     }
-    if scene.world.identity.is_none() || target <= 0 || signal == SIGCONT {
+    if context.world.identity.is_none() || target <= 0 || signal == SIGCONT {
         return Ok(Verdict::Pass);
     }
-    let who = &scene.task.creds;
+    let who = &context.task.creds;
     let target = target.unsigned_abs();
     if who.has(Capability(raw::CAP_KILL))
-        || target == scene.nerves.pid()
-        || target == scene.nerves.tid()
+        || target == context.backend.pid()
+        || target == context.backend.tid()
     {
         return Ok(Verdict::Pass);
     }
     let mut allowed = true;
-    scene.nerves.with_task(target, &mut |task: &Task| allowed = may_signal(who, &task.creds));
+    context.backend.with_task(target, &mut |task: &Task| allowed = may_signal(who, &task.creds));
     if allowed { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
 }
 
@@ -190,39 +195,39 @@ fn may_signal(who: &Credentials, target: &Credentials) -> bool {
 }
 
 /// Reading the clock's state is for everybody.
-fn adjust_clock<N: Nerves>(scene: &mut Scene<'_, N>, timex: u64) -> Result<Verdict> {
+fn adjust_clock<N: Backend>(context: &mut CallContext<'_, N>, timex: u64) -> Result<Verdict> {
     let mut modes = [0; 4];
-    scene.nerves.read(timex, &mut modes)?;
+    context.backend.read(timex, &mut modes)?;
     if modes == [0; 4] { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
 }
 
 /// chroot(2): for root of the guest, and never for the kernel. From then on the task's paths start there.
-fn chroot<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
-    scene.nerves.read_text(call.arguments[0], &mut scene.desk.named[0])?;
-    let place = resolve(scene, Dir::Cwd, 0, Intent::FOLLOW)?;
-    let desk = &mut *scene.desk;
-    let found = desk.found[0].as_c_str();
+fn chroot<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
+    context.backend.read_text(call.arguments[0], &mut context.buffers.named[0])?;
+    let place = resolve(context, Dir::Cwd, 0, Intent::FOLLOW)?;
+    let buffers = &mut *context.buffers;
+    let found = buffers.found[0].as_c_str();
     let mut facts = identity::files::NO_FACTS;
-    let mut checked = scene.nerves.statx(place.at, found, raw::AT_EMPTY_PATH, &mut facts);
+    let mut checked = context.backend.statx(place.at, found, raw::AT_EMPTY_PATH, &mut facts);
     if checked.is_ok() && u32::from(facts.stx_mode) & raw::S_IFMT != raw::S_IFDIR {
         checked = Err(Errno::ENOTDIR);
     }
     if checked.is_ok()
-        && let Some(ids) = &scene.world.identity
+        && let Some(ids) = &context.world.identity
     {
-        let who = &scene.task.creds;
-        checked = identity::files::search(scene.nerves, ids, who, place.kind, place.at, found);
+        let who = &context.task.creds;
+        checked = identity::files::search(context.backend, ids, who, place.kind, place.at, found);
     }
-    place.close(scene.nerves);
+    place.close(context.backend);
     checked?;
-    if scene.world.identity.is_none() || !scene.task.creds.has(Capability::SYS_CHROOT) {
+    if context.world.identity.is_none() || !context.task.creds.has(Capability::SYS_CHROOT) {
         return Err(Errno::EPERM);
     }
-    if desk.position.is_empty() {
+    if buffers.position.is_empty() {
         return Err(Errno::EACCES);
     }
-    scene.task.root = desk.position;
-    scene.task.fs_changed = true;
+    context.task.root = buffers.position;
+    context.task.fs_changed = true;
     Ok(Verdict::Done(0))
 }
 
@@ -259,7 +264,7 @@ mod tests {
     fn ask(bench: &mut Bench<'_>, op: Op, arguments: [u64; 6]) -> Result<Verdict> {
         let number = op.entry().number(Arch::X86_64).unwrap();
         let call = Call { arch: ARCH_X86_64, number, arguments };
-        bench.scene(|scene| enter(scene, &call, op))
+        bench.context(|context| enter(context, &call, op))
     }
 
     fn user(bench: &mut Bench<'_>, id: u32) {
@@ -429,7 +434,8 @@ mod tests {
         let nice = [0, 0, -5_i64 as u64, 0, 0, 0];
         assert_eq!(ask(&mut bench, Op::Setpriority, nice), Ok(Verdict::Watch(After::Forgive)));
         let call = Call { arch: ARCH_X86_64, number: 302, arguments: limit };
-        let mut result = |result| bench.scene(|scene| leave(scene, After::Forgive, &call, result));
+        let mut result =
+            |result| bench.context(|context| leave(context, After::Forgive, &call, result));
         assert_eq!([result(-1), result(-13), result(-22), result(5)], [0, 0, -22, 5]);
         let both = [0, 7, 0x1000, 0x2000, 0, 0];
         assert_eq!(ask(&mut bench, Op::Prlimit64, both), Ok(Verdict::Pass));

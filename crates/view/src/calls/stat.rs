@@ -6,9 +6,9 @@
 
 use super::arguments::Arguments;
 use super::support::{self, at_flags, find, reach};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity::files::{self, NO_FACTS};
 use crate::identity::record::may_be_recorded;
 use crate::identity::{self, Credentials, Found, Truth, Want};
@@ -47,23 +47,23 @@ pub(super) const fn concerns(op: Op) -> bool {
 }
 
 /// Decides a call of this family.
-pub(super) fn rule<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     match arguments.op() {
-        Op::Access | Op::Faccessat | Op::Faccessat2 => access(scene, arguments)?,
+        Op::Access | Op::Faccessat | Op::Faccessat2 => access(context, arguments)?,
         Op::Fstat | Op::Oldfstat | Op::Fstat64 => {
-            if !directly(scene, arguments, None)? {
+            if !directly(context, arguments, None)? {
                 let mut facts = NO_FACTS;
-                of_descriptor(scene, arguments.dir(0), 0, &mut facts)?;
-                answer(scene, arguments, &facts)?;
+                of_descriptor(context, arguments.dir(0), 0, &mut facts)?;
+                answer(context, arguments, &facts)?;
             }
         }
         _ => {
             let flags = stat_flags(arguments)?;
-            if !directly(scene, arguments, Some(flags))? {
-                by_facts(scene, arguments, flags)?;
+            if !directly(context, arguments, Some(flags))? {
+                by_facts(context, arguments, flags)?;
             }
         }
     }
@@ -86,20 +86,20 @@ fn stat_flags(arguments: &Arguments<'_>) -> Result<u32> {
     Ok(flags)
 }
 
-fn by_facts<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn by_facts<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     flags: u32,
 ) -> Result<()> {
     let mut facts = NO_FACTS;
-    of_path(scene, arguments, flags, &mut facts)?;
-    answer(scene, arguments, &facts)
+    of_path(context, arguments, flags, &mut facts)?;
+    answer(context, arguments, &facts)
 }
 
 /// Has the kernel write its answer into the guest's memory, and corrects the owner there: enough for most files. `flags` are those of a call
 /// that names a file. False where more has to be looked at, from the start; what has been written then is written again, or the call fails.
-fn directly<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn directly<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     flags: Option<u32>,
 ) -> Result<bool> {
@@ -108,31 +108,31 @@ fn directly<N: Nerves>(
         op if Stat::of(arguments.arch, op) == Some(Stat::X86_64) => Some(Form::STAT),
         _ => None,
     };
-    let usual = one_owner(scene)
-        && (scene.world.identity.is_none() || scene.task.creds.uid.files == 0)
-        && scene.nerves.plain_generation().is_some();
+    let usual = one_owner(context)
+        && (context.world.identity.is_none() || context.task.creds.uid.files == 0)
+        && context.backend.plain_generation().is_some();
     let Some(form) = form.filter(|_| usual) else { return Ok(false) };
     let Some(at) = arguments.position(form.role) else { return Ok(false) };
     let into = arguments.word(at);
     // What has to be known here is asked for in any case.
     let mask = (form.role == Role::Statx).then(|| arguments.int(3) | STATX_BASIC_STATS);
     let written = match flags {
-        None => scene.nerves.stat_into(arguments.dir(0), c"", AT_EMPTY_PATH, mask, into),
-        Some(flags) => by_name(scene, arguments, flags, mask, into)?,
+        None => context.backend.stat_into(arguments.dir(0), c"", AT_EMPTY_PATH, mask, into),
+        Some(flags) => by_name(context, arguments, flags, mask, into)?,
     };
     match written {
         None => Ok(false),
         Some(Err(errno)) => Err(errno),
         Some(Ok(())) => {
-            let itself = flags.is_none() || scene.desk.named[0].is_empty();
-            correct(scene, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
+            let itself = flags.is_none() || context.buffers.named[0].is_empty();
+            correct(context, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
         }
     }
 }
 
 /// `stat_into` of a file that is named; its last link is not followed.
-fn by_name<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn by_name<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     flags: u32,
     mask: Option<u32>,
@@ -142,42 +142,45 @@ fn by_name<N: Nerves>(
     if flags & AT_STATX_SYNC_TYPE != 0 || address == 0 {
         return Ok(None);
     }
-    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
-    let name = scene.desk.named[0].as_bytes();
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    let name = context.buffers.named[0].as_bytes();
     if name.is_empty() {
         let itself = flags & AT_EMPTY_PATH != 0 && dir != Dir::Cwd;
-        let nothing =
-            if itself { scene.nerves.stat_into(dir, c"", AT_EMPTY_PATH, mask, into) } else { None };
+        let nothing = if itself {
+            context.backend.stat_into(dir, c"", AT_EMPTY_PATH, mask, into)
+        } else {
+            None
+        };
         return Ok(nothing);
     }
-    if let Some(start) = paths::straight(scene, dir, 0) {
-        let path = start.path(scene.desk.named[0].with_nul());
-        let written = scene.nerves.stat_into(start.dir, path, AT_SYMLINK_NOFOLLOW, mask, into);
+    if let Some(start) = paths::fast_path(context, dir, 0) {
+        let path = start.path(context.buffers.named[0].with_nul());
+        let written = context.backend.stat_into(start.dir, path, AT_SYMLINK_NOFOLLOW, mask, into);
         if matches!(written, Some(Ok(()) | Err(Errno::ENOENT))) {
             return Ok(written);
         }
     }
-    let name = scene.desk.named[0].as_bytes();
+    let name = context.buffers.named[0].as_bytes();
     let alone = !name.contains(&b'/');
-    if alone && (matches!(name, b"." | b"..") || scene.world.is_bound(name)) {
+    if alone && (matches!(name, b"." | b"..") || context.world.is_bound(name)) {
         return Ok(None);
     }
     if alone {
-        let name = scene.desk.named[0].as_c_str();
-        return Ok(scene.nerves.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
+        let name = context.buffers.named[0].as_c_str();
+        return Ok(context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
     }
     let intent = Intent { look: Look::Later, ..Intent::FOLLOW.held() };
-    let place = match paths::resolve_known(scene, dir, 0, intent) {
+    let place = match paths::resolve_known(context, dir, 0, intent) {
         Ok(Some(place)) => place,
         Ok(None) => return Ok(None),
         Err(errno) => return Err(errno),
     };
     if !place.unseen {
-        place.close(scene.nerves);
+        place.close(context.backend);
         return Ok(None);
     }
-    let path = scene.desk.found[0].as_c_str();
-    let written = scene.nerves.stat_into(place.at, path, AT_SYMLINK_NOFOLLOW, mask, into);
+    let path = context.buffers.found[0].as_c_str();
+    let written = context.backend.stat_into(place.at, path, AT_SYMLINK_NOFOLLOW, mask, into);
     Ok(written.filter(|result| {
         let certain = [Errno::ENOENT, Errno::ENOTDIR, Errno::ENAMETOOLONG, Errno::EFAULT];
         result.is_ok() || certain.iter().any(|errno| *result == Err(*errno))
@@ -229,10 +232,10 @@ enum Device {
 }
 
 /// The major and the minor number of the device in a structure at `at`.
-fn device<N: Nerves>(scene: &mut Scene<'_, N>, form: Form, at: u64) -> Result<(u32, u32)> {
+fn device<N: Backend>(context: &mut CallContext<'_, N>, form: Form, at: u64) -> Result<(u32, u32)> {
     let mut bytes = [0; 8];
     let (Device::Whole(offset) | Device::Parts(offset)) = form.device;
-    scene.nerves.read(at + offset, &mut bytes)?;
+    context.backend.read(at + offset, &mut bytes)?;
     let whole = u64_at(&bytes, 0);
     Ok(match form.device {
         Device::Whole(_) => (
@@ -245,15 +248,15 @@ fn device<N: Nerves>(scene: &mut Scene<'_, N>, form: Form, at: u64) -> Result<(u
 
 /// The answer as the guest is to see it. False where more than the owner may have to be changed, or a link is to be followed.
 /// `itself`: a descriptor was asked, not a name.
-fn correct<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn correct<N: Backend>(
+    context: &mut CallContext<'_, N>,
     form: Form,
     at: u64,
     flags: u32,
     itself: bool,
 ) -> Result<bool> {
     let mut bytes = [0; 40];
-    scene.nerves.read(at, &mut bytes)?;
+    context.backend.read(at, &mut bytes)?;
     let mode = u32_at(&bytes, form.mode) & 0xffff;
     let follows = mode & S_IFMT == S_IFLNK && flags & AT_SYMLINK_NOFOLLOW == 0;
     if follows {
@@ -261,21 +264,21 @@ fn correct<N: Nerves>(
     }
     let (regular, inode) = (mode & S_IFMT == S_IFREG, u64_at(&bytes, form.inode));
     // What is open may be a file of the image that a copy has replaced, whatever names it has left: the copy is meant.
-    if regular && itself && scene.nerves.was_replaced(inode) {
+    if regular && itself && context.backend.was_replaced(inode) {
         return Ok(false);
     }
     if regular
         && u32_at(&bytes, form.links) > 1
-        && let Some(links) = scene.nerves.image_links(inode)
+        && let Some(links) = context.backend.image_links(inode)
     {
-        let (major, minor) = device(scene, form, at)?;
-        if !scene.nerves.is_image_device(major, minor) {
+        let (major, minor) = device(context, form, at)?;
+        if !context.backend.is_image_device(major, minor) {
             return Ok(false);
         }
-        scene.nerves.write(at + form.links as u64, &links.to_le_bytes())?;
+        context.backend.write(at + form.links as u64, &links.to_le_bytes())?;
     }
-    let Some(identity) = scene.world.identity else { return Ok(true) };
-    if may_be_recorded(mode) && (mode & S_ISVTX != 0 || scene.nerves.has_notes()) {
+    let Some(identity) = context.world.identity else { return Ok(true) };
+    if may_be_recorded(mode) && (mode & S_ISVTX != 0 || context.backend.has_notes()) {
         return Ok(false);
     }
     let (user, group) = (u32_at(&bytes, form.owner), u32_at(&bytes, form.owner + 4));
@@ -285,13 +288,13 @@ fn correct<N: Nerves>(
         let mut owner = [0; 8];
         owner[..4].copy_from_slice(&ids[0].to_le_bytes());
         owner[4..].copy_from_slice(&ids[1].to_le_bytes());
-        scene.nerves.write(at + form.owner as u64, &owner)?;
+        context.backend.write(at + form.owner as u64, &owner)?;
     }
     Ok(true)
 }
 
-fn of_path<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn of_path<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     flags: u32,
     facts: &mut statx,
@@ -299,95 +302,96 @@ fn of_path<N: Nerves>(
     let (dir, address) = arguments.path(0)?;
     let empty = flags & AT_EMPTY_PATH != 0;
     if empty && address == 0 {
-        return of_descriptor(scene, dir, flags, facts);
+        return of_descriptor(context, dir, flags, facts);
     }
-    scene.nerves.read_text(address, &mut scene.desk.named[0])?;
-    if scene.desk.named[0].is_empty() && empty {
-        return of_descriptor(scene, dir, flags, facts);
+    context.backend.read_text(address, &mut context.buffers.named[0])?;
+    if context.buffers.named[0].is_empty() && empty {
+        return of_descriptor(context, dir, flags, facts);
     }
     let mut intent = Intent::FOLLOW.with_at_flags(flags).held();
     if flags & AT_STATX_SYNC_TYPE == 0 {
         intent.look = Look::Facts;
     }
-    intent.light = one_owner(scene);
-    if intent.light && !scene.desk.named[0].as_bytes().contains(&b'/') {
+    intent.light = one_owner(context);
+    if intent.light && !context.buffers.named[0].as_bytes().contains(&b'/') {
         // Mostly a single name is no link, and one call says both that and what it is.
         let unheld = Intent { follow: false, hold: false, ..intent };
-        at_path(scene, dir, unheld, flags, facts)?;
+        at_path(context, dir, unheld, flags, facts)?;
         if !intent.follow || u32::from(facts.stx_mode) & S_IFMT != S_IFLNK {
             return Ok(());
         }
     }
-    at_path(scene, dir, intent, flags, facts)
+    at_path(context, dir, intent, flags, facts)
 }
 
-fn at_path<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn at_path<N: Backend>(
+    context: &mut CallContext<'_, N>,
     dir: Dir,
     intent: Intent,
     flags: u32,
     facts: &mut statx,
 ) -> Result<()> {
-    let place = paths::resolve(scene, dir, 0, intent)?;
-    let result = of_place(scene, &place, flags, facts);
-    place.close(scene.nerves);
+    let place = paths::resolve(context, dir, 0, intent)?;
+    let result = of_place(context, &place, flags, facts);
+    place.close(context.backend);
     result
 }
 
 /// Whether unrecorded files have the same owner in every binding.
-fn one_owner<N: Nerves>(scene: &Scene<'_, N>) -> bool {
-    scene.world.identity.is_none_or(|identity| (identity.uid, identity.gid) == (0, 0))
+fn one_owner<N: Backend>(context: &CallContext<'_, N>) -> bool {
+    context.world.identity.is_none_or(|identity| (identity.uid, identity.gid) == (0, 0))
 }
 
-fn of_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn of_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     flags: u32,
     facts: &mut statx,
 ) -> Result<()> {
     if place.seen {
-        *facts = scene.desk.seen[0];
+        *facts = context.buffers.seen[0];
     } else {
-        let (dir, path) = reach(scene.desk, place, 0);
-        scene.nerves.statx(dir, path, at_flags(place) | flags & AT_STATX_SYNC_TYPE, facts)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        context.backend.statx(dir, path, at_flags(place) | flags & AT_STATX_SYNC_TYPE, facts)?;
     }
     if place.directory && u32::from(facts.stx_mode) & S_IFMT != S_IFDIR {
         return Err(Errno::ENOTDIR);
     }
     let kind = place.binding.map(|_| place.kind).filter(|_| !place.magic);
-    as_seen(scene, place, kind, facts);
+    as_seen(context, place, kind, facts);
     Ok(())
 }
 
-fn of_descriptor<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn of_descriptor<N: Backend>(
+    context: &mut CallContext<'_, N>,
     dir: Dir,
     flags: u32,
     facts: &mut statx,
 ) -> Result<()> {
     let flags = AT_EMPTY_PATH | flags & AT_STATX_SYNC_TYPE;
-    scene.nerves.statx(dir, c"", flags, facts)?;
-    scene.desk.found[0].clear();
+    context.backend.statx(dir, c"", flags, facts)?;
+    context.buffers.found[0].clear();
     let mut place = place_of(dir);
-    if u32::from(facts.stx_mode) & S_IFMT == S_IFREG && scene.nerves.was_replaced(facts.stx_ino) {
-        by_copy(scene, &mut place, flags, facts)?;
+    if u32::from(facts.stx_mode) & S_IFMT == S_IFREG && context.backend.was_replaced(facts.stx_ino)
+    {
+        by_copy(context, &mut place, flags, facts)?;
     }
     let kind = place.binding.map(|_| place.kind);
-    as_seen(scene, &place, kind, facts);
+    as_seen(context, &place, kind, facts);
     Ok(())
 }
 
 /// What is open may be a file of the image that a copy has replaced: then the guest means the copy. Not within its caller, whose stack would be as large.
 #[inline(never)]
-fn by_copy<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn by_copy<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &mut Place,
     flags: u32,
     facts: &mut statx,
 ) -> Result<()> {
-    if support::away_from_image(scene, place, 0).is_ok() && place.at == Dir::Root {
-        let path = scene.desk.found[0].as_c_str();
-        scene.nerves.statx(Dir::Root, path, flags | AT_SYMLINK_NOFOLLOW, facts)?;
+    if support::away_from_image(context, place, 0).is_ok() && place.at == Dir::Root {
+        let path = context.buffers.found[0].as_c_str();
+        context.backend.statx(Dir::Root, path, flags | AT_SYMLINK_NOFOLLOW, facts)?;
     }
     Ok(())
 }
@@ -398,8 +402,8 @@ pub(super) const fn place_of(dir: Dir) -> Place {
 }
 
 /// Turns the kernel's facts into the guest's. `kind` is `None` where it is not known yet.
-fn as_seen<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn as_seen<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     mut kind: Option<Kind>,
     facts: &mut statx,
@@ -407,44 +411,44 @@ fn as_seen<N: Nerves>(
     let mode = u32::from(facts.stx_mode);
     if mode & S_IFMT == S_IFREG
         && facts.stx_nlink > 1
-        && let Some(links) = scene.nerves.image_links(facts.stx_ino)
+        && let Some(links) = context.backend.image_links(facts.stx_ino)
         && (kind.is_none()
-            && scene.nerves.is_image_device(facts.stx_dev_major, facts.stx_dev_minor)
-            || known(scene, place, &mut kind) == Kind::Tree)
+            && context.backend.is_image_device(facts.stx_dev_major, facts.stx_dev_minor)
+            || known(context, place, &mut kind) == Kind::Tree)
     {
         facts.stx_nlink = links;
     }
-    let Some(identity) = scene.world.identity else { return };
-    let user = scene.task.creds.uid.files;
+    let Some(identity) = context.world.identity else { return };
+    let user = context.task.creds.uid.files;
     let nameless = matches!(mode & S_IFMT, S_IFIFO | S_IFSOCK)
         && user != 0
         && kind.is_none()
         && facts.stx_uid == identity.host_uid
-        && origin(scene, place) == Origin::Unnamed;
+        && origin(context, place) == Origin::Unnamed;
     if nameless {
         // A pipe or socket: most likely the caller's own.
         facts.stx_uid = user;
-        facts.stx_gid = scene.task.creds.gid.files;
+        facts.stx_gid = context.task.creds.gid.files;
         return;
     }
-    if !one_owner(scene) {
-        known(scene, place, &mut kind);
+    if !one_owner(context) {
+        known(context, place, &mut kind);
     }
     let kind = kind.unwrap_or(Kind::Host);
-    let (dir, path) = reach(scene.desk, place, 0);
-    let (truth, _) = files::truth_of(scene.nerves, &identity, kind, dir, path, facts);
+    let (dir, path) = reach(context.buffers, place, 0);
+    let (truth, _) = files::truth_of(context.backend, &identity, kind, dir, path, facts);
     let hosts = (facts.stx_uid, facts.stx_gid);
     show(&truth, facts);
     if kind == Kind::Proc {
-        (facts.stx_uid, facts.stx_gid) = of_proc(scene, hosts);
+        (facts.stx_uid, facts.stx_gid) = of_proc(context, hosts);
     }
 }
 
 /// Not within its caller, whose stack would be as large.
 #[inline(never)]
-fn of_proc<N: Nerves>(scene: &mut Scene<'_, N>, hosts: (u32, u32)) -> (u32, u32) {
-    let found = scene.desk.found[0];
-    crate::proc::owner(scene, found.as_bytes(), hosts.0, hosts.1)
+fn of_proc<N: Backend>(context: &mut CallContext<'_, N>, hosts: (u32, u32)) -> (u32, u32) {
+    let found = context.buffers.found[0];
+    crate::proc::owner(context, found.as_bytes(), hosts.0, hosts.1)
 }
 
 fn show(truth: &Truth, facts: &mut statx) {
@@ -454,94 +458,106 @@ fn show(truth: &Truth, facts: &mut statx) {
     (facts.stx_rdev_major, facts.stx_rdev_minor) = truth.device;
 }
 
-fn known<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, kind: &mut Option<Kind>) -> Kind {
-    *kind.get_or_insert_with(|| kind_of(scene, place))
+fn known<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    kind: &mut Option<Kind>,
+) -> Kind {
+    *kind.get_or_insert_with(|| kind_of(context, place))
 }
 
 /// Where a file lies whose binding nobody looked up.
-fn origin<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Origin {
-    let desk = &mut *scene.desk;
+fn origin<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Origin {
+    let buffers = &mut *context.buffers;
     let dir = place.held.map_or(place.at, Dir::Held);
-    match scene.nerves.path_of(dir, &mut desk.link) {
-        Ok(()) => paths::reverse(scene.world, desk.link.as_bytes(), &mut desk.walk)
+    match context.backend.path_of(dir, &mut buffers.link) {
+        Ok(()) => paths::reverse(context.world, buffers.link.as_bytes(), &mut buffers.walk)
             .unwrap_or(Origin::Outside),
         Err(_) => Origin::Outside,
     }
 }
 
 /// What kind of files lie at a place whose binding nobody looked up. What has no name is [`Kind::Mask`]: nothing is recorded of it.
-pub(super) fn kind_of<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Kind {
-    match origin(scene, place) {
-        Origin::Inside(index) => scene.world.bindings[index].kind,
+pub(super) fn kind_of<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Kind {
+    match origin(context, place) {
+        Origin::Inside(index) => context.world.bindings[index].kind,
         Origin::Outside => Kind::Host,
         Origin::Unnamed => Kind::Mask,
     }
 }
 
-fn answer<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn answer<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     facts: &statx,
 ) -> Result<()> {
     if arguments.op() == Op::Statx {
-        return scene.nerves.write(arguments.word(4), &statx_bytes(facts));
+        return context.backend.write(arguments.word(4), &statx_bytes(facts));
     }
     let form = Stat::of(arguments.arch, arguments.op()).ok_or(Errno::ENOSYS)?;
     let at = arguments.position(Role::Stat).ok_or(Errno::ENOSYS)?;
     let (bytes, size) = form.write(facts).map_err(|_| Errno::EOVERFLOW)?;
-    scene.nerves.write(arguments.word(at), &bytes[..size])
+    context.backend.write(arguments.word(at), &bytes[..size])
 }
 
 /// `access` asks for the real ids, unless told otherwise.
-fn access<N: Nerves>(scene: &mut Scene<'_, N>, arguments: &Arguments<'_>) -> Result<()> {
+fn access<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Result<()> {
     let flags = if arguments.op() == Op::Faccessat2 { arguments.flags() } else { 0 };
     let mode = arguments.mode();
     if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let ask = |scene: &mut Scene<'_, N>| {
+    let ask = |context: &mut CallContext<'_, N>| {
         let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
-        let place = find(scene, arguments, 0, intent)?;
-        let result = access_place(scene, &place, mode);
-        place.close(scene.nerves);
+        let place = find(context, arguments, 0, intent)?;
+        let result = access_place(context, &place, mode);
+        place.close(context.backend);
         result
     };
     if flags & AT_EACCESS != 0 {
-        return ask(scene);
+        return ask(context);
     }
     // The directories on the way are searched as the real user, too.
-    Credentials::as_real(scene, |scene| &mut scene.task.creds, ask)
+    Credentials::as_real(context, |context| &mut context.task.creds, ask)
 }
 
-fn access_place<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, mode: u32) -> Result<()> {
-    let Some(identity) = scene.world.identity else {
+fn access_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    mode: u32,
+) -> Result<()> {
+    let Some(identity) = context.world.identity else {
         // The type of the file makes a difference to read-only bindings only.
         let file = if place.read_only && mode & 2 != 0 {
-            u32::from(support::facts(scene, place, 0)?.stx_mode)
+            u32::from(support::facts(context, place, 0)?.stx_mode)
         } else {
             0
         };
-        return may_use(scene, place, file, mode, true);
+        return may_use(context, place, file, mode, true);
     };
-    let found = look(scene, &identity, place)?;
+    let found = look(context, &identity, place)?;
     if place.directory && !found.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
     let own = found.facts.stx_uid == identity.host_uid;
     let emulated = found.emulates(place.kind);
     if emulated && mode != 0 {
-        identity::may(&scene.task.creds, &found.truth, Want(mode))?;
+        identity::may(&context.task.creds, &found.truth, Want(mode))?;
     }
-    may_use(scene, place, found.truth.mode, mode, !(emulated && own))
+    may_use(context, place, found.truth.mode, mode, !(emulated && own))
 }
 
-fn look<N: Nerves>(scene: &mut Scene<'_, N>, identity: &Identity, place: &Place) -> Result<Found> {
-    support::look(scene, identity, place, 0)
+fn look<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    identity: &Identity,
+    place: &Place,
+) -> Result<Found> {
+    support::look(context, identity, place, 0)
 }
 
 /// The part of `access` that is not about emulated owners: read-only bindings, and what the kernel says of files that are not ours.
-fn may_use<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn may_use<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     file: u32,
     mode: u32,
@@ -552,8 +568,8 @@ fn may_use<N: Nerves>(
         return Err(Errno::EROFS);
     }
     if ask && (mode != 0 || (place.held.is_none() && !place.seen)) {
-        let (dir, path) = reach(scene.desk, place, 0);
-        return scene.nerves.access(dir, path, mode, at_flags(place));
+        let (dir, path) = reach(context.buffers, place, 0);
+        return context.backend.access(dir, path, mode, at_flags(place));
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! do a call on another path.
 
 use super::arguments::Arguments;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, Nerves};
+use crate::guest::{Backend, Dir, Host};
 use crate::identity::{self, Found};
 use crate::paths::{self, Intent, Last, Origin, Place};
 use crate::text::PATH_MAX;
@@ -19,30 +19,30 @@ use linux_raw_sys::general::{
 /// Attribute of a copy that took the place of a file of the image: the inode number of that.
 pub const COPY: &CStr = c"user.coracle.copy";
 
-/// Reads path number `which` of a call and finds its place: `desk.found[which]`.
-pub fn find<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Reads path number `which` of a call and finds its place: `buffers.found[which]`.
+pub fn find<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     which: usize,
     intent: Intent,
 ) -> Result<Place> {
     let (dir, address) = arguments.path(which)?;
-    scene.nerves.read_text(address, &mut scene.desk.named[which])?;
-    find_named(scene, dir, which, intent)
+    context.backend.read_text(address, &mut context.buffers.named[which])?;
+    find_named(context, dir, which, intent)
 }
 
-/// As [`find`], with the path in `desk.named[which]` already.
-pub fn find_named<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// As [`find`], with the path in `buffers.named[which]` already.
+pub fn find_named<N: Backend>(
+    context: &mut CallContext<'_, N>,
     dir: Dir,
     which: usize,
     intent: Intent,
 ) -> Result<Place> {
-    let mut place = paths::resolve(scene, dir, which, intent)?;
+    let mut place = paths::resolve(context, dir, which, intent)?;
     if (place.magic || (place.last == Last::Empty && place.at != Dir::Cwd))
-        && let Err(errno) = away_from_image(scene, &mut place, which)
+        && let Err(errno) = away_from_image(context, &mut place, which)
     {
-        place.close(scene.nerves);
+        place.close(context.backend);
         return Err(errno);
     }
     Ok(place)
@@ -50,54 +50,54 @@ pub fn find_named<N: Nerves>(
 
 /// A magic link of `/proc`, and a descriptor, may lead to a file of the image that has lost its name in the container: to its copy, or to nothing. In the first
 /// case the place becomes the copy's, in the second one it is known as a file of the image.
-pub fn away_from_image<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn away_from_image<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &mut Place,
     which: usize,
 ) -> Result<()> {
-    let desk = &mut *scene.desk;
-    let path = desk.found[which].as_c_str();
+    let buffers = &mut *context.buffers;
+    let path = buffers.found[which].as_c_str();
     let named = if place.magic {
-        scene.nerves.readlink(place.at, path, &mut desk.host)
+        context.backend.readlink(place.at, path, &mut buffers.host)
     } else {
-        scene.nerves.path_of(place.at, &mut desk.host)
+        context.backend.path_of(place.at, &mut buffers.host)
     };
-    if named.is_err() || !desk.host.as_bytes().ends_with(GONE) {
+    if named.is_err() || !buffers.host.as_bytes().ends_with(GONE) {
         return Ok(());
     }
-    let origin = paths::reverse(scene.world, desk.host.as_bytes(), &mut desk.link)?;
+    let origin = paths::reverse(context.world, buffers.host.as_bytes(), &mut buffers.link)?;
     let Origin::Inside(index) = origin else { return Ok(()) };
     if place.magic {
         // What has lost its name is still what it was.
-        place.set_binding(scene.world, Some(index));
+        place.set_binding(context.world, Some(index));
     }
-    if scene.world.bindings[index].kind != Kind::Tree {
+    if context.world.bindings[index].kind != Kind::Tree {
         return Ok(());
     }
     let mut facts = identity::files::NO_FACTS;
-    scene.nerves.statx(place.at, path, AT_EMPTY_PATH, &mut facts)?;
+    context.backend.statx(place.at, path, AT_EMPTY_PATH, &mut facts)?;
     if u32::from(facts.stx_mode) & S_IFMT != S_IFREG
-        || scene.nerves.image_links(facts.stx_ino).is_none()
+        || context.backend.image_links(facts.stx_ino).is_none()
     {
         return Ok(());
     }
-    place.set_binding(scene.world, Some(index));
-    desk.host.truncate(desk.host.len() - GONE.len());
-    if !is_copy_of(scene.nerves, desk.host.as_c_str(), &facts) {
+    place.set_binding(context.world, Some(index));
+    buffers.host.truncate(buffers.host.len() - GONE.len());
+    if !is_copy_of(context.backend, buffers.host.as_c_str(), &facts) {
         return Ok(());
     }
     if let Some(held) = place.held.take() {
-        scene.nerves.close(held);
-        let path = scene.desk.host.as_c_str();
+        context.backend.close(held);
+        let path = context.buffers.host.as_c_str();
         let flags = linux_raw_sys::general::O_PATH | linux_raw_sys::general::O_NOFOLLOW;
-        place.held = Some(scene.nerves.open(Dir::Root, path, flags, 0, 0)?);
+        place.held = Some(context.backend.open(Dir::Root, path, flags, 0, 0)?);
     }
     if let Dir::Held(base) = place.at {
-        scene.nerves.close(base);
+        context.backend.close(base);
     }
     (place.at, place.magic, place.direct, place.last) = (Dir::Root, false, false, Last::Name);
-    let desk = &mut *scene.desk;
-    desk.found[which].set(desk.host.as_bytes())
+    let buffers = &mut *context.buffers;
+    buffers.found[which].set(buffers.host.as_bytes())
 }
 
 /// Whether the file at a host path is the copy of a file of the image, of which something is still open.
@@ -120,88 +120,92 @@ pub fn is_copy_of(host: &mut impl Host, path: &CStr, image: &statx) -> bool {
 }
 
 /// As [`find`], and closes the place behind `then`.
-pub fn with_place<N: Nerves, T>(
-    scene: &mut Scene<'_, N>,
+pub fn with_place<N: Backend, T>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     intent: Intent,
-    then: impl FnOnce(&mut Scene<'_, N>, &Place) -> Result<T>,
+    then: impl FnOnce(&mut CallContext<'_, N>, &Place) -> Result<T>,
 ) -> Result<T> {
-    let place = find(scene, arguments, 0, intent)?;
-    let result = then(scene, &place);
-    place.close(scene.nerves);
+    let place = find(context, arguments, 0, intent)?;
+    let result = then(context, &place);
+    place.close(context.backend);
     result
 }
 
 /// The emulated ids of the container, where modes and owners in this place are the guest's own affair.
-pub fn emulated<N: Nerves>(scene: &Scene<'_, N>, kind: Kind) -> Option<Identity> {
-    scene.world.identity.filter(|_| matches!(kind, Kind::Tree | Kind::Host))
+pub fn emulated<N: Backend>(context: &CallContext<'_, N>, kind: Kind) -> Option<Identity> {
+    context.world.identity.filter(|_| matches!(kind, Kind::Tree | Kind::Host))
 }
 
 /// `statx` of a place, its last link not followed.
-pub fn facts<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> Result<statx> {
+pub fn facts<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    which: usize,
+) -> Result<statx> {
     if place.seen {
-        return Ok(scene.desk.seen[which]);
+        return Ok(context.buffers.seen[which]);
     }
-    without_slash(scene, which, |scene| {
+    without_slash(context, which, |context| {
         let mut facts = identity::files::NO_FACTS;
-        let (dir, path) = reach(scene.desk, place, which);
-        scene.nerves.statx(dir, path, at_flags(place), &mut facts)?;
+        let (dir, path) = reach(context.buffers, place, which);
+        context.backend.statx(dir, path, at_flags(place), &mut facts)?;
         Ok(facts)
     })
 }
 
-/// Runs something on the name at `desk.found` without the slash behind it, which only names to be made or removed have: the kernel
+/// Runs something on the name at `buffers.found` without the slash behind it, which only names to be made or removed have: the kernel
 /// looks for the name alone, does not follow it, and then asks whether it is a directory.
-pub fn without_slash<N: Nerves, T>(
-    scene: &mut Scene<'_, N>,
+pub fn without_slash<N: Backend, T>(
+    context: &mut CallContext<'_, N>,
     which: usize,
-    run: impl FnOnce(&mut Scene<'_, N>) -> Result<T>,
+    run: impl FnOnce(&mut CallContext<'_, N>) -> Result<T>,
 ) -> Result<T> {
-    let found = &mut scene.desk.found[which];
+    let found = &mut context.buffers.found[which];
     let length = found.len();
     if length < 2 || found.as_bytes()[length - 1] != b'/' {
-        return run(scene);
+        return run(context);
     }
     found.truncate(length - 1);
-    let result = run(scene);
-    scene.desk.found[which].push(b"/")?;
+    let result = run(context);
+    context.buffers.found[which].push(b"/")?;
     result
 }
 
 /// Why a name that ends in no name is refused: a descriptor that is no directory has none at all.
-pub fn unless_no_directory<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn unless_no_directory<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
     errno: Errno,
 ) -> Errno {
-    match facts(scene, place, which) {
+    match facts(context, place, which) {
         Err(errno @ Errno::ENOTDIR) => errno,
         _ => errno,
     }
 }
 
 /// What a place is, to the kernel and to the guest.
-pub fn look<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn look<N: Backend>(
+    context: &mut CallContext<'_, N>,
     identity: &Identity,
     place: &Place,
     which: usize,
 ) -> Result<Found> {
-    let facts = facts(scene, place, which)?;
-    without_slash(scene, which, |scene| {
-        let (dir, path) = reach(scene.desk, place, which);
+    let facts = facts(context, place, which)?;
+    without_slash(context, which, |context| {
+        let (dir, path) = reach(context.buffers, place, which);
         let (truth, recorded) =
-            identity::files::truth_of(scene.nerves, identity, place.kind, dir, path, &facts);
+            identity::files::truth_of(context.backend, identity, place.kind, dir, path, &facts);
         Ok(Found { facts, truth, recorded })
     })
 }
 
 /// How a place is reached by calls of the host.
-pub fn reach<'d>(desk: &'d crate::Desk, place: &Place, which: usize) -> (Dir, &'d CStr) {
+pub fn reach<'d>(buffers: &'d crate::CallBuffers, place: &Place, which: usize) -> (Dir, &'d CStr) {
     match place.held {
         Some(held) => (Dir::Held(held), c""),
-        None => (place.at, desk.found[which].as_c_str()),
+        None => (place.at, buffers.found[which].as_c_str()),
     }
 }
 
@@ -215,25 +219,25 @@ pub fn at_flags(place: &Place) -> u32 {
 }
 
 /// Whether there is something at a name.
-pub fn exists<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place, which: usize) -> bool {
-    facts(scene, place, which).is_ok()
+pub fn exists<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which: usize) -> bool {
+    facts(context, place, which).is_ok()
 }
 
 /// Whether a regular file is one of the image, shared with other containers.
-pub fn is_shared<N: Nerves>(scene: &mut Scene<'_, N>, kind: Kind, facts: &statx) -> bool {
+pub fn is_shared<N: Backend>(context: &mut CallContext<'_, N>, kind: Kind, facts: &statx) -> bool {
     // A file without a name in the container may have only its first one left, in the image.
     kind == Kind::Tree
         && u32::from(facts.stx_mode) & S_IFMT == S_IFREG
-        && scene.nerves.image_links(facts.stx_ino).is_some()
+        && context.backend.image_links(facts.stx_ino).is_some()
 }
 
 /// `ETXTBSY` where a file that is to be written is a program that the container runs.
-pub fn not_executed<N: Nerves>(scene: &mut Scene<'_, N>, facts: &statx) -> Result<()> {
+pub fn not_executed<N: Backend>(context: &mut CallContext<'_, N>, facts: &statx) -> Result<()> {
     let mode = u32::from(facts.stx_mode);
     let device = (facts.stx_dev_major, facts.stx_dev_minor);
     if mode & S_IFMT == S_IFREG
         && mode & 0o111 != 0
-        && scene.nerves.is_executed(device, facts.stx_ino)
+        && context.backend.is_executed(device, facts.stx_ino)
     {
         return Err(Errno::ETXTBSY);
     }
@@ -241,30 +245,33 @@ pub fn not_executed<N: Nerves>(scene: &mut Scene<'_, N>, facts: &statx) -> Resul
 }
 
 /// `EBADF` for a descriptor that only names its file (`O_PATH`), and for none.
-pub fn more_than_a_name<N: Nerves>(scene: &mut Scene<'_, N>, descriptor: i32) -> Result<()> {
-    if descriptor < 0 || scene.nerves.only_names(descriptor)? {
+pub fn more_than_a_name<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    descriptor: i32,
+) -> Result<()> {
+    if descriptor < 0 || context.backend.only_names(descriptor)? {
         return Err(Errno::EBADF);
     }
     Ok(())
 }
 
-/// Asks for a copy of the file at a place: leaves its absolute host path in `desk.host`.
-pub fn copy_up<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Asks for a copy of the file at a place: leaves its absolute host path in `buffers.host`.
+pub fn copy_up<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
 ) -> Result<Verdict> {
-    let desk = &mut *scene.desk;
+    let buffers = &mut *context.buffers;
     if place.magic {
         // A file that lost its name in the container, and is still one of the image's.
         return Err(Errno::EACCES);
     }
-    if place.at == Dir::Root || desk.found[which].as_bytes().first() == Some(&b'/') {
-        desk.host.set(desk.found[which].as_bytes())?;
+    if place.at == Dir::Root || buffers.found[which].as_bytes().first() == Some(&b'/') {
+        buffers.host.set(buffers.found[which].as_bytes())?;
     } else {
-        scene.nerves.path_of(place.at, &mut desk.host)?;
-        if !desk.found[which].is_empty() {
-            desk.host.push_component(desk.found[which].as_bytes())?;
+        context.backend.path_of(place.at, &mut buffers.host)?;
+        if !buffers.found[which].is_empty() {
+            buffers.host.push_component(buffers.found[which].as_bytes())?;
         }
     }
     Ok(Verdict::CopyUp)
@@ -278,59 +285,59 @@ const GONE: &[u8] = b" (deleted)";
 pub enum Target {
     /// The open file itself.
     Itself,
-    /// The file at `desk.host` (absolute): the copy that has replaced the image's file since it was opened.
+    /// The file at `buffers.host` (absolute): the copy that has replaced the image's file since it was opened.
     Copy,
     /// Nothing: the file is one of the image's, and has no name in the container any more.
     Nothing,
-    /// First a copy: [`Verdict::CopyUp`], the path is in `desk.host`.
+    /// First a copy: [`Verdict::CopyUp`], the path is in `buffers.host`.
     CopyUp,
 }
 
 /// Where a change of mode, owner, times or attributes by descriptor has to go, so that it never reaches a file of the image. A descriptor
 /// keeps the image's file open when a copy takes its place; the kernel then calls its name deleted.
-pub fn target_of<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn target_of<N: Backend>(
+    context: &mut CallContext<'_, N>,
     descriptor: i32,
     facts: &statx,
 ) -> Result<Target> {
     if u32::from(facts.stx_mode) & S_IFMT != S_IFREG
-        || scene.nerves.image_links(facts.stx_ino).is_none()
+        || context.backend.image_links(facts.stx_ino).is_none()
     {
         return Ok(Target::Itself);
     }
-    let desk = &mut *scene.desk;
-    scene.nerves.path_of(Dir::Guest(descriptor), &mut desk.host)?;
-    match paths::reverse(scene.world, desk.host.as_bytes(), &mut desk.link)? {
-        Origin::Inside(index) if scene.world.bindings[index].kind == Kind::Tree => {}
+    let buffers = &mut *context.buffers;
+    context.backend.path_of(Dir::Guest(descriptor), &mut buffers.host)?;
+    match paths::reverse(context.world, buffers.host.as_bytes(), &mut buffers.link)? {
+        Origin::Inside(index) if context.world.bindings[index].kind == Kind::Tree => {}
         _ => return Ok(Target::Itself),
     }
     let mut named = identity::files::NO_FACTS;
     let flags = AT_SYMLINK_NOFOLLOW;
-    if scene.nerves.statx(Dir::Root, desk.host.as_c_str(), flags, &mut named).is_ok()
+    if context.backend.statx(Dir::Root, buffers.host.as_c_str(), flags, &mut named).is_ok()
         && named.stx_ino == facts.stx_ino
     {
         return Ok(Target::CopyUp);
     }
-    let length = desk.host.len();
-    if !desk.host.as_bytes().ends_with(GONE) {
+    let length = buffers.host.len();
+    if !buffers.host.as_bytes().ends_with(GONE) {
         return Ok(Target::Nothing);
     }
-    desk.host.truncate(length - GONE.len());
-    let desk = &*scene.desk;
-    let copied = is_copy_of(scene.nerves, desk.host.as_c_str(), facts);
+    buffers.host.truncate(length - GONE.len());
+    let buffers = &*context.buffers;
+    let copied = is_copy_of(context.backend, buffers.host.as_c_str(), facts);
     Ok(if copied { Target::Copy } else { Target::Nothing })
 }
 
 /// What kind of files there are where an open file lies, and whether they are read-only.
-pub fn binding_of<N: Nerves>(scene: &mut Scene<'_, N>, at: Dir) -> Result<(Kind, bool)> {
-    let desk = &mut *scene.desk;
-    let origin = scene
-        .nerves
-        .path_of(at, &mut desk.link)
-        .and_then(|()| paths::reverse(scene.world, desk.link.as_bytes(), &mut desk.host));
+pub fn binding_of<N: Backend>(context: &mut CallContext<'_, N>, at: Dir) -> Result<(Kind, bool)> {
+    let buffers = &mut *context.buffers;
+    let origin = context
+        .backend
+        .path_of(at, &mut buffers.link)
+        .and_then(|()| paths::reverse(context.world, buffers.link.as_bytes(), &mut buffers.host));
     Ok(match origin {
         Ok(Origin::Inside(index)) => {
-            let binding = &scene.world.bindings[index];
+            let binding = &context.world.bindings[index];
             (binding.kind, binding.read_only)
         }
         Ok(Origin::Outside) => (Kind::Host, false),
@@ -344,8 +351,8 @@ pub fn binding_of<N: Nerves>(scene: &mut Scene<'_, N>, at: Dir) -> Result<(Kind,
 
 /// Has the kernel do the guest's call on the place instead of on the path that the guest gave. Passes the call as it is where that
 /// means the same. `which` is the number of the path.
-pub fn on_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn on_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     place: &Place,
     which: usize,
@@ -356,14 +363,14 @@ pub fn on_place<N: Nerves>(
     }
     if after == After::Nothing
         && place.at == Dir::Root
-        && !scene.desk.careful
-        && let Some(call) = from_tree(scene, arguments, which)?
+        && !context.buffers.careful
+        && let Some(call) = from_tree(context, arguments, which)?
     {
         return Ok(Verdict::Instead(call, After::FromTree));
     }
     let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
     let mut call = *arguments.call;
-    call.arguments[at] = path_for_guest(scene, place, which)?;
+    call.arguments[at] = path_for_guest(context, place, which)?;
     if let Some(dir) = dir
         && !matches!(place.at, Dir::Guest(_) | Dir::Cwd)
     {
@@ -372,14 +379,14 @@ pub fn on_place<N: Nerves>(
     Ok(Verdict::Instead(call, after))
 }
 
-/// The guest's call on the path in `desk.found` from the tree's own descriptor, where there is one and the call has a form with a directory.
-pub fn from_tree<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// The guest's call on the path in `buffers.found` from the tree's own descriptor, where there is one and the call has a form with a directory.
+pub fn from_tree<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     which: usize,
 ) -> Result<Option<Call>> {
-    let found = scene.desk.found[which].with_nul();
-    let root = scene.world.bindings.first().filter(|root| root.guest == b"/");
+    let found = context.buffers.found[which].with_nul();
+    let root = context.world.bindings.first().filter(|root| root.guest == b"/");
     let rest = root.and_then(|root| found.strip_prefix(root.host)?.strip_prefix(b"/"));
     // With a slash before it, it would be the host's.
     let is_relative = |rest: &&[u8]| rest.len() > 1 && rest[0] != b'/';
@@ -396,28 +403,28 @@ pub fn from_tree<N: Nerves>(
         }
         _ => return Ok(None),
     };
-    let Some(descriptor) = scene.nerves.tree_descriptor() else { return Ok(None) };
-    call.arguments[at] = scene.nerves.scratch(rest, 1)?;
+    let Some(descriptor) = context.backend.tree_descriptor() else { return Ok(None) };
+    call.arguments[at] = context.backend.scratch(rest, 1)?;
     call.arguments[dir] = descriptor as u64;
     Ok(Some(call))
 }
 
 /// Puts the path of a place where the guest's call can read it.
-pub fn path_for_guest<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn path_for_guest<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
 ) -> Result<u64> {
-    let desk = &mut *scene.desk;
+    let buffers = &mut *context.buffers;
     let Dir::Held(held) = place.at else {
-        return scene.nerves.scratch(desk.found[which].with_nul(), 1);
+        return context.backend.scratch(buffers.found[which].with_nul(), 1);
     };
-    // The nervous system keeps what it lends, the place closes its own.
+    // The backend keeps what it lends, the place closes its own.
     let flags = linux_raw_sys::general::O_PATH;
-    let lent = scene.nerves.open(Dir::Held(held), c".", flags, 0, 0)?;
-    scene.nerves.alias(lent, PATH_MAX, &mut desk.spare[0])?;
-    desk.spare[0].push_component(desk.found[which].as_bytes())?;
-    scene.nerves.scratch(desk.spare[0].with_nul(), 1)
+    let lent = context.backend.open(Dir::Held(held), c".", flags, 0, 0)?;
+    context.backend.alias(lent, PATH_MAX, &mut buffers.spare[0])?;
+    buffers.spare[0].push_component(buffers.found[which].as_bytes())?;
+    context.backend.scratch(buffers.spare[0].with_nul(), 1)
 }
 
 /// The call on another path, with other arguments where the guest's would not do.

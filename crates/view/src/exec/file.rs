@@ -2,11 +2,11 @@
 
 use super::script::LINE_MAX;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, HostFd, Nerves};
+use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity::{self, Truth, Want};
 use crate::paths::{self, Intent, Origin, Place};
 use crate::world::{Identity, Kind};
-use crate::{Desk, Scene};
+use crate::{CallBuffers, CallContext};
 use abi::boot32::Operations;
 use abi::elf::{self, Header, Segment};
 use abi::layout::stat::EMPTY_STATFS;
@@ -32,7 +32,7 @@ pub(super) struct Executable {
     pub(super) truth: Truth,
     /// Its setuid and setgid bits count for nothing.
     pub(super) no_set_id: bool,
-    /// How many bytes of it are in `desk.input`.
+    /// How many bytes of it are in `buffers.input`.
     start: usize,
 }
 
@@ -45,31 +45,31 @@ pub(super) enum Part {
     Interpreter,
 }
 
-/// Finds and opens the program that `desk.named[0]` names; its host path goes to the plan (empty where it has none), and so does the guest path of
-/// what is executed. The start of the file is in `desk.input` afterwards.
-pub(super) fn open<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Finds and opens the program that `buffers.named[0]` names; its host path goes to the plan (empty where it has none), and so does the guest path of
+/// what is executed. The start of the file is in `buffers.input` afterwards.
+pub(super) fn open<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     intent: Intent,
     part: Part,
 ) -> Result<Executable> {
-    let place = paths::resolve(scene, from, 0, intent.held_or_seen())?;
-    let result = open_place(scene, &place, part);
+    let place = paths::resolve(context, from, 0, intent.held_or_seen())?;
+    let result = open_place(context, &place, part);
     if let (Ok(executable), Part::Program) = (&result, part) {
-        let desk = &mut *scene.desk;
-        let guest = &mut desk.exec.program_guest;
-        let is_named = place.seen && desk.position.is_empty();
-        guest.copy(if is_named { &desk.named[0] } else { &desk.position });
+        let buffers = &mut *context.buffers;
+        let guest = &mut buffers.exec.program_guest;
+        let is_named = place.seen && buffers.position.is_empty();
+        guest.copy(if is_named { &buffers.named[0] } else { &buffers.position });
         if place.magic || guest.is_empty() {
-            nameless(scene, executable.fd);
+            nameless(context, executable.fd);
         }
     }
-    place.close(scene.nerves);
+    place.close(context.backend);
     let mut executable = result?;
-    match read(scene, executable.fd, 0, START) {
+    match read(context, executable.fd, 0, START) {
         Ok(start) => executable.start = start,
         Err(errno) => {
-            scene.nerves.close(executable.fd);
+            context.backend.close(executable.fd);
             return Err(errno);
         }
     }
@@ -77,34 +77,34 @@ pub(super) fn open<N: Nerves>(
 }
 
 /// The name of a file that was not reached by one: a deleted file keeps the guest's name for it, a file in memory the kernel's.
-fn nameless<N: Nerves>(scene: &mut Scene<'_, N>, fd: HostFd) {
-    let Desk { link: found, exec, .. } = &mut *scene.desk;
+fn nameless<N: Backend>(context: &mut CallContext<'_, N>, fd: HostFd) {
+    let CallBuffers { link: found, exec, .. } = &mut *context.buffers;
     let guest = &mut exec.program_guest;
     guest.clear();
-    if scene.nerves.path_of(Dir::Held(fd), found).is_err() {
+    if context.backend.path_of(Dir::Held(fd), found).is_err() {
         return;
     }
-    if let Ok(Origin::Unnamed) = paths::reverse(scene.world, found.as_bytes(), guest) {
+    if let Ok(Origin::Unnamed) = paths::reverse(context.world, found.as_bytes(), guest) {
         guest.copy(found);
     }
 }
 
-fn open_place<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn open_place<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
     part: Part,
 ) -> Result<Executable> {
-    let Scene { nerves, world, task, desk } = scene;
+    let CallContext { backend, world, task, buffers } = context;
     let (dir, path) = match place.held {
         Some(held) => (Dir::Held(held), c""),
-        None => (place.at, desk.found[0].as_c_str()),
+        None => (place.at, buffers.found[0].as_c_str()),
     };
     let follow = if place.magic { 0 } else { AT_SYMLINK_NOFOLLOW };
     let mut facts = identity::NO_FACTS;
     if place.seen {
-        facts = desk.seen[0];
+        facts = buffers.seen[0];
     } else {
-        nerves.statx(dir, path, AT_EMPTY_PATH | follow, &mut facts)?;
+        backend.statx(dir, path, AT_EMPTY_PATH | follow, &mut facts)?;
     }
     match u32::from(facts.stx_mode) & S_IFMT {
         S_IFREG => {}
@@ -116,12 +116,12 @@ fn open_place<N: Nerves>(
     }
     let truth = match &world.identity {
         Some(identity) if matches!(place.kind, Kind::Tree | Kind::Host) => {
-            let (truth, _) = identity::truth_of(*nerves, identity, place.kind, dir, path, &facts);
+            let (truth, _) = identity::truth_of(*backend, identity, place.kind, dir, path, &facts);
             identity::may(&task.creds, &truth, Want::EXECUTE)?;
             truth
         }
         _ => {
-            nerves.access(dir, path, X_OK, AT_EMPTY_PATH)?;
+            backend.access(dir, path, X_OK, AT_EMPTY_PATH)?;
             Truth {
                 mode: u32::from(facts.stx_mode),
                 uid: facts.stx_uid,
@@ -130,29 +130,29 @@ fn open_place<N: Nerves>(
             }
         }
     };
-    let fd = open_for_reading(*nerves, world.identity.as_ref(), (dir, path), &facts)?;
+    let fd = open_for_reading(*backend, world.identity.as_ref(), (dir, path), &facts)?;
     // Of what is open there is no way to look for once more.
     let mut info = EMPTY_STATFS;
-    let flags = nerves.statfs(Dir::Held(fd), c"", &mut info).map_or(0, |()| info.f_flags);
+    let flags = backend.statfs(Dir::Held(fd), c"", &mut info).map_or(0, |()| info.f_flags);
     // What is the image's is never open for writing: who opens it so gets a copy.
-    let is_images = place.kind == Kind::Tree && nerves.image_links(facts.stx_ino).is_some();
+    let is_images = place.kind == Kind::Tree && backend.image_links(facts.stx_ino).is_some();
     let refused = if flags & NO_EXEC != 0 {
         Some(Errno::EACCES)
     } else {
-        (!is_images && nerves.is_written(fd)).then_some(Errno::ETXTBSY)
+        (!is_images && backend.is_written(fd)).then_some(Errno::ETXTBSY)
     };
     if let Some(errno) = refused {
-        nerves.close(fd);
+        backend.close(fd);
         return Err(errno);
     }
     let host = match part {
-        Part::Program => &mut desk.exec.program_host,
-        Part::Interpreter => &mut desk.exec.interpreter_host,
+        Part::Program => &mut buffers.exec.program_host,
+        Part::Interpreter => &mut buffers.exec.interpreter_host,
     };
-    if nerves.opens_by_path() {
+    if backend.opens_by_path() {
         host.clear();
         if place.at == Dir::Root && !place.magic {
-            host.copy(&desk.found[0]);
+            host.copy(&buffers.found[0]);
         }
     }
     let no_set_id = flags & NO_SET_ID != 0 && place.kind != Kind::Tree;
@@ -185,17 +185,17 @@ fn open_for_reading(
     }
 }
 
-/// Reads into `desk.input` at `into`.
-fn read<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Reads into `buffers.input` at `into`.
+fn read<N: Backend>(
+    context: &mut CallContext<'_, N>,
     fd: HostFd,
     offset: u64,
     length: usize,
 ) -> Result<usize> {
-    let buffer = &mut scene.desk.input[..length];
+    let buffer = &mut context.buffers.input[..length];
     let mut done = 0;
     while done < length {
-        match scene.nerves.pread(fd, &mut buffer[done..], offset + done as u64)? {
+        match context.backend.pread(fd, &mut buffer[done..], offset + done as u64)? {
             0 => break,
             count => done += count,
         }
@@ -205,41 +205,42 @@ fn read<N: Nerves>(
 
 impl Executable {
     /// What the kernel looks at for the kind of file: its first bytes.
-    pub(super) fn line<'d, N: Nerves>(&self, scene: &'d Scene<'_, N>) -> &'d [u8] {
-        &scene.desk.input[..self.start.min(LINE_MAX)]
+    pub(super) fn line<'d, N: Backend>(&self, context: &'d CallContext<'_, N>) -> &'d [u8] {
+        &context.buffers.input[..self.start.min(LINE_MAX)]
     }
 
     /// The ELF header; `None` where there is none.
-    pub(super) fn header<N: Nerves>(&self, scene: &Scene<'_, N>) -> Option<Header> {
-        Header::read(&scene.desk.input[..self.start])
+    pub(super) fn header<N: Backend>(&self, context: &CallContext<'_, N>) -> Option<Header> {
+        Header::read(&context.buffers.input[..self.start])
     }
 
-    /// Looks at every program header, until `look` says that it has seen enough. `ENOEXEC` where they cannot be read. What is in `desk.input` is
+    /// Looks at every program header, until `look` says that it has seen enough. `ENOEXEC` where they cannot be read. What is in `buffers.input` is
     /// read anew where the headers are not in the start of the file.
-    pub(super) fn segments<N: Nerves>(
+    pub(super) fn segments<N: Backend>(
         &mut self,
-        scene: &mut Scene<'_, N>,
+        context: &mut CallContext<'_, N>,
         header: &Header,
         mut look: impl FnMut(&Segment) -> bool,
     ) -> Result<()> {
         let length = header.table_length().ok_or(Errno::ENOEXEC)?;
         let start = usize::try_from(header.table).unwrap_or(usize::MAX);
-        if let Some(table) = scene.desk.input[..self.start].get(start..start.saturating_add(length))
+        if let Some(table) =
+            context.buffers.input[..self.start].get(start..start.saturating_add(length))
         {
             elf::segments(header.class, table).any(|segment| look(&segment));
             return Ok(());
         }
         let size = header.class.entry_size();
-        let room = scene.desk.input.len() / size * size;
+        let room = context.buffers.input.len() / size * size;
         self.start = 0;
         let mut done = 0;
         while done < length {
             let piece = room.min(length - done);
             let offset = header.table.checked_add(done as u64).ok_or(Errno::ENOEXEC)?;
-            if read(scene, self.fd, offset, piece) != Ok(piece) {
+            if read(context, self.fd, offset, piece) != Ok(piece) {
                 return Err(Errno::ENOEXEC);
             }
-            let table = &scene.desk.input[..piece];
+            let table = &context.buffers.input[..piece];
             if elf::segments(header.class, table).any(|segment| look(&segment)) {
                 break;
             }
@@ -249,29 +250,29 @@ impl Executable {
     }
 
     /// Adds to `operations` what maps this file, for the loader of 32-bit programs.
-    pub(super) fn operations<N: Nerves>(
+    pub(super) fn operations<N: Backend>(
         &mut self,
-        scene: &mut Scene<'_, N>,
+        context: &mut CallContext<'_, N>,
         header: &Header,
         interpreter: bool,
         operations: &mut Operations,
     ) -> Result<()> {
         let length = header.table_length().ok_or(Errno::ENOEXEC)?;
-        if length > scene.desk.input.len() {
+        if length > context.buffers.input.len() {
             return Err(Errno::ENOEXEC);
         }
         self.start = 0;
-        if read(scene, self.fd, header.table, length)? != length {
+        if read(context, self.fd, header.table, length)? != length {
             return Err(Errno::ENOEXEC);
         }
-        let segments = elf::segments(header.class, &scene.desk.input[..length]);
+        let segments = elf::segments(header.class, &context.buffers.input[..length]);
         operations.image(header, segments, interpreter).ok_or(Errno::ENOEXEC)
     }
 
-    /// The name of the interpreter that a `PT_INTERP` holds, into `desk.named[0]`.
-    pub(super) fn interpreter<N: Nerves>(
+    /// The name of the interpreter that a `PT_INTERP` holds, into `buffers.named[0]`.
+    pub(super) fn interpreter<N: Backend>(
         &mut self,
-        scene: &mut Scene<'_, N>,
+        context: &mut CallContext<'_, N>,
         segment: &Segment,
     ) -> Result<()> {
         if !(2..=4096).contains(&segment.file_size) {
@@ -282,12 +283,12 @@ impl Executable {
         let there = start.checked_add(length).is_some_and(|end| end <= self.start);
         if !there {
             self.start = 0;
-            if read(scene, self.fd, segment.offset, length)? != length {
+            if read(context, self.fd, segment.offset, length)? != length {
                 return Err(Errno::EIO);
             }
         }
         let start = if there { start } else { 0 };
-        let Desk { input, named: [into, _], .. } = &mut *scene.desk;
+        let CallBuffers { input, named: [into, _], .. } = &mut *context.buffers;
         let bytes = &input[start..start + length];
         if bytes.last() != Some(&0) {
             return Err(Errno::ENOEXEC);

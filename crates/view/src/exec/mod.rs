@@ -1,7 +1,7 @@
 //! `execve` and `execveat`: which file is to be run, with which arguments, and every error the kernel would have found first.
 //!
 //! [`plan`] finds the program (through `#!` lines, as deep as the kernel goes), holds it and its interpreter open, and leaves an
-//! [`ExecPlan`] in [`crate::Desk::exec`]. The nervous system then has the guest execute the loader, and tells it with a boot block what to
+//! [`ExecPlan`] in [`crate::CallBuffers::exec`]. The backend then has the guest execute the loader, and tells it with a boot block what to
 //! load: the protocol is written down in [`abi::boot`]. What must be right before the point of no return is checked here; argument lists
 //! and their limits are the kernel's to check, when it executes the loader.
 
@@ -12,12 +12,12 @@ mod tests;
 mod vectors;
 
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, HostFd, Nerves};
+use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity;
 use crate::paths::Intent;
 use crate::text::Text;
 use crate::verdict::{Call, Verdict};
-use crate::{Desk, Scene};
+use crate::{CallBuffers, CallContext};
 use abi::boot::{BOOT_AT, BOOT_ROOM, Boot, Ids};
 use abi::boot32::{self, Operations};
 use abi::calls::{Arch, Op};
@@ -64,7 +64,7 @@ pub struct ExecPlan {
     pub name: Text,
     /// Guest path of the program: absolute, without symbolic links; what `/proc/self/exe` shows.
     pub program_guest: Text,
-    /// Host path of the program, for a nervous system without `/proc` ([`Host::opens_by_path`]). Empty where it has none (deleted, in memory).
+    /// Host path of the program, for a backend without `/proc` ([`Host::opens_by_path`]). Empty where it has none (deleted, in memory).
     pub program_host: Text,
     /// Host path of the interpreter, likewise.
     pub interpreter_host: Text,
@@ -100,7 +100,7 @@ impl ExecPlan {
     }
 
     /// The boot block for this plan; the number of bytes used. `program` and `interpreter` are the paths under which the loader opens the
-    /// files (the interpreter's is ignored where there is none): `/proc/PID/fd/N` of a nervous system that holds them, else
+    /// files (the interpreter's is ignored where there is none): `/proc/PID/fd/N` of a backend that holds them, else
     /// [`ExecPlan::program_host`] and [`ExecPlan::interpreter_host`].
     pub fn boot(
         &self,
@@ -148,15 +148,15 @@ const SCRIPTS_MAX: usize = 5;
 /// `AT_EXECVE_CHECK` (Linux 6.14): only ask.
 const AT_EXECVE_CHECK: u32 = 0x1_0000;
 
-/// Decides an `execve` or `execveat`: [`Verdict::Exec`] with the plan in the desk, or the error.
+/// Decides an `execve` or `execveat`: [`Verdict::Exec`] with the plan in the buffers, or the error.
 ///
-/// With [`Verdict::Exec`] the task is already what it will be when the program runs ([`crate::Task::executed`], credentials): a nervous
-/// system keeps a copy from before, for the case that the kernel refuses the loader's `execve`.
-pub fn plan<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Verdict {
-    scene.desk.exec.clear();
-    let verdict = decide(scene, call).unwrap_or_else(|errno| Verdict::Done(errno.result()));
+/// With [`Verdict::Exec`] the task is already what it will be when the program runs ([`crate::Task::executed`], credentials): a
+/// backend keeps a copy from before, for the case that the kernel refuses the loader's `execve`.
+pub fn plan<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdict {
+    context.buffers.exec.clear();
+    let verdict = decide(context, call).unwrap_or_else(|errno| Verdict::Done(errno.result()));
     if verdict != Verdict::Exec {
-        scene.desk.exec.release(scene.nerves);
+        context.buffers.exec.release(context.backend);
     }
     verdict
 }
@@ -173,7 +173,7 @@ struct Request {
     flags: u32,
 }
 
-fn request<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Request> {
+fn request<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Request> {
     let arch = Arch::from_audit(call.arch).ok_or(Errno::ENOSYS)?;
     let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
     let word = |index: usize| match arch {
@@ -189,8 +189,8 @@ fn request<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Request> 
         _ => return Err(Errno::ENOSYS),
     };
     // The kernel reads the name before it looks at the flags.
-    scene.nerves.read_text(word(first), &mut scene.desk.named[0])?;
-    if scene.desk.named[0].is_empty() && flags & AT_EMPTY_PATH == 0 {
+    context.backend.read_text(word(first), &mut context.buffers.named[0])?;
+    if context.buffers.named[0].is_empty() && flags & AT_EMPTY_PATH == 0 {
         return Err(Errno::ENOENT);
     }
     if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_EXECVE_CHECK) != 0 {
@@ -206,53 +206,53 @@ fn request<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Request> 
     })
 }
 
-fn decide<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call) -> Result<Verdict> {
-    let request = request(scene, call)?;
-    name(scene.desk, &request)?;
-    let mut file = file::open(scene, request.from, request.intent, Part::Program)?;
-    scene.desk.exec.program = Some(file.fd);
+fn decide<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
+    let request = request(context, call)?;
+    name(context.buffers, &request)?;
+    let mut file = file::open(context, request.from, request.intent, Part::Program)?;
+    context.buffers.exec.program = Some(file.fd);
     if request.flags & AT_EXECVE_CHECK != 0 {
         return Ok(Verdict::Done(0));
     }
     let mut front = Front::NONE;
     let mut depth = 0;
-    while let Some(line) = script::parse(file.line(scene))? {
+    while let Some(line) = script::parse(file.line(context))? {
         // What the interpreter is told: its own name, the rest of the line, the script's name.
         let interpreter = copy(Some(line.interpreter))?;
         let argument = copy(line.argument)?;
-        if depth == 0 && is_unreachable(scene, &request) {
+        if depth == 0 && is_unreachable(context, &request) {
             return Err(Errno::ENOENT);
         }
         if front.pop().is_none() {
-            front.push(scene.nerves, scene.desk.exec.name.with_nul())?;
+            front.push(context.backend, context.buffers.exec.name.with_nul())?;
         } else {
-            front.push(scene.nerves, scene.desk.named[0].with_nul())?;
+            front.push(context.backend, context.buffers.named[0].with_nul())?;
         }
         if let Some((argument, length)) = argument {
-            front.push(scene.nerves, &argument[..=length])?;
+            front.push(context.backend, &argument[..=length])?;
         }
         if let Some((interpreter, length)) = interpreter {
-            front.push(scene.nerves, &interpreter[..=length])?;
-            scene.desk.named[0].set(&interpreter[..length])?;
+            front.push(context.backend, &interpreter[..=length])?;
+            context.buffers.named[0].set(&interpreter[..length])?;
         }
-        scene.desk.exec.release(scene.nerves);
-        file = file::open(scene, Dir::Cwd, Intent::FOLLOW, Part::Program)?;
-        scene.desk.exec.program = Some(file.fd);
+        context.buffers.exec.release(context.backend);
+        file = file::open(context, Dir::Cwd, Intent::FOLLOW, Part::Program)?;
+        context.buffers.exec.program = Some(file.fd);
         depth += 1;
         if depth > SCRIPTS_MAX {
             return Err(Errno::ELOOP);
         }
     }
-    load(scene, &request, &mut file, &mut front)?;
-    describe(&request, &mut scene.desk.exec);
-    scene.desk.exec.inode = file.inode;
-    become_it(scene, &file);
-    let Desk { exec, input, .. } = &mut *scene.desk;
+    load(context, &request, &mut file, &mut front)?;
+    describe(&request, &mut context.buffers.exec);
+    context.buffers.exec.inode = file.inode;
+    become_it(context, &file);
+    let CallBuffers { exec, input, .. } = &mut *context.buffers;
     exec.environment = request.envp;
     exec.arguments = if front.is_empty() {
         request.argv
     } else {
-        front.vector(scene.nerves, request.argv, request.width, input)?
+        front.vector(context.backend, request.argv, request.width, input)?
     };
     Ok(Verdict::Exec)
 }
@@ -266,8 +266,8 @@ fn copy(argument: Option<&[u8]>) -> Result<Option<([u8; LINE_MAX + 1], usize)>> 
 }
 
 /// `bprm->filename`: what was executed, in words.
-fn name(desk: &mut Desk, request: &Request) -> Result<()> {
-    let Desk { named: [typed, _], exec: plan, .. } = desk;
+fn name(buffers: &mut CallBuffers, request: &Request) -> Result<()> {
+    let CallBuffers { named: [typed, _], exec: plan, .. } = buffers;
     let typed = typed.as_bytes();
     match request.from {
         Dir::Guest(fd) if typed.first() != Some(&b'/') => {
@@ -297,10 +297,10 @@ fn describe(request: &Request, plan: &mut ExecPlan) {
 }
 
 /// Whether a script that was executed by a descriptor could not be opened by its interpreter, because the descriptor is closed by then.
-fn is_unreachable<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> bool {
+fn is_unreachable<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> bool {
     let Dir::Guest(fd) = request.from else { return false };
-    let Desk { exec: plan, spare: [path, _], .. } = &mut *scene.desk;
-    let host = &mut *scene.nerves;
+    let CallBuffers { exec: plan, spare: [path, _], .. } = &mut *context.buffers;
+    let host = &mut *context.backend;
     if !plan.name.as_bytes().starts_with(b"/dev/fd/") {
         return false;
     }
@@ -324,70 +324,70 @@ fn is_unreachable<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> boo
 }
 
 /// The program is no script: what loads it, and whether it can.
-fn load<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn load<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     file: &mut Executable,
     front: &mut Front,
 ) -> Result<()> {
-    let header = file.header(scene).ok_or(Errno::ENOEXEC)?;
-    scene.desk.exec.machine = match (header.machine, header.class) {
+    let header = file.header(context).ok_or(Errno::ENOEXEC)?;
+    context.buffers.exec.machine = match (header.machine, header.class) {
         (elf::MACHINE_X86_64, Class::Bits64) => Machine::X86_64,
         (elf::MACHINE_I386 | elf::MACHINE_I486, Class::Bits32) => {
-            scene.desk.exec.operations = Operations::NONE;
+            context.buffers.exec.operations = Operations::NONE;
             Machine::I386
         }
-        (machine, _) => return emulate(scene, request, machine, front),
+        (machine, _) => return emulate(context, request, machine, front),
     };
     if !header.is_loadable() {
         return Err(Errno::ENOEXEC);
     }
     let mut wanted = None;
-    file.segments(scene, &header, |segment| {
+    file.segments(context, &header, |segment| {
         wanted = (segment.kind == elf::INTERPRETER).then_some(*segment);
         wanted.is_some()
     })?;
-    let narrow = scene.desk.exec.machine == Machine::I386;
+    let narrow = context.buffers.exec.machine == Machine::I386;
     let Some(segment) = wanted else {
         if narrow {
-            operations(scene, file, &header, Part::Program)?;
-            scene.desk.exec.operations.entry(&header).ok_or(Errno::ENOEXEC)?;
+            operations(context, file, &header, Part::Program)?;
+            context.buffers.exec.operations.entry(&header).ok_or(Errno::ENOEXEC)?;
         }
         return Ok(());
     };
-    file.interpreter(scene, &segment)?;
+    file.interpreter(context, &segment)?;
     if narrow {
-        operations(scene, file, &header, Part::Program)?;
+        operations(context, file, &header, Part::Program)?;
     }
-    let mut interpreter = file::open(scene, Dir::Cwd, Intent::FOLLOW, Part::Interpreter)?;
-    scene.desk.exec.interpreter = Some(interpreter.fd);
+    let mut interpreter = file::open(context, Dir::Cwd, Intent::FOLLOW, Part::Interpreter)?;
+    context.buffers.exec.interpreter = Some(interpreter.fd);
     if interpreter.is_short() {
         return Err(Errno::EIO);
     }
-    let inner = interpreter.header(scene).ok_or(Errno::ELIBBAD)?;
+    let inner = interpreter.header(context).ok_or(Errno::ELIBBAD)?;
     if inner.class != header.class || !same_machine(inner.machine, header.machine) {
         return Err(Errno::ELIBBAD);
     }
     if narrow {
-        let mapped = operations(scene, &mut interpreter, &inner, Part::Interpreter);
+        let mapped = operations(context, &mut interpreter, &inner, Part::Interpreter);
         return mapped
-            .and_then(|()| scene.desk.exec.operations.entry(&inner).ok_or(Errno::ENOEXEC))
+            .and_then(|()| context.buffers.exec.operations.entry(&inner).ok_or(Errno::ENOEXEC))
             .map_err(|_| Errno::ELIBBAD);
     }
-    interpreter.segments(scene, &inner, |_| true).map_err(|_| Errno::ELIBBAD)
+    interpreter.segments(context, &inner, |_| true).map_err(|_| Errno::ELIBBAD)
 }
 
 /// Adds what maps a 32-bit file to the plan. Apart from the others: it takes room on the stack that is not always there.
 #[inline(never)]
-fn operations<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn operations<N: Backend>(
+    context: &mut CallContext<'_, N>,
     file: &mut Executable,
     header: &Header,
     part: Part,
 ) -> Result<()> {
-    let mut operations = core::mem::replace(&mut scene.desk.exec.operations, Operations::NONE);
-    let added = file.operations(scene, header, part == Part::Interpreter, &mut operations);
-    scene.desk.exec.operations = operations;
+    let mut operations = core::mem::replace(&mut context.buffers.exec.operations, Operations::NONE);
+    let added = file.operations(context, header, part == Part::Interpreter, &mut operations);
+    context.buffers.exec.operations = operations;
     added
 }
 
@@ -397,41 +397,41 @@ fn same_machine(one: u16, other: u16) -> bool {
 }
 
 /// A program of another architecture: an emulator of the host's runs it, as with `binfmt_misc`, told the program's name and its `argv[0]`.
-fn emulate<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn emulate<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     machine: u16,
     front: &mut Front,
 ) -> Result<()> {
     let emulator =
-        scene.world.emulators.iter().find(|emulator| emulator.machine == machine).copied();
+        context.world.emulators.iter().find(|emulator| emulator.machine == machine).copied();
     let emulator = emulator.ok_or(Errno::ENOEXEC)?;
     let zero = match front.pop() {
         Some(zero) => zero,
         None if request.argv == 0 => 0,
         None => {
             let mut word = [0; 8];
-            scene.nerves.read(request.argv, &mut word[..request.width])?;
+            context.backend.read(request.argv, &mut word[..request.width])?;
             u64::from_le_bytes(word)
         }
     };
-    let Desk { exec: plan, named: [named, _], .. } = &mut *scene.desk;
+    let CallBuffers { exec: plan, named: [named, _], .. } = &mut *context.buffers;
     let program = if front.is_empty() { &plan.name } else { &*named };
-    let program = scene.nerves.scratch(program.with_nul(), 1)?;
+    let program = context.backend.scratch(program.with_nul(), 1)?;
     front.push_address(program)?;
     if zero == 0 {
         front.push_address(program)?;
     } else {
         front.push_address(zero)?;
     }
-    front.push(scene.nerves, b"-0\0")?;
+    front.push(context.backend, b"-0\0")?;
     plan.program_host.set(emulator.host)?;
-    front.push(scene.nerves, plan.program_host.with_nul())?;
-    let opened = scene.nerves.open(Dir::Root, plan.program_host.as_c_str(), O_RDONLY, 0, 0);
+    front.push(context.backend, plan.program_host.with_nul())?;
+    let opened = context.backend.open(Dir::Root, plan.program_host.as_c_str(), O_RDONLY, 0, 0);
     // The emulated program's own file is not needed: the emulator opens it by name.
     let program = plan.program.take();
     if let Some(program) = program {
-        scene.nerves.close(program);
+        context.backend.close(program);
     }
     plan.program = Some(opened.map_err(|_| Errno::ENOEXEC)?);
     plan.machine = Machine::X86_64;
@@ -439,10 +439,10 @@ fn emulate<N: Nerves>(
 }
 
 /// The thread becomes what it will be.
-fn become_it<N: Nerves>(scene: &mut Scene<'_, N>, file: &Executable) {
-    let (task, plan) = (&mut *scene.task, &mut scene.desk.exec);
+fn become_it<N: Backend>(context: &mut CallContext<'_, N>, file: &Executable) {
+    let (task, plan) = (&mut *context.task, &mut context.buffers.exec);
     task.executed();
-    if scene.world.identity.is_none() {
+    if context.world.identity.is_none() {
         return;
     }
     let executed = identity::execute(&mut task.creds, &file.truth, file.no_set_id);

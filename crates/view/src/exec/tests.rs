@@ -85,7 +85,7 @@ fn call(number: u32, arguments: [u64; 6]) -> Call {
 
 fn run(bench: &mut Bench<'_>, path: &str) -> Verdict {
     bench.fake.map_text(PATH, path);
-    bench.scene(|scene| plan(scene, &call(59, [PATH, ARGV, ENVP, 0, 0, 0])))
+    bench.context(|context| plan(context, &call(59, [PATH, ARGV, ENVP, 0, 0, 0])))
 }
 
 fn fails(path: &str) -> Errno {
@@ -96,7 +96,7 @@ fn fails(path: &str) -> Errno {
 }
 
 fn arguments(bench: &Bench<'_>) -> Vec<String> {
-    let at = bench.desk.exec.arguments;
+    let at = bench.buffers.exec.arguments;
     (0..100)
         .map(|index| u64::from_le_bytes(bench.fake.peek(at + 8 * index, 8).try_into().unwrap()))
         .take_while(|word| *word != 0)
@@ -108,7 +108,7 @@ fn arguments(bench: &Bench<'_>) -> Vec<String> {
 fn a_dynamic_program() {
     let mut bench = bench();
     assert_eq!(run(&mut bench, "link"), Verdict::Exec);
-    let plan = bench.desk.exec.clone();
+    let plan = bench.buffers.exec.clone();
     assert_eq!(string(&plan.program_host), "/c/root/bin/true");
     assert_eq!(string(&plan.program_guest), "/bin/true");
     assert_eq!(string(&plan.interpreter_host), "/c/root/lib/ld.so");
@@ -117,7 +117,7 @@ fn a_dynamic_program() {
     assert_eq!((plan.arguments, plan.environment), (ARGV, ENVP));
     assert_eq!((plan.machine, plan.secure, plan.ids), (Machine::X86_64, false, None));
     assert_eq!(bench.fake.held.len(), 2);
-    bench.desk.exec.release(&mut bench.fake);
+    bench.buffers.exec.release(&mut bench.fake);
     assert!(bench.fake.held.is_empty());
 }
 
@@ -142,9 +142,9 @@ fn scripts() {
     let mut bench = bench();
     assert_eq!(run(&mut bench, "./s1"), Verdict::Exec);
     assert_eq!(arguments(&bench), ["/bin/static", "-x  y", "./s1", "one"]);
-    assert_eq!(string(&bench.desk.exec.name), "./s1");
-    assert_eq!(&bench.desk.exec.comm[..3], b"s1\0");
-    assert_eq!(string(&bench.desk.exec.program_guest), "/bin/static");
+    assert_eq!(string(&bench.buffers.exec.name), "./s1");
+    assert_eq!(&bench.buffers.exec.comm[..3], b"s1\0");
+    assert_eq!(string(&bench.buffers.exec.program_guest), "/bin/static");
     assert_eq!(bench.fake.held.len(), 1);
 }
 
@@ -184,7 +184,7 @@ fn what_is_being_written_is_not_executed() {
     let mut bench = bench();
     assert_eq!(run(&mut bench, "/bin/true"), Verdict::Exec);
     let id = bench.fake.at("/c/root/bin/true");
-    assert_eq!(bench.desk.exec.inode, (8, 1, id as u64 + 1));
+    assert_eq!(bench.buffers.exec.inode, (8, 1, id as u64 + 1));
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn by_descriptor() {
         let mut bench = bench();
         bench.fake.give(5, "/c/root/bin/static").give(6, "/c/root/bin").map_text(PATH, path);
         let arguments = [fd as u64, PATH, ARGV, ENVP, u64::from(flags), 0];
-        let verdict = bench.scene(|scene| plan(scene, &call(322, arguments)));
-        (verdict, string(&bench.desk.exec.name), bench.desk.exec.comm)
+        let verdict = bench.context(|context| plan(context, &call(322, arguments)));
+        (verdict, string(&bench.buffers.exec.name), bench.buffers.exec.comm)
     };
     let (verdict, name, comm) = at(5, "", AT_EMPTY_PATH);
     assert_eq!(
@@ -225,9 +225,9 @@ fn foreign_programs_run_by_an_emulator() {
     assert_eq!(run(&mut bench, "/bin/arm"), Verdict::Exec);
     let expected = ["/usr/bin/qemu-aarch64-static", "-0", "zero", "/bin/arm", "one"];
     assert_eq!(arguments(&bench), expected);
-    assert_eq!(string(&bench.desk.exec.program_host), "/usr/bin/qemu-aarch64-static");
-    assert_eq!(string(&bench.desk.exec.program_guest), "/bin/arm");
-    assert_eq!(&bench.desk.exec.comm[..4], b"arm\0");
+    assert_eq!(string(&bench.buffers.exec.program_host), "/usr/bin/qemu-aarch64-static");
+    assert_eq!(string(&bench.buffers.exec.program_guest), "/bin/arm");
+    assert_eq!(&bench.buffers.exec.comm[..4], b"arm\0");
     assert_eq!(bench.fake.held.len(), 1);
 }
 
@@ -240,7 +240,7 @@ fn owners_and_modes_are_the_guests() {
     bench.task.creds.uid.effective = 7;
     bench.task.creds.uid.files = 7;
     assert_eq!(run(&mut bench, "/bin/static"), Verdict::Exec);
-    assert!(bench.desk.exec.ids.is_some_and(|ids| ids.uid == 7));
+    assert!(bench.buffers.exec.ids.is_some_and(|ids| ids.uid == 7));
 }
 
 #[test]
@@ -253,8 +253,8 @@ fn programs_of_32_bits_ask_with_pointers_of_32_bits() {
         .collect();
     bench.fake.map(0x5000, &argv);
     let call = Call { arch: ARCH_I386, number: 11, arguments: [PATH, 0x5000, ENVP, 0, 0, 0] };
-    assert_eq!(bench.scene(|scene| plan(scene, &call)), Verdict::Exec);
-    let at = bench.desk.exec.arguments;
+    assert_eq!(bench.context(|context| plan(context, &call)), Verdict::Exec);
+    let at = bench.buffers.exec.arguments;
     let word =
         |index: u64| u32::from_le_bytes(bench.fake.peek(at + 4 * index, 4).try_into().unwrap());
     assert_eq!(bench.fake.peek_text(u64::from(word(2))), "./s1");

@@ -193,11 +193,11 @@ impl Credentials {
 
     /// Does something as who asks with `access(2)`: the real ids, and the capabilities that they would have.
     pub fn as_real<S, T>(
-        scene: &mut S,
+        context: &mut S,
         creds: impl Fn(&mut S) -> &mut Self,
         run: impl FnOnce(&mut S) -> T,
     ) -> T {
-        let own = creds(scene);
+        let own = creds(context);
         let (uid, gid, capabilities) = (own.uid, own.gid, own.capabilities);
         let mut effective = capabilities.effective;
         if capabilities.secure & SECURE_NO_SETUID_FIXUP == 0 {
@@ -205,12 +205,12 @@ impl Credentials {
         }
         // Mostly they are the same, and then nothing is written to.
         if uid.files == uid.real && gid.files == gid.real && effective == capabilities.effective {
-            return run(scene);
+            return run(context);
         }
         (own.uid.files, own.gid.files) = (uid.real, gid.real);
         own.capabilities.effective = effective;
-        let result = run(scene);
-        let own = creds(scene);
+        let result = run(context);
+        let own = creds(context);
         (own.uid, own.gid, own.capabilities) = (uid, gid, capabilities);
         result
     }

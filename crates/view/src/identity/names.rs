@@ -1,23 +1,23 @@
 //! The directory that a name stands in.
 
 use super::files::{self, Found};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::paths::Place;
 use crate::text::Text;
 use crate::world::Identity;
 
-/// The directory that the name at `desk.found[which]` stands in. A mount point may stand in one of another kind; but nobody makes or removes one.
-pub fn look_parent<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// The directory that the name at `buffers.found[which]` stands in. A mount point may stand in one of another kind; but nobody makes or removes one.
+pub fn look_parent<N: Backend>(
+    context: &mut CallContext<'_, N>,
     identity: &Identity,
     place: &Place,
     which: usize,
 ) -> Result<Found> {
-    parent_of(&scene.desk.found[which], &mut scene.desk.host)?;
-    let path = scene.desk.host.as_c_str();
-    files::look(scene.nerves, identity, place.kind, place.at, path)
+    parent_of(&context.buffers.found[which], &mut context.buffers.host)?;
+    let path = context.buffers.host.as_c_str();
+    files::look(context.backend, identity, place.kind, place.at, path)
 }
 
 /// Puts the directory part of a host path into `parent`: empty for a single name, which stands where the path starts.

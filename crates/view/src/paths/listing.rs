@@ -10,10 +10,10 @@
 
 use super::bindings::{behind, mounts_beneath};
 use super::reverse::{Origin, reverse};
-use crate::Scene;
+use crate::CallContext;
 use crate::calls::arguments::Arguments;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::identity;
 use crate::text::Text;
 use crate::verdict::{After, Call, Verdict};
@@ -45,26 +45,26 @@ fn put(layout: Dirent, into: &mut [u8; ENTRY_MAX], size: usize, name: &[u8], fac
 }
 
 /// `getdents` and `getdents64`.
-pub(crate) fn enter<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(crate) fn enter<N: Backend>(
+    context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let Dir::Guest(fd) = arguments.dir(0) else { return Ok(Verdict::Pass) };
     // An error of these looks is no error of the call, which then says itself what is wrong.
-    if !matches!(look(scene, fd), Ok(true)) {
+    if !matches!(look(context, fd), Ok(true)) {
         return Ok(Verdict::Pass);
     }
     let layout = layout_of(arguments);
     let size = arguments.int(2) as usize;
     let mut room = 0;
-    missing(scene, fd, |_, name, _| {
+    missing(context, fd, |_, name, _| {
         let entry = layout.size(name.len());
         if room + entry + ENTRY_MAX <= size {
             room += entry;
         }
         Ok(())
     })?;
-    if room == 0 || !at_beginning(scene, fd) {
+    if room == 0 || !at_beginning(context, fd) {
         return Ok(Verdict::Pass);
     }
     let mut call = *arguments.call;
@@ -75,8 +75,8 @@ pub(crate) fn enter<N: Nerves>(
 }
 
 /// Fills the room in front of what the kernel read.
-pub(crate) fn leave<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(crate) fn leave<N: Backend>(
+    context: &mut CallContext<'_, N>,
     call: &Call,
     room: u32,
     result: i64,
@@ -84,26 +84,26 @@ pub(crate) fn leave<N: Nerves>(
     if result < 0 {
         return result;
     }
-    match fill(scene, call, room as usize) {
+    match fill(context, call, room as usize) {
         Ok(()) => result + i64::from(room),
         Err(error) => error.result(),
     }
 }
 
-fn fill<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, room: usize) -> Result<()> {
+fn fill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, room: usize) -> Result<()> {
     let arguments = Arguments::of(call).ok_or(Errno::ENOSYS)?;
     let (Dir::Guest(fd), buffer) = (arguments.dir(0), arguments.word(1)) else {
         return Err(Errno::EBADF);
     };
     let layout = layout_of(&arguments);
-    look(scene, fd)?;
+    look(context, fd)?;
     let mut entry = [0; ENTRY_MAX];
     let mut done = 0;
-    missing(scene, fd, |nerves, name, facts| {
+    missing(context, fd, |backend, name, facts| {
         let size = layout.size(name.len());
         if done + size <= room {
             put(layout, &mut entry, size, name, facts);
-            nerves.write(buffer.wrapping_add(done as u64), &entry[..size])?;
+            backend.write(buffer.wrapping_add(done as u64), &entry[..size])?;
             done += size;
         }
         Ok(())
@@ -112,24 +112,24 @@ fn fill<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, room: usize) -> Result
     if done == room { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Puts the guest's name of a directory into `desk.position`; whether there are bindings below it.
-fn look<N: Nerves>(scene: &mut Scene<'_, N>, fd: i32) -> Result<bool> {
-    let Scene { nerves, world, desk, .. } = scene;
-    nerves.path_of(Dir::Guest(fd), &mut desk.link)?;
-    let origin = reverse(world, desk.link.as_bytes(), &mut desk.position)?;
+/// Puts the guest's name of a directory into `buffers.position`; whether there are bindings below it.
+fn look<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Result<bool> {
+    let CallContext { backend, world, buffers, .. } = context;
+    backend.path_of(Dir::Guest(fd), &mut buffers.link)?;
+    let origin = reverse(world, buffers.link.as_bytes(), &mut buffers.position)?;
     Ok(matches!(origin, Origin::Inside(_))
-        && mounts_beneath(world, desk.position.as_bytes()).next().is_some())
+        && mounts_beneath(world, buffers.position.as_bytes()).next().is_some())
 }
 
-/// Goes through the bindings in the directory at `desk.position` that have no name in the directory itself: their name, and what is
+/// Goes through the bindings in the directory at `buffers.position` that have no name in the directory itself: their name, and what is
 /// bound there.
-fn missing<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn missing<N: Backend>(
+    context: &mut CallContext<'_, N>,
     fd: i32,
     mut each: impl FnMut(&mut N, &[u8], &statx) -> Result<()>,
 ) -> Result<()> {
-    let Scene { nerves, world, desk, .. } = scene;
-    let above = desk.position.as_bytes();
+    let CallContext { backend, world, buffers, .. } = context;
+    let above = buffers.position.as_bytes();
     for (_, binding) in mounts_beneath(world, above) {
         let name = behind(binding.guest, above).unwrap_or_default();
         let name = name.strip_prefix(b"/").unwrap_or(name);
@@ -137,36 +137,37 @@ fn missing<N: Nerves>(
             continue;
         }
         let mut facts = identity::files::NO_FACTS;
-        desk.host.set(name)?;
+        buffers.host.set(name)?;
         let exists =
-            nerves.statx(Dir::Guest(fd), desk.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
+            backend.statx(Dir::Guest(fd), buffers.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
         if exists != Err(Errno::ENOENT) {
             continue;
         }
-        desk.host.set(binding.host)?;
-        let bound = nerves.statx(Dir::Root, desk.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
+        buffers.host.set(binding.host)?;
+        let bound =
+            backend.statx(Dir::Root, buffers.host.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut facts);
         if bound.is_ok() {
-            each(nerves, name, &facts)?;
+            each(backend, name, &facts)?;
         }
     }
     Ok(())
 }
 
 /// Whether an open directory is about to be read from its beginning: `pos` of `/proc/PID/fdinfo/N`.
-fn at_beginning<N: Nerves>(scene: &mut Scene<'_, N>, fd: i32) -> bool {
-    let Scene { nerves, desk, .. } = scene;
+fn at_beginning<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> bool {
+    let CallContext { backend, buffers, .. } = context;
     let mut facts = identity::files::NO_FACTS;
-    let is_directory = nerves.statx(Dir::Guest(fd), c"", AT_EMPTY, &mut facts).is_ok()
+    let is_directory = backend.statx(Dir::Guest(fd), c"", AT_EMPTY, &mut facts).is_ok()
         && u32::from(facts.stx_mode) & S_IFMT == S_IFDIR;
-    if !is_directory || info_path(nerves.tid(), fd, &mut desk.host).is_err() {
+    if !is_directory || info_path(backend.tid(), fd, &mut buffers.host).is_err() {
         return false;
     }
-    let Ok(info) = nerves.open(Dir::Root, desk.host.as_c_str(), O_RDONLY, 0, 0) else {
+    let Ok(info) = backend.open(Dir::Root, buffers.host.as_c_str(), O_RDONLY, 0, 0) else {
         return false;
     };
     let mut text = [0; 64];
-    let got = nerves.pread(info, &mut text, 0);
-    nerves.close(info);
+    let got = backend.pread(info, &mut text, 0);
+    backend.close(info);
     let text = &text[..got.unwrap_or(0)];
     text.strip_prefix(b"pos:").is_some_and(|rest| {
         let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();

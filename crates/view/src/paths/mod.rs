@@ -8,15 +8,15 @@
 //! then gives the errors of a bad end itself (`rmdir d/.` is `EINVAL`, `mkdir ..` is `EEXIST`, `unlink f/` is `ENOTDIR`).
 
 mod bindings;
-mod creep;
-mod ground;
-mod known;
+mod by_component;
+mod dir_cache;
+mod fast_path;
 pub(crate) mod listing;
+mod origin;
 mod place;
 mod probe;
 mod resolve;
 mod reverse;
-mod straight;
 mod walker;
 
 #[cfg(test)]
@@ -24,9 +24,9 @@ mod tests;
 
 pub(crate) use bindings::behind;
 pub use bindings::{find, is_mount_point, mounts_beneath};
-pub(crate) use known::in_tree;
-pub use known::is_in_root;
+pub(crate) use dir_cache::in_tree;
+pub use dir_cache::is_in_root;
+pub use fast_path::{Start, fast_path};
 pub use place::{End, Intent, Last, Look, Place};
 pub use resolve::{resolve, resolve_known};
 pub use reverse::{Origin, reverse, seen_from};
-pub use straight::{Start, straight};

@@ -21,7 +21,7 @@ pub enum End {
 pub enum Look {
     /// Nothing: it is to be held.
     Hold,
-    /// It takes facts instead ([`Place::seen`]), and the path. `desk.position` may be empty where the guest's path is its own canonical name.
+    /// It takes facts instead ([`Place::seen`]), and the path. `buffers.position` may be empty where the guest's path is its own canonical name.
     Facts,
     /// It makes its call at once, and finds out by that whether the name is there, or a link ([`Place::unseen`]).
     Later,
@@ -118,11 +118,11 @@ pub enum Last {
     Empty,
 }
 
-/// Where a path leads. The path itself is in `desk.found[n]`; use both with the methods of [`Host`]: `(place.at, desk.found[n])`.
+/// Where a path leads. The path itself is in `buffers.found[n]`; use both with the methods of [`Host`]: `(place.at, buffers.found[n])`.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Where `desk.found[n]` starts. Mostly [`Dir::Root`]; [`Dir::Held`] where the host's name would be too long (then the place owns that
+    /// Where `buffers.found[n]` starts. Mostly [`Dir::Root`]; [`Dir::Held`] where the host's name would be too long (then the place owns that
     /// descriptor, see [`Place::close`]); [`Dir::Guest`] or [`Dir::Cwd`] where the guest's own name does.
     pub at: Dir,
     /// The file itself, opened with `O_PATH` (and `O_NOFOLLOW`), where [`Intent::hold`] asked for it and it exists. Owned by the place.
@@ -143,22 +143,22 @@ pub struct Place {
     pub directory: bool,
     /// With [`End::Creatable`]: there is no such file (yet).
     pub missing: bool,
-    /// `desk.found[n]` ends in a magic link of `/proc`, and following it is the only way to the file (a pipe, a deleted file). The call
+    /// `buffers.found[n]` ends in a magic link of `/proc`, and following it is the only way to the file (a pipe, a deleted file). The call
     /// must follow links.
     pub magic: bool,
     /// The guest's own relative path leads the kernel to the same file, from the guest's own directory: nothing but names, none of them a
     /// link or a binding.
     pub direct: bool,
-    /// What the file is (the last name not followed) is in `desk.seen[n]`. Nothing is held.
+    /// What the file is (the last name not followed) is in `buffers.seen[n]`. Nothing is held.
     pub seen: bool,
     /// Nobody has looked at the last name: the call must not follow it, and if it is a link, the path is to be resolved again, with
-    /// [`crate::Desk::careful`].
+    /// [`crate::CallBuffers::careful`].
     pub unseen: bool,
 }
 
 impl Place {
     /// The file that a descriptor (or the working directory) is, where its binding is not known: for calls that take no path.
-    /// `desk.found[n]` is to be empty.
+    /// `buffers.found[n]` is to be empty.
     pub const fn itself(at: Dir) -> Self {
         Self {
             at,

@@ -6,7 +6,7 @@
 
 use super::walker::Walker;
 use crate::errno::Errno;
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Backend, Dir, HostFd};
 
 /// What a look at a path showed.
 pub(super) enum Probe {
@@ -18,22 +18,22 @@ pub(super) enum Probe {
     Failed(Errno),
 }
 
-impl<N: Nerves> Walker<'_, '_, N> {
-    /// Looks at `desk.found` from a directory.
+impl<N: Backend> Walker<'_, '_, N> {
+    /// Looks at `buffers.found` from a directory.
     pub(super) fn probe_from(&mut self, dir: Dir, flags: u32) -> Probe {
-        let path = self.scene.desk.found[self.which].as_c_str();
-        if self.scene.nerves.has_openat2() {
+        let path = self.context.buffers.found[self.which].as_c_str();
+        if self.context.backend.has_openat2() {
             let resolve = u64::from(linux_raw_sys::general::RESOLVE_NO_SYMLINKS);
-            return match self.scene.nerves.open(dir, path, flags, 0, resolve) {
+            return match self.context.backend.open(dir, path, flags, 0, resolve) {
                 Ok(fd) => Probe::Free(fd),
                 Err(Errno::ELOOP) => Probe::Linked,
                 Err(error) => Probe::Failed(error),
             };
         }
-        match self.scene.nerves.open(dir, path, flags, 0, 0) {
+        match self.context.backend.open(dir, path, flags, 0, 0) {
             Ok(fd) if self.is_named(dir, fd) => Probe::Free(fd),
             Ok(fd) => {
-                self.scene.nerves.close(fd);
+                self.context.backend.close(fd);
                 Probe::Linked
             }
             // No path with a link in it is refused for these.
@@ -46,21 +46,21 @@ impl<N: Nerves> Walker<'_, '_, N> {
 
     /// Whether the kernel calls what was opened by the name that it was opened by.
     fn is_named(&mut self, dir: Dir, fd: HostFd) -> bool {
-        let desk = &mut *self.scene.desk;
-        if self.scene.nerves.path_of(Dir::Held(fd), &mut desk.host).is_err() {
+        let buffers = &mut *self.context.buffers;
+        if self.context.backend.path_of(Dir::Held(fd), &mut buffers.host).is_err() {
             return false;
         }
-        let mut opened = desk.host.as_bytes();
+        let mut opened = buffers.host.as_bytes();
         if dir != Dir::Root {
-            if self.scene.nerves.path_of(dir, &mut desk.link).is_err() {
+            if self.context.backend.path_of(dir, &mut buffers.link).is_err() {
                 return false;
             }
-            let Some(rest) = super::bindings::behind(opened, desk.link.as_bytes()) else {
+            let Some(rest) = super::bindings::behind(opened, buffers.link.as_bytes()) else {
                 return false;
             };
             opened = rest.strip_prefix(b"/").unwrap_or(rest);
         }
-        let mut asked = desk.found[self.which].as_bytes();
+        let mut asked = buffers.found[self.which].as_bytes();
         if let Some(directory) = asked.strip_suffix(b"/.") {
             asked = directory;
         } else if let [directory @ .., b'/'] = asked

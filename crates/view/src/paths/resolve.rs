@@ -2,19 +2,19 @@
 //!
 //! A path is taken in *stretches*: all components up to the next `..` or the end are put together as text, bindings crossed, and one
 //! `openat2` with `RESOLVE_NO_SYMLINKS` tells whether that text has links in it. Mostly it has none, and the path is done. If it has, the
-//! stretch is gone through again name by name ([`Resolver::creep`]) until the first link; its text takes the place of its name, and the
+//! stretch is gone through again name by name ([`Resolver::by_component`]) until the first link; its text takes the place of its name, and the
 //! next stretch begins. `..` takes a name away from a directory that is known to be free of links, in the guest's own naming, so that it
 //! leaves a binding to the directory that the mount point stands in.
 //!
 //! Nothing here recurses; stretches are bounded by 40 links and by the number of `..` in 4095 bytes, names likewise.
 
-use super::known;
+use super::dir_cache;
 use super::place::{End, Intent, Last, Place};
 use super::probe::Probe;
 use super::walker::{Component, Mark, Walker};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use linux_raw_sys::general::{
     O_DIRECTORY, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT,
     RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
@@ -23,11 +23,11 @@ use linux_raw_sys::general::{
 /// `MAXSYMLINKS` of the kernel.
 pub(super) const LINKS_MAX: u32 = 40;
 
-/// Finds the place of the path in `scene.desk.named[which]`, starting at `from` (the guest's `dirfd`: [`Dir::Guest`] or [`Dir::Cwd`];
+/// Finds the place of the path in `context.buffers.named[which]`, starting at `from` (the guest's `dirfd`: [`Dir::Guest`] or [`Dir::Cwd`];
 /// [`Dir::Root`] for the root of the task).
 ///
-/// The host path is left in `scene.desk.found[which]`, the guest's canonical name (links expanded, `..` folded) in
-/// `scene.desk.position` until the next call; it is empty where the guest has no name for the place. The caller closes the place
+/// The host path is left in `context.buffers.found[which]`, the guest's canonical name (links expanded, `..` folded) in
+/// `context.buffers.position` until the next call; it is empty where the guest has no name for the place. The caller closes the place
 /// ([`Place::close`]). `named` stays as it is.
 ///
 /// Errors are those of `path_resolution(7)`, in the kernel's order: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EBADF`; with
@@ -35,66 +35,66 @@ pub(super) const LINKS_MAX: u32 = 40;
 ///
 /// Cost: an absolute path without links is one `openat2` ([`End::Name`] directly under the root or a binding: none); a relative one
 /// also asks for the name of its directory, unless [`Intent::light`] spares it.
-pub fn resolve<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn resolve<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     which: usize,
     intent: Intent,
 ) -> Result<Place> {
-    let generation = if intent.resolve == 0 { scene.nerves.plain_generation() } else { None };
-    let Some(generation) = generation else { return slowly(scene, from, which, intent) };
-    let walker = Walker::new(scene, from, which, intent, false);
+    let generation = if intent.resolve == 0 { context.backend.plain_generation() } else { None };
+    let Some(generation) = generation else { return slowly(context, from, which, intent) };
+    let walker = Walker::new(context, from, which, intent, false);
     if let Some(place) = (Resolver { walker, links: 0 }).known()? {
         return Ok(place);
     }
-    let result = slowly(scene, from, which, intent);
+    let result = slowly(context, from, which, intent);
     match &result {
         // The directory of a name that nobody looked at is there, but may be one that the host's caller may not search.
-        Ok(_) if intent.end == End::Name && scene.world.identity.is_none() => {}
-        Ok(place) => known::learn(scene, which, intent.end, place, generation),
-        Err(Errno::ENOENT) => known::learn_missing(scene, from, which, generation),
+        Ok(_) if intent.end == End::Name && context.world.identity.is_none() => {}
+        Ok(place) => dir_cache::learn(context, which, intent.end, place, generation),
+        Err(Errno::ENOENT) => dir_cache::learn_missing(context, from, which, generation),
         Err(_) => {}
     }
     result
 }
 
 /// As [`resolve`], but only where what is known of directories leads there at once.
-pub fn resolve_known<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn resolve_known<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     which: usize,
     intent: Intent,
 ) -> Result<Option<Place>> {
-    let walker = Walker::new(scene, from, which, intent, false);
+    let walker = Walker::new(context, from, which, intent, false);
     (Resolver { walker, links: 0 }).known()
 }
 
 /// Without what is known of directories.
-fn slowly<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn slowly<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     which: usize,
     intent: Intent,
 ) -> Result<Place> {
-    let result = once(scene, from, which, intent, false);
+    let result = once(context, from, which, intent, false);
     // A process may use a directory that it holds although it may not reach it by name any more.
     if result == Err(Errno::EACCES)
         && from != Dir::Root
-        && scene.desk.named[which].as_bytes().first() != Some(&b'/')
+        && context.buffers.named[which].as_bytes().first() != Some(&b'/')
     {
-        return once(scene, from, which, intent, true);
+        return once(context, from, which, intent, true);
     }
     result
 }
 
-fn once<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn once<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     which: usize,
     intent: Intent,
     anchored: bool,
 ) -> Result<Place> {
-    let resolver = Walker::new(scene, from, which, intent, anchored);
+    let resolver = Walker::new(context, from, which, intent, anchored);
     let mut resolver = Resolver { walker: resolver, links: 0 };
     let result = resolver.run();
     if result.is_err() {
@@ -104,7 +104,7 @@ fn once<N: Nerves>(
 }
 
 /// One resolution.
-pub(super) struct Resolver<'s, 'a, N: Nerves> {
+pub(super) struct Resolver<'s, 'a, N: Backend> {
     pub(super) walker: Walker<'s, 'a, N>,
     pub(super) links: u32,
 }
@@ -127,7 +127,7 @@ impl Tail {
     }
 }
 
-impl<N: Nerves> Resolver<'_, '_, N> {
+impl<N: Backend> Resolver<'_, '_, N> {
     pub(super) fn intent(&self) -> Intent {
         self.walker.intent
     }
@@ -172,7 +172,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         }
         let from = self.walker.from;
         if !self.intent().light {
-            self.walker.look_around(from)?;
+            self.walker.locate(from)?;
         }
         let place = self.walker.place(from, Last::Empty);
         self.walker.clear_found();
@@ -187,9 +187,9 @@ impl<N: Nerves> Resolver<'_, '_, N> {
             return Ok(None);
         }
         let which = walker.which;
-        let named = walker.scene.desk.named[which].as_bytes();
+        let named = walker.context.buffers.named[which].as_bytes();
         let ends = End::Name == intent.end;
-        let world = walker.scene.world;
+        let world = walker.context.world;
         let plain = |name: &[u8]| name.is_empty() || (name != b".." && !world.is_bound(name));
         let slash = named.last() == Some(&b'/');
         if named.first() == Some(&b'/')
@@ -207,13 +207,13 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         if !single && !ends && walker.may_learn() {
             return Ok(None);
         }
-        let named = walker.scene.desk.named[which].as_bytes();
+        let named = walker.context.buffers.named[which].as_bytes();
         if !(single && !intent.hold && (ends || !intent.follow || last == Last::Dot)) {
             let checked = if ends { parent_part(named) } else { named };
             let nothing = checked.is_empty();
             let nofollow = if intent.follow || ends { 0 } else { O_NOFOLLOW };
             let directory = if ends { O_DIRECTORY } else { 0 };
-            walker.scene.desk.found[which].set(checked)?;
+            walker.context.buffers.found[which].set(checked)?;
             if !nothing {
                 match walker.probe_from(walker.from, O_PATH | nofollow | directory) {
                     Probe::Free(fd) if intent.hold && !ends => {
@@ -221,7 +221,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                         (place.held, place.directory) = (Some(fd), slash || last == Last::Dot);
                         return Ok(Some(place));
                     }
-                    Probe::Free(fd) => walker.scene.nerves.close(fd),
+                    Probe::Free(fd) => walker.context.backend.close(fd),
                     Probe::Linked => return Ok(None),
                     Probe::Failed(Errno::ENOENT) if intent.end == End::Creatable => {
                         let mut place = walker.place(walker.from, last);
@@ -232,8 +232,8 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 }
             }
         }
-        let desk = &mut *walker.scene.desk;
-        desk.found[which].set(desk.named[which].as_bytes())?;
+        let buffers = &mut *walker.context.buffers;
+        buffers.found[which].set(buffers.named[which].as_bytes())?;
         let mut place = walker.place(walker.from, last);
         place.directory = slash || last == Last::Dot;
         Ok(Some(place))
@@ -250,13 +250,13 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 Component::Dot { last: false } => self.walker.skip(component),
                 Component::DotDot { last } => {
                     if !self.directory_clear(&mark)? {
-                        return self.creep(&mark);
+                        return self.by_component(&mark);
                     }
                     return self.up(last);
                 }
                 Component::Name { last: true, slash, .. } if self.stops_before_name(slash) => {
                     if !self.walker.at_mark(&mark) && !self.verify(b"", O_DIRECTORY)? {
-                        return self.creep(&mark);
+                        return self.by_component(&mark);
                     }
                     self.walker.search_all(&mark)?;
                     return self.name_end(component);
@@ -268,7 +268,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                     }
                     if !self.walker.fits(component) {
                         if !self.directory_clear(&mark)? {
-                            return self.creep(&mark);
+                            return self.by_component(&mark);
                         }
                         self.walker.settle()?;
                         return Ok(None);
@@ -322,7 +322,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
     fn verify(&mut self, suffix: &[u8], flags: u32) -> Result<bool> {
         match self.walker.probe(suffix, O_PATH | flags)? {
             Probe::Free(fd) => {
-                self.walker.scene.nerves.close(fd);
+                self.walker.context.backend.close(fd);
                 Ok(true)
             }
             Probe::Linked => Ok(false),
@@ -391,21 +391,21 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 Probe::Failed(error) if known || !self.walker.searches() => return Err(error),
                 // No name to go through again: a link stands nowhere but on the host's own side.
                 _ if self.walker.at_mark(mark) => return self.crept_to_end(tail, last),
-                Probe::Failed(_) | Probe::Linked => return self.creep(mark),
+                Probe::Failed(_) | Probe::Linked => return self.by_component(mark),
             }
         }
         let searched =
             if tail == Tail::Dot { self.walker.search_all(mark) } else { self.walker.search(mark) };
         if let Err(error) = searched {
             if let Some(fd) = held {
-                self.walker.scene.nerves.close(fd);
+                self.walker.context.backend.close(fd);
             }
             return Err(error);
         }
         if !intent.hold
             && let Some(fd) = held.take()
         {
-            self.walker.scene.nerves.close(fd);
+            self.walker.context.backend.close(fd);
         }
         Ok(Some(self.finish(tail, last, held, missing)))
     }
@@ -417,11 +417,11 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         held: Option<crate::HostFd>,
         missing: bool,
     ) -> Place {
-        let scene = &self.walker.scene;
-        let position = &scene.desk.position;
+        let context = &self.walker.context;
+        let position = &context.buffers.position;
         // Nothing is left of a path behind a magic link either, but that need not have led to a root.
         let jumped =
-            last == Last::Root && position.as_bytes() != b"/" && *position != scene.task.root;
+            last == Last::Root && position.as_bytes() != b"/" && *position != context.task.root;
         let last = if jumped { Last::Name } else { last };
         let mut place = self.walker.place(self.walker.base, last);
         place.held = held;
@@ -436,13 +436,13 @@ impl<N: Nerves> Resolver<'_, '_, N> {
     pub(super) fn dot_end(&mut self, mark: &Mark, tail: Tail, last: Last) -> Result<Option<Place>> {
         if tail == Tail::Dot {
             if !self.walker.at_mark(mark) && !self.verify(b"", O_DIRECTORY)? {
-                return self.creep(mark);
+                return self.by_component(mark);
             }
             self.walker.search_all(mark)?;
             self.walker.append(b"/.")?;
         } else {
             self.walker.release();
-            self.walker.scene.desk.found[self.walker.which].set(b"/")?;
+            self.walker.context.buffers.found[self.walker.which].set(b"/")?;
         }
         let mut place = self.walker.place(self.walker.base, last);
         place.directory = true;

@@ -1,7 +1,7 @@
 //! Where a path being resolved has got to, and the moves from there.
 //!
-//! Three texts move together: what is left of the path (`desk.walk`, from an offset on), the guest's canonical name of the place
-//! (`desk.position`), and the host's (`desk.found`, starting at a base: mostly the host's root). The guest's name is what `..` and bindings
+//! Three texts move together: what is left of the path (`buffers.walk`, from an offset on), the guest's canonical name of the place
+//! (`buffers.position`), and the host's (`buffers.found`, starting at a base: mostly the host's root). The guest's name is what `..` and bindings
 //! are decided by. Where there is none (a directory outside of all bindings, a removed one, one too deep for a path), the base is a
 //! descriptor, and names are relative to it.
 //!
@@ -10,9 +10,9 @@
 use super::bindings::{is_mount_point, mounts_beneath};
 use super::place::{End, Intent, Last, Place};
 use super::probe::Probe;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Backend, Dir, HostFd};
 use crate::identity;
 use crate::text::{PATH_MAX, Text};
 use crate::world::Kind;
@@ -23,8 +23,8 @@ pub(super) const SUFFIX_MAX: usize = 3;
 
 /// What is known of the directory that names are relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ground {
-    /// `desk.position` is its name for the guest.
+pub(super) enum WalkOrigin {
+    /// `buffers.position` is its name for the guest.
     Named,
     /// It is in no binding. It is its own root: nothing leads up from it.
     Outside,
@@ -41,7 +41,7 @@ pub(super) enum Component {
     Dot { last: bool },
     /// `..`
     DotDot { last: bool },
-    /// A name: where it is in `desk.walk`, whether it is the last, and whether a slash follows.
+    /// A name: where it is in `buffers.walk`, whether it is the last, and whether a slash follows.
     Name { start: usize, end: usize, last: bool, slash: bool },
 }
 
@@ -52,20 +52,20 @@ pub(super) struct Mark {
     position: usize,
     found: usize,
     pub(super) depth: usize,
-    pub(super) ground: Ground,
+    pub(super) origin: WalkOrigin,
 }
 
 /// The state of one resolution.
-pub(super) struct Walker<'s, 'a, N: Nerves> {
-    pub(super) scene: &'s mut Scene<'a, N>,
+pub(super) struct Walker<'s, 'a, N: Backend> {
+    pub(super) context: &'s mut CallContext<'a, N>,
     pub(super) from: Dir,
     pub(super) which: usize,
     pub(super) intent: Intent,
-    /// Where `desk.found` starts. [`Dir::Held`] is ours to close.
+    /// Where `buffers.found` starts. [`Dir::Held`] is ours to close.
     pub(super) base: Dir,
     pub(super) binding: Option<usize>,
-    pub(super) ground: Ground,
-    /// How much of `desk.walk` is done.
+    pub(super) origin: WalkOrigin,
+    /// How much of `buffers.walk` is done.
     pub(super) rest: usize,
     /// Names below the start, for `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT`.
     pub(super) depth: usize,
@@ -75,23 +75,23 @@ pub(super) struct Walker<'s, 'a, N: Nerves> {
     pub(super) direct: bool,
 }
 
-impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
+impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
     pub(super) fn new(
-        scene: &'s mut Scene<'a, N>,
+        context: &'s mut CallContext<'a, N>,
         from: Dir,
         which: usize,
         intent: Intent,
         anchored: bool,
     ) -> Self {
-        scene.desk.position.clear();
+        context.buffers.position.clear();
         Self {
-            scene,
+            context,
             from,
             which,
             intent,
             base: Dir::Root,
             binding: None,
-            ground: Ground::Outside,
+            origin: WalkOrigin::Outside,
             rest: 0,
             depth: 0,
             anchored,
@@ -101,11 +101,11 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
     }
 
     pub(super) fn named(&self) -> &Text {
-        &self.scene.desk.named[self.which]
+        &self.context.buffers.named[self.which]
     }
 
     pub(super) fn clear_found(&mut self) {
-        self.scene.desk.found[self.which].clear();
+        self.context.buffers.found[self.which].clear();
     }
 
     pub(super) fn scoped(&self) -> bool {
@@ -117,22 +117,22 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
     }
 
     pub(super) fn kind(&self) -> Option<Kind> {
-        self.binding.map(|index| self.scene.world.bindings[index].kind)
+        self.binding.map(|index| self.context.world.bindings[index].kind)
     }
 
     pub(super) fn mark(&self) -> Mark {
         Mark {
             rest: self.rest,
-            position: self.scene.desk.position.len(),
-            found: self.scene.desk.found[self.which].len(),
+            position: self.context.buffers.position.len(),
+            found: self.context.buffers.found[self.which].len(),
             depth: self.depth,
-            ground: self.ground,
+            origin: self.origin,
         }
     }
 
     /// Whether nothing has been taken since.
     pub(super) fn at_mark(&self, mark: &Mark) -> bool {
-        self.scene.desk.found[self.which].len() == mark.found
+        self.context.buffers.found[self.which].len() == mark.found
     }
 
     pub(super) fn rewind(&mut self, mark: &Mark) {
@@ -142,17 +142,17 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
 
     /// Takes names away again, but does not read them again. A position that was too long to keep stays unknown.
     pub(super) fn forget_since(&mut self, mark: &Mark) {
-        let desk = &mut *self.scene.desk;
-        desk.found[self.which].truncate(mark.found);
-        if self.ground == mark.ground {
-            desk.position.truncate(mark.position);
+        let buffers = &mut *self.context.buffers;
+        buffers.found[self.which].truncate(mark.found);
+        if self.origin == mark.origin {
+            buffers.position.truncate(mark.position);
         }
         self.depth = mark.depth;
     }
 
     /// The next component, which stays where it is.
     pub(super) fn peek(&self) -> Component {
-        let walk = self.scene.desk.walk.as_bytes();
+        let walk = self.context.buffers.walk.as_bytes();
         let skip = |from: usize| from + walk[from..].iter().take_while(|b| **b == b'/').count();
         let start = skip(self.rest);
         if start == walk.len() {
@@ -170,7 +170,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
 
     /// Takes a component without going anywhere.
     pub(super) fn skip(&mut self, component: Component) {
-        let walk = self.scene.desk.walk.as_bytes();
+        let walk = self.context.buffers.walk.as_bytes();
         let start = self.rest + walk[self.rest..].iter().take_while(|b| **b == b'/').count();
         self.rest = match component {
             Component::End => walk.len(),
@@ -183,7 +183,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
     /// Whether the host path has room for a name.
     pub(super) fn fits(&self, component: Component) -> bool {
         let Component::Name { start, end, .. } = component else { return true };
-        let found = &self.scene.desk.found[self.which];
+        let found = &self.context.buffers.found[self.which];
         // A single name that does not fit into an empty path is the kernel's to refuse.
         found.is_empty() || found.len() + 1 + (end - start) + SUFFIX_MAX < PATH_MAX
     }
@@ -193,30 +193,30 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
         let Component::Name { start, end, .. } = component else { return Ok(false) };
         self.rest = end;
         self.depth += 1;
-        let desk = &mut *self.scene.desk;
-        let name = &desk.walk.as_bytes()[start..end];
-        if self.ground == Ground::Named {
-            if desk.position.push_component(name).is_err() {
-                desk.position.clear();
-                self.ground = Ground::Lost;
-            } else if is_mount_point(self.scene.world, desk.position.as_bytes()) {
+        let buffers = &mut *self.context.buffers;
+        let name = &buffers.walk.as_bytes()[start..end];
+        if self.origin == WalkOrigin::Named {
+            if buffers.position.push_component(name).is_err() {
+                buffers.position.clear();
+                self.origin = WalkOrigin::Lost;
+            } else if is_mount_point(self.context.world, buffers.position.as_bytes()) {
                 if self.has(RESOLVE_NO_XDEV) {
                     return Err(Errno::EXDEV);
                 }
                 self.search_all(mark)?;
-                self.land()?;
+                self.enter()?;
                 return Ok(true);
             }
         }
-        let desk = &mut *self.scene.desk;
-        let name = &desk.walk.as_bytes()[start..end];
-        push_to(&mut desk.found[self.which], name)?;
+        let buffers = &mut *self.context.buffers;
+        let name = &buffers.walk.as_bytes()[start..end];
+        push_to(&mut buffers.found[self.which], name)?;
         Ok(false)
     }
 
     /// Whether directories have to be asked whether this thread may pass.
     pub(super) fn searches(&self) -> bool {
-        super::known::searches(self.scene)
+        super::dir_cache::searches(self.context)
     }
 
     /// Asks the directories that names since `mark` were looked up in.
@@ -236,17 +236,17 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
     }
 
     fn search_range(&mut self, mark: &Mark, whole: bool) -> Result<()> {
-        let Some(identity) = self.scene.world.identity.filter(|_| self.searches()) else {
+        let Some(identity) = self.context.world.identity.filter(|_| self.searches()) else {
             return Ok(());
         };
         let kind = self.kind().unwrap_or(Kind::Host);
-        let Scene { nerves, task, desk, .. } = &mut *self.scene;
-        let found = desk.found[self.which].as_bytes();
+        let CallContext { backend, task, buffers, .. } = &mut *self.context;
+        let found = buffers.found[self.which].as_bytes();
         let mut end = mark.found;
         while end < found.len() || (whole && end == found.len()) {
-            desk.host.set(&found[..end])?;
-            let path = desk.host.as_c_str();
-            identity::files::search(*nerves, &identity, &task.creds, kind, self.base, path)?;
+            buffers.host.set(&found[..end])?;
+            let path = buffers.host.as_c_str();
+            identity::files::search(*backend, &identity, &task.creds, kind, self.base, path)?;
             if end == found.len() {
                 break;
             }
@@ -258,7 +258,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
 
     /// Adds the guest's own end of a name to the host path.
     pub(super) fn append(&mut self, end: &[u8]) -> Result<()> {
-        let found = &mut self.scene.desk.found[self.which];
+        let found = &mut self.context.buffers.found[self.which];
         if found.is_empty() { found.push(&end[1..]) } else { found.push(end) }
     }
 
@@ -268,7 +268,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
         suffix: &[u8],
         run: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let found = &mut self.scene.desk.found[self.which];
+        let found = &mut self.context.buffers.found[self.which];
         let length = found.len();
         if found.is_empty() {
             found.push(if suffix == b"/.." { b".." } else { b"." })?;
@@ -276,7 +276,7 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
             found.push(suffix)?;
         }
         let result = run(self);
-        self.scene.desk.found[self.which].truncate(length);
+        self.context.buffers.found[self.which].truncate(length);
         result
     }
 
@@ -288,28 +288,28 @@ impl<'s, 'a, N: Nerves> Walker<'s, 'a, N> {
     /// Opens the host path, which is known to be free of links, with `suffix` behind it.
     pub(super) fn open(&mut self, suffix: &[u8], flags: u32) -> Result<HostFd> {
         self.with_suffix(suffix, |walker| {
-            let path = walker.scene.desk.found[walker.which].as_c_str();
-            walker.scene.nerves.open(walker.base, path, flags, 0, 0)
+            let path = walker.context.buffers.found[walker.which].as_c_str();
+            walker.context.backend.open(walker.base, path, flags, 0, 0)
         })
     }
 
     /// As [`Walker::open`], only to see whether it works.
     pub(super) fn check(&mut self, suffix: &[u8], flags: u32) -> Result<()> {
         let fd = self.open(suffix, flags | O_PATH)?;
-        self.scene.nerves.close(fd);
+        self.context.backend.close(fd);
         Ok(())
     }
 
-    /// Reads the link at the host path into `desk.link`; `EINVAL` if it is none.
+    /// Reads the link at the host path into `buffers.link`; `EINVAL` if it is none.
     pub(super) fn read_link(&mut self) -> Result<()> {
-        let Scene { nerves, desk, .. } = &mut *self.scene;
-        nerves.readlink(self.base, desk.found[self.which].as_c_str(), &mut desk.link)
+        let CallContext { backend, buffers, .. } = &mut *self.context;
+        backend.readlink(self.base, buffers.found[self.which].as_c_str(), &mut buffers.link)
     }
 
     /// What has been found out so far, as a place that starts at `at`.
     pub(super) fn place(&self, at: Dir, last: Last) -> Place {
-        let Scene { world, desk, .. } = &*self.scene;
-        let position = desk.position.as_bytes();
+        let CallContext { world, buffers, .. } = &*self.context;
+        let position = buffers.position.as_bytes();
         // A name to be made or removed that is no name: the kernel's refusal counts.
         let refused = self.intent.end == End::Name && !matches!(last, Last::Name | Last::Empty);
         let named = !position.is_empty() && !refused;

@@ -3,7 +3,7 @@
 use super::name::{Entry, entry};
 use crate::calls::support::is_copy_of;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, Nerves};
+use crate::guest::{Backend, Dir, Host};
 use crate::identity::files::NO_FACTS;
 use crate::paths::{Origin, reverse};
 use crate::task::Task;
@@ -31,14 +31,14 @@ const DELETED: &[u8] = b" (deleted)";
 /// [`Target::Jump`] is [`crate::paths::seen_from`] the task's root.
 ///
 /// Errors are the kernel's: `ENOENT`, `EACCES` for a process that may not be looked into, `EINVAL` for what is no link.
-pub fn follow<N: Nerves>(
-    nerves: &mut N,
+pub fn follow<N: Backend>(
+    backend: &mut N,
     world: &World<'_>,
     task: &Task,
     host: &[u8],
     into: &mut Text,
 ) -> Result<Target> {
-    let (pid, tid) = (nerves.pid(), nerves.tid());
+    let (pid, tid) = (backend.pid(), backend.tid());
     match host {
         b"/proc/self" => return write_text(into, format_args!("{pid}")),
         b"/proc/thread-self" => return write_text(into, format_args!("{pid}/task/{tid}")),
@@ -47,21 +47,21 @@ pub fn follow<N: Nerves>(
     let mut buffer = [0; NAME_LIMIT];
     let link = link_name(host, &mut buffer)?;
     // The kernel's answer in any case: whether there is one is its decision.
-    nerves.readlink(Dir::Root, link, into)?;
+    backend.readlink(Dir::Root, link, into)?;
     let Some(entry) = entry(pid, tid, host) else { return Ok(Target::Text) };
-    if !is_known(nerves, &entry) {
+    if !is_known(backend, &entry) {
         // As for a process of somebody else's: what is open elsewhere on the host is neither shown nor reached.
-        if !nerves.program_of(entry.process, into) {
+        if !backend.program_of(entry.process, into) {
             return Err(Errno::EACCES);
         }
-        nerves.readlink(Dir::Root, link, into)?;
+        backend.readlink(Dir::Root, link, into)?;
     }
     match entry.rest {
-        b"exe" => exe(nerves, world, &entry, link, into),
-        b"root" => root(nerves, task, &entry, into),
-        b"cwd" => named(nerves, world, link, into),
-        rest if rest.starts_with(b"fd/") => named(nerves, world, link, into),
-        rest if rest.starts_with(b"map_files/") => match named(nerves, world, link, into)? {
+        b"exe" => exe(backend, world, &entry, link, into),
+        b"root" => root(backend, task, &entry, into),
+        b"cwd" => named(backend, world, link, into),
+        rest if rest.starts_with(b"fd/") => named(backend, world, link, into),
+        rest if rest.starts_with(b"map_files/") => match named(backend, world, link, into)? {
             // The loader: anonymous memory, as far as the guest is told.
             Target::Kernel if is_hosts(into) => Err(Errno::ENOENT),
             target => Ok(target),
@@ -72,12 +72,12 @@ pub fn follow<N: Nerves>(
 }
 
 /// Whether a thread is one of those whose state is known here.
-fn is_known<N: Nerves>(nerves: &mut N, entry: &Entry<'_>) -> bool {
-    let own = [nerves.pid(), nerves.tid()];
+fn is_known<N: Backend>(backend: &mut N, entry: &Entry<'_>) -> bool {
+    let own = [backend.pid(), backend.tid()];
     own.contains(&entry.process)
         || own.contains(&entry.task())
-        || nerves.with_task(entry.process, &mut |_| {})
-        || nerves.with_task(entry.task(), &mut |_| {})
+        || backend.with_task(entry.process, &mut |_| {})
+        || backend.with_task(entry.task(), &mut |_| {})
 }
 
 /// Longest path of a link under `/proc`, with its NUL: `/proc/N/task/N/map_files/FROM-TO` is the longest.
@@ -101,49 +101,49 @@ fn write_text(into: &mut Text, what: core::fmt::Arguments<'_>) -> Result<Target>
 }
 
 /// The kernel knows only our loader.
-fn exe<N: Nerves>(
-    nerves: &mut N,
+fn exe<N: Backend>(
+    backend: &mut N,
     world: &World<'_>,
     entry: &Entry<'_>,
     link: &CStr,
     into: &mut Text,
 ) -> Result<Target> {
     let kernels = *into;
-    if nerves.program_of(entry.process, into) {
+    if backend.program_of(entry.process, into) {
         return Ok(Target::Jump);
     }
     *into = kernels;
-    named(nerves, world, link, into)
+    named(backend, world, link, into)
 }
 
 /// The kernel knows nothing of a guest's `chroot`. A process that is not of this container has our root, as far as can be told.
-fn root<N: Nerves>(
-    nerves: &mut N,
+fn root<N: Backend>(
+    backend: &mut N,
     task: &Task,
     entry: &Entry<'_>,
     into: &mut Text,
 ) -> Result<Target> {
     into.set(b"/")?;
-    if entry.task() == nerves.tid() || entry.task() == nerves.pid() {
+    if entry.task() == backend.tid() || entry.task() == backend.pid() {
         *into = task.root;
     } else {
-        nerves.with_task(entry.task(), &mut |other| *into = other.root);
+        backend.with_task(entry.task(), &mut |other| *into = other.root);
     }
     Ok(Target::Jump)
 }
 
 /// The kernel's name of an open file, mapping or directory is in `into`.
 fn named(
-    nerves: &mut impl Host,
+    backend: &mut impl Host,
     world: &World<'_>,
     link: &CStr,
     into: &mut Text,
 ) -> Result<Target> {
     let kernels = *into;
-    let gone = kernels.as_bytes().ends_with(DELETED) && !is_called_so(nerves, link, &kernels);
+    let gone = kernels.as_bytes().ends_with(DELETED) && !is_called_so(backend, link, &kernels);
     match reverse(world, kernels.as_bytes(), into)? {
         // To the guest, the copy of a file of the image is that file.
-        Origin::Inside(_) if gone && has_copy(nerves, link, &kernels) => {
+        Origin::Inside(_) if gone && has_copy(backend, link, &kernels) => {
             into.truncate(into.len() - DELETED.len());
             Ok(Target::Jump)
         }
@@ -163,19 +163,19 @@ fn is_hosts(name: &Text) -> bool {
 }
 
 /// Whether a file that the kernel calls deleted was replaced by its own copy.
-fn has_copy(nerves: &mut impl Host, link: &CStr, name: &Text) -> bool {
+fn has_copy(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
     let (mut facts, mut copy) = (NO_FACTS, *name);
     copy.truncate(name.len() - DELETED.len());
-    nerves.statx(Dir::Root, link, 0, &mut facts).is_ok()
-        && nerves.image_links(facts.stx_ino).is_some()
-        && is_copy_of(nerves, copy.as_c_str(), &facts)
+    backend.statx(Dir::Root, link, 0, &mut facts).is_ok()
+        && backend.image_links(facts.stx_ino).is_some()
+        && is_copy_of(backend, copy.as_c_str(), &facts)
 }
 
 /// Whether a file is really named `x (deleted)`.
-fn is_called_so(nerves: &mut impl Host, link: &CStr, name: &Text) -> bool {
+fn is_called_so(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
     let (mut through, mut by_name) = (NO_FACTS, NO_FACTS);
-    nerves.statx(Dir::Root, link, 0, &mut through).is_ok()
-        && nerves.statx(Dir::Root, name.as_c_str(), raw::AT_SYMLINK_NOFOLLOW, &mut by_name).is_ok()
+    backend.statx(Dir::Root, link, 0, &mut through).is_ok()
+        && backend.statx(Dir::Root, name.as_c_str(), raw::AT_SYMLINK_NOFOLLOW, &mut by_name).is_ok()
         && (through.stx_ino, through.stx_dev_major, through.stx_dev_minor)
             == (by_name.stx_ino, by_name.stx_dev_major, by_name.stx_dev_minor)
 }

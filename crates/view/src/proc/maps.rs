@@ -4,9 +4,9 @@
 //! loader ([`abi::boot`]) are left out.
 
 use super::lines::{Lines, Output, unescape};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::{HostFd, Nerves};
+use crate::guest::{Backend, HostFd};
 use crate::paths::{Origin, reverse, seen_from};
 use crate::stored::SITES;
 use crate::text::PATH_MAX;
@@ -95,7 +95,7 @@ fn is_loaders(line: &[u8], column: Column) -> Option<bool> {
 
 /// What a name becomes.
 enum Name {
-    /// What is in `desk.spare[0]`.
+    /// What is in `buffers.spare[0]`.
     Guest,
     /// As it is: not a path at all.
     Same,
@@ -104,8 +104,8 @@ enum Name {
 }
 
 /// Copies `source` to `into`.
-pub(super) fn rewrite<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rewrite<N: Backend>(
+    context: &mut CallContext<'_, N>,
     source: HostFd,
     into: HostFd,
     column: Column,
@@ -113,8 +113,8 @@ pub(super) fn rewrite<N: Nerves>(
     let mut lines = Lines::new(source);
     let mut output = Output::new(into);
     let mut hidden = false;
-    while let Some(line) = lines.next(scene.nerves, &mut scene.desk.input)? {
-        let bytes = &scene.desk.input[line.clone()];
+    while let Some(line) = lines.next(context.backend, &mut context.buffers.input)? {
+        let bytes = &context.buffers.input[line.clone()];
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         // What follows a mapping's first line in `smaps` is about it.
         hidden = is_loaders(bytes, column).unwrap_or(hidden);
@@ -124,19 +124,19 @@ pub(super) fn rewrite<N: Nerves>(
         let found = column.find(bytes);
         let length = bytes.len();
         let name = match &found {
-            Some(name) => rename(scene, line.start + name.start..line.start + name.end, column),
+            Some(name) => rename(context, line.start + name.start..line.start + name.end, column),
             None => Name::Same,
         };
-        let desk = &mut *scene.desk;
-        let bytes = &desk.input[line.start..line.start + length];
-        let mut put = |bytes: &[u8]| output.push(scene.nerves, &mut desk.output, bytes);
+        let buffers = &mut *context.buffers;
+        let bytes = &buffers.input[line.start..line.start + length];
+        let mut put = |bytes: &[u8]| output.push(context.backend, &mut buffers.output, bytes);
         match (name, found) {
             (Name::Guest, Some(name)) => {
                 put(&bytes[..name.start])?;
-                let text = desk.spare[0].as_bytes();
+                let text = buffers.spare[0].as_bytes();
                 let special = column.special();
-                output.push_escaped(scene.nerves, &mut desk.output, text, special)?;
-                output.push(scene.nerves, &mut desk.output, &bytes[name.end..])?;
+                output.push_escaped(context.backend, &mut buffers.output, text, special)?;
+                output.push(context.backend, &mut buffers.output, &bytes[name.end..])?;
             }
             (Name::Hidden, Some(name)) => match column {
                 Column::Maps => {
@@ -153,23 +153,27 @@ pub(super) fn rewrite<N: Nerves>(
             },
             _ => put(bytes)?,
         }
-        output.push(scene.nerves, &mut scene.desk.output, b"\n")?;
+        output.push(context.backend, &mut context.buffers.output, b"\n")?;
     }
-    output.flush(scene.nerves, &scene.desk.output)
+    output.flush(context.backend, &context.buffers.output)
 }
 
-/// Looks a name up; the range is in `desk.input`.
-fn rename<N: Nerves>(scene: &mut Scene<'_, N>, name: Range<usize>, column: Column) -> Name {
-    let desk = &mut *scene.desk;
+/// Looks a name up; the range is in `buffers.input`.
+fn rename<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    name: Range<usize>,
+    column: Column,
+) -> Name {
+    let buffers = &mut *context.buffers;
     let mut plain = [0; PATH_MAX];
-    let Some(host) = unescape(&desk.input[name], column.special(), &mut plain) else {
+    let Some(host) = unescape(&buffers.input[name], column.special(), &mut plain) else {
         return Name::Hidden;
     };
     if host.starts_with(SITES) {
         return Name::Hidden;
     }
-    let guest = &mut desk.spare[0];
-    match reverse(scene.world, host, guest) {
+    let guest = &mut buffers.spare[0];
+    match reverse(context.world, host, guest) {
         Ok(Origin::Inside(_)) => {}
         // `/memfd:x (deleted)`, `/dev/zero (deleted)`, `/SYSV00000000 (deleted)`, `/[aio] (deleted)`: not of any directory.
         Ok(Origin::Unnamed) => return Name::Same,
@@ -177,7 +181,7 @@ fn rename<N: Nerves>(scene: &mut Scene<'_, N>, name: Range<usize>, column: Colum
         Ok(Origin::Outside) if is_kernels(host) || column == Column::Sockets => return Name::Same,
         _ => return Name::Hidden,
     }
-    match seen_from(&scene.task.root, guest) {
+    match seen_from(&context.task.root, guest) {
         Ok(_) => Name::Guest,
         Err(_) => Name::Hidden,
     }

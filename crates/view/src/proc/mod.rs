@@ -2,7 +2,7 @@
 //!
 //! The guest's `/proc` is the host's ([`crate::world::Kind::Proc`]), with rules for what would show the host:
 //!
-//! - **Links.** `self` and `thread-self` are the caller's, not the nervous system's. `exe`, `cwd`, `root`, `fd/N`, `map_files/*` of any
+//! - **Links.** `self` and `thread-self` are the caller's, not the backend's. `exe`, `cwd`, `root`, `fd/N`, `map_files/*` of any
 //!   process name files: [`follow`] tells the guest's name of the target, or that the kernel has to follow the link because the target
 //!   (a pipe, a deleted file, a namespace) has no name.
 //! - **Texts.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`, `status` are copied through a rewriting filter
@@ -22,9 +22,9 @@ mod tests;
 
 pub use links::{Target, follow};
 
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::{Dir, Host, HostFd, Nerves};
+use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::sockets::ids_of;
 use crate::text::Text;
 use crate::verdict::Verdict;
@@ -62,74 +62,79 @@ impl Made {
 }
 
 /// What opening a file under `/proc` gives, if it is one whose text is made for the guest: [`Verdict::Give`]. `host` is the host path
-/// (`desk.found[0]`), `flags` are `open`'s.
+/// (`buffers.found[0]`), `flags` are `open`'s.
 ///
 /// What the kernel refuses (writing, another user's process, `O_DIRECTORY`) is left to it.
-pub fn open<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub fn open<N: Backend>(
+    context: &mut CallContext<'_, N>,
     host: &Text,
     flags: u32,
 ) -> Result<Option<Verdict>> {
-    let (pid, tid) = (scene.nerves.pid(), scene.nerves.tid());
+    let (pid, tid) = (context.backend.pid(), context.backend.tid());
     let Some(entry) = entry(pid, tid, host.as_bytes()) else { return Ok(None) };
     let Some(made) = Made::of(&entry) else { return Ok(None) };
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
     // Sessions write their user there; only the host's root may change it once it is set.
     let wanted = (made == Made::LoginId) == writes
-        && (made != Made::LoginId || scene.world.identity.is_some());
+        && (made != Made::LoginId || context.world.identity.is_some());
     if !wanted || flags & (raw::O_PATH | raw::O_DIRECTORY) != 0 {
         return Ok(None);
     }
-    let source = scene.nerves.open(Dir::Root, host.as_c_str(), raw::O_RDONLY, 0, 0)?;
-    let copy = copy(scene, made, &entry, source);
-    scene.nerves.close(source);
+    let source = context.backend.open(Dir::Root, host.as_c_str(), raw::O_RDONLY, 0, 0)?;
+    let copy = copy(context, made, &entry, source);
+    context.backend.close(source);
     Ok(Some(Verdict::Give(copy?, flags & (raw::O_ACCMODE | raw::O_CLOEXEC | raw::O_NONBLOCK))))
 }
 
-fn copy<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn copy<N: Backend>(
+    context: &mut CallContext<'_, N>,
     made: Made,
     entry: &Entry<'_>,
     source: HostFd,
 ) -> Result<HostFd> {
-    let into = scene.nerves.memory_file(c"proc")?;
+    let into = context.backend.memory_file(c"proc")?;
     let written = match made {
-        Made::Maps => maps::rewrite(scene, source, into, maps::Column::Maps),
-        Made::NumaMaps => maps::rewrite(scene, source, into, maps::Column::NumaMaps),
-        Made::Sockets => maps::rewrite(scene, source, into, maps::Column::Sockets),
-        Made::Mounts(form) => mounts::write(scene, source, into, form),
-        Made::Status => status::rewrite(scene, source, into, entry),
-        Made::LoginId => plain(scene, source, into),
+        Made::Maps => maps::rewrite(context, source, into, maps::Column::Maps),
+        Made::NumaMaps => maps::rewrite(context, source, into, maps::Column::NumaMaps),
+        Made::Sockets => maps::rewrite(context, source, into, maps::Column::Sockets),
+        Made::Mounts(form) => mounts::write(context, source, into, form),
+        Made::Status => status::rewrite(context, source, into, entry),
+        Made::LoginId => plain(context, source, into),
     };
     if let Err(error) = written {
-        scene.nerves.close(into);
+        context.backend.close(into);
         return Err(error);
     }
     Ok(into)
 }
 
 /// The text as it is.
-fn plain<N: Nerves>(scene: &mut Scene<'_, N>, source: HostFd, into: HostFd) -> Result<()> {
+fn plain<N: Backend>(context: &mut CallContext<'_, N>, source: HostFd, into: HostFd) -> Result<()> {
     let mut lines = Lines::new(source);
     let mut output = Output::new(into);
-    while let Some(line) = lines.next(scene.nerves, &mut scene.desk.input)? {
-        output.push(scene.nerves, &mut scene.desk.output, &scene.desk.input[line])?;
+    while let Some(line) = lines.next(context.backend, &mut context.buffers.input)? {
+        output.push(context.backend, &mut context.buffers.output, &context.buffers.input[line])?;
     }
-    output.flush(scene.nerves, &scene.desk.output)
+    output.flush(context.backend, &context.buffers.output)
 }
 
 /// Whether a host path under `/proc` names something that the calling process has open.
-pub fn is_own_descriptor(nerves: &impl Host, host: &[u8]) -> bool {
-    entry(nerves.pid(), nerves.tid(), host)
-        .is_some_and(|entry| entry.process == nerves.pid() && entry.rest.starts_with(b"fd/"))
+pub fn is_own_descriptor(backend: &impl Host, host: &[u8]) -> bool {
+    entry(backend.pid(), backend.tid(), host)
+        .is_some_and(|entry| entry.process == backend.pid() && entry.rest.starts_with(b"fd/"))
 }
 
 /// The emulated owner of a file under `/proc` whose owner on the host is `uid` and `gid`: the effective ids of the process that it
 /// tells about. A process that hides (`PR_SET_DUMPABLE`) belongs to root there, for the guest as well.
-pub fn owner<N: Nerves>(scene: &mut Scene<'_, N>, host: &[u8], uid: u32, gid: u32) -> (u32, u32) {
-    let (pid, tid) = (scene.nerves.pid(), scene.nerves.tid());
-    match (entry(pid, tid, host), scene.world.identity) {
-        (Some(entry), Some(ids)) if uid == ids.host_uid => ids_of(scene, entry.process, uid, gid),
+pub fn owner<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    host: &[u8],
+    uid: u32,
+    gid: u32,
+) -> (u32, u32) {
+    let (pid, tid) = (context.backend.pid(), context.backend.tid());
+    match (entry(pid, tid, host), context.world.identity) {
+        (Some(entry), Some(ids)) if uid == ids.host_uid => ids_of(context, entry.process, uid, gid),
         _ => (uid, gid),
     }
 }

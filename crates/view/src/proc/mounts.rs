@@ -7,9 +7,9 @@
 //! See [proc_pid_mountinfo(5)](https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html).
 
 use super::lines::{Lines, Output, unescape};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Backend, Dir, HostFd};
 use crate::paths::{Origin, behind, is_mount_point, reverse, seen_from};
 use crate::text::{PATH_MAX, Text};
 use crate::world::{Kind, World};
@@ -75,8 +75,8 @@ enum Number<'l> {
 }
 
 /// Writes the text for the guest to `into`. `source` is whatever file was asked for; the kernel's `mountinfo` is read anyway.
-pub(super) fn write<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn write<N: Backend>(
+    context: &mut CallContext<'_, N>,
     source: HostFd,
     into: HostFd,
     form: Form,
@@ -84,27 +84,27 @@ pub(super) fn write<N: Nerves>(
     // It was opened for the kernel's opinion on whether it may be.
     let _ = source;
     let mut output = Output::new(into);
-    let table = scene.nerves.open(Dir::Root, c"/proc/self/mountinfo", 0, 0, 0)?;
-    let written = bindings(scene, table, &mut output, form)
-        .and_then(|()| beneath(scene, table, &mut output, form));
-    scene.nerves.close(table);
+    let table = context.backend.open(Dir::Root, c"/proc/self/mountinfo", 0, 0, 0)?;
+    let written = bindings(context, table, &mut output, form)
+        .and_then(|()| beneath(context, table, &mut output, form));
+    context.backend.close(table);
     written?;
-    output.flush(scene.nerves, &scene.desk.output)
+    output.flush(context.backend, &context.buffers.output)
 }
 
 /// A line for every binding.
-fn bindings<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn bindings<N: Backend>(
+    context: &mut CallContext<'_, N>,
     table: HostFd,
     output: &mut Output,
     form: Form,
 ) -> Result<()> {
-    let world = scene.world;
+    let world = context.world;
     for (index, binding) in world.bindings.iter().enumerate() {
-        if binding.kind == Kind::Mask || !around(scene, table, binding.host)? {
+        if binding.kind == Kind::Mask || !around(context, table, binding.host)? {
             continue;
         }
-        let around = scene.desk.spare[0];
+        let around = context.buffers.spare[0];
         let Some(mount) = Mount::read(around.as_bytes()) else { continue };
         let mut point = [0; PATH_MAX];
         let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
@@ -116,8 +116,8 @@ fn bindings<N: Nerves>(
             whole: binding.kind == Kind::Tree,
             read_only: binding.read_only,
         };
-        scene.desk.spare[1].set(binding.guest)?;
-        one(scene, output, form, &line)?;
+        context.buffers.spare[1].set(binding.guest)?;
+        one(context, output, form, &line)?;
     }
     Ok(())
 }
@@ -132,19 +132,23 @@ fn parent(world: &World<'_>, index: usize) -> u32 {
     longest.map_or(FIRST - 1, |(other, _)| FIRST + other as u32)
 }
 
-/// Finds the host's mount that a path lies in; its line is put into `desk.spare[0]`. The last of several at one place is the visible one.
-fn around<N: Nerves>(scene: &mut Scene<'_, N>, table: HostFd, host: &[u8]) -> Result<bool> {
-    let desk = &mut *scene.desk;
+/// Finds the host's mount that a path lies in; its line is put into `buffers.spare[0]`. The last of several at one place is the visible one.
+fn around<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    table: HostFd,
+    host: &[u8],
+) -> Result<bool> {
+    let buffers = &mut *context.buffers;
     let mut lines = Lines::new(table);
     let mut best = None;
-    while let Some(line) = lines.next(scene.nerves, &mut desk.input)? {
-        let line = &desk.input[line];
+    while let Some(line) = lines.next(context.backend, &mut buffers.input)? {
+        let line = &buffers.input[line];
         let Some(mount) = Mount::read(line) else { continue };
         let mut point = [0; PATH_MAX];
         let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
         if behind(host, point).is_some()
             && best.is_none_or(|length| point.len() >= length)
-            && desk.spare[0].set(line).is_ok()
+            && buffers.spare[0].set(line).is_ok()
         {
             best = Some(point.len());
         }
@@ -153,23 +157,23 @@ fn around<N: Nerves>(scene: &mut Scene<'_, N>, table: HostFd, host: &[u8]) -> Re
 }
 
 /// A line for every mount of the host that shows through a binding.
-fn beneath<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn beneath<N: Backend>(
+    context: &mut CallContext<'_, N>,
     table: HostFd,
     output: &mut Output,
     form: Form,
 ) -> Result<()> {
-    let world = scene.world;
+    let world = context.world;
     let mut lines = Lines::new(table);
-    while let Some(line) = lines.next(scene.nerves, &mut scene.desk.input)? {
-        if scene.desk.spare[0].set(&scene.desk.input[line]).is_err() {
+    while let Some(line) = lines.next(context.backend, &mut context.buffers.input)? {
+        if context.buffers.spare[0].set(&context.buffers.input[line]).is_err() {
             continue;
         }
-        let text = scene.desk.spare[0];
+        let text = context.buffers.spare[0];
         let Some(mount) = Mount::read(text.as_bytes()) else { continue };
         let mut point = [0; PATH_MAX];
         let Some(point) = unescape(mount.point, SPECIAL, &mut point) else { continue };
-        let guest = &mut scene.desk.spare[1];
+        let guest = &mut context.buffers.spare[1];
         let Ok(Origin::Inside(index)) = reverse(world, point, guest) else { continue };
         let binding = &world.bindings[index];
         if binding.host == point || is_mount_point(world, guest.as_bytes()) {
@@ -183,67 +187,67 @@ fn beneath<N: Nerves>(
             whole: false,
             read_only: binding.read_only,
         };
-        one(scene, output, form, &line)?;
+        one(context, output, form, &line)?;
     }
     Ok(())
 }
 
-/// Writes a line for what is at `desk.spare[1]` for the container, unless the task's root hides it.
-fn one<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Writes a line for what is at `buffers.spare[1]` for the container, unless the task's root hides it.
+fn one<N: Backend>(
+    context: &mut CallContext<'_, N>,
     output: &mut Output,
     form: Form,
     line: &Line<'_>,
 ) -> Result<()> {
-    let point = &mut scene.desk.spare[1];
-    if !seen_from(&scene.task.root, point)? {
+    let point = &mut context.buffers.spare[1];
+    if !seen_from(&context.task.root, point)? {
         return Ok(());
     }
     let point: &Text = point;
     let mount = &line.mount;
-    let (nerves, buffer) = (&mut *scene.nerves, &mut scene.desk.output);
+    let (backend, buffer) = (&mut *context.backend, &mut context.buffers.output);
     let read_only = line.read_only || mount.options.starts_with(b"ro");
     let flags = mount.options.get(2..).filter(|_| has_access(mount.options)).unwrap_or(b"");
     let access: &[u8] = if read_only { b"ro" } else { b"rw" };
     match form {
         Form::Info => {
             match line.number {
-                Number::Made(number) => output.push_number(nerves, buffer, number)?,
-                Number::Kernels(number) => output.push(nerves, buffer, number)?,
+                Number::Made(number) => output.push_number(backend, buffer, number)?,
+                Number::Kernels(number) => output.push(backend, buffer, number)?,
             }
-            output.push(nerves, buffer, b" ")?;
-            output.push_number(nerves, buffer, line.parent)?;
-            output.push(nerves, buffer, b" ")?;
-            output.push(nerves, buffer, mount.device)?;
-            output.push(nerves, buffer, b" ")?;
-            root(line, |bytes, special| output.push_escaped(nerves, buffer, bytes, special))?;
-            output.push(nerves, buffer, b" ")?;
-            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
+            output.push(backend, buffer, b" ")?;
+            output.push_number(backend, buffer, line.parent)?;
+            output.push(backend, buffer, b" ")?;
+            output.push(backend, buffer, mount.device)?;
+            output.push(backend, buffer, b" ")?;
+            root(line, |bytes, special| output.push_escaped(backend, buffer, bytes, special))?;
+            output.push(backend, buffer, b" ")?;
+            output.push_escaped(backend, buffer, point.as_bytes(), SPECIAL)?;
             for part in [b" ", access, flags, b" - ", mount.kind, b" ", mount.source, b" "] {
-                output.push(nerves, buffer, part)?;
+                output.push(backend, buffer, part)?;
             }
-            output.push(nerves, buffer, mount.file_system)?;
+            output.push(backend, buffer, mount.file_system)?;
         }
         Form::Mounts => {
-            output.push(nerves, buffer, mount.source)?;
-            output.push(nerves, buffer, b" ")?;
-            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
+            output.push(backend, buffer, mount.source)?;
+            output.push(backend, buffer, b" ")?;
+            output.push_escaped(backend, buffer, point.as_bytes(), SPECIAL)?;
             let own = mount.file_system.get(2..).filter(|_| has_access(mount.file_system));
             let access: &[u8] = if mount.file_system.starts_with(b"ro") { b"ro" } else { access };
             for part in [b" ", mount.kind, b" ", access, flags, own.unwrap_or(b""), b" 0 0"] {
-                output.push(nerves, buffer, part)?;
+                output.push(backend, buffer, part)?;
             }
         }
         Form::Stats => {
             for part in [b"device ", mount.source, b" mounted on "] {
-                output.push(nerves, buffer, part)?;
+                output.push(backend, buffer, part)?;
             }
-            output.push_escaped(nerves, buffer, point.as_bytes(), SPECIAL)?;
-            output.push(nerves, buffer, b" with fstype ")?;
-            output.push(nerves, buffer, mount.kind)?;
+            output.push_escaped(backend, buffer, point.as_bytes(), SPECIAL)?;
+            output.push(backend, buffer, b" with fstype ")?;
+            output.push(backend, buffer, mount.kind)?;
         }
     }
-    output.push(nerves, buffer, b"\n")
+    output.push(backend, buffer, b"\n")
 }
 
 /// Whether options begin with `rw` or `ro` as a word.

@@ -2,9 +2,9 @@
 
 use super::lines::{Lines, Output};
 use super::name::{Entry, number};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::{HostFd, Nerves};
+use crate::guest::{Backend, HostFd};
 use crate::identity::{Credentials, Ids};
 use crate::task::{Filters, Task};
 
@@ -21,28 +21,29 @@ impl Facts {
 }
 
 /// Copies `source` to `into`.
-pub(super) fn rewrite<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn rewrite<N: Backend>(
+    context: &mut CallContext<'_, N>,
     source: HostFd,
     into: HostFd,
     entry: &Entry<'_>,
 ) -> Result<()> {
     let tid = entry.task();
     let mut facts = None;
-    if tid == scene.nerves.tid() || tid == scene.nerves.pid() {
-        facts = Some(Facts::of(scene.task));
+    if tid == context.backend.tid() || tid == context.backend.pid() {
+        facts = Some(Facts::of(context.task));
     } else {
-        scene.nerves.with_task(tid, &mut |task| facts = Some(Facts::of(task)));
+        context.backend.with_task(tid, &mut |task| facts = Some(Facts::of(task)));
     }
     let mut lines = Lines::new(source);
     let mut output = Output::new(into);
-    let desk = &mut *scene.desk;
-    while let Some(line) = lines.next(scene.nerves, &mut desk.input)? {
-        let line = &desk.input[line];
+    let buffers = &mut *context.buffers;
+    while let Some(line) = lines.next(context.backend, &mut buffers.input)? {
+        let line = &buffers.input[line];
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(0);
         let (key, value) = line.split_at(colon);
-        let mut put = Put { nerves: scene.nerves, buffer: &mut desk.output, output: &mut output };
-        let identity = scene.world.identity.as_ref();
+        let mut put =
+            Put { backend: context.backend, buffer: &mut buffers.output, output: &mut output };
+        let identity = context.world.identity.as_ref();
         let done = match (&facts, identity) {
             (Some(facts), Some(_)) => {
                 put.identity(key, &facts.creds)? || put.protection(key, facts)?
@@ -59,23 +60,23 @@ pub(super) fn rewrite<N: Nerves>(
             put.bytes(line)?;
         }
     }
-    output.flush(scene.nerves, &desk.output)
+    output.flush(context.backend, &buffers.output)
 }
 
 /// The text so far, with what is needed to add to it.
-struct Put<'p, N: Nerves> {
-    nerves: &'p mut N,
+struct Put<'p, N: Backend> {
+    backend: &'p mut N,
     buffer: &'p mut [u8; 4096],
     output: &'p mut Output,
 }
 
-impl<N: Nerves> Put<'_, N> {
+impl<N: Backend> Put<'_, N> {
     fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.output.push(self.nerves, self.buffer, bytes)
+        self.output.push(self.backend, self.buffer, bytes)
     }
 
     fn number(&mut self, number: u32) -> Result<()> {
-        self.output.push_number(self.nerves, self.buffer, number)
+        self.output.push_number(self.backend, self.buffer, number)
     }
 
     /// `Key:\tN\n`.

@@ -37,7 +37,7 @@ fn fake() -> Fake {
 fn read(bench: &mut Bench<'_>, path: &str, contents: &str) -> Option<String> {
     bench.fake.file(path, contents);
     let host = text(path);
-    let verdict = bench.scene(|scene| open(scene, &host, 0)).unwrap()?;
+    let verdict = bench.context(|context| open(context, &host, 0)).unwrap()?;
     let Verdict::Give(HostFd(fd), 0) = verdict else { panic!("{verdict:?}") };
     let node = bench.fake.held.remove(&fd).unwrap().node;
     assert!(bench.fake.held.is_empty());
@@ -200,7 +200,7 @@ fn what_is_written_is_the_kernels_but_the_login_id() {
     bench.fake.file("/proc/42/loginuid", "4294967295").file("/proc/42/mounts", "");
     let ask = |bench: &mut Bench<'_>, path: &str, flags: u32| {
         let host = text(path);
-        bench.scene(|scene| open(scene, &host, flags)).unwrap()
+        bench.context(|context| open(context, &host, flags)).unwrap()
     };
     assert_eq!(ask(&mut bench, "/proc/42/loginuid", 1), None);
     bench.world.identity = Some(IDS);
@@ -217,8 +217,9 @@ fn what_is_written_is_the_kernels_but_the_login_id() {
 
 fn link(bench: &mut Bench<'_>, path: &str) -> crate::errno::Result<(Target, String)> {
     let mut into = Text::EMPTY;
-    let found = bench
-        .scene(|scene| follow(scene.nerves, scene.world, scene.task, path.as_bytes(), &mut into));
+    let found = bench.context(|context| {
+        follow(context.backend, context.world, context.task, path.as_bytes(), &mut into)
+    });
     found.map(|target| (target, string(&into)))
 }
 
@@ -293,7 +294,7 @@ fn processes_belong_to_their_users() {
         ("/proc/meminfo", (0, 0), (0, 0)),
     ];
     for (path, (uid, gid), seen) in cases {
-        let owner = bench.scene(|scene| owner(scene, path.as_bytes(), uid, gid));
+        let owner = bench.context(|context| owner(context, path.as_bytes(), uid, gid));
         assert_eq!(owner, seen, "{path}");
     }
 }
@@ -302,15 +303,15 @@ fn processes_belong_to_their_users() {
 fn reread(contents: &str) -> Vec<String> {
     let mut bench = Bench::new(fake(), &TABLE);
     bench.fake.file("/proc/42/x", contents);
-    bench.scene(|scene| {
-        let file = scene.nerves.open(Dir::Root, c"/proc/42/x", 0, 0, 0).unwrap();
+    bench.context(|context| {
+        let file = context.backend.open(Dir::Root, c"/proc/42/x", 0, 0, 0).unwrap();
         let mut lines = Lines::new(file);
         let mut found = Vec::new();
         let mut buffer = [0; 64];
-        while let Some(line) = lines.next(scene.nerves, &mut buffer).unwrap() {
+        while let Some(line) = lines.next(context.backend, &mut buffer).unwrap() {
             found.push(String::from_utf8_lossy(&buffer[line]).to_string());
         }
-        scene.nerves.close(file);
+        context.backend.close(file);
         found
     })
 }
@@ -349,15 +350,15 @@ proptest! {
     fn escapes_are_undone(path in proptest::collection::vec(any::<u8>(), 0..200)) {
         let special = b" \t\n\\";
         let mut bench = Bench::new(fake(), &TABLE);
-        let escaped = bench.scene(|scene| {
-            let file = scene.nerves.memory_file(c"x").unwrap();
+        let escaped = bench.context(|context| {
+            let file = context.backend.memory_file(c"x").unwrap();
             let mut output = Output::new(file);
             let mut buffer = [0; 16];
-            output.push_escaped(scene.nerves, &mut buffer, &path, special).unwrap();
-            output.flush(scene.nerves, &buffer).unwrap();
-            let node = scene.nerves.held[&file.0].node;
-            scene.nerves.close(file);
-            let Body::File(bytes) = scene.nerves.tree.nodes[node].body.clone() else { panic!() };
+            output.push_escaped(context.backend, &mut buffer, &path, special).unwrap();
+            output.flush(context.backend, &buffer).unwrap();
+            let node = context.backend.held[&file.0].node;
+            context.backend.close(file);
+            let Body::File(bytes) = context.backend.tree.nodes[node].body.clone() else { panic!() };
             bytes
         });
         prop_assert!(!escaped.iter().any(|byte| b" \t\n".contains(byte)));

@@ -1,10 +1,10 @@
 //! `struct sockaddr_un`, there and back.
 
 use super::request::Request;
-use crate::Scene;
+use crate::CallContext;
 use crate::calls::support::{exists, unless_no_directory};
 use crate::errno::{Errno, Result};
-use crate::guest::{ALIAS_MAX, Dir, Host, HostFd, Nerves};
+use crate::guest::{ALIAS_MAX, Backend, Dir, Host, HostFd};
 use crate::identity::{self, Truth, Want};
 use crate::paths::{Intent, Last, Origin, Place, resolve, reverse, seen_from};
 use crate::stored::{ALIASES, ALIASES_DIGITS, LINK_DIGITS};
@@ -57,117 +57,117 @@ impl Address {
     }
 }
 
-/// Reads an address into `desk.named[0]`; false if it is no path, or nothing that the kernel takes.
-fn read<N: Nerves>(scene: &mut Scene<'_, N>, at: u64, length: u64) -> bool {
+/// Reads an address into `buffers.named[0]`; false if it is no path, or nothing that the kernel takes.
+fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> bool {
     let length = length as u32 as usize;
     if length <= PATH || length > SIZE {
         return false;
     }
     let mut bytes = [0; SIZE];
     // The family first: what is not a path need not be readable here.
-    if scene.nerves.read(at, &mut bytes[..length]).is_err()
+    if context.backend.read(at, &mut bytes[..length]).is_err()
         || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX
     {
         return false;
     }
     let path = &bytes[PATH..length];
     let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
-    end != 0 && scene.desk.named[0].set(&path[..end]).is_ok()
+    end != 0 && context.buffers.named[0].set(&path[..end]).is_ok()
 }
 
 /// The address that the kernel is to get for a guest's; `None` where the guest's own does it.
-pub(super) fn forward<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn forward<N: Backend>(
+    context: &mut CallContext<'_, N>,
     at: u64,
     length: u64,
     purpose: Purpose,
 ) -> Result<Option<Address>> {
-    if !read(scene, at, length) {
+    if !read(context, at, length) {
         return Ok(None);
     }
-    let place = find(scene, purpose)?;
+    let place = find(context, purpose)?;
     let checked = match purpose {
         Purpose::Bind => Ok(()),
-        Purpose::Reach => may_reach(scene, &place),
+        Purpose::Reach => may_reach(context, &place),
     };
     if let Err(error) = checked {
-        place.close(scene.nerves);
+        place.close(context.backend);
         return Err(error);
     }
-    spell(scene, place, purpose)
+    spell(context, place, purpose)
 }
 
-fn find<N: Nerves>(scene: &mut Scene<'_, N>, purpose: Purpose) -> Result<Place> {
-    let name = scene.desk.named[0].as_bytes();
+fn find<N: Backend>(context: &mut CallContext<'_, N>, purpose: Purpose) -> Result<Place> {
+    let name = context.buffers.named[0].as_bytes();
     // Everybody is told the name of a bound socket as it was given, and a long one has no room for a directory: a relative one is to stay that.
     if name.first() != Some(&b'/') && (purpose == Purpose::Bind || name.len() > ROOM) {
-        scene.desk.careful = true;
+        context.buffers.careful = true;
     }
     let intent = match purpose {
         Purpose::Bind => Intent::NAME,
         Purpose::Reach => Intent::FOLLOW,
     };
-    resolve(scene, Dir::Cwd, 0, intent)
+    resolve(context, Dir::Cwd, 0, intent)
 }
 
 /// Connecting needs write permission, which the mode on disk may not give, and a socket.
-fn may_reach<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<()> {
-    let Some(ids) = scene.world.identity.filter(|_| !place.magic) else { return Ok(()) };
-    let path = scene.desk.found[0].as_c_str();
+fn may_reach<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
+    let Some(ids) = context.world.identity.filter(|_| !place.magic) else { return Ok(()) };
+    let path = context.buffers.found[0].as_c_str();
     let mut facts = identity::files::NO_FACTS;
     let flags = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW;
-    scene.nerves.statx(place.at, path, flags, &mut facts)?;
-    if !scene.task.creds.overrides() {
-        let file = identity::truth_of(scene.nerves, &ids, place.kind, place.at, path, &facts).0;
-        identity::may(&scene.task.creds, &file, Want::WRITE)?;
+    context.backend.statx(place.at, path, flags, &mut facts)?;
+    if !context.task.creds.overrides() {
+        let file = identity::truth_of(context.backend, &ids, place.kind, place.at, path, &facts).0;
+        identity::may(&context.task.creds, &file, Want::WRITE)?;
     }
     let kind = u32::from(facts.stx_mode) & raw::S_IFMT;
     if kind == raw::S_IFSOCK { Ok(()) } else { Err(Errno::ECONNREFUSED) }
 }
 
-/// Puts the place in `desk.found[0]` into 108 bytes. Uses the place up.
-fn spell<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// Puts the place in `buffers.found[0]` into 108 bytes. Uses the place up.
+fn spell<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: Place,
     purpose: Purpose,
 ) -> Result<Option<Address>> {
-    let found = &scene.desk.found[0];
+    let found = &context.buffers.found[0];
     let short = found.len() < PATH_SIZE;
     match place.at {
-        _ if place.direct || (place.at == Dir::Root && found == &scene.desk.named[0]) => {
-            place.close(scene.nerves);
+        _ if place.direct || (place.at == Dir::Root && found == &context.buffers.named[0]) => {
+            place.close(context.backend);
             Ok(None)
         }
         Dir::Root | Dir::Cwd if short => {
-            place.close(scene.nerves);
+            place.close(context.backend);
             Address::new(found.as_bytes()).map(Some)
         }
         Dir::Root => {
             let (parent, name) = split(found.as_bytes());
             if purpose == Purpose::Reach && name.len() > ROOM {
-                return itself(scene, place);
+                return itself(context, place);
             }
-            place.close(scene.nerves);
-            let [directory, alias] = &mut scene.desk.spare;
+            place.close(context.backend);
+            let [directory, alias] = &mut context.buffers.spare;
             directory.set(parent)?;
             let flags = raw::O_PATH | raw::O_DIRECTORY;
-            let held = scene.nerves.open(Dir::Root, directory.as_c_str(), flags, 0, 0)?;
-            behind_alias(scene.nerves, held, name, alias).map(Some)
+            let held = context.backend.open(Dir::Root, directory.as_c_str(), flags, 0, 0)?;
+            behind_alias(context.backend, held, name, alias).map(Some)
         }
         Dir::Held(directory)
             if !found.is_empty() && (purpose == Purpose::Bind || found.len() <= ROOM) =>
         {
             if let Some(file) = place.held {
-                scene.nerves.close(file);
+                context.backend.close(file);
             }
-            let alias = &mut scene.desk.spare[1];
-            behind_alias(scene.nerves, directory, found.as_bytes(), alias).map(Some)
+            let alias = &mut context.buffers.spare[1];
+            behind_alias(context.backend, directory, found.as_bytes(), alias).map(Some)
         }
         Dir::Cwd | Dir::Guest(_) | Dir::Held(_) if purpose == Purpose::Reach => {
-            itself(scene, place)
+            itself(context, place)
         }
         Dir::Cwd | Dir::Guest(_) | Dir::Held(_) => {
-            place.close(scene.nerves);
+            place.close(context.backend);
             Err(Errno::ENAMETOOLONG)
         }
     }
@@ -186,12 +186,12 @@ fn behind_alias(
 }
 
 /// A socket that is there, however long its name is: by a descriptor, for as long as the call takes. Uses the place up.
-fn itself<N: Nerves>(scene: &mut Scene<'_, N>, place: Place) -> Result<Option<Address>> {
-    let path = scene.desk.found[0].as_c_str();
-    let opened = scene.nerves.open(place.at, path, raw::O_PATH | raw::O_NOFOLLOW, 0, 0);
-    place.close(scene.nerves);
-    let link = &mut scene.desk.spare[1];
-    scene.nerves.lend(opened?, link)?;
+fn itself<N: Backend>(context: &mut CallContext<'_, N>, place: Place) -> Result<Option<Address>> {
+    let path = context.buffers.found[0].as_c_str();
+    let opened = context.backend.open(place.at, path, raw::O_PATH | raw::O_NOFOLLOW, 0, 0);
+    place.close(context.backend);
+    let link = &mut context.buffers.spare[1];
+    context.backend.lend(opened?, link)?;
     Address::new(link.as_bytes()).map(Some)
 }
 
@@ -206,105 +206,108 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// `connect`, `sendto`: the address is argument `at`, its length the next.
-pub(super) fn send<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn send<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     at: usize,
 ) -> Result<Verdict> {
     let [address, length] = [request.arguments[at], request.arguments[at + 1]];
-    match forward(scene, address, length, Purpose::Reach)? {
+    match forward(context, address, length, Purpose::Reach)? {
         None => Ok(Verdict::Pass),
-        Some(host) => with_address(scene, request, at, &host, After::Nothing),
+        Some(host) => with_address(context, request, at, &host, After::Nothing),
     }
 }
 
-fn with_address<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn with_address<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     at: usize,
     host: &Address,
     after: After,
 ) -> Result<Verdict> {
     let mut arguments = request.arguments;
-    arguments[at] = scene.nerves.scratch(host.as_bytes(), 2)?;
+    arguments[at] = context.backend.scratch(host.as_bytes(), 2)?;
     arguments[at + 1] = host.length as u64;
-    request.instead(scene.nerves, arguments, after)
+    request.instead(context.backend, arguments, after)
 }
 
 /// `bind`: the kernel makes the socket with the guest's own umask; its owner is noted afterwards, if there is something to note.
-pub(super) fn bind<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+pub(super) fn bind<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
     let [_, address, length, ..] = request.arguments;
-    if !read(scene, address, length) {
+    if !read(context, address, length) {
         return Ok(Verdict::Pass);
     }
-    let place = find(scene, Purpose::Bind)?;
-    let after = match new_socket(scene, &place) {
+    let place = find(context, Purpose::Bind)?;
+    let after = match new_socket(context, &place) {
         Ok(true) => After::Bound,
         Ok(false) => After::Nothing,
         Err(error) => {
             // A name that is taken is so before anybody asks whether it may be made.
-            let taken = exists(scene, &place, 0);
-            place.close(scene.nerves);
+            let taken = exists(context, &place, 0);
+            place.close(context.backend);
             return Err(if taken { Errno::EADDRINUSE } else { error });
         }
     };
-    match (spell(scene, place, Purpose::Bind)?, after) {
-        (Some(host), after) => with_address(scene, request, 1, &host, after),
+    match (spell(context, place, Purpose::Bind)?, after) {
+        (Some(host), after) => with_address(context, request, 1, &host, after),
         (None, After::Nothing) => Ok(Verdict::Pass),
         (None, after) => Ok(Verdict::Watch(after)),
     }
 }
 
 /// Whether the thread may make a socket at the place; true if the socket's owner has to be noted.
-fn new_socket<N: Nerves>(scene: &mut Scene<'_, N>, place: &Place) -> Result<bool> {
+fn new_socket<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<bool> {
     if place.directory && place.last == Last::Name {
-        return Err(unless_no_directory(scene, place, 0, Errno::ENOENT));
+        return Err(unless_no_directory(context, place, 0, Errno::ENOENT));
     }
     if place.read_only {
         return Err(Errno::EROFS);
     }
-    let Some((parent, new)) = truth_of_new(scene, place)? else { return Ok(false) };
-    identity::may_create(&scene.task.creds, &parent)?;
-    let Some(ids) = &scene.world.identity else { return Ok(false) };
+    let Some((parent, new)) = truth_of_new(context, place)? else { return Ok(false) };
+    identity::may_create(&context.task.creds, &parent)?;
+    let Some(ids) = &context.world.identity else { return Ok(false) };
     Ok(!identity::files::is_plain_new(ids, place.kind, &new))
 }
 
 /// The directory, and the socket in it.
-fn truth_of_new<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn truth_of_new<N: Backend>(
+    context: &mut CallContext<'_, N>,
     place: &Place,
 ) -> Result<Option<(Truth, Truth)>> {
-    let Some(ids) = scene.world.identity else { return Ok(None) };
-    let parent = identity::look_parent(scene, &ids, place, 0)?.truth;
-    let mode = raw::S_IFSOCK | (0o777 & !scene.task.umask);
-    Ok(Some((parent, identity::new_file(&scene.task.creds, &parent, mode, (0, 0)))))
+    let Some(ids) = context.world.identity else { return Ok(None) };
+    let parent = identity::look_parent(context, &ids, place, 0)?.truth;
+    let mode = raw::S_IFSOCK | (0o777 & !context.task.umask);
+    Ok(Some((parent, identity::new_file(&context.task.creds, &parent, mode, (0, 0)))))
 }
 
 /// The kernel has made the socket.
-pub(super) fn bound<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<()> {
+pub(super) fn bound<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<()> {
     let [_, address, length, ..] = request.arguments;
-    if !read(scene, address, length) {
+    if !read(context, address, length) {
         return Ok(());
     }
-    let place = find(scene, Purpose::Bind)?;
-    let noted = truth_of_new(scene, &place).and_then(|truths| {
-        let (Some(ids), Some((_, new))) = (&scene.world.identity, truths) else { return Ok(()) };
-        let file = (place.at, scene.desk.found[0].as_c_str());
-        identity::created(scene.nerves, ids, place.kind, file, &new)
+    let place = find(context, Purpose::Bind)?;
+    let noted = truth_of_new(context, &place).and_then(|truths| {
+        let (Some(ids), Some((_, new))) = (&context.world.identity, truths) else { return Ok(()) };
+        let file = (place.at, context.buffers.found[0].as_c_str());
+        identity::created(context.backend, ids, place.kind, file, &new)
     });
-    place.close(scene.nerves);
+    place.close(context.backend);
     noted
 }
 
 /// A call that tells an address in argument `at`: `accept`, `getsockname`, `getpeername`, `recvfrom`.
-pub(super) fn receive<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn receive<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     at: usize,
 ) -> Result<Verdict> {
     let (address, length) = (request.arguments[at], request.arguments[at + 1]);
     let mut room = [0; 4];
-    if address == 0 || length == 0 || scene.nerves.read(length, &mut room).is_err() {
+    if address == 0 || length == 0 || context.backend.read(length, &mut room).is_err() {
         return Ok(Verdict::Pass);
     }
     let room = u32::from_le_bytes(room);
@@ -316,33 +319,33 @@ pub(super) fn receive<N: Nerves>(
     }
     let mut buffer = [0; STORAGE + 4];
     buffer[STORAGE..].copy_from_slice(&(STORAGE as u32).to_le_bytes());
-    let scratch = scene.nerves.scratch(&buffer, 8)?;
+    let scratch = context.backend.scratch(&buffer, 8)?;
     let mut arguments = request.arguments;
     arguments[at] = scratch;
     arguments[at + 1] = scratch + LENGTH_BEHIND;
     let after = After::AddressFrom { scratch, address, length, room };
-    request.instead(scene.nerves, arguments, after)
+    request.instead(context.backend, arguments, after)
 }
 
 /// The kernel wrote an address at `from` (address and length); the guest wants it at `to`, where `room` bytes are. The length is written
 /// first, as the kernel does it: it is there even where the address cannot be written.
-pub(super) fn received<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn received<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: (u64, u64),
     to: (u64, u64),
     room: u32,
 ) -> Result<()> {
     let mut length = [0; 4];
-    scene.nerves.read(from.1, &mut length)?;
+    context.backend.read(from.1, &mut length)?;
     let whole = u32::from_le_bytes(length) as usize;
     let in_place = from == to;
     let there = if in_place { whole.min(room as usize) } else { whole };
-    let shown = Shown::of(scene, from.0, there, whole)?;
+    let shown = Shown::of(context, from.0, there, whole)?;
     if in_place && !shown.changed {
         return Ok(());
     }
-    scene.nerves.write(to.1, &(shown.whole as u32).to_le_bytes())?;
-    shown.write(scene, to.0, room as usize)
+    context.backend.write(to.1, &(shown.whole as u32).to_le_bytes())?;
+    shown.write(context, to.0, room as usize)
 }
 
 /// An address as the guest is to see it.
@@ -357,8 +360,8 @@ pub(super) struct Shown {
 
 impl Shown {
     /// Turns the address of `there` bytes at `from` (`whole` before it was cut) back.
-    pub(super) fn of<N: Nerves>(
-        scene: &mut Scene<'_, N>,
+    pub(super) fn of<N: Backend>(
+        context: &mut CallContext<'_, N>,
         from: u64,
         there: usize,
         whole: usize,
@@ -366,29 +369,29 @@ impl Shown {
         let mut bytes = [0; STORAGE];
         let there = there.min(STORAGE);
         if there != 0 {
-            scene.nerves.read(from, &mut bytes[..there])?;
+            context.backend.read(from, &mut bytes[..there])?;
         }
-        Ok(match backward(scene, &mut bytes, there)? {
+        Ok(match backward(context, &mut bytes, there)? {
             Some(length) => Self { bytes, length, whole: length, changed: true },
             None => Self { bytes, length: there, whole, changed: false },
         })
     }
 
     /// Writes as much of it as there is room for.
-    pub(super) fn write<N: Nerves>(
+    pub(super) fn write<N: Backend>(
         &self,
-        scene: &mut Scene<'_, N>,
+        context: &mut CallContext<'_, N>,
         to: u64,
         room: usize,
     ) -> Result<()> {
         let shown = &self.bytes[..self.length.min(room)];
-        if shown.is_empty() { Ok(()) } else { scene.nerves.write(to, shown) }
+        if shown.is_empty() { Ok(()) } else { context.backend.write(to, shown) }
     }
 }
 
 /// Turns a host's address into the guest's in place; its length, or `None` if it stays as it is.
-fn backward<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn backward<N: Backend>(
+    context: &mut CallContext<'_, N>,
     bytes: &mut [u8; STORAGE],
     length: usize,
 ) -> Result<Option<usize>> {
@@ -400,13 +403,13 @@ fn backward<N: Nerves>(
     if path.first() != Some(&b'/') {
         return Ok(None);
     }
-    let [host, guest] = &mut scene.desk.spare;
+    let [host, guest] = &mut context.buffers.spare;
     host.set(&path[..end])?;
-    unalias(scene.nerves, host, guest)?;
-    if !matches!(reverse(scene.world, host.as_bytes(), guest)?, Origin::Inside(_)) {
+    unalias(context.backend, host, guest)?;
+    if !matches!(reverse(context.world, host.as_bytes(), guest)?, Origin::Inside(_)) {
         return Ok(None);
     }
-    seen_from(&scene.task.root, guest)?;
+    seen_from(&context.task.root, guest)?;
     let shown = guest.len().min(PATH_SIZE);
     bytes[PATH..PATH + shown].copy_from_slice(&guest.as_bytes()[..shown]);
     let length = (PATH + shown + 1).min(SIZE);

@@ -7,9 +7,9 @@
 use super::address::{self, Purpose, Shown};
 use super::peers;
 use super::request::Request;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::verdict::{After, Verdict};
 use abi::calls::Arch;
 use abi::layout::sockaddr_un::SIZE;
@@ -32,21 +32,27 @@ fn layout_of(request: &Request) -> Msghdr {
 type Header = [u8; 64];
 
 /// `sendmsg`.
-pub(super) fn send<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+pub(super) fn send<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
     let layout = layout_of(request);
     let mut header: Header = [0; 64];
-    if scene.nerves.read(request.arguments[1], &mut header[..layout.size]).is_err()
-        || !outgoing(scene, &layout, &mut header)?
+    if context.backend.read(request.arguments[1], &mut header[..layout.size]).is_err()
+        || !outgoing(context, &layout, &mut header)?
     {
         return Ok(Verdict::Pass);
     }
     let mut arguments = request.arguments;
-    arguments[1] = scene.nerves.scratch(&header[..layout.size], 8)?;
-    request.instead(scene.nerves, arguments, After::Nothing)
+    arguments[1] = context.backend.scratch(&header[..layout.size], 8)?;
+    request.instead(context.backend, arguments, After::Nothing)
 }
 
 /// `sendmmsg`.
-pub(super) fn send_many<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+pub(super) fn send_many<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
     let layout = layout_of(request);
     let asked = request.arguments[2] as u32 as usize;
     let mut count = asked.min(MANY);
@@ -54,8 +60,8 @@ pub(super) fn send_many<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) 
     for index in 0..count {
         let mut header: Header = [0; 64];
         let at = request.arguments[1] + (index * layout.stride) as u64;
-        let one = scene.nerves.read(at, &mut header[..layout.stride]);
-        match one.and_then(|()| outgoing(scene, &layout, &mut header)) {
+        let one = context.backend.read(at, &mut header[..layout.stride]);
+        match one.and_then(|()| outgoing(context, &layout, &mut header)) {
             Ok(now) => changed |= now,
             // As many as were good are sent; the kernel does not tell the error either.
             Err(_) if index > 0 => {
@@ -65,7 +71,7 @@ pub(super) fn send_many<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) 
             Err(error) => return Err(error),
         }
         let slot = index * layout.stride..(index + 1) * layout.stride;
-        scene.desk.output[slot].copy_from_slice(&header[..layout.stride]);
+        context.buffers.output[slot].copy_from_slice(&header[..layout.stride]);
     }
     let mut arguments = request.arguments;
     if !changed {
@@ -73,17 +79,17 @@ pub(super) fn send_many<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) 
             return Ok(Verdict::Pass);
         }
         arguments[2] = count as u64;
-        return request.instead(scene.nerves, arguments, After::Nothing);
+        return request.instead(context.backend, arguments, After::Nothing);
     }
-    let scratch = scene.nerves.scratch(&scene.desk.output[..count * layout.stride], 8)?;
+    let scratch = context.backend.scratch(&context.buffers.output[..count * layout.stride], 8)?;
     arguments[1] = scratch;
     arguments[2] = count as u64;
-    request.instead(scene.nerves, arguments, After::Sent { scratch, count: count as u32 })
+    request.instead(context.backend, arguments, After::Sent { scratch, count: count as u32 })
 }
 
 /// Makes a header one for the kernel; false if it is that already.
-fn outgoing<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn outgoing<N: Backend>(
+    context: &mut CallContext<'_, N>,
     layout: &Msghdr,
     header: &mut Header,
 ) -> Result<bool> {
@@ -91,9 +97,9 @@ fn outgoing<N: Nerves>(
     let name = layout.word_at(header, layout.name);
     let length = u64::from(u32_at(header, layout.name_length));
     if name != 0
-        && let Some(host) = address::forward(scene, name, length, Purpose::Reach)?
+        && let Some(host) = address::forward(context, name, length, Purpose::Reach)?
     {
-        let at = scene.nerves.scratch(host.as_bytes(), 2)?;
+        let at = context.backend.scratch(host.as_bytes(), 2)?;
         layout.put_word(header, layout.name, at);
         let length = host.as_bytes().len() as u32;
         header[layout.name_length..layout.name_length + 4].copy_from_slice(&length.to_le_bytes());
@@ -101,33 +107,33 @@ fn outgoing<N: Nerves>(
     }
     let control = layout.word_at(header, layout.control);
     let length = layout.word_at(header, layout.control_length) as usize;
-    if scene.world.identity.is_none() || control == 0 || length > CONTROL {
+    if context.world.identity.is_none() || control == 0 || length > CONTROL {
         return Ok(changed);
     }
-    if scene.nerves.read(control, &mut scene.desk.input[..length]).is_err() {
+    if context.backend.read(control, &mut context.buffers.input[..length]).is_err() {
         return Ok(changed);
     }
     let mut credentials = false;
     let mut parts = Parts::new(layout, length);
-    while let Some((at, end)) = parts.next_credentials(&scene.desk.input) {
+    while let Some((at, end)) = parts.next_credentials(&context.buffers.input) {
         let mut ucred = [0; UCRED];
         if end - at >= UCRED {
-            ucred.copy_from_slice(&scene.desk.input[at..at + UCRED]);
-            peers::sent(scene, &mut ucred)?;
-            scene.desk.input[at..at + UCRED].copy_from_slice(&ucred);
+            ucred.copy_from_slice(&context.buffers.input[at..at + UCRED]);
+            peers::sent(context, &mut ucred)?;
+            context.buffers.input[at..at + UCRED].copy_from_slice(&ucred);
             credentials = true;
         }
     }
     if credentials {
-        let at = scene.nerves.scratch(&scene.desk.input[..length], 8)?;
+        let at = context.backend.scratch(&context.buffers.input[..length], 8)?;
         layout.put_word(header, layout.control, at);
     }
     Ok(changed || credentials)
 }
 
 /// `sendmmsg` has returned how many messages it sent.
-pub(super) fn sent_many<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn sent_many<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     scratch: u64,
     count: u32,
@@ -137,37 +143,40 @@ pub(super) fn sent_many<N: Nerves>(
     for index in 0..(result as u64).min(u64::from(count)) {
         let at = index * layout.stride as u64 + layout.size as u64;
         let mut length = [0; 4];
-        scene.nerves.read(scratch + at, &mut length)?;
-        scene.nerves.write(request.arguments[1] + at, &length)?;
+        context.backend.read(scratch + at, &mut length)?;
+        context.backend.write(request.arguments[1] + at, &length)?;
     }
     Ok(())
 }
 
 /// `recvmsg`.
-pub(super) fn receive<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
+pub(super) fn receive<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
     let layout = layout_of(request);
     let header_at = request.arguments[1];
     let mut header: Header = [0; 64];
-    if scene.nerves.read(header_at, &mut header[..layout.size]).is_err() {
+    if context.backend.read(header_at, &mut header[..layout.size]).is_err() {
         return Ok(Verdict::Pass);
     }
-    match interest(scene, &layout, &header) {
+    match interest(context, &layout, &header) {
         Interest::None => Ok(Verdict::Pass),
         Interest::InPlace(room) => Ok(Verdict::Watch(After::Message { header: header_at, room })),
         Interest::Copy => {
-            let name = scene.nerves.scratch(&[0; NAME], 8)?;
+            let name = context.backend.scratch(&[0; NAME], 8)?;
             give_room(&layout, &mut header, name);
             let mut arguments = request.arguments;
-            let scratch = scene.nerves.scratch(&header[..layout.size], 8)?;
+            let scratch = context.backend.scratch(&header[..layout.size], 8)?;
             arguments[1] = scratch;
-            request.instead(scene.nerves, arguments, After::Messages { scratch, count: 1 })
+            request.instead(context.backend, arguments, After::Messages { scratch, count: 1 })
         }
     }
 }
 
 /// `recvmmsg`. The kernel overwrites the room for names, so whoever wants names gets copies.
-pub(super) fn receive_many<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn receive_many<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
 ) -> Result<Verdict> {
     let layout = layout_of(request);
@@ -176,31 +185,32 @@ pub(super) fn receive_many<N: Nerves>(
     for index in 0..count {
         let slot = index * layout.stride..(index + 1) * layout.stride;
         let at = request.arguments[1] + slot.start as u64;
-        if scene.nerves.read(at, &mut scene.desk.output[slot.clone()]).is_err() {
+        if context.backend.read(at, &mut context.buffers.output[slot.clone()]).is_err() {
             return Ok(Verdict::Pass);
         }
         let mut header: Header = [0; 64];
-        header[..layout.stride].copy_from_slice(&scene.desk.output[slot]);
-        wanted |= interest(scene, &layout, &header) != Interest::None;
+        header[..layout.stride].copy_from_slice(&context.buffers.output[slot]);
+        wanted |= interest(context, &layout, &header) != Interest::None;
     }
     if !wanted {
         return Ok(Verdict::Pass);
     }
-    scene.desk.input[..count * NAME].fill(0);
-    let names = scene.nerves.scratch(&scene.desk.input[..count * NAME], 8)?;
+    context.buffers.input[..count * NAME].fill(0);
+    let names = context.backend.scratch(&context.buffers.input[..count * NAME], 8)?;
     for index in 0..count {
-        let header = &mut scene.desk.output[index * layout.stride..(index + 1) * layout.stride];
+        let header =
+            &mut context.buffers.output[index * layout.stride..(index + 1) * layout.stride];
         if layout.word_at(header, layout.name) != 0
             && i32::try_from(u32_at(header, layout.name_length)).is_ok()
         {
             give_room(&layout, header, names + (index * NAME) as u64);
         }
     }
-    let scratch = scene.nerves.scratch(&scene.desk.output[..count * layout.stride], 8)?;
+    let scratch = context.backend.scratch(&context.buffers.output[..count * layout.stride], 8)?;
     let mut arguments = request.arguments;
     arguments[1] = scratch;
     arguments[2] = count as u64;
-    request.instead(scene.nerves, arguments, After::Messages { scratch, count: count as u32 })
+    request.instead(context.backend, arguments, After::Messages { scratch, count: count as u32 })
 }
 
 /// What a header that is received into has that concerns us.
@@ -213,13 +223,13 @@ enum Interest {
     Copy,
 }
 
-fn interest<N: Nerves>(scene: &Scene<'_, N>, layout: &Msghdr, header: &[u8]) -> Interest {
+fn interest<N: Backend>(context: &CallContext<'_, N>, layout: &Msghdr, header: &[u8]) -> Interest {
     let room = u32_at(header, layout.name_length);
     let named = layout.word_at(header, layout.name) != 0;
     if named && room > i32::MAX as u32 {
         return Interest::None;
     }
-    let ids = scene.world.identity.is_some() && layout.word_at(header, layout.control) != 0;
+    let ids = context.world.identity.is_some() && layout.word_at(header, layout.control) != 0;
     match named {
         true if (room as usize) < SIZE => Interest::Copy,
         true => Interest::InPlace(room),
@@ -235,31 +245,31 @@ fn give_room(layout: &Msghdr, header: &mut [u8], name: u64) {
 }
 
 /// `recvmsg` wrote into the guest's own header.
-pub(super) fn received<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn received<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     at: u64,
     room: u32,
 ) -> Result<()> {
     let layout = layout_of(request);
     let mut header: Header = [0; 64];
-    scene.nerves.read(at, &mut header[..layout.size])?;
+    context.backend.read(at, &mut header[..layout.size])?;
     let name = layout.word_at(&header, layout.name);
     let whole = u32_at(&header, layout.name_length) as usize;
     if name != 0 && whole != 0 && room != 0 {
-        let shown = Shown::of(scene, name, whole.min(room as usize), whole)?;
+        let shown = Shown::of(context, name, whole.min(room as usize), whole)?;
         if shown.changed {
             let length = (shown.whole as u32).to_le_bytes();
-            scene.nerves.write(at + layout.name_length as u64, &length)?;
-            shown.write(scene, name, room as usize)?;
+            context.backend.write(at + layout.name_length as u64, &length)?;
+            shown.write(context, name, room as usize)?;
         }
     }
-    incoming_ids(scene, &layout, &header)
+    incoming_ids(context, &layout, &header)
 }
 
 /// `recvmsg` or `recvmmsg` wrote into copies.
-pub(super) fn received_many<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn received_many<N: Backend>(
+    context: &mut CallContext<'_, N>,
     request: &Request,
     scratch: u64,
     count: u32,
@@ -273,15 +283,15 @@ pub(super) fn received_many<N: Nerves>(
         let offset = index * stride as u64;
         let (mut theirs, mut ours): (Header, Header) = ([0; 64], [0; 64]);
         let to = request.arguments[1] + offset;
-        scene.nerves.read(scratch + offset, &mut ours[..stride])?;
-        scene.nerves.read(to, &mut theirs[..stride])?;
+        context.backend.read(scratch + offset, &mut ours[..stride])?;
+        context.backend.read(to, &mut theirs[..stride])?;
         let room = u32_at(&theirs, layout.name_length) as usize;
         let (from, name) =
             (layout.word_at(&ours, layout.name), layout.word_at(&theirs, layout.name));
         let whole = u32_at(&ours, layout.name_length) as usize;
         if name != 0 {
-            let shown = Shown::of(scene, from, whole, whole)?;
-            shown.write(scene, name, room)?;
+            let shown = Shown::of(context, from, whole, whole)?;
+            shown.write(context, name, room)?;
             let length = (shown.whole as u32).to_le_bytes();
             theirs[layout.name_length..layout.name_length + 4].copy_from_slice(&length);
         }
@@ -293,31 +303,31 @@ pub(super) fn received_many<N: Nerves>(
             theirs[layout.size..layout.size + 4]
                 .copy_from_slice(&ours[layout.size..layout.size + 4]);
         }
-        scene.nerves.write(to, &theirs[..stride])?;
-        incoming_ids(scene, &layout, &theirs)?;
+        context.backend.write(to, &theirs[..stride])?;
+        incoming_ids(context, &layout, &theirs)?;
     }
     Ok(())
 }
 
 /// Turns the ids in a received control buffer into the guest's.
-fn incoming_ids<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+fn incoming_ids<N: Backend>(
+    context: &mut CallContext<'_, N>,
     layout: &Msghdr,
     header: &Header,
 ) -> Result<()> {
     let control = layout.word_at(header, layout.control);
     let length = (layout.word_at(header, layout.control_length) as usize).min(CONTROL);
-    if scene.world.identity.is_none() || control == 0 || length == 0 {
+    if context.world.identity.is_none() || control == 0 || length == 0 {
         return Ok(());
     }
-    scene.nerves.read(control, &mut scene.desk.input[..length])?;
+    context.backend.read(control, &mut context.buffers.input[..length])?;
     let mut parts = Parts::new(layout, length);
-    while let Some((at, end)) = parts.next_credentials(&scene.desk.input) {
+    while let Some((at, end)) = parts.next_credentials(&context.buffers.input) {
         if end - at >= UCRED {
             let mut ucred = [0; UCRED];
-            ucred.copy_from_slice(&scene.desk.input[at..at + UCRED]);
-            let shown = peers::translated(scene, ucred);
-            scene.nerves.write(control + at as u64, &shown)?;
+            ucred.copy_from_slice(&context.buffers.input[at..at + UCRED]);
+            let shown = peers::translated(context, ucred);
+            context.backend.write(control + at as u64, &shown)?;
         }
     }
     Ok(())

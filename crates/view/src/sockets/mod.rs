@@ -18,9 +18,9 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::Op;
 pub(crate) use peers::ids_of;
@@ -30,59 +30,64 @@ const AF_NETLINK: u32 = 16;
 const NETLINK_AUDIT: u32 = 9;
 
 /// Decides a call of [`abi::calls::Class::Socket`], `socketcall` too.
-pub fn enter<N: Nerves>(scene: &mut Scene<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
-    let Some(request) = Request::read(scene.nerves, call, op) else { return Ok(Verdict::Pass) };
+pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
+    let Some(request) = Request::read(context.backend, call, op) else { return Ok(Verdict::Pass) };
     let arguments = &request.arguments;
     match request.op {
         Op::Socket
-            if scene.world.identity.is_some()
+            if context.world.identity.is_some()
                 && arguments[0] as u32 == AF_NETLINK
                 && arguments[2] as u32 == NETLINK_AUDIT =>
         {
             Err(Errno::EPROTONOSUPPORT)
         }
-        Op::Bind => address::bind(scene, &request),
-        Op::Connect => address::send(scene, &request, 1),
-        Op::Sendto => address::send(scene, &request, 4),
+        Op::Bind => address::bind(context, &request),
+        Op::Connect => address::send(context, &request, 1),
+        Op::Sendto => address::send(context, &request, 4),
         Op::Accept | Op::Accept4 | Op::Getsockname | Op::Getpeername => {
-            address::receive(scene, &request, 1)
+            address::receive(context, &request, 1)
         }
-        Op::Recvfrom => address::receive(scene, &request, 4),
-        Op::Sendmsg => messages::send(scene, &request),
-        Op::Sendmmsg => messages::send_many(scene, &request),
-        Op::Recvmsg => messages::receive(scene, &request),
-        Op::Recvmmsg | Op::RecvmmsgTime64 => messages::receive_many(scene, &request),
-        Op::Getsockopt => peers::option(scene, &request),
+        Op::Recvfrom => address::receive(context, &request, 4),
+        Op::Sendmsg => messages::send(context, &request),
+        Op::Sendmmsg => messages::send_many(context, &request),
+        Op::Recvmsg => messages::receive(context, &request),
+        Op::Recvmmsg | Op::RecvmmsgTime64 => messages::receive_many(context, &request),
+        Op::Getsockopt => peers::option(context, &request),
         _ => Ok(Verdict::Pass),
     }
 }
 
 /// Finishes a call for `Address`, `AddressFrom`, `Message`, `Messages`, `Sent`, `Peer` and `Bound`; returns what the guest gets.
-pub fn leave<N: Nerves>(scene: &mut Scene<'_, N>, after: After, call: &Call, result: i64) -> i64 {
+pub fn leave<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    after: After,
+    call: &Call,
+    result: i64,
+) -> i64 {
     if result < 0 {
         return result;
     }
     let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
-    let Some(request) = op.and_then(|op| Request::read(scene.nerves, call, op)) else {
+    let Some(request) = op.and_then(|op| Request::read(context.backend, call, op)) else {
         return result;
     };
     let done = match after {
         After::Address { address, length, room } => {
-            address::received(scene, (address, length), (address, length), room)
+            address::received(context, (address, length), (address, length), room)
         }
         After::AddressFrom { scratch, address, length, room } => {
             let from = (scratch, scratch + address::LENGTH_BEHIND);
-            address::received(scene, from, (address, length), room)
+            address::received(context, from, (address, length), room)
         }
-        After::Message { header, room } => messages::received(scene, &request, header, room),
+        After::Message { header, room } => messages::received(context, &request, header, room),
         After::Messages { scratch, count } => {
-            messages::received_many(scene, &request, scratch, count, result)
+            messages::received_many(context, &request, scratch, count, result)
         }
         After::Sent { scratch, count } => {
-            messages::sent_many(scene, &request, scratch, count, result)
+            messages::sent_many(context, &request, scratch, count, result)
         }
-        After::Peer => peers::told(scene, &request),
-        After::Bound => address::bound(scene, &request),
+        After::Peer => peers::told(context, &request),
+        After::Bound => address::bound(context, &request),
         _ => Ok(()),
     };
     // The kernel has done its part, and would say the same where the guest's memory is not there.

@@ -4,9 +4,9 @@
 //! not known, or not any more, and that runs under the caller's id is taken for the container's user.
 
 use super::request::Request;
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::Nerves;
+use crate::guest::Backend;
 use crate::identity::Capability;
 use crate::task::Task;
 use crate::verdict::{After, Verdict};
@@ -20,8 +20,11 @@ const ENOPROTOOPT: Errno = Errno(linux_raw_sys::errno::ENOPROTOOPT as u16);
 
 /// `getsockopt`. The groups of a peer cannot be told by its number, which this option does not give: kernels before 4.13 do not have
 /// it, and programs ask the user database then.
-pub(super) fn option<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<Verdict> {
-    if scene.world.identity.is_none() || request.arguments[1] as u32 != SOL_SOCKET {
+pub(super) fn option<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    request: &Request,
+) -> Result<Verdict> {
+    if context.world.identity.is_none() || request.arguments[1] as u32 != SOL_SOCKET {
         return Ok(Verdict::Pass);
     }
     match request.arguments[2] as u32 {
@@ -32,23 +35,26 @@ pub(super) fn option<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> 
 }
 
 /// The kernel has written a `struct ucred`, perhaps cut short.
-pub(super) fn told<N: Nerves>(scene: &mut Scene<'_, N>, request: &Request) -> Result<()> {
+pub(super) fn told<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<()> {
     let (buffer, length) = (request.arguments[3], request.arguments[4]);
     let mut bytes = [0; 4];
-    scene.nerves.read(length, &mut bytes)?;
+    context.backend.read(length, &mut bytes)?;
     let there = UCRED.min(u32::from_le_bytes(bytes) as usize);
     let mut ucred = [0; UCRED];
-    scene.nerves.read(buffer, &mut ucred[..there])?;
+    context.backend.read(buffer, &mut ucred[..there])?;
     // What was cut off is the host's; it is not shown.
-    let shown = translated(scene, ucred);
-    scene.nerves.write(buffer, &shown[..there])
+    let shown = translated(context, ucred);
+    context.backend.write(buffer, &shown[..there])
 }
 
 /// The kernel's `struct ucred` as the guest is to see it. A peer that never said who it is (process 0) stays so.
-pub(super) fn translated<N: Nerves>(scene: &mut Scene<'_, N>, ucred: [u8; UCRED]) -> [u8; UCRED] {
+pub(super) fn translated<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    ucred: [u8; UCRED],
+) -> [u8; UCRED] {
     let word =
         |at: usize| u32::from_le_bytes([ucred[at], ucred[at + 1], ucred[at + 2], ucred[at + 3]]);
-    let (uid, gid) = ids_of(scene, word(0), word(4), word(8));
+    let (uid, gid) = ids_of(context, word(0), word(4), word(8));
     let mut shown = ucred;
     shown[4..8].copy_from_slice(&uid.to_le_bytes());
     shown[8..].copy_from_slice(&gid.to_le_bytes());
@@ -56,19 +62,19 @@ pub(super) fn translated<N: Nerves>(scene: &mut Scene<'_, N>, ucred: [u8; UCRED]
 }
 
 /// Effective ids of a process that the kernel says has `uid` and `gid`.
-pub(crate) fn ids_of<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(crate) fn ids_of<N: Backend>(
+    context: &mut CallContext<'_, N>,
     process: u32,
     uid: u32,
     gid: u32,
 ) -> (u32, u32) {
-    let Some(ids) = scene.world.identity else { return (uid, gid) };
+    let Some(ids) = context.world.identity else { return (uid, gid) };
     let of_task = |task: &Task| (task.creds.uid.effective, task.creds.gid.effective);
-    if process == scene.nerves.pid() {
-        return of_task(scene.task);
+    if process == context.backend.pid() {
+        return of_task(context.task);
     }
     let mut known = None;
-    if scene.nerves.with_task(process, &mut |task| known = Some(of_task(task))) {
+    if context.backend.with_task(process, &mut |task| known = Some(of_task(task))) {
         return known.unwrap_or((uid, gid));
     }
     let user = if uid == ids.host_uid { ids.uid } else { uid };
@@ -77,10 +83,10 @@ pub(crate) fn ids_of<N: Nerves>(
 }
 
 /// Makes a `struct ucred` that the guest sends one that the kernel takes. `EPERM` where the guest may not say so.
-pub(super) fn sent<N: Nerves>(scene: &Scene<'_, N>, ucred: &mut [u8]) -> Result<()> {
-    let Some(ids) = &scene.world.identity else { return Ok(()) };
+pub(super) fn sent<N: Backend>(context: &CallContext<'_, N>, ucred: &mut [u8]) -> Result<()> {
+    let Some(ids) = &context.world.identity else { return Ok(()) };
     let Some(ucred) = ucred.first_chunk_mut::<UCRED>() else { return Ok(()) };
-    let creds = &scene.task.creds;
+    let creds = &context.task.creds;
     let uid = u32::from_le_bytes([ucred[4], ucred[5], ucred[6], ucred[7]]);
     let gid = u32::from_le_bytes([ucred[8], ucred[9], ucred[10], ucred[11]]);
     let mine = |id: u32, of: crate::identity::Ids| [of.real, of.effective, of.saved].contains(&id);

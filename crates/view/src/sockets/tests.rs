@@ -37,7 +37,7 @@ fn call(op: Op, arguments: [u64; 6]) -> Call {
 }
 
 fn ask(bench: &mut Bench<'_>, op: Op, arguments: [u64; 6]) -> Result<Verdict> {
-    bench.scene(|scene| enter(scene, &call(op, arguments), op))
+    bench.context(|context| enter(context, &call(op, arguments), op))
 }
 
 /// The path in the address that the kernel gets.
@@ -226,7 +226,8 @@ fn told_name(bench: &mut Bench<'_>, host: &str, room: u32) -> (String, u32) {
     crate::Guest::write(&mut bench.fake, to, &memory).unwrap();
     let whole = (address.len() as u32).to_le_bytes();
     crate::Guest::write(&mut bench.fake, length, &whole).unwrap();
-    let result = bench.scene(|scene| leave(scene, after, &call(Op::Getsockname, arguments), 0));
+    let result =
+        bench.context(|context| leave(context, after, &call(Op::Getsockname, arguments), 0));
     assert_eq!(result, 0);
     let told = u32::from_le_bytes(bench.fake.peek(0x3800, 4).try_into().unwrap());
     let bytes = bench.fake.peek(0x3000, told.min(room) as usize);
@@ -262,7 +263,8 @@ fn bind_notes_the_owner() {
     let verdict = ask(&mut bench, Op::Bind, arguments);
     let Ok(Verdict::Instead(_, After::Bound)) = verdict else { panic!("{verdict:?}") };
     bench.fake.node("/c/run/new", Body::Socket, 0o755);
-    let result = bench.scene(|scene| leave(scene, After::Bound, &call(Op::Bind, arguments), 0));
+    let result =
+        bench.context(|context| leave(context, After::Bound, &call(Op::Bind, arguments), 0));
     assert_eq!(result, 0);
     assert_eq!(bench.fake.notes.len(), 1);
     assert!(bench.fake.notes.values().next().unwrap().starts_with(b"5:6:"));
@@ -333,7 +335,7 @@ fn a_batch_is_sent_from_copies() {
         let at = scratch + index as u64 * 64 + 56;
         crate::Guest::write(&mut bench.fake, at, &length.to_le_bytes()).unwrap();
     }
-    bench.scene(|scene| leave(scene, after, &call(Op::Sendmmsg, arguments), 2));
+    bench.context(|context| leave(context, after, &call(Op::Sendmmsg, arguments), 2));
     let lengths = [0, 1, 2].map(|index| bench.fake.peek(0x4000 + index * 64 + 56, 1)[0]);
     assert_eq!(lengths, [5, 6, 0], "only what was sent");
 }
@@ -357,7 +359,7 @@ fn received_messages_show_the_guests_names_and_ids() {
     crate::Guest::write(&mut bench.fake, copy + 8, &13_u32.to_le_bytes()).unwrap();
     crate::Guest::write(&mut bench.fake, copy + 40, &32_u64.to_le_bytes()).unwrap();
     crate::Guest::write(&mut bench.fake, copy + 48, &8_u32.to_le_bytes()).unwrap();
-    assert_eq!(bench.scene(|scene| leave(scene, after, &call(Op::Recvmsg, arguments), 1)), 1);
+    assert_eq!(bench.context(|context| leave(context, after, &call(Op::Recvmsg, arguments), 1)), 1);
     assert_eq!(bench.fake.peek(0x4000, 56), {
         let mut wanted = header(0x1000, 11, 0x2000, 32);
         wanted[48] = 8;
@@ -386,7 +388,7 @@ fn peers_have_emulated_ids() {
         let bytes = |ids: [u32; 3]| ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>();
         bench.fake.map(0x1000, &bytes([pid, uid, gid])).map(0x2000, &12_u32.to_le_bytes());
         assert_eq!(ask(&mut bench, Op::Getsockopt, arguments), Ok(Verdict::Watch(After::Peer)));
-        bench.scene(|scene| leave(scene, After::Peer, &call(Op::Getsockopt, arguments), 0));
+        bench.context(|context| leave(context, After::Peer, &call(Op::Getsockopt, arguments), 0));
         assert_eq!(bench.fake.peek(0x1000, 12), bytes([pid, seen_uid, seen_gid]));
     }
     assert!(ask(&mut bench, Op::Getsockopt, [3, 1, 59, 0x1000, 0x2000, 0]).is_err());
@@ -402,7 +404,7 @@ fn socketcall_is_the_call_that_it_stands_for() {
     let array = [3_u32, 0x1000, 11].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     bench.fake.map(0x1000, &unix("/run/old")).map(0x2000, &array);
     let call = Call { arch: ARCH_I386, number: 102, arguments: [3, 0x2000, 0, 0, 0, 0] };
-    let verdict = bench.scene(|scene| enter(scene, &call, Op::Socketcall));
+    let verdict = bench.context(|context| enter(context, &call, Op::Socketcall));
     let Ok(Verdict::Instead(instead, After::Nothing)) = verdict else { panic!("{verdict:?}") };
     assert_eq!((instead.number, instead.arguments[0]), (102, 3));
     let words = bench.fake.peek(instead.arguments[1], 12);
@@ -429,7 +431,7 @@ proptest::proptest! {
         let at = if matches!(op, Op::Sendmsg | Op::Recvmsg | Op::Sendmmsg | Op::Recvmmsg) { 0x4000 } else { 0x1000 };
         let arguments = [3, at, 1, 0x2000, 0x1000, 0];
         if let Ok(Verdict::Watch(after) | Verdict::Instead(_, after)) = ask(&mut bench, op, arguments) {
-            bench.scene(|scene| leave(scene, after, &call(op, arguments), 1));
+            bench.context(|context| leave(context, after, &call(op, arguments), 1));
         }
         proptest::prop_assert!(bench.fake.held.is_empty());
     }

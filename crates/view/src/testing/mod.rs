@@ -1,4 +1,4 @@
-//! A nervous system in memory, for the unit tests of this crate: a small host with a file tree, descriptors, a working directory and
+//! A backend in memory, for the unit tests of this crate: a small host with a file tree, descriptors, a working directory and
 //! some guest memory. Its own path walk follows `path_resolution(7)`, so that rules can be tested down to the error number without a
 //! kernel, and every call of the host is counted ([`Fake::calls`]).
 //!
@@ -7,7 +7,7 @@
 //! fake.dir("/c/usr/bin").file("/c/usr/bin/sh", "").link("/c/bin", "usr/bin");
 //! let table = [binding("/", "/c", Kind::Tree)];
 //! let mut bench = Bench::new(fake, &table);
-//! bench.scene(|scene| …);
+//! bench.context(|context| …);
 //! ```
 
 #![expect(clippy::missing_panics_doc, reason = "tests want panics")]
@@ -16,13 +16,13 @@ mod host;
 mod memory;
 pub mod tree;
 
-use crate::desk::Desk;
+use crate::buffers::CallBuffers;
 use crate::guest::HostFd;
 use crate::identity::Credentials;
 use crate::task::Task;
 use crate::text::Text;
 use crate::world::{Binding, Kind, World};
-use crate::{Errno, Scene};
+use crate::{CallContext, Errno};
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::string::String;
@@ -206,39 +206,39 @@ pub const fn read_only<'a>(guest: &'a str, host: &'a str, kind: Kind) -> Binding
     Binding { read_only: true, ..binding(guest, host, kind) }
 }
 
-/// A whole scene: a fake, a world, a thread and buffers.
+/// A whole context: a fake, a world, a thread and buffers.
 pub struct Bench<'w> {
-    /// The nervous system.
+    /// The backend.
     pub fake: Fake,
     /// The container; without identity at first.
     pub world: World<'w>,
     /// The thread: root `/`, umask 022.
     pub task: Task,
     /// Buffers.
-    pub desk: Box<Desk>,
+    pub buffers: Box<CallBuffers>,
 }
 
 impl<'w> Bench<'w> {
-    /// A scene over a table, which must be sorted by guest path.
+    /// A context over a table, which must be sorted by guest path.
     pub fn new(fake: Fake, bindings: &'w [Binding<'w>]) -> Self {
         assert!(bindings.is_sorted_by(|a, b| a.guest < b.guest), "sorted, without duplicates");
         Self {
             fake,
             world: World::new(bindings, None, &[]),
             task: task(),
-            desk: Box::new(Desk::EMPTY),
+            buffers: Box::new(CallBuffers::EMPTY),
         }
     }
 
-    /// Runs something on the scene, and sees to it that nothing is left open unless it was given away.
-    pub fn scene<T>(&mut self, run: impl FnOnce(&mut Scene<'_, Fake>) -> T) -> T {
-        let mut scene = Scene {
-            nerves: &mut self.fake,
+    /// Runs something on the context, and sees to it that nothing is left open unless it was given away.
+    pub fn context<T>(&mut self, run: impl FnOnce(&mut CallContext<'_, Fake>) -> T) -> T {
+        let mut context = CallContext {
+            backend: &mut self.fake,
             world: &self.world,
             task: &mut self.task,
-            desk: &mut self.desk,
+            buffers: &mut self.buffers,
         };
-        run(&mut scene)
+        run(&mut context)
     }
 }
 

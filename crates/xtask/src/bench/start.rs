@@ -207,26 +207,26 @@ fn fresh(bench: &Bench) -> Outcome<Vec<Line>> {
 
 /// The memory of what stays beside a container in the background.
 fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
-    let sleep = ["run", "-d", "--name=resident", image, "sleep", "60"];
+    let sleep = ["run", "-d", "--name=member", image, "sleep", "60"];
     bench.coracle(&sleep)?;
     // It gives its memory back when nothing has happened for two seconds.
     std::thread::sleep(std::time::Duration::from_secs(4));
-    let pid = bench.coracle(&["inspect", "--format={{.State.Pid}}", "resident"])?;
+    let pid = bench.coracle(&["inspect", "--format={{.State.Pid}}", "member"])?;
     let field = |pid: &str, name: &str| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().unwrap_or_default().to_owned()
     };
     let parent = field(pid.trim(), "PPid:");
-    let resident: f64 = field(&parent, "VmRSS:").parse().map_err(|_| "no supervisor was found")?;
+    let member: f64 = field(&parent, "VmRSS:").parse().map_err(|_| "no supervisor was found")?;
     let private = field(&parent, "RssAnon:");
-    bench.coracle(&["rm", "-f", "resident"])?;
+    bench.coracle(&["rm", "-f", "member"])?;
     Ok(Line {
-        what: "resident memory of a detached container's supervisor at rest".to_owned(),
+        what: "member memory of a detached container's supervisor at rest".to_owned(),
         against: String::new(),
-        ours: format!("{:.2} MB, of it {private} kB its own", resident / 1024.0),
+        ours: format!("{:.2} MB, of it {private} kB its own", member / 1024.0),
         theirs: String::new(),
-        value: resident / 1024.0,
+        value: member / 1024.0,
         aim: 2.0,
         unit: "MB",
     })

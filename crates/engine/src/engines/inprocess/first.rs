@@ -8,13 +8,13 @@ use std::ffi::CString;
 use view::errno::Result;
 use view::exec::ExecPlan;
 use view::guest::{Guest, Host};
-use view::{Call, Desk, Errno, Scene, Task, Text, Verdict, World};
+use view::{Call, CallBuffers, CallContext, Errno, Task, Text, Verdict, World};
 
 /// The engine's own process, in the place of a guest that executes its first program.
 pub(super) struct Caller {
     hands: HostCalls,
     memory: Memory,
-    desk: Box<Desk>,
+    buffers: Box<CallBuffers>,
 }
 
 /// What is to be executed.
@@ -30,7 +30,7 @@ pub(super) struct Program {
 impl Caller {
     pub(super) fn new(mut hands: HostCalls) -> Self {
         hands.serve(std::process::id());
-        Self { hands, memory: Memory::default(), desk: Box::new(Desk::EMPTY) }
+        Self { hands, memory: Memory::default(), buffers: Box::new(CallBuffers::EMPTY) }
     }
 
     /// Decides `execve(path, arguments, ...)`.
@@ -46,7 +46,7 @@ impl Caller {
         let mut task = before.clone();
         match self.decide(world, &mut task, Op::Execve, [path, list, 0, 0, 0, 0]) {
             Verdict::Exec => {
-                let plan = std::mem::replace(&mut self.desk.exec, ExecPlan::EMPTY);
+                let plan = std::mem::replace(&mut self.buffers.exec, ExecPlan::EMPTY);
                 let arguments = self.memory.list(plan.arguments)?;
                 Ok(Program { plan, arguments, task })
             }
@@ -76,10 +76,11 @@ impl Caller {
             return Verdict::Done(Errno::ENOSYS.result());
         };
         let call = Call { arch: arch.audit(), number, arguments };
-        let mut nerves = Nerves { hands: &mut self.hands, memory: &mut self.memory };
-        let mut lent = Lent::new(&mut nerves);
-        let mut scene = Scene { nerves: &mut lent, world, task, desk: &mut self.desk };
-        view::calls::enter(&mut scene, &call)
+        let mut backend = Backend { hands: &mut self.hands, memory: &mut self.memory };
+        let mut lent = Lent::new(&mut backend);
+        let mut context =
+            CallContext { backend: &mut lent, world, task, buffers: &mut self.buffers };
+        view::calls::enter(&mut context, &call)
     }
 
     /// The hands, for closing what the plan holds.
@@ -93,12 +94,12 @@ fn error_of(result: i64) -> Errno {
 }
 
 /// What the view works with.
-struct Nerves<'a> {
+struct Backend<'a> {
     hands: &'a mut HostCalls,
     memory: &'a mut Memory,
 }
 
-impl Guest for Nerves<'_> {
+impl Guest for Backend<'_> {
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
         self.memory.read(at, into)
     }
@@ -124,7 +125,7 @@ impl Guest for Nerves<'_> {
     }
 }
 
-impl Host for Nerves<'_> {
+impl Host for Backend<'_> {
     pass_on_to_hands!();
 
     fn pid(&self) -> u32 {

@@ -14,7 +14,7 @@
 //!
 //! - [`start`]: from a plan to a guest. [`first`]: the first program, decided by the same rules as every later one.
 //! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is executed.
-//! - [`shared`]: what a start writes down for all processes of the container. [`residents`]: who these are.
+//! - [`shared`]: what a start writes down for all processes of the container. [`members`]: who these are.
 //! - [`probe`]: the trial by which a host shows that all this works.
 //!
 //! There is no process of ours beside the guests: when the last one ends nobody notices, and what it left is tidied away by whoever starts
@@ -23,9 +23,9 @@
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 
 mod first;
+pub mod members;
 mod memory;
 pub mod probe;
-pub mod residents;
 mod shared;
 mod stage_file;
 mod start;

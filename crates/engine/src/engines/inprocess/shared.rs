@@ -88,7 +88,7 @@ impl Shared {
             stage: stage.path.to_bytes(),
             shared: path.as_os_str().as_bytes(),
             notes: files.notes.as_os_str().as_bytes(),
-            workshop: files.run.as_os_str().as_bytes(),
+            copy_dir: files.run.as_os_str().as_bytes(),
             run: files.run.as_os_str().as_bytes(),
             aliases: aliases.as_bytes(),
             texts: texts.as_os_str().as_bytes(),

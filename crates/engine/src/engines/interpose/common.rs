@@ -1,6 +1,6 @@
 //! The file that all processes of a container share ([`abi::shared`]), as programs outside of the container see it.
 //!
-//! It is there where a program was started with the nervous system inside, until nobody lives in the container. Who else changes the container's
+//! It is there where a program was started with the backend inside, until nobody lives in the container. Who else changes the container's
 //! tree meanwhile (a tracer, an `exec` by another engine) tells what it changes there.
 
 use super::notes::Notes;

@@ -62,7 +62,7 @@ impl Images {
 
 /// Where copies are made.
 #[derive(Debug, Clone)]
-pub struct Workshop {
+pub struct CopyDir {
     /// A directory of the container's on the file system of its tree.
     directory: PathBuf,
 }
@@ -72,7 +72,7 @@ pub(super) const UNFINISHED: &str = ".copy-of-";
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-impl Workshop {
+impl CopyDir {
     /// In a directory that exists.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
@@ -229,8 +229,8 @@ mod tests {
         let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(123_456_789_123);
         std::fs::File::open(&image).unwrap().set_modified(long_ago).unwrap();
         std::fs::File::open(at("ROOT")).unwrap().set_modified(long_ago).unwrap();
-        let workshop = Workshop::new(at("run"));
-        workshop.copy_up(&path).unwrap();
+        let copy_dir = CopyDir::new(at("run"));
+        copy_dir.copy_up(&path).unwrap();
         let (old, new) = (std::fs::metadata(&image).unwrap(), std::fs::metadata(&path).unwrap());
         assert_ne!(old.ino(), new.ino());
         assert_eq!((old.nlink(), new.nlink()), (1, 1));
@@ -250,8 +250,8 @@ mod tests {
             .collect();
         assert_eq!(left, Vec::<std::ffi::OsString>::new());
         std::os::unix::fs::symlink("file", at("ROOT/link")).unwrap();
-        assert_eq!(workshop.copy_up(&at("ROOT/link")), Err(Errno::LOOP));
-        assert_eq!(workshop.copy_up(&at("ROOT/none")), Err(Errno::NOENT));
+        assert_eq!(copy_dir.copy_up(&at("ROOT/link")), Err(Errno::LOOP));
+        assert_eq!(copy_dir.copy_up(&at("ROOT/none")), Err(Errno::NOENT));
     }
 
     #[test]
@@ -260,10 +260,10 @@ mod tests {
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         std::fs::hard_link(&path, dir.path().join("image")).unwrap();
-        let workshop = Workshop::new(dir.path().to_owned());
+        let copy_dir = CopyDir::new(dir.path().to_owned());
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| workshop.copy_up(&path).unwrap());
+                scope.spawn(|| copy_dir.copy_up(&path).unwrap());
             }
         });
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);

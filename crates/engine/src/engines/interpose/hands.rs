@@ -1,9 +1,9 @@
-//! The calls that a nervous system of the std side leaves to [`HostCalls`](super::host::HostCalls), written once; and [`Lent`], by which all of them
+//! The calls that a backend of the std side leaves to [`HostCalls`](super::host::HostCalls), written once; and [`Lent`], by which all of them
 //! share one copy of the view's code.
 
 use view::Task;
 use view::errno::Result;
-use view::guest::{Guest, Host, Nerves};
+use view::guest::{Backend, Guest, Host};
 use view::text::Text;
 
 /// Inside an `impl Host`: all calls that only pass on to the field `hands`. What depends on who is asking stays with the caller:
@@ -75,14 +75,14 @@ macro_rules! pass_on {
     };
 }
 
-/// Somebody's nerves, whoever's they are: the view is compiled for this type alone, which spares the binary a second copy of all rules.
+/// Somebody's backend, whoever's they are: the view is compiled for this type alone, which spares the binary a second copy of all rules.
 pub(in crate::engines) struct Lent<'a> {
-    hands: &'a mut dyn Nerves,
+    hands: &'a mut dyn Backend,
 }
 
 impl<'a> Lent<'a> {
-    pub(in crate::engines) fn new(nerves: &'a mut dyn Nerves) -> Self {
-        Self { hands: nerves }
+    pub(in crate::engines) fn new(backend: &'a mut dyn Backend) -> Self {
+        Self { hands: backend }
     }
 }
 

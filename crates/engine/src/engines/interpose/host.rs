@@ -8,7 +8,7 @@
 
 use super::common::Perhaps;
 use super::convert::{from_stat, from_statx};
-use super::copy_up::{Images, Workshop};
+use super::copy_up::{CopyDir, Images};
 use super::notes::Notes;
 use super::spot::{Held, Spot, Tree, compose, open_start, spot, start};
 use linux_raw_sys::general::{
@@ -36,7 +36,7 @@ pub struct Parts {
     /// Records of inodes without attributes.
     pub notes: Notes,
     /// Where copies are made.
-    pub workshop: Workshop,
+    pub copy_dir: CopyDir,
     /// A directory for files without names, where the kernel has no `memfd_create`.
     pub run: PathBuf,
 }
@@ -54,7 +54,7 @@ pub struct HostCalls {
     has_openat2: bool,
     has_statx: bool,
     parts: Parts,
-    /// The file that is shared with programs that have the nervous system inside.
+    /// The file that is shared with programs that have the backend inside.
     common: Perhaps,
     /// Directories that are kept as long as the container runs, by device and inode.
     aliases: HashMap<(u64, u64), HostFd>,
@@ -525,7 +525,7 @@ impl Host for HostCalls {
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
         self.will_copy(path);
         let path = Path::new(OsStr::from_bytes(path.to_bytes()));
-        self.parts.workshop.copy_up(path).map_err(errno)
+        self.parts.copy_dir.copy_up(path).map_err(errno)
     }
 
     fn note(&mut self, key: &[u8], into: &mut [u8]) -> Option<usize> {

@@ -11,7 +11,7 @@
 //! | `ROOT/` | the tree |
 //! | `inodes` | which inodes of the tree are the image's; see [`prepare::Files::image_inodes`] |
 //! | `notes` | records of inodes that cannot carry attributes: a log |
-//! | `run/shared` | what processes with the nervous system inside have in common; see [`common`] |
+//! | `run/shared` | what processes with the backend inside have in common; see [`common`] |
 //! | `run/memory/` | directories that stand for memory file systems, and a `/dev` of the container's own; emptied when nobody lives there |
 
 pub mod common;

@@ -70,7 +70,7 @@ pub struct Prepared {
 /// Makes everything that the plan mounts, and compiles its table.
 ///
 /// The caller holds the container's turn ([`crate::records::Records::turn`]). `fresh` says that nobody lives in the container: then memory
-/// is emptied first; else it is found as the residents left it.
+/// is emptied first; else it is found as the members left it.
 pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let Root::Directory { path } = &plan.root else {
         return Err(Error::Invalid {

@@ -2,12 +2,12 @@
 //!
 //! An engine lends a [`Become`]: how the process that was made ready turns into the guest.
 
-use super::copy_up::{Images, Workshop};
+use super::copy_up::{CopyDir, Images};
 use super::host::Parts;
 use super::notes::Notes;
 use super::prepare::{self, Prepared, Presence};
 use crate::choose::{Child, Ended, Session, Streams};
-use crate::engines::inprocess::residents;
+use crate::engines::inprocess::members;
 use crate::engines::launch::{apply, fork, program, report};
 use crate::engines::native::cgroup;
 use crate::error::{Error, Result};
@@ -181,7 +181,7 @@ pub(in crate::engines) fn settle(plan: &Plan, prepared: &Prepared, ties: Ties) -
 
 /// Whether nobody lives in the container whose directory is `place`. The caller holds its turn.
 pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
-    records.is_empty() && Presence::is_none(place) && !residents::any(place)
+    records.is_empty() && Presence::is_none(place) && !members::any(place)
 }
 
 /// Tidies up in the container whose directory is `place` if nobody lives there any more, and nobody is just starting.
@@ -222,7 +222,7 @@ fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
         crate::engines::inprocess::forget(place);
         return Tidied::Done;
     }
-    let inhabited = !records.living().is_empty() || residents::any(place);
+    let inhabited = !records.living().is_empty() || members::any(place);
     if inhabited { Tidied::Inhabited } else { Tidied::NotYet }
 }
 
@@ -234,8 +234,8 @@ pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
         path: files.image_inodes.clone(),
         errno: error.into(),
     })?;
-    let workshop = Workshop::new(files.run.clone());
-    Ok(Parts { images, notes: Notes::new(files.notes.clone()), workshop, run: files.run.clone() })
+    let copy_dir = CopyDir::new(files.run.clone());
+    Ok(Parts { images, notes: Notes::new(files.notes.clone()), copy_dir, run: files.run.clone() })
 }
 
 /// The first thread, as the guest is to see it.

@@ -4,7 +4,7 @@
 //!
 //! | step | process |
 //! |---|---|
-//! | take the container's turn, look for residents, write `/etc` files, enter the cgroup | caller |
+//! | take the container's turn, look for members, write `/etc` files, enter the cgroup | caller |
 //! | fork the assistant (only for ranges of ids and private networks) | caller |
 //! | leave: `unshare`, id maps | caller |
 //! | fork the notifier (only for emulated root) | caller |
@@ -13,7 +13,7 @@
 //!
 //! Without a fork all of that is one process, and it is the one that the user, a shell or `mpiexec` started.
 //!
-//! Several starts at once: the turn (a lock in `run/`) is held from the look for residents to the `execve`. An overlay must not be
+//! Several starts at once: the turn (a lock in `run/`) is held from the look for members to the `execve`. An overlay must not be
 //! mounted twice, so whoever comes second finds the first one's process and enters its namespaces.
 //!
 //! What is open: before the first name of the image's is used, the program's process gives up every
@@ -24,7 +24,7 @@
 
 use super::assistant::{Assistant, map_error, maps};
 use super::terminal::Terminal;
-use super::{cgroup, descriptor, emulate, enter, program, residents, tree};
+use super::{cgroup, descriptor, emulate, enter, members, program, tree};
 use crate::choose::{Child, Ended, Session, Streams};
 use crate::engines::launch::{self, apply, fork, report};
 use crate::engines::{oci, write_file};
@@ -57,7 +57,7 @@ pub(in crate::engines) enum Place {
 /// Where the program goes.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engines) enum Into {
-    /// New namespaces, or those of a resident if there is one.
+    /// New namespaces, or those of a member if there is one.
     Container,
     /// The namespaces of this process.
     Process(u32),
@@ -204,11 +204,11 @@ fn prepare_and_go(
     let host = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
-    let resident = join_resident(plan, into, &records)?;
+    let member = join_member(plan, into, &records)?;
     if !plan.is_exec() {
-        sharing::begin(&records, matches!(resident, Resident::Nobody))?;
+        sharing::begin(&records, matches!(member, Member::Nobody))?;
     }
-    if let Resident::Entered(pid_namespace) = resident {
+    if let Member::Entered(pid_namespace) = member {
         let way = Way { plan, fresh: false, ready, host, pid_namespace, tied, terminal };
         return go(way, records, turn, None, &mut teller);
     }
@@ -253,33 +253,33 @@ fn prepare_and_go(
         records.remove(std::process::id());
     }
     left?;
-    residents::note(&plan.place, std::process::id(), residents::Owner::Caller);
+    members::note(&plan.place, std::process::id(), members::Owner::Caller);
     let way = Way { plan, fresh: true, ready, host, pid_namespace, tied, terminal };
     go(way, records, turn, assistant, &mut teller)
 }
 
 /// What came of looking for somebody in the container.
-enum Resident {
+enum Member {
     Nobody,
     /// Entered but for the pid namespace.
     Entered(PidNamespace),
 }
 
-impl From<Option<enter::Later>> for Resident {
+impl From<Option<enter::Later>> for Member {
     fn from(later: Option<enter::Later>) -> Self {
         Self::Entered(later.map_or(PidNamespace::Ours, PidNamespace::Enter))
     }
 }
 
 /// Enters the namespaces of a process of the container, if one lives in it.
-fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident> {
+fn join_member(plan: &Plan, into: Into, records: &Records) -> Result<Member> {
     let pid = match into {
-        Into::Process(pid) => return enter::enter(pid).map(Resident::from),
+        Into::Process(pid) => return enter::enter(pid).map(Member::from),
         // One that is just ending has none any more. What a run left behind has the overlay as
         // well.
-        Into::Container => first(&records.living()).or_else(|| first(&residents::all(&plan.place))),
+        Into::Container => first(&records.living()).or_else(|| first(&members::all(&plan.place))),
     };
-    let Some(pid) = pid else { return Ok(Resident::Nobody) };
+    let Some(pid) = pid else { return Ok(Member::Nobody) };
     if let Some(missing) = plan.added.iter().find(|mount| !enter::has_mount(pid, mount)) {
         return Err(Error::Invalid {
             what: "--volume".into(),
@@ -290,9 +290,9 @@ fn join_resident(plan: &Plan, into: Into, records: &Records) -> Result<Resident>
     match enter::enter(pid) {
         // It ended meanwhile; there may be another.
         Err(Error::Enter { .. }) if !enter::has_namespaces(pid) => {
-            join_resident(plan, into, records)
+            join_member(plan, into, records)
         }
-        entered => entered.map(Resident::from),
+        entered => entered.map(Member::from),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::choose::{Child, Ended};
 use crate::engines::launch::{files, report};
 use crate::engines::native::assistant::{Assistant, map_error, maps};
 use crate::engines::native::terminal::{Terminal, has_own_devices};
-use crate::engines::native::{cgroup, enter, program, residents, start as native, tree};
+use crate::engines::native::{cgroup, enter, members, program, start as native, tree};
 use crate::engines::write_file;
 use crate::error::{Error, Result};
 use crate::plan::{IdRange, Ids, Mount, Network, Plan, Root};
@@ -115,7 +115,7 @@ pub(in crate::engines) fn run(
     drop(handed);
     let pidfd = Pid::from_raw(pid as i32)
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
-    residents::note(&plan.place, pid, residents::Owner::Caller);
+    members::note(&plan.place, pid, members::Owner::Caller);
     let recorded = records.map_or(Ok(()), |records| records.add(pid));
     let connected = recorded.and_then(|()| match &assistant {
         Some(assistant) if matches!(plan.network, Network::Helper { .. }) => assistant.connect(pid),

@@ -15,7 +15,7 @@
 //! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`, Linux 3.8). When the last guest has
 //! ended, so does the tracer.
 
-use super::nerves::Hands;
+use super::backend::Hands;
 use super::tracer::Tracer;
 use crate::engines::launch::report;
 use crate::error::{Error, Result};

@@ -7,8 +7,8 @@
 //! A call that is interrupted by a signal is made again by the kernel, from the registers. So the end of a changed call always puts back what
 //! the guest had given, number included, and the call made again is caught again.
 
-use super::kin::Kin;
-use super::nerves::{Hands, Nerves};
+use super::backend::{Backend, Hands};
+use super::processes::Processes;
 use super::scratch::Scratch;
 use super::tracee::{Held, Pending, Phase, Tracee};
 use super::tracer::Tracer;
@@ -21,7 +21,7 @@ use abi::syscalls::ARCH_I386;
 use linux_raw_sys::general::AT_FDCWD;
 use sys::ptrace::{Id, Stopped};
 use view::guest::{Dir, Guest as _};
-use view::{After, Call, Errno, HostFd, Scene, Task, Verdict};
+use view::{After, Call, CallContext, Errno, HostFd, Task, Verdict};
 
 /// Results by which the kernel marks a call that is to be made again after a signal: `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
@@ -76,7 +76,7 @@ impl<H: Hands> Tracer<'_, H> {
                 .then(|| self.tracees.get(&stopped.id())?.task.clone())
                 .flatten();
             let verdict =
-                self.ask(&stopped, &mut scratch, |scene| view::calls::enter(scene, &call));
+                self.ask(&stopped, &mut scratch, |context| view::calls::enter(context, &call));
             let chunks = scratch.chunks;
             if !matches!(
                 verdict,
@@ -120,7 +120,7 @@ impl<H: Hands> Tracer<'_, H> {
                     return self.copy_elsewhere(Held { stopped, call, stack });
                 }
                 Some(Verdict::CopyUp) => {
-                    let path = self.desk.host;
+                    let path = self.buffers.host;
                     if let Err(errno) = self.hands.copy_up(path.as_c_str()) {
                         return self.done(stopped, errno.result());
                     }
@@ -135,14 +135,14 @@ impl<H: Hands> Tracer<'_, H> {
         &mut self,
         stopped: &Stopped,
         scratch: &mut Scratch,
-        question: impl FnOnce(&mut Scene<'_, Lent<'_>>) -> T,
+        question: impl FnOnce(&mut CallContext<'_, Lent<'_>>) -> T,
     ) -> Option<T> {
         let thread = stopped.id();
         let tracee = self.tracees.get_mut(&thread)?;
         let mut task = tracee.task.take()?;
         let process = tracee.process;
         self.hands.serve(thread);
-        let mut nerves = Nerves {
+        let mut backend = Backend {
             hands: &mut self.hands,
             memory: stopped.memory(),
             thread,
@@ -154,7 +154,7 @@ impl<H: Hands> Tracer<'_, H> {
                 .map(|program| program.room_for(scratch.narrow))
                 .unwrap_or_default(),
             free: !self.chunks,
-            kin: Kin {
+            processes: Processes {
                 world: &self.settings.world,
                 loaders: [&self.settings.loader, &self.settings.loader_i386],
             },
@@ -163,13 +163,13 @@ impl<H: Hands> Tracer<'_, H> {
         };
         task.fs_changed = false;
         task.filters.synchronised = false;
-        let answer = question(&mut Scene {
-            nerves: &mut Lent::new(&mut nerves),
+        let answer = question(&mut CallContext {
+            backend: &mut Lent::new(&mut backend),
             world: &self.settings.world,
             task: &mut task,
-            desk: &mut self.desk,
+            buffers: &mut self.buffers,
         });
-        *scratch = nerves.scratch;
+        *scratch = backend.scratch;
         self.chunks |= scratch.chunks;
         self.share(thread, &task);
         if let Some(tracee) = self.tracees.get_mut(&thread) {
@@ -224,7 +224,7 @@ impl<H: Hands> Tracer<'_, H> {
         let Held { stopped, call, .. } = held;
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.0);
         let place =
-            self.ask(&stopped, &mut scratch, |scene| scene.nerves.scratch(path.as_bytes(), 1));
+            self.ask(&stopped, &mut scratch, |context| context.backend.scratch(path.as_bytes(), 1));
         let number = abi::calls::Arch::from_audit(call.arch)
             .and_then(|arch| Op::Openat.entry().number(arch));
         let (Some(Ok(at)), Some(number)) = (place, number) else {
@@ -258,8 +258,8 @@ impl<H: Hands> Tracer<'_, H> {
         if after != After::Nothing {
             let interrupted = RESTARTS.contains(&result);
             let seen = if interrupted { Errno::EINTR.result() } else { result };
-            let shown = self.ask(&stopped, &mut Scratch::default(), |scene| {
-                view::calls::leave(scene, after, &call, seen)
+            let shown = self.ask(&stopped, &mut Scratch::default(), |context| {
+                view::calls::leave(context, after, &call, seen)
             });
             if let Some(shown) = shown.filter(|&shown| !interrupted && shown != result) {
                 let _ = stopped.set_result(shown);
@@ -303,7 +303,7 @@ impl<H: Hands> Tracer<'_, H> {
 
     /// Whether the file to be copied would keep everybody waiting.
     fn is_large(&mut self) -> bool {
-        let path = self.desk.host;
+        let path = self.buffers.host;
         let mut facts = view::identity::NO_FACTS;
         let flags = linux_raw_sys::general::AT_SYMLINK_NOFOLLOW;
         self.hands.statx(Dir::Root, path.as_c_str(), flags, &mut facts).is_ok()
@@ -313,7 +313,7 @@ impl<H: Hands> Tracer<'_, H> {
     /// Has a process of ours copy, and the call wait meanwhile.
     fn copy_elsewhere(&mut self, held: Held) {
         let Held { stopped, call, stack } = held;
-        let path = self.desk.host;
+        let path = self.buffers.host;
         self.hands.will_copy(path.as_c_str());
         match sys::process::fork_unseen() {
             Ok(None) => {

@@ -1,6 +1,6 @@
 //! `execve`: the guest executes our loader, which is told what to load. See [`abi::boot`].
 
-use super::nerves::Hands;
+use super::backend::Hands;
 use super::scratch::Scratch;
 use super::tracee::{Executing, Held, Pending};
 use super::tracer::Tracer;
@@ -16,11 +16,11 @@ fn ours(file: HostFd) -> String {
 }
 
 impl<H: Hands> Tracer<'_, H> {
-    /// Carries out the plan that the view has left in the desk. `before` is the thread's state as it was, if the kernel refuses.
+    /// Carries out the plan that the view has left in the buffers. `before` is the thread's state as it was, if the kernel refuses.
     pub(super) fn execute(&mut self, held: Held, mut scratch: Scratch, before: Option<Box<Task>>) {
         let Held { stopped, call, .. } = held;
         let mut block = [0; BOOT_ROOM];
-        let plan = &mut self.desk.exec;
+        let plan = &mut self.buffers.exec;
         // By descriptor rather than by path: whoever waits for the `execve` may delete the file before the loader opens it.
         let name = |file: Option<HostFd>, host: &Text| match file {
             Some(file) => ours(file).into_bytes(),
@@ -41,8 +41,8 @@ impl<H: Hands> Tracer<'_, H> {
         if let (Some(tracee), Some(before)) = (self.tracees.get_mut(&stopped.id()), before) {
             tracee.task = Some(before);
         }
-        let place = self.ask(&stopped, &mut scratch, |scene| {
-            scene.nerves.scratch(loader.as_bytes_with_nul(), 1)
+        let place = self.ask(&stopped, &mut scratch, |context| {
+            context.backend.scratch(loader.as_bytes_with_nul(), 1)
         });
         let number = Arch::from_audit(call.arch).and_then(|arch| Op::Execve.entry().number(arch));
         let (Ok(length), Some(task), Some(Ok(at)), Some(number)) = (length, after, place, number)

@@ -8,7 +8,7 @@
 //! The thread's call becomes an `mmap` instead; by the same gate, so a 32-bit call gives memory that 32-bit calls reach. Then the program
 //! makes its own call again: the instruction, of two bytes, is right behind it.
 
-use super::nerves::Hands;
+use super::backend::Hands;
 use super::scratch::Room;
 use super::tracee::{Held, Mapping, Phase, Want};
 use super::tracer::Tracer;

@@ -13,7 +13,7 @@
 //!
 //! - [`attach`]: the tracer's process and how its parent becomes a guest.
 //! - [`tracer`]: its loop. [`call`]: one call. [`exec`]: `execve`. [`tracee`]: what is known of a thread.
-//! - [`nerves`]: the guest's memory and the calls made for it, as the view wants them. [`kin`]: processes of other tracers.
+//! - [`backend`]: the guest's memory and the calls made for it, as the view wants them. [`processes`]: processes of other tracers.
 //! - [`scratch`]: memory in the guest for paths. [`mapping`]: where that does not do. [`placement`]: on which processor.
 //!
 //! One thread traces, and deals with one event at a time. There is one lock, of [`placement`], which a second thread shares that only lets idle
@@ -23,18 +23,18 @@
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 
 mod attach;
+mod backend;
 mod call;
 mod exec;
-mod kin;
 mod mapping;
-mod nerves;
 mod placement;
+mod processes;
 mod scratch;
 mod start;
 mod tracee;
 mod tracer;
 
-pub use nerves::Hands;
+pub use backend::Hands;
 pub(super) use start::LOADER;
 pub use tracer::{Settings, Tracer};
 

@@ -12,7 +12,7 @@
 //!
 //! Every request to a thread can fail because it was killed; its end is then reported by itself, so such failures are not looked at.
 
-use super::nerves::Hands;
+use super::backend::Hands;
 use super::placement::Placement;
 use super::scratch::{Chunks, Room};
 use super::tracee::{Executing, Held, Phase, Program, Tracee};
@@ -25,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use sys::ptrace::{self, Event, Gate, Go, Id, Stop, Stopped, Whom};
-use view::{Desk, Task, World};
+use view::{CallBuffers, Task, World};
 
 /// What a tracer is given.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Settings<'a> {
 pub struct Tracer<'a, H> {
     pub(super) settings: Settings<'a>,
     pub(super) hands: H,
-    pub(super) desk: Box<Desk>,
+    pub(super) buffers: Box<CallBuffers>,
     pub(super) tracees: HashMap<Id, Tracee>,
     /// Processes of the container, by the number of their first thread.
     pub(super) programs: HashMap<Id, Program>,
@@ -72,7 +72,7 @@ impl<'a, H: Hands> Tracer<'a, H> {
         Self {
             settings,
             hands,
-            desk: Box::default(),
+            buffers: Box::default(),
             tracees: HashMap::new(),
             programs: HashMap::new(),
             early: HashMap::new(),

@@ -93,16 +93,16 @@ fn prepare(bench: &mut Bench<'_>, arch: Arch, op: Op, arguments: &[Arg<'_>]) -> 
     call
 }
 
-/// Makes a call as the nervous system does: files are copied up when that is asked for. Nothing may stay open.
+/// Makes a call as the backend does: files are copied up when that is asked for. Nothing may stay open.
 fn enter_as(bench: &mut Bench<'_>, arch: Arch, op: Op, arguments: &[Arg<'_>]) -> (Call, Verdict) {
     let call = prepare(bench, arch, op, arguments);
     for _ in 0..3 {
-        let verdict = bench.scene(|scene| super::enter(scene, &call));
+        let verdict = bench.context(|context| super::enter(context, &call));
         if verdict != Verdict::CopyUp {
             return (call, verdict);
         }
         assert!(bench.fake.held.is_empty(), "{}: left open", op.name());
-        let path = bench.desk.host;
+        let path = bench.buffers.host;
         crate::Host::copy_up(&mut bench.fake, path.as_c_str()).expect("a file to copy");
     }
     panic!("{}: copied again and again", op.name());

@@ -170,7 +170,7 @@ fn a_users_new_file_gets_a_record() {
     assert_eq!(after, wanted);
     bench.fake.file("/c/tmp/mine", "").give(9, "/c/tmp/mine");
     let call = prepare(&mut bench, Arch::X86_64, Op::Openat, &[]);
-    assert_eq!(bench.scene(|scene| crate::calls::leave(scene, after, &call, 9)), 9);
+    assert_eq!(bench.context(|context| crate::calls::leave(context, after, &call, 9)), 9);
     let node = &bench.fake.tree.nodes[bench.fake.at("/c/tmp/mine")];
     assert_eq!(node.attributes[&b"user.coracle.owner"[..]], b"7:7:644:f:0:0");
     assert_eq!(node.mode, 0o1644);
@@ -179,7 +179,7 @@ fn a_users_new_file_gets_a_record() {
     let verdict = open(&mut bench, "/tmp/roots", O_CREAT | O_WRONLY);
     assert!(matches!(verdict, Verdict::Instead(_, After::Nothing)));
     let failed = Errno::ENOSPC.result();
-    assert_eq!(bench.scene(|scene| crate::calls::leave(scene, after, &call, failed)), failed);
+    assert_eq!(bench.context(|context| crate::calls::leave(context, after, &call, failed)), failed);
     // A directory that passes its group on.
     bench.fake.mode("/c/tmp", 0o2777);
     let id = bench.fake.at("/c/tmp");
@@ -205,7 +205,7 @@ fn root_is_not_kept_out_by_the_mode_on_disk() {
     let (call, verdict) = enter_as(&mut bench, Arch::X86_64, Op::Openat, &arguments);
     let Verdict::Instead(_, after @ After::Restore(..)) = verdict else { panic!("{verdict:?}") };
     assert_eq!(bench.fake.tree.nodes[bench.fake.at("/vol/data")].mode, 0o600);
-    bench.scene(|scene| crate::calls::leave(scene, after, &call, 3));
+    bench.context(|context| crate::calls::leave(context, after, &call, 3));
     assert_eq!(bench.fake.tree.nodes[bench.fake.at("/vol/data")].mode, 0o400);
     assert!(bench.fake.held.is_empty());
 }

@@ -207,7 +207,7 @@ fn handles_and_what_is_unknown() {
         (7, 2),
     ] {
         let call = Call { arch, number, arguments: [0; 6] };
-        let verdict = bench.scene(|scene| crate::calls::enter(scene, &call));
+        let verdict = bench.context(|context| crate::calls::enter(context, &call));
         assert_eq!(verdict, error(Errno::ENOSYS));
     }
 }
@@ -228,7 +228,7 @@ fn no_path_reaches_the_host_as_it_stands() {
                     _ => 0,
                 };
             }
-            let verdict = bench.scene(|scene| crate::calls::enter(scene, &call));
+            let verdict = bench.context(|context| crate::calls::enter(context, &call));
             match verdict {
                 Verdict::Done(_) => {}
                 Verdict::Instead(instead, _) => {

@@ -82,12 +82,12 @@ fn outcome(bench: &mut Bench<'_>, gone: bool, op: Op, arguments: &[Arg<'_>]) -> 
             other => panic!("{op:?}: {other:?}"),
         };
         let value = perform(bench, &made);
-        if bench.scene(|scene| again(scene, after, value)) {
+        if bench.context(|context| again(context, after, value)) {
             bench.fake.guest.retain(|fd, _| *fd == TREE);
             assert!(bench.fake.held.is_empty(), "{op:?}: undone");
             continue;
         }
-        let value = bench.scene(|scene| leave(scene, after, &call, value));
+        let value = bench.context(|context| leave(context, after, &call, value));
         let opens = matches!(op, Op::Open);
         if opens && value >= 0 {
             let fd = i32::try_from(value).unwrap();

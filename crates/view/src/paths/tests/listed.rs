@@ -51,15 +51,15 @@ fn wide(bytes: &[u8]) -> Vec<(String, u8, usize)> {
 fn missing_mount_points_are_listed() {
     let mut bench = half(0);
     let asked = call(X86_64, 217, 3, 4096);
-    let verdict = bench.scene(|scene| enter(scene, &asked));
+    let verdict = bench.context(|context| enter(context, &asked));
     let Verdict::Instead(done, After::Listing { room }) = verdict else { panic!("{verdict:?}") };
     assert_eq!(done.arguments[1..3], [BUFFER + u64::from(room), 4096 - u64::from(room)]);
     let after = After::Listing { room };
-    assert_eq!(bench.scene(|scene| leave(scene, after, &asked, 100)), 100 + i64::from(room));
+    assert_eq!(bench.context(|context| leave(context, after, &asked, 100)), 100 + i64::from(room));
     let entries = wide(&bench.fake.peek(BUFFER, room as usize));
     assert_eq!(entries, [("extra".into(), 4, 32), ("pipe".into(), 1, 24)]);
     assert_eq!(bench.fake.peek(BUFFER + u64::from(room), 1), [0xee]);
-    assert_eq!(bench.scene(|scene| leave(scene, after, &asked, -22)), -22);
+    assert_eq!(bench.context(|context| leave(context, after, &asked, -22)), -22);
     // The inode is that of what is bound.
     let inode = u64::from_ne_bytes(bench.fake.peek(BUFFER, 8).try_into().unwrap());
     assert_eq!(inode, bench.fake.at("/w") as u64 + 1);
@@ -70,9 +70,9 @@ fn old_layouts() {
     for (arch, number, word) in [(X86_64, 78, 8), (I386, 141, 4)] {
         let mut bench = half(0);
         let asked = call(arch, number, 3, 4096);
-        let verdict = bench.scene(|scene| enter(scene, &asked));
+        let verdict = bench.context(|context| enter(context, &asked));
         let Verdict::Instead(_, after @ After::Listing { room }) = verdict else { panic!() };
-        assert!(bench.scene(|scene| leave(scene, after, &asked, 0)) > 0);
+        assert!(bench.context(|context| leave(context, after, &asked, 0)) > 0);
         let bytes = bench.fake.peek(BUFFER, room as usize);
         let size = usize::from(u16::from_ne_bytes([bytes[2 * word], bytes[2 * word + 1]]));
         assert_eq!(size % word, 0);
@@ -84,7 +84,7 @@ fn old_layouts() {
 #[test]
 fn nothing_to_add() {
     let asked = |bench: &mut Bench<'_>, fd, size| {
-        bench.scene(|scene| enter(scene, &call(X86_64, 217, fd, size)))
+        bench.context(|context| enter(context, &call(X86_64, 217, fd, size)))
     };
     let mut bench = half(0);
     assert_eq!(asked(&mut bench, 4, 4096), Verdict::Pass, "no bindings there");

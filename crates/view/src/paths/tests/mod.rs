@@ -51,15 +51,15 @@ fn at(
     path: &str,
     intent: Intent,
 ) -> Result<(Place, String), Errno> {
-    bench.desk.named[0].set(path.as_bytes()).unwrap();
+    bench.buffers.named[0].set(path.as_bytes()).unwrap();
     let held = bench.fake.held.len();
-    let result = bench.scene(|scene| resolve(scene, from, 0, intent));
+    let result = bench.context(|context| resolve(context, from, 0, intent));
     let result = result.map(|place| {
-        bench.scene(|scene| place.close(scene.nerves));
-        (place, string(&bench.desk.found[0]))
+        bench.context(|context| place.close(context.backend));
+        (place, string(&bench.buffers.found[0]))
     });
     assert_eq!(bench.fake.held.len(), held, "{path}: something stayed open");
-    assert_eq!(string(&bench.desk.named[0]), path, "the guest's path stays");
+    assert_eq!(string(&bench.buffers.named[0]), path, "the guest's path stays");
     result
 }
 
@@ -168,7 +168,7 @@ fn bindings_and_what_places_tell() {
     assert!(place.mount_point && place.directory && !place.holds_mounts);
     let (place, _) = at(&mut bench, Dir::Cwd, "/data/deep/y", Intent::FOLLOW).unwrap();
     assert_eq!((place.binding, place.kind, place.mount_point), (Some(2), Kind::Host, false));
-    assert_eq!(string(&bench.desk.position), "/data/deep/y");
+    assert_eq!(string(&bench.buffers.position), "/data/deep/y");
     let (place, _) = at(&mut bench, Dir::Cwd, "/etc", Intent::NAME).unwrap();
     assert!(place.holds_mounts && !place.mount_point);
     assert_eq!(at(&mut bench, Dir::Cwd, "/etc/hosts/x", Intent::FOLLOW), Err(Errno::ENOTDIR));
@@ -207,12 +207,13 @@ fn cost() {
 #[test]
 fn held_files_are_the_callers() {
     let mut bench = bench();
-    bench.desk.named[0].set(b"/bin/sh").unwrap();
-    let place = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, Intent::FOLLOW.held())).unwrap();
+    bench.buffers.named[0].set(b"/bin/sh").unwrap();
+    let place =
+        bench.context(|context| resolve(context, Dir::Cwd, 0, Intent::FOLLOW.held())).unwrap();
     let fd: HostFd = place.held.unwrap();
     let node = bench.fake.at("/c/usr/bin/sh");
     assert_eq!(bench.fake.held[&fd.0].node, node);
-    bench.scene(|scene| place.close(scene.nerves));
+    bench.context(|context| place.close(context.backend));
     assert!(bench.fake.held.is_empty());
 }
 

@@ -139,15 +139,15 @@ fn compare(
         let wanted = wanted.and_then(|found| found.node.ok_or(Errno::ENOENT));
         let wanted = wanted.map(|id| setup.twin[&id]);
         for intent in [intent, intent.held(), intent.lightly(), intent.held().lightly()] {
-            bench.desk.named[0].set(path.as_bytes()).unwrap();
-            let got = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, intent));
+            bench.buffers.named[0].set(path.as_bytes()).unwrap();
+            let got = bench.context(|context| resolve(context, Dir::Cwd, 0, intent));
             let got = got.and_then(|place| {
-                let found = string(&bench.desk.found[0]);
+                let found = string(&bench.buffers.found[0]);
                 let by_path = outcome(&bench.fake, &place, &found, follow);
                 if let Some(held) = place.held {
                     prop_same(&by_path, bench.fake.held[&held.0].node);
                 }
-                bench.scene(|scene| place.close(scene.nerves));
+                bench.context(|context| place.close(context.backend));
                 by_path?.ok_or(Errno::ENOENT)
             });
             prop_assert!(bench.fake.held.is_empty());
@@ -171,12 +171,12 @@ fn check_creation(
     wanted: &Result<crate::testing::tree::Found, Errno>,
     setup: &Setup,
 ) -> Result<(), TestCaseError> {
-    bench.desk.named[0].set(path.as_bytes()).unwrap();
-    let got = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, Intent::CREATE));
+    bench.buffers.named[0].set(path.as_bytes()).unwrap();
+    let got = bench.context(|context| resolve(context, Dir::Cwd, 0, Intent::CREATE));
     let got = got.and_then(|place| {
-        let found = string(&bench.desk.found[0]);
+        let found = string(&bench.buffers.found[0]);
         let start = if place.at == Dir::Cwd { bench.fake.cwd.node } else { ROOT };
-        bench.scene(|scene| place.close(scene.nerves));
+        bench.context(|context| place.close(context.backend));
         if found.ends_with('/') {
             return Err(Errno::EISDIR);
         }
@@ -221,12 +221,12 @@ fn check_name(
     let how = Walk { parent: true, ..Walk::default() };
     let wanted = setup.model.walk(start, path.as_bytes(), how);
     for intent in [Intent::NAME, Intent::NAME.lightly()] {
-        bench.desk.named[0].set(path.as_bytes()).unwrap();
-        let got = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, intent));
+        bench.buffers.named[0].set(path.as_bytes()).unwrap();
+        let got = bench.context(|context| resolve(context, Dir::Cwd, 0, intent));
         let got = got.and_then(|place| {
-            let found = string(&bench.desk.found[0]);
+            let found = string(&bench.buffers.found[0]);
             let start = if place.at == Dir::Cwd { bench.fake.cwd.node } else { ROOT };
-            bench.scene(|scene| place.close(scene.nerves));
+            bench.context(|context| place.close(context.backend));
             if place.mount_point {
                 // The guest may not do anything with it; that it is one is all that counts.
                 return Ok((None, true));
@@ -276,12 +276,12 @@ proptest! {
     #[test]
     fn any_bytes(path in prop::collection::vec(prop::sample::select(&b"/.ab\xff"[..]), 0..40), flags in 0..64_u64) {
         let mut bench = bench();
-        bench.desk.named[0].set(&path).unwrap();
+        bench.buffers.named[0].set(&path).unwrap();
         for intent in [Intent::FOLLOW, Intent::CREATE, Intent::NAME, Intent::NO_FOLLOW] {
             let intent = Intent { resolve: flags, ..intent };
-            if let Ok(place) = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, intent)) {
-                bench.scene(|scene| place.close(scene.nerves));
-                let found = string(&bench.desk.found[0]);
+            if let Ok(place) = bench.context(|context| resolve(context, Dir::Cwd, 0, intent)) {
+                bench.context(|context| place.close(context.backend));
+                let found = string(&bench.buffers.found[0]);
                 let inside = ["/c", "/v", "/w/x", "/run/hosts", "/proc"].iter().any(|top| found.starts_with(top));
                 prop_assert!(inside || found == "/");
             }

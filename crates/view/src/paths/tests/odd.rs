@@ -111,14 +111,14 @@ fn paths_that_fit_the_guest_only() {
     let node = fake.at(&format!("{prefix}{deep}/f"));
     let mut bench = Bench::new(fake, &table);
     for path in [format!("{deep}/f"), format!("{deep}/l"), "/short/f".into(), "/short/../".into()] {
-        bench.desk.named[0].set(path.as_bytes()).unwrap();
-        let place = bench.scene(|scene| resolve(scene, Dir::Cwd, 0, Intent::FOLLOW.held()));
+        bench.buffers.named[0].set(path.as_bytes()).unwrap();
+        let place = bench.context(|context| resolve(context, Dir::Cwd, 0, Intent::FOLLOW.held()));
         let place = place.unwrap();
         if path.ends_with(['f', 'l']) {
             assert_eq!(bench.fake.held[&place.held.unwrap().0].node, node, "{}", &path[..9]);
             let Dir::Held(_) = place.at else { panic!("relative to a directory") };
         }
-        bench.scene(|scene| place.close(scene.nerves));
+        bench.context(|context| place.close(context.backend));
         assert!(bench.fake.held.is_empty());
     }
     let top = at(&mut bench, Dir::Cwd, &format!("{deep}/abs"), Intent::FOLLOW).unwrap().1;
@@ -145,11 +145,11 @@ fn deeper_than_a_path() {
     let table = [binding("/", "/c", Kind::Tree)];
     let mut bench = Bench::new(fake, &table);
     let mut node = |path: &str| {
-        bench.desk.named[0].set(path.as_bytes()).unwrap();
+        bench.buffers.named[0].set(path.as_bytes()).unwrap();
         let place =
-            bench.scene(|scene| resolve(scene, Dir::Cwd, 0, Intent::FOLLOW.held())).unwrap();
+            bench.context(|context| resolve(context, Dir::Cwd, 0, Intent::FOLLOW.held())).unwrap();
         let node = bench.fake.held[&place.held.unwrap().0].node;
-        bench.scene(|scene| place.close(scene.nerves));
+        bench.context(|context| place.close(context.backend));
         assert!(bench.fake.held.is_empty());
         (node, bench.fake.clone())
     };

@@ -16,7 +16,7 @@ fn bench() -> Bench {
     let parts = Parts {
         images: Images::default(),
         notes: Notes::new(dir.path().join("notes")),
-        workshop: Workshop::new(dir.path().to_owned()),
+        copy_dir: CopyDir::new(dir.path().to_owned()),
         run: dir.path().to_owned(),
     };
     let mut calls = HostCalls::new(parts);

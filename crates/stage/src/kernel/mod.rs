@@ -5,14 +5,14 @@
 //!
 //! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`spot`]: where a call starts.
 //! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`notes`]: records of inodes without attributes.
-//! - [`links`]: short names of directories. [`kin`]: other processes of the container.
+//! - [`links`]: short names of directories. [`processes`]: other processes of the container.
 
 pub(crate) mod calls;
 mod copy_up;
 mod host;
-pub(crate) mod kin;
 mod links;
 mod notes;
+pub(crate) mod processes;
 mod spot;
 
 use crate::slots::SLOT_SIZE;
@@ -34,7 +34,7 @@ const LENT_MAX: usize = 4;
 const LARGE_MAX: usize = 3;
 
 /// The hands, for one call.
-pub(crate) struct Nerves<'a> {
+pub(crate) struct Backend<'a> {
     /// The slot's.
     scratch: &'a mut [u8],
     used: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Nerves<'a> {
     owes: bool,
 }
 
-impl<'a> Nerves<'a> {
+impl<'a> Backend<'a> {
     /// With the scratch memory of a slot.
     pub(crate) fn new(scratch: &'a mut [u8]) -> Self {
         Self {
@@ -131,7 +131,7 @@ pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
     calls::getxattr(path, true, c"security.selinux", &mut [])
 }
 
-impl Nerves<'_> {
+impl Backend<'_> {
     /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. What has no path that a link could name, or no room for the
     /// link's, is lent for this call.
     fn alias_of(&mut self, directory: i32, most: usize, into: &mut Text) -> Result<()> {
@@ -156,7 +156,7 @@ impl Nerves<'_> {
     }
 }
 
-impl Drop for Nerves<'_> {
+impl Drop for Backend<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.owes {
@@ -165,7 +165,7 @@ impl Drop for Nerves<'_> {
     }
 }
 
-impl Nerves<'_> {
+impl Backend<'_> {
     #[cold]
     fn give_back(&mut self) {
         if self.more != 0 {
@@ -182,7 +182,7 @@ impl Nerves<'_> {
     }
 }
 
-impl Guest for Nerves<'_> {
+impl Guest for Backend<'_> {
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
         memory::read(at, into)
     }

@@ -1,6 +1,6 @@
 //! The quick road: directories of the container's tree that are known to be free of links.
 //!
-//! A nervous system that lives in the guest's process pays for every call of the host's, and almost all paths lead through the same few
+//! A backend that lives in the guest's process pays for every call of the host's, and almost all paths lead through the same few
 //! directories. What has been found out about one of those ([`Host::is_plain`](crate::Host::is_plain)) is remembered for all processes of the
 //! container, until one of them removes or renames a directory. A path whose directory is known needs no look on the way: its components
 //! are put together as text, and the call itself finds out about the last name.
@@ -16,14 +16,14 @@
 //! The road is left for the slow one whenever anything is unusual. It gives the same places, but for [`Place::held`].
 
 use super::bindings::{behind, find};
+use super::fast_path;
 use super::place::{End, Last, Look, Place};
 use super::resolve::{LINKS_MAX, Resolver};
-use super::straight;
-use super::walker::{Ground, SUFFIX_MAX, Walker, pop};
-use crate::Scene;
-use crate::desk::Desk;
+use super::walker::{SUFFIX_MAX, WalkOrigin, Walker, pop};
+use crate::CallContext;
+use crate::buffers::CallBuffers;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Host, Nerves};
+use crate::guest::{Backend, Dir, Host};
 use crate::identity;
 use crate::text::{PATH_MAX, Text};
 use crate::world::{Identity, Kind, World};
@@ -34,7 +34,7 @@ use linux_raw_sys::general::{
 /// A path as text: absolute, without links, `.` and `..`.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// It stands in `desk.named` as the guest gave it, otherwise in `desk.position`.
+    /// It stands in `buffers.named` as the guest gave it, otherwise in `buffers.position`.
     named: bool,
     /// It ended in a slash.
     slash: bool,
@@ -42,7 +42,7 @@ struct Shape {
     relative: bool,
 }
 
-impl<N: Nerves> Resolver<'_, '_, N> {
+impl<N: Backend> Resolver<'_, '_, N> {
     /// Tries the quick road. `None`: the slow one has to be taken, from the start.
     pub(super) fn known(&mut self) -> Result<Option<Place>> {
         let intent = self.intent();
@@ -65,7 +65,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 return Ok(None);
             };
             self.walker.binding = Some(index);
-            self.walker.ground = Ground::Named;
+            self.walker.origin = WalkOrigin::Named;
             self.walker.direct = false;
             if intent.end == End::Name {
                 return self.known_name(shape).map(Some);
@@ -75,9 +75,9 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 if shape.relative {
                     // The kernel's way is shorter so.
                     place.at = Dir::Cwd;
-                    let desk = &mut *self.walker.scene.desk;
-                    let named = desk.named[self.walker.which].as_bytes();
-                    desk.found[self.walker.which].set_both(named, b"")?;
+                    let buffers = &mut *self.walker.context.buffers;
+                    let named = buffers.named[self.walker.which].as_bytes();
+                    buffers.found[self.walker.which].set_both(named, b"")?;
                 }
                 return Ok(Some(place));
             }
@@ -93,7 +93,7 @@ impl<N: Nerves> Resolver<'_, '_, N> {
                 }
                 Err(_) => return Ok(None),
             }
-            let mode = u32::from(self.walker.scene.desk.seen[self.walker.which].stx_mode);
+            let mode = u32::from(self.walker.context.buffers.seen[self.walker.which].stx_mode);
             if mode & S_IFMT == S_IFLNK && (intent.follow || shape.slash) {
                 if !self.walker.known_link(shape) {
                     return Ok(None);
@@ -110,23 +110,24 @@ impl<N: Nerves> Resolver<'_, '_, N> {
     }
 
     /// Looks at an absolute path from the root of the tree, where nothing has to be put together for that. Without a place it was a link, and the path
-    /// that it leads to is in `desk.walk`. `None`: nothing is decided.
+    /// that it leads to is in `buffers.walk`. `None`: nothing is decided.
     fn straight_facts(&mut self) -> Option<Result<Option<Place>>> {
         let (from, which) = (self.walker.from, self.walker.which);
-        let scene = &mut *self.walker.scene;
-        let start = straight::straight(scene, from, which).filter(|start| start.dir != Dir::Cwd)?;
-        let Scene { nerves, world, desk, .. } = scene;
-        let path = start.path(desk.named[which].with_nul());
-        match nerves.statx(start.dir, path, AT_SYMLINK_NOFOLLOW, &mut desk.seen[which]) {
+        let context = &mut *self.walker.context;
+        let start =
+            fast_path::fast_path(context, from, which).filter(|start| start.dir != Dir::Cwd)?;
+        let CallContext { backend, world, buffers, .. } = context;
+        let path = start.path(buffers.named[which].with_nul());
+        match backend.statx(start.dir, path, AT_SYMLINK_NOFOLLOW, &mut buffers.seen[which]) {
             Ok(()) => {}
             Err(Errno::ENOENT) => return Some(Err(Errno::ENOENT)),
             Err(_) => return None,
         }
         let root = world.bindings.first()?;
-        let is_link = u32::from(desk.seen[which].stx_mode) & S_IFMT == S_IFLNK;
-        desk.found[which].set_both(root.host, desk.named[which].as_bytes()).ok()?;
+        let is_link = u32::from(buffers.seen[which].stx_mode) & S_IFMT == S_IFLNK;
+        buffers.found[which].set_both(root.host, buffers.named[which].as_bytes()).ok()?;
         self.walker.binding = Some(0);
-        self.walker.ground = Ground::Named;
+        self.walker.origin = WalkOrigin::Named;
         self.walker.direct = false;
         let shape = Shape { named: true, slash: false, relative: false };
         if is_link && self.walker.intent.follow {
@@ -154,23 +155,24 @@ impl<N: Nerves> Resolver<'_, '_, N> {
             ..Place::itself(Dir::Root)
         };
         // Not the root of a binding: the directory of that is not known.
-        place.set_binding(self.walker.scene.world, self.walker.binding);
+        place.set_binding(self.walker.context.world, self.walker.binding);
         place
     }
 }
 
-impl<N: Nerves> Walker<'_, '_, N> {
+impl<N: Backend> Walker<'_, '_, N> {
     /// Whether this road may lead anywhere, as far as can be told at once.
     fn may_know(&mut self) -> bool {
-        let scene = &mut *self.scene;
-        let absolute = scene.desk.named[self.which].as_bytes().first() == Some(&b'/');
+        let context = &mut *self.context;
+        let absolute = context.buffers.named[self.which].as_bytes().first() == Some(&b'/');
         // A name alone takes one call as it is.
-        let alone = self.intent.light && !scene.desk.named[self.which].as_bytes().contains(&b'/');
+        let alone =
+            self.intent.light && !context.buffers.named[self.which].as_bytes().contains(&b'/');
         (absolute || self.from == Dir::Cwd && !alone)
             && !self.anchored
-            && !scene.desk.careful
-            && scene.task.root.as_bytes() == b"/"
-            && scene.nerves.plain_generation().is_some()
+            && !context.buffers.careful
+            && context.task.root.as_bytes() == b"/"
+            && context.backend.plain_generation().is_some()
     }
 
     /// Whether the slow road from a working directory in the tree is worth its calls, because the directory that it leads to is known
@@ -179,16 +181,17 @@ impl<N: Nerves> Walker<'_, '_, N> {
         if self.from != Dir::Cwd || !self.may_know() {
             return false;
         }
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        nerves.remembered_cwd(&mut desk.link) && in_tree(world, desk.link.as_bytes()).is_some()
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        backend.remembered_cwd(&mut buffers.link)
+            && in_tree(world, buffers.link.as_bytes()).is_some()
     }
 
-    /// Puts the path together in `desk.position`: the path in `desk.named`, or `desk.walk` where a link was `followed`.
+    /// Puts the path together in `buffers.position`: the path in `buffers.named`, or `buffers.walk` where a link was `followed`.
     fn compose(&mut self, followed: bool) -> Option<Shape> {
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        let path = if followed { &desk.walk } else { &desk.named[self.which] };
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let path = if followed { &buffers.walk } else { &buffers.named[self.which] };
         let path = path.as_bytes();
-        let position = &mut desk.position;
+        let position = &mut buffers.position;
         if path.first() == Some(&b'/') {
             if !followed && is_clean(path) {
                 return Some(Shape { named: true, slash: false, relative: false });
@@ -196,20 +199,20 @@ impl<N: Nerves> Walker<'_, '_, N> {
             position.clear();
         } else {
             // A link's text has been put behind its directory, so this is the guest's own path.
-            if !nerves.remembered_cwd(&mut desk.link) {
+            if !backend.remembered_cwd(&mut buffers.link) {
                 return None;
             }
-            let here = in_tree(world, desk.link.as_bytes())?;
+            let here = in_tree(world, buffers.link.as_bytes())?;
             position.set_both(here, b"").ok()?;
         }
         self.append_names(followed)
     }
 
-    /// Adds the components of the path to `desk.position`, `.` and `..` taken out. A directory that `..` leaves has to be known, or is looked at.
+    /// Adds the components of the path to `buffers.position`, `.` and `..` taken out. A directory that `..` leaves has to be known, or is looked at.
     fn append_names(&mut self, followed: bool) -> Option<Shape> {
         let everybody = self.searches();
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        let path = if followed { &desk.walk } else { &desk.named[self.which] };
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let path = if followed { &buffers.walk } else { &buffers.named[self.which] };
         let path = path.as_bytes();
         let mut at = 0;
         let mut last: &[u8] = b"";
@@ -223,49 +226,49 @@ impl<N: Nerves> Walker<'_, '_, N> {
                 b"" => continue,
                 b"." => {}
                 b".." => {
-                    tree_path(world, desk.position.as_bytes(), &mut desk.host)?;
-                    if !is_known(*nerves, &desk.host, everybody)
-                        || world.identity.is_none() && !may_search(*nerves, &desk.host)
+                    tree_path(world, buffers.position.as_bytes(), &mut buffers.host)?;
+                    if !is_known(*backend, &buffers.host, everybody)
+                        || world.identity.is_none() && !may_search(*backend, &buffers.host)
                     {
                         return None;
                     }
-                    pop(&mut desk.position);
-                    if desk.position.as_bytes() == b"/" {
+                    pop(&mut buffers.position);
+                    if buffers.position.as_bytes() == b"/" {
                         // What is put behind it begins with a slash.
-                        desk.position.clear();
+                        buffers.position.clear();
                     }
                     relative = false;
                 }
                 name => {
-                    desk.position.push(b"/").ok()?;
-                    desk.position.push(name).ok()?;
+                    buffers.position.push(b"/").ok()?;
+                    buffers.position.push(name).ok()?;
                 }
             }
             last = name;
         }
         // What ends in a directory's own names is rare, and their errors are the kernel's.
-        if matches!(last, b"" | b"." | b"..") || desk.position.is_empty() {
+        if matches!(last, b"" | b"." | b"..") || buffers.position.is_empty() {
             return None;
         }
         Some(Shape { named: false, slash: path.last() == Some(&b'/'), relative })
     }
 
-    /// Whether the path is in a directory that is known: its host path is put into `desk.found`. Gives the binding.
+    /// Whether the path is in a directory that is known: its host path is put into `buffers.found`. Gives the binding.
     fn known_directory(&mut self, shape: &mut Shape) -> Option<usize> {
         let everybody = self.searches();
         let own = shape.named || shape.relative;
-        let generation = self.scene.nerves.plain_generation()?;
+        let generation = self.context.backend.plain_generation()?;
         // The second time behind a link of the root that was replaced.
         for _ in 0..2 {
-            let Scene { nerves, world, desk, .. } = &mut *self.scene;
-            let found = &mut desk.found[self.which];
-            let path = if shape.named { &desk.named[self.which] } else { &desk.position };
+            let CallContext { backend, world, buffers, .. } = &mut *self.context;
+            let found = &mut buffers.found[self.which];
+            let path = if shape.named { &buffers.named[self.which] } else { &buffers.position };
             let index = tree_path(world, path.as_bytes(), found)?;
             let end = found.as_bytes().iter().rposition(|byte| *byte == b'/')?;
-            if nerves.is_plain(&found.as_bytes()[..end], everybody) {
+            if backend.is_plain(&found.as_bytes()[..end], everybody) {
                 if own && world.bindings[index].guest == b"/" {
-                    let named = desk.named[self.which].as_bytes();
-                    straight::learn(*nerves, named, everybody, generation);
+                    let named = buffers.named[self.which].as_bytes();
+                    fast_path::learn(*backend, named, everybody, generation);
                 }
                 return Some(index);
             }
@@ -278,8 +281,8 @@ impl<N: Nerves> Walker<'_, '_, N> {
 
     /// If the path begins with a name in the root of the tree that is known to be a link into `usr`, puts that before it.
     fn merged(&mut self, index: usize, shape: &mut Shape) -> bool {
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        let path = if shape.named { &desk.named[self.which] } else { &desk.position };
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let path = if shape.named { &buffers.named[self.which] } else { &buffers.position };
         let position = path.as_bytes();
         let Some(length) = position[1..].iter().position(|byte| *byte == b'/') else {
             return false;
@@ -292,37 +295,37 @@ impl<N: Nerves> Walker<'_, '_, N> {
         let Some(key) = link_key(&mut key, binding.host, &position[..=length]) else {
             return false;
         };
-        if !nerves.is_plain(key, false) {
+        if !backend.is_plain(key, false) {
             return false;
         }
         (shape.named, shape.relative) = (false, false);
-        desk.link.set_both(b"/usr", position).is_ok()
-            && desk.position.set_both(desk.link.as_bytes(), b"").is_ok()
+        buffers.link.set_both(b"/usr", position).is_ok()
+            && buffers.position.set_both(buffers.link.as_bytes(), b"").is_ok()
     }
 
-    /// Puts the guest's canonical name into `desk.position`, where that is wanted.
+    /// Puts the guest's canonical name into `buffers.position`, where that is wanted.
     fn name_position(&mut self, shape: Shape) {
-        let desk = &mut *self.scene.desk;
+        let buffers = &mut *self.context.buffers;
         if shape.named {
             // It was a text before.
-            let _ = desk.position.set_both(desk.named[self.which].as_bytes(), b"");
+            let _ = buffers.position.set_both(buffers.named[self.which].as_bytes(), b"");
         }
     }
 
     /// Looks at the last name itself.
     fn glance(&mut self) -> Result<()> {
-        let Scene { nerves, desk, .. } = &mut *self.scene;
-        let path = desk.found[self.which].as_c_str();
-        nerves.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut desk.seen[self.which])
+        let CallContext { backend, buffers, .. } = &mut *self.context;
+        let path = buffers.found[self.which].as_c_str();
+        backend.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut buffers.seen[self.which])
     }
 
-    /// The last name is a link: puts the path that it leads to into `desk.walk`.
+    /// The last name is a link: puts the path that it leads to into `buffers.walk`.
     fn known_link(&mut self, shape: Shape) -> bool {
         self.name_position(shape);
-        let Scene { nerves, desk, .. } = &mut *self.scene;
-        let Desk { link, walk, position, found, .. } = &mut **desk;
+        let CallContext { backend, buffers, .. } = &mut *self.context;
+        let CallBuffers { link, walk, position, found, .. } = &mut **buffers;
         let found = &found[self.which];
-        if nerves.readlink(Dir::Root, found.as_c_str(), link).is_err() || link.is_empty() {
+        if backend.readlink(Dir::Root, found.as_c_str(), link).is_err() || link.is_empty() {
             return false;
         }
         let slash = position.as_bytes().iter().rposition(|byte| *byte == b'/');
@@ -339,8 +342,8 @@ impl<N: Nerves> Walker<'_, '_, N> {
 }
 
 /// Remembers the directory of the place that the slow road has found. `generation` is from before.
-pub(super) fn learn<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn learn<N: Backend>(
+    context: &mut CallContext<'_, N>,
     which: usize,
     end: End,
     place: &Place,
@@ -350,47 +353,47 @@ pub(super) fn learn<N: Nerves>(
     {
         return;
     }
-    let desk = &mut *scene.desk;
+    let buffers = &mut *context.buffers;
     // Of a name that is to be made or removed the slow road knows that there is no link before it.
     let looked = !place.missing && end != End::Name;
-    if !looked && !is_there(scene.nerves, desk.found[which].as_bytes(), &mut desk.host) {
+    if !looked && !is_there(context.backend, buffers.found[which].as_bytes(), &mut buffers.host) {
         return;
     }
-    let Some(binding) = place.binding.and_then(|index| scene.world.bindings.get(index)) else {
+    let Some(binding) = place.binding.and_then(|index| context.world.bindings.get(index)) else {
         return;
     };
-    let found = scene.desk.found[which].as_bytes();
+    let found = context.buffers.found[which].as_bytes();
     let found = found.strip_suffix(b"/").unwrap_or(found);
     let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
     if end < binding.host.len() {
         // The root of a binding: what is above it is the host's.
         return;
     }
-    learn_directory(scene, which, (binding.host.len(), end), generation);
+    learn_directory(context, which, (binding.host.len(), end), generation);
 }
 
 /// A path leads nowhere: its directory may be known all the same, because many paths are asked for that are not there.
-pub(super) fn learn_missing<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn learn_missing<N: Backend>(
+    context: &mut CallContext<'_, N>,
     from: Dir,
     which: usize,
     generation: u64,
 ) {
-    let Scene { nerves, world, task, desk } = &mut *scene;
-    let mut named = desk.named[which].as_bytes();
+    let CallContext { backend, world, task, buffers } = &mut *context;
+    let mut named = buffers.named[which].as_bytes();
     if task.root.as_bytes() != b"/" || named.is_empty() {
         return;
     }
     if named[0] != b'/' && from == Dir::Cwd && named.contains(&b'/') {
-        if !nerves.remembered_cwd(&mut desk.link) {
+        if !backend.remembered_cwd(&mut buffers.link) {
             return;
         }
-        let Some(here) = in_tree(world, desk.link.as_bytes()) else { return };
-        let put = desk.position.set_both(here, b"/").and_then(|()| desk.position.push(named));
+        let Some(here) = in_tree(world, buffers.link.as_bytes()) else { return };
+        let put = buffers.position.set_both(here, b"/").and_then(|()| buffers.position.push(named));
         if put.is_err() {
             return;
         }
-        named = desk.position.as_bytes();
+        named = buffers.position.as_bytes();
     }
     if named[0] != b'/'
         || named[1..].split(|byte| *byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
@@ -399,38 +402,38 @@ pub(super) fn learn_missing<N: Nerves>(
     }
     let Some(slash) = named.iter().rposition(|byte| *byte == b'/') else { return };
     let directory = if slash == 0 { b"/" } else { &named[..slash] };
-    let found = &mut desk.found[which];
+    let found = &mut buffers.found[which];
     let Some(index) = tree_path(world, directory, found) else { return };
     let (start, end) = (world.bindings[index].host.len(), found.len());
-    let strict = nerves.has_openat2() && is_plain_directory(*nerves, found);
+    let strict = backend.has_openat2() && is_plain_directory(*backend, found);
     if end == start || strict {
-        learn_directory(scene, which, (start, end), generation);
+        learn_directory(context, which, (start, end), generation);
     }
 }
 
-/// The slow road follows a link, whose host path is in `desk.found`: its directory may be known, so that the quick road comes to the link the
+/// The slow road follows a link, whose host path is in `buffers.found`: its directory may be known, so that the quick road comes to the link the
 /// next time. (What a dynamic program is loaded by is mostly such a link, in a directory where nothing else is ever looked for.) `generation`
 /// is from before.
-pub(super) fn learn_around_link<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+pub(super) fn learn_around_link<N: Backend>(
+    context: &mut CallContext<'_, N>,
     which: usize,
     binding: Option<usize>,
     generation: u64,
 ) {
-    let Scene { nerves, world, task, desk } = &mut *scene;
+    let CallContext { backend, world, task, buffers } = &mut *context;
     let Some(binding) = binding.and_then(|index| world.bindings.get(index)) else { return };
-    let found = desk.found[which].as_bytes();
+    let found = buffers.found[which].as_bytes();
     let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
     let start = binding.host.len();
-    if binding.kind != Kind::Tree || end < start || !nerves.has_openat2() {
+    if binding.kind != Kind::Tree || end < start || !backend.has_openat2() {
         return;
     }
     let everybody = world.identity.is_some() && !task.creds.overrides();
-    let is_new = !nerves.is_plain(&found[..end], everybody)
-        && desk.host.set(&found[..end]).is_ok()
-        && is_plain_directory(*nerves, &desk.host);
+    let is_new = !backend.is_plain(&found[..end], everybody)
+        && buffers.host.set(&found[..end]).is_ok()
+        && is_plain_directory(*backend, &buffers.host);
     if is_new {
-        learn_directory(scene, which, (start, end), generation);
+        learn_directory(context, which, (start, end), generation);
     }
 }
 
@@ -467,24 +470,24 @@ fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
     true
 }
 
-/// The first `end` bytes of `desk.found` are the path of a directory without links, in a binding whose host path has `start` bytes.
-fn learn_directory<N: Nerves>(
-    scene: &mut Scene<'_, N>,
+/// The first `end` bytes of `buffers.found` are the path of a directory without links, in a binding whose host path has `start` bytes.
+fn learn_directory<N: Backend>(
+    context: &mut CallContext<'_, N>,
     which: usize,
     (start, end): (usize, usize),
     generation: u64,
 ) {
-    let searched = scene.world.identity.filter(|_| !scene.task.creds.overrides());
-    let Scene { nerves, desk, .. } = &mut *scene;
-    let (found, host) = (desk.found[which].as_bytes(), &mut desk.host);
+    let searched = context.world.identity.filter(|_| !context.task.creds.overrides());
+    let CallContext { backend, buffers, .. } = &mut *context;
+    let (found, host) = (buffers.found[which].as_bytes(), &mut buffers.host);
     let directory = &found[..end];
     if let Some(identity) = searched {
-        if !everybody_may_search(*nerves, &identity, directory, start, host) {
+        if !everybody_may_search(*backend, &identity, directory, start, host) {
             return;
         }
-        nerves.set_plain(directory, true, generation);
+        backend.set_plain(directory, true, generation);
     } else {
-        nerves.set_plain(directory, false, generation);
+        backend.set_plain(directory, false, generation);
     }
 }
 
@@ -536,8 +539,8 @@ pub(super) fn learn_link(
 }
 
 /// Whether directories have to be asked whether this thread may pass.
-pub(super) fn searches<N: Nerves>(scene: &Scene<'_, N>) -> bool {
-    scene.world.identity.is_some() && !scene.task.creds.overrides()
+pub(super) fn searches<N: Backend>(context: &CallContext<'_, N>) -> bool {
+    context.world.identity.is_some() && !context.task.creds.overrides()
 }
 
 /// Whether a name stands in the root of a binding of the tree: links may be remembered there.

@@ -1,7 +1,7 @@
 //! The view's wishes, each as a call of the kernel's.
 
 use super::spot::{Link, Name, Spot, descriptor, is_without_thread_self, spot, start};
-use super::{Nerves, calls, kin, notes};
+use super::{Backend, calls, notes, processes};
 use crate::{cwd, shared, tree};
 use abi::shared::Switches;
 use core::ffi::CStr;
@@ -190,7 +190,7 @@ fn straight_seed(path: &[u8], what: Straight) -> Option<u64> {
     Some(start | what as u64)
 }
 
-impl Host for Nerves<'_> {
+impl Host for Backend<'_> {
     fn open(
         &mut self,
         dir: Dir,
@@ -468,11 +468,11 @@ impl Host for Nerves<'_> {
     }
 
     fn is_executed(&mut self, device: (u32, u32), inode: u64) -> bool {
-        kin::is_executed(device, inode)
+        processes::is_executed(device, inode)
     }
 
     fn is_written(&mut self, file: HostFd) -> bool {
-        kin::is_written(file.0)
+        processes::is_written(file.0)
     }
 
     fn opens_by_path(&self) -> bool {
@@ -488,11 +488,11 @@ impl Host for Nerves<'_> {
     }
 
     fn program_of(&mut self, pid: u32, into: &mut Text) -> bool {
-        kin::program_of(pid, into)
+        processes::program_of(pid, into)
     }
 
     fn with_task(&mut self, tid: u32, look: &mut dyn FnMut(&Task)) -> bool {
-        kin::with_task(tid, look)
+        processes::with_task(tid, look)
     }
 
     fn alias(&mut self, directory: HostFd, most: usize, into: &mut Text) -> Result<()> {
@@ -504,7 +504,7 @@ impl Host for Nerves<'_> {
     }
 
     fn signal_all(&mut self, signal: u32) -> Result<()> {
-        kin::signal_all(signal)
+        processes::signal_all(signal)
     }
 
     fn is_plain(&mut self, dir: &[u8], everybody: bool) -> bool {

@@ -1,4 +1,4 @@
-//! Buffers for one call, lent by the nervous system: the stage has small stacks, and nothing here allocates.
+//! Buffers for one call, lent by the backend: the stage has small stacks, and nothing here allocates.
 
 use crate::exec::ExecPlan;
 use crate::text::Text;
@@ -10,7 +10,7 @@ use linux_raw_sys::general::statx;
 /// In this order in memory: what small things are often looked at lie together, because each page costs a process that touches it first.
 #[derive(Debug, Clone)]
 #[repr(C)]
-pub struct Desk {
+pub struct CallBuffers {
     /// The call is decided a second time, because something was taken for granted ([`crate::calls::again`]).
     pub careful: bool,
     /// `paths`: what each of `named` is, where [`crate::paths::Place::seen`] says so.
@@ -37,13 +37,13 @@ pub struct Desk {
     pub exec: ExecPlan,
 }
 
-impl Default for Desk {
+impl Default for CallBuffers {
     fn default() -> Self {
         Self::EMPTY
     }
 }
 
-impl Desk {
+impl CallBuffers {
     /// Empty buffers.
     pub const EMPTY: Self = Self {
         named: [Text::EMPTY; 2],

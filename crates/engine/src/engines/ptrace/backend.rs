@@ -1,6 +1,6 @@
-//! The view's nervous system in a tracer: the memory of a stopped thread, and the tracer's own calls on the host's files.
+//! The view's backend in a tracer: the memory of a stopped thread, and the tracer's own calls on the host's files.
 
-use super::kin::Kin;
+use super::processes::Processes;
 use super::scratch::{Chunks, Room, Scratch, Spot};
 use super::tracee::{Program, Tracee};
 use crate::engines::interpose::hands::pass_on_to_hands;
@@ -35,7 +35,7 @@ const PAGE: usize = 4096;
 const SHORT: usize = 256;
 
 /// One thread, stopped at a call.
-pub(super) struct Nerves<'a, H> {
+pub(super) struct Backend<'a, H> {
     pub(super) hands: &'a mut H,
     pub(super) memory: Memory,
     pub(super) thread: Id,
@@ -46,7 +46,7 @@ pub(super) struct Nerves<'a, H> {
     pub(super) room: Room,
     /// Parts of that room that no other call uses.
     pub(super) free: Chunks,
-    pub(super) kin: Kin<'a>,
+    pub(super) processes: Processes<'a>,
     pub(super) programs: &'a HashMap<Id, Program>,
     pub(super) tracees: &'a HashMap<Id, Tracee>,
 }
@@ -56,7 +56,7 @@ pub(super) fn errno(errno: Raw) -> Errno {
     Errno(errno.raw_os_error() as u16)
 }
 
-impl<H> Guest for Nerves<'_, H> {
+impl<H> Guest for Backend<'_, H> {
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
         self.memory.read(at, into).map_err(errno)
     }
@@ -116,7 +116,7 @@ fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
     Ok(end.is_some())
 }
 
-impl<H: Host> Host for Nerves<'_, H> {
+impl<H: Host> Host for Backend<'_, H> {
     pass_on_to_hands!();
 
     fn pid(&self) -> u32 {
@@ -133,7 +133,7 @@ impl<H: Host> Host for Nerves<'_, H> {
                 *into = program.path;
                 true
             }
-            _ => self.kin.program(pid, into),
+            _ => self.processes.program(pid, into),
         }
     }
 
@@ -156,7 +156,7 @@ impl<H: Host> Host for Nerves<'_, H> {
 
     fn signal_all(&mut self, signal: u32) -> Result<(), Errno> {
         let mut result = Err(Errno::ESRCH);
-        let all = self.kin.all().into_iter().chain(self.programs.keys().copied());
+        let all = self.processes.all().into_iter().chain(self.programs.keys().copied());
         let all: BTreeSet<Id> = all.filter(|&process| process != self.process).collect();
         for process in all {
             let Some(pid) = rustix::process::Pid::from_raw(process as i32) else { continue };

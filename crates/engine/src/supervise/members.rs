@@ -9,8 +9,8 @@ use crate::spec::ProcessId;
 
 /// Everybody, by number. At least one of the engines knows of none.
 pub(crate) fn all(dir: &Path) -> Vec<ProcessId> {
-    let mut all = inprocess::residents::all(dir);
-    all.extend(native::residents::all(dir));
+    let mut all = inprocess::members::all(dir);
+    all.extend(native::members::all(dir));
     processes::sort(&mut all);
     all
 }

@@ -8,8 +8,8 @@
 //!
 //! Nothing is known of the last name, but that it is no binding: the call must not follow it.
 
-use crate::Scene;
-use crate::guest::{Dir, Host, Nerves, Straight};
+use crate::CallContext;
+use crate::guest::{Backend, Dir, Host, Straight};
 use core::ffi::CStr;
 
 /// Where the kernel starts, and how many bytes of the guest's path it does not need.
@@ -27,29 +27,33 @@ impl Start {
     }
 }
 
-/// Whether the path in `desk.named[which]`, relative to `from`, is such a one. The tree's descriptor may be gone: then the call says `EBADF` (or
+/// Whether the path in `buffers.named[which]`, relative to `from`, is such a one. The tree's descriptor may be gone: then the call says `EBADF` (or
 /// `ENOTDIR`), and the path is to be resolved as any other.
-pub fn straight<N: Nerves>(scene: &mut Scene<'_, N>, from: Dir, which: usize) -> Option<Start> {
-    let everybody = super::known::searches(scene);
-    let Scene { nerves, world, task, desk } = scene;
-    let named = desk.named[which].as_bytes();
+pub fn fast_path<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    from: Dir,
+    which: usize,
+) -> Option<Start> {
+    let everybody = super::dir_cache::searches(context);
+    let CallContext { backend, world, task, buffers } = context;
+    let named = buffers.named[which].as_bytes();
     let slash = named.iter().rposition(|byte| *byte == b'/')?;
     let (way, name) = (&named[..slash], &named[slash + 1..]);
     let whole = named[0] == b'/';
     // One slash is skipped: what two begin would still be absolute, and lead the kernel into the host's root.
     if !(whole && named.get(1) != Some(&b'/') || !whole && from == Dir::Cwd)
         || matches!(name, b"" | b"." | b"..")
-        || desk.careful
+        || buffers.careful
         || task.root.as_bytes() != b"/"
         || world.is_bound(name)
-        || !nerves.is_straight(way, Straight::way(everybody))
+        || !backend.is_straight(way, Straight::way(everybody))
     {
         return None;
     }
     if !whole {
         return Some(Start { dir: Dir::Cwd, skip: 0 });
     }
-    nerves.tree_descriptor().map(|tree| Start { dir: Dir::Guest(tree), skip: 1 })
+    backend.tree_descriptor().map(|tree| Start { dir: Dir::Guest(tree), skip: 1 })
 }
 
 /// Remembers the directory of the guest's path `named`, whose kernel's way has been found to be that. `generation` is from before.

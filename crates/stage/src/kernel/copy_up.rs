@@ -75,7 +75,7 @@ fn begin(room: &mut Name) -> Result<(&CStr, Open)> {
     let mut count = 0;
     while copy.is_none() {
         *room = Name::new();
-        room.push(shared::places().workshop)?;
+        room.push(shared::places().copy_dir)?;
         room.push(b"/")?;
         room.push(UNFINISHED)?;
         room.push_number(maker)?;
@@ -115,7 +115,7 @@ fn replace(source: &Open, copy: &CStr, path: &CStr) -> Result<()> {
 /// One replacement at a time in all processes of the container.
 fn turn() -> Result<Open> {
     let mut room = Name::new();
-    let path = host_path(&mut room, shared::places().workshop, b".copy-turn")?;
+    let path = host_path(&mut room, shared::places().copy_dir, b".copy-turn")?;
     let file = Open(calls::open_made(path, O_RDWR | O_CREAT | O_CLOEXEC)?);
     calls::flock(file.0, LOCK_EX).map(|()| file)
 }

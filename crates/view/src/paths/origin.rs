@@ -2,10 +2,10 @@
 
 use super::bindings::{find, is_mount_point};
 use super::reverse::{Origin, reverse};
-use super::walker::{Component, Ground, SUFFIX_MAX, Walker, pop, push_to};
-use crate::Scene;
+use super::walker::{Component, SUFFIX_MAX, WalkOrigin, Walker, pop, push_to};
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, HostFd, Nerves};
+use crate::guest::{Backend, Dir, HostFd};
 use crate::identity;
 use crate::text::{PATH_MAX, Text};
 use crate::world::Kind;
@@ -17,12 +17,12 @@ use linux_raw_sys::general::{
 /// The end of the kernel's name for something that has none any more.
 const DELETED: &[u8] = b" (deleted)";
 
-impl<N: Nerves> Walker<'_, '_, N> {
+impl<N: Backend> Walker<'_, '_, N> {
     /// Goes to where the path starts.
     pub(super) fn start(&mut self) -> Result<()> {
-        let desk = &mut *self.scene.desk;
-        desk.walk.set(desk.named[self.which].as_bytes())?;
-        let absolute = desk.walk.as_bytes().first() == Some(&b'/');
+        let buffers = &mut *self.context.buffers;
+        buffers.walk.set(buffers.named[self.which].as_bytes())?;
+        let absolute = buffers.walk.as_bytes().first() == Some(&b'/');
         if absolute && self.has(RESOLVE_BENEATH) {
             return Err(Errno::EXDEV);
         }
@@ -33,8 +33,8 @@ impl<N: Nerves> Walker<'_, '_, N> {
     }
 
     fn start_from_directory(&mut self) -> Result<()> {
-        self.look_around(self.from)?;
-        if self.ground != Ground::Named || self.anchored {
+        self.locate(self.from)?;
+        if self.origin != WalkOrigin::Named || self.anchored {
             if self.anchored && self.kind() == Some(Kind::Proc) {
                 return Err(Errno::EACCES);
             }
@@ -43,62 +43,64 @@ impl<N: Nerves> Walker<'_, '_, N> {
             self.direct = true;
             return Ok(());
         }
-        self.land()?;
+        self.enter()?;
         self.direct = true;
         Ok(())
     }
 
     fn go_to_root(&mut self) -> Result<()> {
-        let desk = &mut *self.scene.desk;
-        desk.position.set(self.scene.task.root.as_bytes())?;
-        self.ground = Ground::Named;
-        self.land()
+        let buffers = &mut *self.context.buffers;
+        buffers.position.set(self.context.task.root.as_bytes())?;
+        self.origin = WalkOrigin::Named;
+        self.enter()
     }
 
-    /// Finds out where a directory is for the guest: sets ground, position, binding.
-    pub(super) fn look_around(&mut self, dir: Dir) -> Result<()> {
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        desk.position.clear();
+    /// Finds out where a directory is for the guest: sets origin, position, binding.
+    pub(super) fn locate(&mut self, dir: Dir) -> Result<()> {
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        buffers.position.clear();
         self.binding = None;
-        match nerves.path_of(dir, &mut desk.link) {
+        match backend.path_of(dir, &mut buffers.link) {
             Ok(()) => {}
             Err(Errno::ENAMETOOLONG) => {
-                self.ground = Ground::Lost;
+                self.origin = WalkOrigin::Lost;
                 return Ok(());
             }
             Err(error) => return Err(error),
         }
-        let origin = match reverse(world, desk.link.as_bytes(), &mut desk.position) {
+        let origin = match reverse(world, buffers.link.as_bytes(), &mut buffers.position) {
             Err(Errno::ENAMETOOLONG) => {
-                desk.position.clear();
-                self.ground = Ground::Lost;
+                buffers.position.clear();
+                self.origin = WalkOrigin::Lost;
                 return Ok(());
             }
             origin => origin?,
         };
-        self.ground = match origin {
+        self.origin = match origin {
             Origin::Inside(index) => {
                 self.binding = Some(index);
-                if desk.link.as_bytes().ends_with(DELETED) && !same_file(*nerves, dir, &desk.link) {
-                    desk.position.clear();
-                    Ground::Lost
+                if buffers.link.as_bytes().ends_with(DELETED)
+                    && !same_file(*backend, dir, &buffers.link)
+                {
+                    buffers.position.clear();
+                    WalkOrigin::Lost
                 } else {
-                    Ground::Named
+                    WalkOrigin::Named
                 }
             }
-            Origin::Outside | Origin::Unnamed => Ground::Outside,
+            Origin::Outside | Origin::Unnamed => WalkOrigin::Outside,
         };
         Ok(())
     }
 
     /// The position is a guest path free of links: puts its host path in place.
-    pub(super) fn land(&mut self) -> Result<()> {
+    pub(super) fn enter(&mut self) -> Result<()> {
         self.direct = false;
         self.release();
-        let Scene { world, desk, .. } = &mut *self.scene;
-        let (index, rest) = find(world, desk.position.as_bytes()).ok_or(Errno::ENOENT)?;
+        let CallContext { world, buffers, .. } = &mut *self.context;
+        let (index, rest) = find(world, buffers.position.as_bytes()).ok_or(Errno::ENOENT)?;
         self.binding = Some(index);
-        let (host, found) = (world.bindings[index].host, &mut desk.found[self.which]);
+        let (host, found) = (world.bindings[index].host, &mut buffers.found[self.which]);
         if rest.is_empty() {
             return found.set(host);
         }
@@ -106,14 +108,14 @@ impl<N: Nerves> Walker<'_, '_, N> {
         if found.len() + rest.len() + SUFFIX_MAX < PATH_MAX {
             return found.push(rest);
         }
-        let mut at = desk.position.len() - rest.len();
-        while at < self.scene.desk.position.len() {
-            let desk = &mut *self.scene.desk;
-            let name = &desk.position.as_bytes()[at + 1..];
+        let mut at = buffers.position.len() - rest.len();
+        while at < self.context.buffers.position.len() {
+            let buffers = &mut *self.context.buffers;
+            let name = &buffers.position.as_bytes()[at + 1..];
             let length = name.iter().position(|byte| *byte == b'/').unwrap_or(name.len());
             let name = &name[..length];
-            if desk.found[self.which].len() + 1 + length + SUFFIX_MAX < PATH_MAX {
-                push_to(&mut desk.found[self.which], name)?;
+            if buffers.found[self.which].len() + 1 + length + SUFFIX_MAX < PATH_MAX {
+                push_to(&mut buffers.found[self.which], name)?;
                 at += 1 + length;
             } else {
                 self.settle()?;
@@ -137,14 +139,14 @@ impl<N: Nerves> Walker<'_, '_, N> {
         self.release();
         self.base = Dir::Held(fd);
         self.clear_found();
-        self.look_around(Dir::Held(fd))?;
-        if self.ground == Ground::Named { self.land() } else { Ok(()) }
+        self.locate(Dir::Held(fd))?;
+        if self.origin == WalkOrigin::Named { self.enter() } else { Ok(()) }
     }
 
     /// Closes the base, if it is ours.
     pub(super) fn release(&mut self) {
         if let Dir::Held(fd) = self.base {
-            self.scene.nerves.close(fd);
+            self.context.backend.close(fd);
         }
         self.base = Dir::Root;
     }
@@ -164,11 +166,11 @@ impl<N: Nerves> Walker<'_, '_, N> {
             self.depth -= 1;
         }
         let no_xdev = self.has(RESOLVE_NO_XDEV);
-        let Scene { world, task, desk, .. } = &mut *self.scene;
-        let found = &mut desk.found[self.which];
-        match self.ground {
-            Ground::Named => {
-                let position = desk.position.as_bytes();
+        let CallContext { world, task, buffers, .. } = &mut *self.context;
+        let found = &mut buffers.found[self.which];
+        match self.origin {
+            WalkOrigin::Named => {
+                let position = buffers.position.as_bytes();
                 if position == b"/" || position == task.root.as_bytes() {
                     return Ok(());
                 }
@@ -176,9 +178,9 @@ impl<N: Nerves> Walker<'_, '_, N> {
                 if mount_point && no_xdev {
                     return Err(Errno::EXDEV);
                 }
-                pop(&mut desk.position);
+                pop(&mut buffers.position);
                 if mount_point || (self.base == Dir::Root && found.len() <= 1) {
-                    return self.land();
+                    return self.enter();
                 }
                 if found.is_empty() {
                     return self.climb();
@@ -186,14 +188,14 @@ impl<N: Nerves> Walker<'_, '_, N> {
                 self.pop_found();
                 Ok(())
             }
-            Ground::Outside if found.is_empty() => Ok(()),
-            Ground::Lost if found.is_empty() => {
+            WalkOrigin::Outside if found.is_empty() => Ok(()),
+            WalkOrigin::Lost if found.is_empty() => {
                 let fd = self.open(b"/..", O_PATH | O_DIRECTORY)?;
                 self.stand_on(fd)?;
                 // What is left of the container's tree has lost its way back into it.
-                if self.ground == Ground::Outside { Err(Errno::ENOENT) } else { Ok(()) }
+                if self.origin == WalkOrigin::Outside { Err(Errno::ENOENT) } else { Ok(()) }
             }
-            Ground::Outside | Ground::Lost => {
+            WalkOrigin::Outside | WalkOrigin::Lost => {
                 self.pop_found();
                 Ok(())
             }
@@ -201,7 +203,7 @@ impl<N: Nerves> Walker<'_, '_, N> {
     }
 
     fn pop_found(&mut self) {
-        pop(&mut self.scene.desk.found[self.which]);
+        pop(&mut self.context.buffers.found[self.which]);
     }
 
     /// The base becomes the directory above it.
@@ -212,19 +214,19 @@ impl<N: Nerves> Walker<'_, '_, N> {
         Ok(())
     }
 
-    /// Has the link in `desk.link` take the place of the name that led to it. The walker stands where the link does.
+    /// Has the link in `buffers.link` take the place of the name that led to it. The walker stands where the link does.
     pub(super) fn splice(&mut self) -> Result<()> {
         self.direct = false;
-        let desk = &mut *self.scene.desk;
-        if desk.link.is_empty() {
+        let buffers = &mut *self.context.buffers;
+        if buffers.link.is_empty() {
             return Err(Errno::ENOENT);
         }
-        let rest = &desk.walk.as_bytes()[self.rest..];
+        let rest = &buffers.walk.as_bytes()[self.rest..];
         // A link that leads to itself by more names than one gets longer each time.
-        desk.link.push(rest).map_err(|_| Errno::ELOOP)?;
-        desk.walk.set(desk.link.as_bytes())?;
+        buffers.link.push(rest).map_err(|_| Errno::ELOOP)?;
+        buffers.walk.set(buffers.link.as_bytes())?;
         self.rest = 0;
-        if desk.walk.as_bytes()[0] != b'/' {
+        if buffers.walk.as_bytes()[0] != b'/' {
             return Ok(());
         }
         if self.has(RESOLVE_BENEATH) {
@@ -245,42 +247,42 @@ impl<N: Nerves> Walker<'_, '_, N> {
         Ok(())
     }
 
-    /// Goes to the guest path in `desk.link`, which has no links.
+    /// Goes to the guest path in `buffers.link`, which has no links.
     pub(super) fn jump(&mut self) -> Result<()> {
-        let desk = &mut *self.scene.desk;
-        desk.position.set(desk.link.as_bytes())?;
-        self.ground = Ground::Named;
-        self.land()
+        let buffers = &mut *self.context.buffers;
+        buffers.position.set(buffers.link.as_bytes())?;
+        self.origin = WalkOrigin::Named;
+        self.enter()
     }
 
     /// At the root of a `/proc`, `self` and `thread-self` become what they mean for the guest.
     pub(super) fn replace_own(&mut self, component: Component) -> bool {
         let Component::Name { start, end, .. } = component else { return false };
-        if self.ground != Ground::Named || self.kind() != Some(Kind::Proc) {
+        if self.origin != WalkOrigin::Named || self.kind() != Some(Kind::Proc) {
             return false;
         }
-        let Scene { nerves, world, desk, .. } = &mut *self.scene;
-        let thread = match &desk.walk.as_bytes()[start..end] {
+        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let thread = match &buffers.walk.as_bytes()[start..end] {
             b"self" => false,
             b"thread-self" => true,
             _ => return false,
         };
         let at_root = self
             .binding
-            .is_some_and(|index| world.bindings[index].guest == desk.position.as_bytes());
+            .is_some_and(|index| world.bindings[index].guest == buffers.position.as_bytes());
         if !at_root {
             return false;
         }
-        desk.link.clear();
-        let mut put = desk.link.push_number(nerves.pid());
+        buffers.link.clear();
+        let mut put = buffers.link.push_number(backend.pid());
         if thread {
             put = put
-                .and_then(|()| desk.link.push(b"/task/"))
-                .and_then(|()| desk.link.push_number(nerves.tid()));
+                .and_then(|()| buffers.link.push(b"/task/"))
+                .and_then(|()| buffers.link.push_number(backend.tid()));
         }
         let done = put
-            .and_then(|()| desk.link.push(&desk.walk.as_bytes()[end..]))
-            .and_then(|()| desk.walk.set(desk.link.as_bytes()));
+            .and_then(|()| buffers.link.push(&buffers.walk.as_bytes()[end..]))
+            .and_then(|()| buffers.walk.set(buffers.link.as_bytes()));
         if done.is_ok() {
             self.rest = 0;
         }
@@ -289,10 +291,10 @@ impl<N: Nerves> Walker<'_, '_, N> {
 }
 
 /// Whether a path that ends in ` (deleted)` is the true name of what `dir` is.
-fn same_file(nerves: &mut impl Nerves, dir: Dir, path: &Text) -> bool {
+fn same_file(backend: &mut impl Backend, dir: Dir, path: &Text) -> bool {
     let (mut named, mut open) = (identity::files::NO_FACTS, identity::files::NO_FACTS);
-    nerves.statx(Dir::Root, path.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut named).is_ok()
-        && nerves.statx(dir, c"", AT_EMPTY_PATH, &mut open).is_ok()
+    backend.statx(Dir::Root, path.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut named).is_ok()
+        && backend.statx(dir, c"", AT_EMPTY_PATH, &mut open).is_ok()
         && (named.stx_ino, named.stx_dev_major, named.stx_dev_minor)
             == (open.stx_ino, open.stx_dev_major, open.stx_dev_minor)
 }

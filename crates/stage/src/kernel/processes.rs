@@ -131,7 +131,7 @@ fn executes_stage(process: u32) -> bool {
 }
 
 /// The entry of a process, or of the nearest process above it that has one, if it executes the stage as well.
-fn heritage(process: u32) -> Option<(Entry, [u64; CREDENTIALS])> {
+fn nearest_known_ancestor(process: u32) -> Option<(Entry, [u64; CREDENTIALS])> {
     let mut process = process;
     for _ in 0..GENERATIONS {
         if let Some(known) = entry_of(process) {
@@ -209,7 +209,7 @@ pub(super) fn with_task(thread: u32, look: &mut dyn FnMut(&Task)) -> bool {
     if crate::tasks::look(thread, look) {
         return true;
     }
-    let known = heritage(thread).or_else(|| heritage(leader(thread)?));
+    let known = nearest_known_ancestor(thread).or_else(|| nearest_known_ancestor(leader(thread)?));
     let Some((_, credentials)) = known else { return false };
     let mut task = Task::new(Credentials::ROOT, 0o22);
     credentials_from_words(&credentials, &mut task);

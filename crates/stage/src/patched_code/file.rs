@@ -11,11 +11,11 @@
 //! their texts go; that they get another name with each container sets the time of their inodes (`ctime`), which therefore does not count there.
 
 use super::{Kind, Refusal, Text};
-use crate::nerves::{Link, calls};
+use crate::kernel::{Link, calls};
 use crate::rewrite::may_write_files;
 use crate::shared;
 use crate::system::{self, Place};
-use crate::{gate, memory};
+use crate::{entry, memory};
 use abi::calls::filter::{Catch, Interest, catch_number};
 use abi::code::census::{Census, Verdict, of_memory};
 use abi::code::form::{Plan, TRAP, Text as Code};
@@ -59,7 +59,7 @@ impl Kept {
 }
 
 fn entry() -> u64 {
-    gate::stage_entry as *const () as u64
+    entry::stage_entry as *const () as u64
 }
 
 /// How a file is called, as the host sees it: the length of its name.

@@ -11,8 +11,8 @@ use crate::drivers::Root;
 use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::layer::Layer;
+use crate::owner_xattrs::HIDDEN;
 use crate::owners::{FileKind, OWNER_XATTR, Owners, Record};
-use crate::settled::HIDDEN;
 use crate::unlock::{Unlocked, is_mode_only};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
@@ -148,7 +148,7 @@ impl Stack {
             Root::Directory(path) => {
                 let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
                 // Of a tree of links that nobody has used yet, the image's word counts.
-                let loose = || path.with_file_name(crate::settled::LOOSE);
+                let loose = || path.with_file_name(crate::owner_xattrs::LOOSE);
                 (path, if table.exists() { table } else { loose() })
             }
             Root::Stacked { directory, upper, .. } => {

@@ -1,12 +1,12 @@
 //! The slow road: a stretch that has links in it, name by name, and following them.
 
-use super::known::{learn_around_link, learn_link};
+use super::dir_cache::{learn_around_link, learn_link};
 use super::place::{End, Last, Place};
 use super::resolve::{LINKS_MAX, Resolver, Tail};
 use super::walker::{Component, Mark};
-use crate::Scene;
+use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Dir, Nerves};
+use crate::guest::{Backend, Dir};
 use crate::proc::{self, Target};
 use crate::world::Kind;
 use linux_raw_sys::general::{
@@ -14,9 +14,9 @@ use linux_raw_sys::general::{
     RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
-impl<N: Nerves> Resolver<'_, '_, N> {
+impl<N: Backend> Resolver<'_, '_, N> {
     /// Goes through a stretch name by name, up to the first link, which is followed. `None`: there is more.
-    pub(super) fn creep(&mut self, mark: &Mark) -> Result<Option<Place>> {
+    pub(super) fn by_component(&mut self, mark: &Mark) -> Result<Option<Place>> {
         self.walker.rewind(mark);
         let intent = self.intent();
         loop {
@@ -86,12 +86,12 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         if !intent.hold
             && let Some(fd) = held.take()
         {
-            self.walker.scene.nerves.close(fd);
+            self.walker.context.backend.close(fd);
         }
         Ok(Some(self.finish(tail, last, held, missing)))
     }
 
-    /// Follows the link whose name was taken last and whose text is in `desk.link`; `before` is where it stands.
+    /// Follows the link whose name was taken last and whose text is in `buffers.link`; `before` is where it stands.
     fn follow(&mut self, before: &Mark, last: bool) -> Result<Option<Place>> {
         self.links += 1;
         if self.links > LINKS_MAX || self.has(RESOLVE_NO_SYMLINKS) {
@@ -99,12 +99,12 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         }
         let mut target = Target::Text;
         let walker = &mut self.walker;
-        let kind = walker.binding.map(|index| walker.scene.world.bindings[index].kind);
+        let kind = walker.binding.map(|index| walker.context.world.bindings[index].kind);
         if kind == Some(Kind::Proc) && walker.base == Dir::Root {
-            let scene = &mut *walker.scene;
-            let found = scene.desk.found[walker.which].as_bytes();
-            let link = &mut scene.desk.link;
-            target = proc::follow(scene.nerves, scene.world, scene.task, found, link)?;
+            let context = &mut *walker.context;
+            let found = context.buffers.found[walker.which].as_bytes();
+            let link = &mut context.buffers.link;
+            target = proc::follow(context.backend, context.world, context.task, found, link)?;
         }
         if target != Target::Text {
             if self.has(RESOLVE_NO_MAGICLINKS) {
@@ -139,16 +139,16 @@ impl<N: Nerves> Resolver<'_, '_, N> {
         }
     }
 
-    /// The link in `desk.link` may be one that is worth remembering, and so may its directory.
+    /// The link in `buffers.link` may be one that is worth remembering, and so may its directory.
     fn remember_link(&mut self) {
         let walker = &mut self.walker;
-        let Scene { nerves, world, desk, .. } = &mut *walker.scene;
+        let CallContext { backend, world, buffers, .. } = &mut *walker.context;
         if walker.base == Dir::Root
-            && let Some(generation) = nerves.plain_generation()
+            && let Some(generation) = backend.plain_generation()
         {
-            let link = (desk.found[walker.which].as_bytes(), desk.link.as_bytes());
-            learn_link(*nerves, world, walker.binding, link, generation);
-            learn_around_link(walker.scene, walker.which, walker.binding, generation);
+            let link = (buffers.found[walker.which].as_bytes(), buffers.link.as_bytes());
+            learn_link(*backend, world, walker.binding, link, generation);
+            learn_around_link(walker.context, walker.which, walker.binding, generation);
         }
     }
 

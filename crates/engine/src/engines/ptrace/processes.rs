@@ -12,13 +12,13 @@ use view::{Text, World};
 
 /// How to tell them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kin<'a> {
+pub(super) struct Processes<'a> {
     pub(super) world: &'a World<'a>,
     /// The loaders' host paths, for 64 and 32 bits.
     pub(super) loaders: [&'a CStr; 2],
 }
 
-impl Kin<'_> {
+impl Processes<'_> {
     /// Which loader a process executes, if it is one of the container's.
     fn loader(&self, process: Id) -> Option<usize> {
         let link = sys::life::link(process, "exe").ok()?;
@@ -64,8 +64,9 @@ mod tests {
     #[test]
     fn a_process_of_no_container_is_none() {
         let world = World::new(&[], None, &[]);
-        let kin = Kin { world: &world, loaders: [c"/nowhere/loader", c"/nowhere/loader-i386"] };
-        assert!(!kin.program(std::process::id(), &mut Text::ROOT.clone()));
-        assert!(kin.all().is_empty());
+        let processes =
+            Processes { world: &world, loaders: [c"/nowhere/loader", c"/nowhere/loader-i386"] };
+        assert!(!processes.program(std::process::id(), &mut Text::ROOT.clone()));
+        assert!(processes.all().is_empty());
     }
 }

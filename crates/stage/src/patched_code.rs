@@ -18,7 +18,7 @@ mod file;
 use crate::dispatch::{Road, Visit};
 use crate::signals::context::Registers;
 use crate::system::{self, Failed, Place};
-use crate::{filters, gate, memory, memory_guard};
+use crate::{entry, filters, memory, memory_guard};
 use abi::bpf::{ALLOW, ERRNO, LOG};
 use abi::calls::Op;
 use abi::code::census::{Verdict, of_memory};
@@ -266,7 +266,7 @@ pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
         Op::Mremap => Some(Road::Done(moved(&call))),
         Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Road::Exit(call)),
         // Nobody comes back who could give the slot back.
-        Op::Exit | Op::ExitGroup if gate::exit(visit.frame, &call) => Some(Road::Prepared),
+        Op::Exit | Op::ExitGroup if entry::exit(visit.frame, &call) => Some(Road::Prepared),
         _ => Some(Road::Kernel(call)),
     }
 }
@@ -352,7 +352,7 @@ pub(crate) fn surface(registers: &mut Registers) {
     const AT: [u8; 3] = [0x0f, 0x05, 0xe9];
     let here = registers.rip;
     let mut word = [0; 8];
-    let entry = gate::stage_entry as *const () as u64;
+    let entry = entry::stage_entry as *const () as u64;
     if memory::read(here & !(PAGE - 1), &mut word).is_err() || u64::from_le_bytes(word) != entry {
         return;
     }
