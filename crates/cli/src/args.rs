@@ -14,6 +14,7 @@ mod help;
 pub(crate) mod images;
 mod leftout;
 mod normal;
+pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod system;
 mod table;

@@ -1,4 +1,4 @@
-//! `export --clone` and `import --clone`: a container with all that it was told, in one archive.
+//! `import --clone`: a container with all that it was told, from one archive.
 //!
 //! The form is udocker's, so containers go both ways: `ROOT/`, and beside it `container.json` (the image's configuration),
 //! `imagerepo.name` and `execmode`. What only Coracle knows (mounts, limits, labels, ...) stands in `coracle.json`, which udocker passes over.
@@ -11,39 +11,20 @@ use std::path::Path;
 use serde_json::Value;
 use store::ContainerDir;
 
-use super::make;
-use super::record::Record;
-use super::spool;
+use containers::container::record::Record;
+use containers::container::{export, make, spool};
+use containers::request::ContainerRequest;
+use containers::udocker::legacy;
+
 use crate::args::archives::ImportArgs;
-use crate::args::run::ContainerFlags;
 use crate::commands::import;
 use crate::context::Context;
 use crate::report::Report;
-use crate::udocker::{legacy, listing};
-
-/// Our own record in the archive.
-const OURS: &str = "coracle.json";
-
-/// The files that describe a container.
-pub(crate) fn describe(record: &Record) -> Result<Vec<(&'static str, Vec<u8>)>, Report> {
-    let json = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
-    let ours = serde_json::to_value(record)
-        .map_err(|error| Report::new("cannot describe the container").cause(error))?;
-    let mut files = vec![
-        ("container.json", json(&listing::of_container(record))),
-        ("imagerepo.name", record.own.image_name.clone().into_bytes()),
-        (OURS, json(&ours)),
-    ];
-    if let Some(mode) = &record.config.exec_mode {
-        files.push(("execmode", mode.clone().into_bytes()));
-    }
-    Ok(files)
-}
 
 /// Makes the container that an archive holds.
 pub(crate) fn make(context: &Context, args: &ImportArgs) -> Result<ContainerDir, Report> {
     let limits = rootfs::Limits::default();
-    let spool = spool::file(context)?;
+    let spool = spool::file(context.session()?)?;
     let layer =
         || spool.try_clone().map_err(|error| Report::new("cannot keep the tree").cause(error));
     let beside = if args.source == Path::new("-") {
@@ -89,16 +70,17 @@ fn rebuild(
         |name: &str| beside.get(name).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let wishes = legacy::image_config(&json("container.json").unwrap_or_default(), &[])?;
     let (_, reference) = import::make_from(context, args, Some(&wishes), Some(layer))?;
-    let mut flags = ContainerFlags::default();
-    flags.record.name.clone_from(&args.container);
+    let mut request = ContainerRequest::default();
+    request.record.name.clone_from(&args.container);
+    request.image.name = Some(reference.to_string());
     let mode = text("execmode").map(|mode| mode.trim_matches('"').to_owned());
-    flags.image.execmode = mode.filter(|mode| engine::choose::by_name(mode).is_some());
-    let (new, mut record) = make::make(context, &flags, Some(&reference.to_string()), &[], true)?;
+    request.image.exec_mode = mode.filter(|mode| engine::choose::by_name(mode).is_some());
+    let (new, mut record) = make::make(&context.session_for(true)?, &request)?;
     let container = new.into_container();
     if let Some(name) = text("imagerepo.name").filter(|name| !name.is_empty()) {
         record.own.image_name = name;
     }
-    let old = json(OURS).and_then(|value| serde_json::from_value::<Record>(value).ok());
+    let old = json(export::RECORD).and_then(|value| serde_json::from_value::<Record>(value).ok());
     if let Some(old) = old {
         let new = record.config;
         record.config = old.config;

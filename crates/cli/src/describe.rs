@@ -8,9 +8,9 @@ use store::{ContainerDir, Image, Volume};
 
 use crate::commands::images;
 use crate::commands::ps;
-use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::report::Report;
+use containers::container::record::{self, Record};
 
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
@@ -37,7 +37,7 @@ pub(crate) fn container(
         "Name": format!("/{}", names.first().map_or("", String::as_str)),
         "Names": names,
         "RestartCount": state::read(&container.path())?.restart_count,
-        "Driver": record.own.stand.driver.map_or("", rootfs::Driver::name),
+        "Driver": record.own.root_form.driver.map_or("", rootfs::Driver::name),
         "Platform": config.platform.split('/').next().unwrap_or_default(),
         "MountLabel": "",
         "ProcessLabel": "",

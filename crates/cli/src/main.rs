@@ -5,21 +5,17 @@
 
 mod args;
 mod change;
+mod cloned;
 mod commands;
-mod config;
-mod container;
 mod context;
 mod describe;
+mod dialect;
 mod filter;
-mod hello;
-mod image;
 mod logging;
 mod output;
-mod progress;
 mod prompt;
-mod pull;
-mod remote;
 mod report;
+mod terminal;
 mod udocker;
 
 use std::ffi::OsString;
@@ -27,7 +23,7 @@ use std::process::ExitCode;
 
 /// What `--version` prints: udocker's lines under its name.
 fn version_text() -> String {
-    if udocker::is_called() { udocker::version() } else { version_line() }
+    if dialect::is_udocker() { udocker::version() } else { version_line() }
 }
 
 /// Name and version.
@@ -36,7 +32,7 @@ fn version_line() -> String {
 }
 
 fn main() -> ExitCode {
-    let as_udocker = udocker::is_called();
+    let as_udocker = dialect::is_udocker();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == engine::engines::inprocess::probe::WORD) {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();

@@ -3,15 +3,18 @@
 //! Only answers are written here; progress, questions and errors go to standard error. A reader that went
 //! away (`coracle ps | head -1`) ends the writing quietly: [`Out`] turns `EPIPE` into a quiet end.
 
+pub(crate) mod file;
 pub(crate) mod listing;
-pub(crate) mod size;
 pub(crate) mod table;
 pub(crate) mod template;
 pub(crate) mod time;
 
 use std::io::{self, Write};
 
-use crate::report::Report;
+use containers::container::launch::Ended;
+pub(crate) use containers::size;
+
+use crate::report::{Exit, Report};
 
 /// Writes text to standard output. A closed pipe is no error: nobody wants the rest.
 pub(crate) fn print(text: &str) -> Result<(), Report> {
@@ -27,6 +30,17 @@ pub(crate) fn print(text: &str) -> Result<(), Report> {
 /// Writes one line.
 pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), Report> {
     print(&format!("{text}\n"))
+}
+
+/// Shows how a run ended: its status, or what it has for an answer.
+pub(crate) fn ended(ended: Ended) -> Result<Exit, Report> {
+    match ended {
+        Ended::Exited(code) => return Ok(Exit(code)),
+        Ended::Left => {}
+        Ended::Background(id) => line(id)?,
+        Ended::Explained(plan) => line(pretty(&plan))?,
+    }
+    Ok(Exit::OK)
 }
 
 /// Indented JSON, four spaces as Docker's `inspect`.

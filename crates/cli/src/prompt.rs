@@ -6,7 +6,7 @@ use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
-use crate::report::{Exit, Report};
+use containers::{Error, Result};
 
 /// What Ctrl-C sends.
 const INTERRUPT: u8 = 3;
@@ -23,14 +23,14 @@ impl Drop for Echo {
     }
 }
 
-fn ask(question: &str) -> Result<String, Report> {
+fn ask(question: &str) -> Result<String> {
     let answer = read(question, |byte| byte == b'\n')?;
     Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 /// Asks, and reads to a byte that ends the answer.
-fn read(question: &str, ends: impl Fn(u8) -> bool) -> Result<String, Report> {
-    let fail = |error| Report::new("cannot read the answer").cause(error);
+fn read(question: &str, ends: impl Fn(u8) -> bool) -> Result<String> {
+    let fail = |error| Error::failed("cannot read the answer").cause(error);
     let mut error = std::io::stderr();
     write!(error, "{question}").and_then(|()| error.flush()).map_err(fail)?;
     let mut answer = Vec::new();
@@ -43,22 +43,22 @@ fn read(question: &str, ends: impl Fn(u8) -> bool) -> Result<String, Report> {
         }
     }
     if answer.is_empty() {
-        return Err(Report::new("there was no answer"));
+        return Err(Error::failed("there was no answer"));
     }
-    String::from_utf8(answer).map_err(|_| Report::new("the answer is not UTF-8"))
+    String::from_utf8(answer).map_err(|_| Error::failed("the answer is not UTF-8"))
 }
 
 /// A line.
-pub(crate) fn line(question: &str) -> Result<String, Report> {
+pub(crate) fn line(question: &str) -> Result<String> {
     ask(question)
 }
 
 /// A secret: the terminal does not show it.
-pub(crate) fn secret(question: &str) -> Result<registry::Secret, Report> {
+pub(crate) fn secret(question: &str) -> Result<registry::Secret> {
     let shown = tcgetattr(std::io::stdin()).map_err(|error| {
-        Report::new("a password can only be asked for on a terminal")
+        Error::failed("a password can only be asked for on a terminal")
             .cause(error)
-            .hint("use --password-stdin")
+            .with_hint("use --password-stdin")
     })?;
     let mut hidden = shown.clone();
     hidden.local_modes -= LocalModes::ECHO;
@@ -67,17 +67,17 @@ pub(crate) fn secret(question: &str) -> Result<registry::Secret, Report> {
     hidden.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
     hidden.special_codes[SpecialCodeIndex::VINTR] = 0;
     tcsetattr(std::io::stdin(), OptionalActions::Flush, &hidden)
-        .map_err(|error| Report::new("cannot hide what is typed").cause(error))?;
+        .map_err(|error| Error::failed("cannot hide what is typed").cause(error))?;
     let _echo = Echo(shown);
     let answer = read(question, |byte| matches!(byte, b'\n' | INTERRUPT))?;
     if answer.ends_with(char::from(INTERRUPT)) {
-        return Err(Report::new("interrupted").exit(Exit(130)));
+        return Err(Error::cancelled("interrupted"));
     }
     Ok(registry::Secret::new(answer.trim_end_matches(['\n', '\r'])))
 }
 
 /// Yes or no; everything but a clear yes is no.
-pub(crate) fn sure(question: &str) -> Result<bool, Report> {
+pub(crate) fn sure(question: &str) -> Result<bool> {
     let answer = ask(&format!("{question} [y/N] "))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES"))
 }

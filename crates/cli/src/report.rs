@@ -146,38 +146,51 @@ impl From<crate::output::template::Error> for Report {
     }
 }
 
+/// The one place where a failure of the core becomes an exit status.
+fn status_of(error: &containers::Error) -> Exit {
+    use containers::Error;
+    match error.innermost() {
+        // The program's own failures: 126 and 127.
+        Error::Engine(error) => Exit(error.exit_code()),
+        Error::Supervise(error) => Exit(error.exit_code()),
+        // What is protected stays, as it was asked for earlier.
+        Error::Denied(_) => Exit(1),
+        // As a program that Ctrl-C ends.
+        Error::Cancelled(_) => Exit(130),
+        _ => Exit::FAILED,
+    }
+}
+
+impl From<containers::Error> for Report {
+    fn from(error: containers::Error) -> Self {
+        Self {
+            fact: error.fact(),
+            causes: error.causes(),
+            hint: error.hint(),
+            exit: status_of(&error),
+        }
+    }
+}
+
 macro_rules! from_library {
     ($($error:ty),+ $(,)?) => {$(
         impl From<$error> for Report {
             fn from(error: $error) -> Self {
-                let hint = error.hint();
-                Self::of(&error, hint)
+                containers::Error::from(error).into()
             }
         }
     )+};
 }
 
 from_library!(
-    crate::config::Error,
-    host::Error,
+    containers::config::Error,
+    engine::Error,
+    engine::supervise::Error,
     oci::Error,
     registry::Error,
     store::Error,
     rootfs::Error
 );
-
-macro_rules! from_engine {
-    ($($error:ty),+ $(,)?) => {$(
-        impl From<$error> for Report {
-            fn from(error: $error) -> Self {
-                let (hint, exit) = (error.hint(), Exit(error.exit_code()));
-                Self::of(&error, hint).exit(exit)
-            }
-        }
-    )+};
-}
-
-from_engine!(engine::Error, engine::supervise::Error);
 
 #[cfg(test)]
 mod tests {

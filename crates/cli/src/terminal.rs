@@ -1,27 +1,40 @@
-//! What is told on standard error while something is under way: bars on a terminal, plain lines elsewhere.
+//! Shows on standard error what operations tell: notes, and bars on a terminal or lines elsewhere.
 //!
-//! Standard output belongs to the answer alone. On a terminal there is a bar for each part (a layer) and one for
-//! the total, with rate and time left; in a pipe one line when a part begins and one when it is done; with
-//! `-q` nothing. Whoever does the work sees only [`Part`] and knows nothing of this.
+//! Standard output belongs to the answer alone. On a terminal each part (a layer) has a bar, and the
+//! total has one with rate and time left; in a pipe there is one line when a part begins and one
+//! when it is done; with `-q` nothing.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
+use containers::config;
+use containers::events::{Events, Part, Question};
+use containers::{Event, size};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::config;
-use crate::output::size;
 
 /// A line for people.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// What the user wants to see.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    /// How progress is shown.
+    pub progress: config::Progress,
+    /// Lines are not shown where bars cannot be.
+    pub bars_only: bool,
+    /// Waits for other processes are told.
+    pub waiting: bool,
+    /// udocker's banner is shown before a program starts.
+    pub banner: bool,
+}
+
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+enum Style {
     /// Nothing.
     Silent,
     /// Lines.
@@ -32,9 +45,9 @@ pub(crate) enum Style {
 
 impl Style {
     /// What fits the user's wish and the terminal.
-    pub(crate) fn choose(quiet: bool, wish: config::Progress) -> Self {
+    fn choose(wish: config::Progress) -> Self {
         match wish {
-            _ if quiet || wish == config::Progress::None => Self::Silent,
+            config::Progress::None => Self::Silent,
             config::Progress::Bar => Self::Bars,
             config::Progress::Auto if std::io::stderr().is_terminal() => Self::Bars,
             _ => Self::Plain,
@@ -42,148 +55,164 @@ impl Style {
     }
 }
 
-/// One piece of work with several parts.
-pub(crate) struct Progress {
-    style: Style,
-    started: Instant,
-    bars: MultiProgress,
-    total: Mutex<Option<ProgressBar>>,
-    /// Bytes moved by this process.
-    moved: AtomicU64,
+/// The listener that writes to the terminal.
+pub(crate) struct Terminal {
+    wish: Wish,
+    /// Looked up when there is something to show.
+    style: OnceLock<Style>,
+    /// Made by the first piece of work that has something to show.
+    bars: Mutex<HashMap<u64, Bars>>,
 }
 
-impl Progress {
+/// The bars of one piece of work.
+struct Bars {
+    all: MultiProgress,
+    total: Option<ProgressBar>,
+    parts: HashMap<u64, ProgressBar>,
+}
+
+impl Terminal {
     /// Nothing is shown yet.
-    pub(crate) fn new(style: Style) -> Self {
-        let target = match style {
-            Style::Bars => ProgressDrawTarget::stderr_with_hz(12),
-            _ => ProgressDrawTarget::hidden(),
-        };
-        Self {
-            style,
-            started: Instant::now(),
-            bars: MultiProgress::with_draw_target(target),
-            total: Mutex::new(None),
-            moved: AtomicU64::new(0),
+    pub(crate) fn new(wish: Wish) -> Self {
+        Self { wish, style: OnceLock::new(), bars: Mutex::default() }
+    }
+
+    fn style(&self) -> Style {
+        *self.style.get_or_init(|| match Style::choose(self.wish.progress) {
+            Style::Plain if self.wish.bars_only => Style::Silent,
+            style => style,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Bars>> {
+        self.bars.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the bars of a piece of work, where there are bars.
+    fn with_bars(&self, work: u64, act: impl FnOnce(&mut Bars)) {
+        if self.style() == Style::Bars {
+            act(self.lock().entry(work).or_insert_with(Bars::new));
         }
     }
 
-    /// A line between the bars.
-    pub(crate) fn say(&self, text: &str) {
-        match self.style {
+    /// A line about a piece of work, between its bars.
+    fn say(&self, work: u64, text: &str) {
+        match self.style() {
             Style::Silent => {}
             Style::Plain => note(text),
-            Style::Bars => {
-                let _ = self.bars.println(text);
-            }
+            Style::Bars => self.with_bars(work, |bars| {
+                let _ = bars.all.println(text);
+            }),
         }
     }
 
-    /// The number of bytes that all parts together will move.
-    pub(crate) fn expect(&self, bytes: u64) {
-        if self.style == Style::Bars && bytes > 0 {
-            let bar = self.bars.add(ProgressBar::new(bytes));
-            bar.set_style(style("{prefix:.bold} [{bar:30}] {bytes:>10}/{total_bytes:<10} {bytes_per_sec:>12} {eta:>6} left"));
-            bar.set_prefix("total       ");
-            *self.lock() = Some(bar);
-        }
-    }
-
-    /// Begins a part, called `name`, in which `verb` is done with `bytes` bytes, of which `there` are here already.
-    pub(crate) fn part(&self, name: &str, verb: &str, bytes: u64, there: u64) -> Part<'_> {
-        let bar = match self.style {
-            Style::Bars => {
-                let bar = ProgressBar::new(bytes).with_position(there);
-                bar.set_style(style(
-                    "{prefix} [{bar:30.cyan}] {bytes:>10}/{total_bytes:<10} {msg}",
-                ));
-                bar.set_prefix(name.to_owned());
-                let total = self.lock();
-                Some(match total.as_ref() {
-                    Some(total) => self.bars.insert_before(total, bar),
-                    None => self.bars.add(bar),
-                })
-            }
-            _ => None,
-        };
-        if self.style == Style::Plain {
-            let rest = if there > 0 {
-                format!(", {} already here", size::human(there))
+    fn started(&self, part: &Part<'_>) {
+        if self.style() == Style::Plain {
+            let rest = if part.present > 0 {
+                format!(", {} already here", size::human(part.present))
             } else {
                 String::new()
             };
-            note(&format!("{name}: {verb} {}{rest}", size::human(bytes)));
+            note(&format!("{}: {} {}{rest}", part.name, part.verb, size::human(part.bytes)));
         }
-        self.advance(there, false);
-        if let Some(bar) = &bar {
-            bar.set_message(verb.to_owned());
-        }
-        Part { progress: self, bar, name: name.to_owned(), bytes, started: Instant::now() }
+        self.with_bars(part.work, |bars| bars.start(part));
     }
 
-    /// Ends the bars and tells how much came in which time.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = self.lock().take() {
-            bar.finish_and_clear();
+    fn done(&self, part: &Part<'_>) {
+        if self.style() == Style::Plain {
+            note(&format!("{}: done in {}", part.name, seconds(part.elapsed)));
         }
-        let moved = self.moved.load(Ordering::Relaxed);
+        self.with_bars(part.work, |bars| {
+            if let Some(bar) = bars.parts.remove(&part.part) {
+                bar.set_style(style("{prefix} {msg}"));
+                bar.finish_with_message(format!("done {}", size::human(part.bytes)));
+            }
+        });
+    }
+
+    /// Ends the bars and tells how much was moved in which time.
+    fn finish(&self, work: u64, moved: u64, elapsed: Duration) {
+        self.with_bars(work, |bars| {
+            if let Some(bar) = bars.total.take() {
+                bar.finish_and_clear();
+            }
+        });
         if moved > 0 {
-            let spent = self.started.elapsed();
-            self.say(&format!(
-                "{} in {}, {}/s",
-                size::human(moved),
-                seconds(spent),
-                rate(moved, spent)
+            let (moved, rate) = (size::human(moved), rate(moved, elapsed));
+            self.say(work, &format!("{moved} in {}, {rate}/s", seconds(elapsed)));
+        }
+    }
+}
+
+impl Bars {
+    fn new() -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(12));
+        Self { all, total: None, parts: HashMap::new() }
+    }
+
+    fn expect(&mut self, bytes: u64) {
+        if bytes > 0 {
+            let bar = self.all.add(ProgressBar::new(bytes));
+            bar.set_style(style(
+                "{prefix:.bold} [{bar:30}] {bytes:>10}/{total_bytes:<10} {bytes_per_sec:>12} {eta:>6} left",
             ));
+            bar.set_prefix("total       ");
+            self.total = Some(bar);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ProgressBar>> {
-        self.total.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn start(&mut self, part: &Part<'_>) {
+        let bar = ProgressBar::new(part.bytes).with_position(part.present);
+        bar.set_style(style("{prefix} [{bar:30.cyan}] {bytes:>10}/{total_bytes:<10} {msg}"));
+        bar.set_prefix(part.name.to_owned());
+        let bar = match &self.total {
+            Some(total) => {
+                total.inc(part.present);
+                self.all.insert_before(total, bar)
+            }
+            None => self.all.add(bar),
+        };
+        bar.set_message(part.verb.to_owned());
+        self.parts.insert(part.part, bar);
     }
 
-    /// So many bytes more, in no particular part.
-    pub(crate) fn advance(&self, bytes: u64, moved: bool) {
-        if moved {
-            self.moved.fetch_add(bytes, Ordering::Relaxed);
-        }
-        if self.style == Style::Bars
-            && let Some(total) = self.lock().as_ref()
-        {
-            total.inc(bytes);
-        }
-    }
-}
-
-/// One part of the work.
-pub(crate) struct Part<'a> {
-    progress: &'a Progress,
-    bar: Option<ProgressBar>,
-    name: String,
-    bytes: u64,
-    started: Instant,
-}
-
-impl Part<'_> {
-    /// So many bytes more.
-    pub(crate) fn advance(&self, bytes: u64) {
-        if let Some(bar) = &self.bar {
+    fn advance(&self, part: u64, bytes: u64) {
+        for bar in self.parts.get(&part).into_iter().chain(&self.total) {
             bar.inc(bytes);
         }
-        self.progress.advance(bytes, true);
+    }
+}
+
+impl Events for Terminal {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Note(text) => note(text),
+            Event::Warning(text) => note(&format!("warning: {text}")),
+            Event::Waiting(_) if !self.wish.waiting => {}
+            Event::Waiting(text) => note(text),
+            // The program's terminal is raw: a line does not return by itself.
+            Event::Notice(text) => note(&format!("{text}\r")),
+            Event::Starting { container, command } => {
+                if self.wish.banner {
+                    crate::udocker::banner(container, command);
+                }
+            }
+            Event::Progress { work, text } => self.say(*work, text),
+            Event::Expected { work, bytes } => self.with_bars(*work, |bars| bars.expect(*bytes)),
+            Event::PartStarted(part) => self.started(part),
+            Event::PartMoved { work, part, bytes } => {
+                self.with_bars(*work, |bars| bars.advance(*part, *bytes));
+            }
+            Event::PartDone(part) => self.done(part),
+            Event::WorkDone { work, moved, elapsed } => self.finish(*work, *moved, *elapsed),
+            _ => {}
+        }
     }
 
-    /// It is done.
-    pub(crate) fn done(self) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_style(style("{prefix} {msg}"));
-                bar.finish_with_message(format!("done {}", size::human(self.bytes)));
-            }
-            None if self.progress.style == Style::Plain => {
-                note(&format!("{}: done in {}", self.name, seconds(self.started.elapsed())));
-            }
-            None => {}
+    fn ask(&self, question: &Question<'_>) -> containers::Result<registry::Secret> {
+        match question {
+            Question::Password { user } => crate::prompt::secret(&format!("Password for {user}: ")),
+            _ => Err(containers::Error::unsupported("this question is not known here")),
         }
     }
 }

@@ -19,7 +19,7 @@ mod error;
 mod expand;
 mod file;
 mod manual;
-pub(crate) mod nearest;
+pub mod nearest;
 mod settings;
 mod value;
 
@@ -30,22 +30,22 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub(crate) use choice::{Colour, IdMapping, Progress, PullPolicy};
-pub(crate) use error::Error;
-pub(crate) use manual::{environment as manual_environment, section as manual_section};
-pub(crate) use settings::{SETTINGS, Setting, Settings};
+pub use choice::{Colour, IdMapping, Progress, PullPolicy};
+pub use error::Error;
+pub use manual::{environment as manual_environment, section as manual_section};
+pub use settings::{SETTINGS, Setting, Settings};
 use value::Kind;
-pub(crate) use value::SettingValue;
+pub use value::SettingValue;
 
 /// The site's file.
-pub(crate) const SYSTEM_FILE: &str = "/etc/coracle/config.toml";
+pub const SYSTEM_FILE: &str = "/etc/coracle/config.toml";
 
 /// Variables `CORACLE_*` that are no settings, so that nobody is warned of them.
 const OTHER_VARIABLES: &[&str] = &["CORACLE_CONFIG", "CORACLE_LOG"];
 
 /// What the layers are made of. Made by the context, which alone may look at the environment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sources {
+pub struct Sources {
     /// Files, in the order in which they are read: the site's, then the user's. Those that do not exist are passed over.
     pub files: Vec<PathBuf>,
     /// The file that the user named (`CORACLE_CONFIG`): read last, and must exist.
@@ -60,7 +60,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// The usual sources for an environment and a home directory.
-    pub(crate) fn usual(
+    pub fn usual(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         home: Option<PathBuf>,
         directory: Option<PathBuf>,
@@ -86,7 +86,7 @@ fn absolute(environment: &BTreeMap<OsString, OsString>, name: &str) -> Option<Pa
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Built in.
     #[default]
     Default,
@@ -122,7 +122,7 @@ impl fmt::Display for Origin {
 
 /// Something in the configuration that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Warning {
+pub struct Warning {
     /// Where it stands.
     pub origin: Origin,
     /// The key or variable that is not known.
@@ -148,7 +148,7 @@ impl fmt::Display for Warning {
 
 /// The settings in force, each with its origin.
 #[derive(Debug, Clone)]
-pub(crate) struct Config {
+pub struct Config {
     settings: Settings,
     origins: BTreeMap<&'static str, Origin>,
     warnings: Vec<Warning>,
@@ -157,7 +157,7 @@ pub(crate) struct Config {
 
 /// One line of `coracle config`.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Dotted key.
     pub key: &'static str,
     /// The value, as JSON has it.
@@ -171,7 +171,7 @@ pub(crate) struct Entry {
 
 impl Config {
     /// Reads all layers but the flags.
-    pub(crate) fn load(sources: &Sources) -> Result<Config, Error> {
+    pub fn load(sources: &Sources) -> Result<Config, Error> {
         let mut config = Config {
             settings: Settings::default(),
             origins: BTreeMap::new(),
@@ -190,32 +190,32 @@ impl Config {
     }
 
     /// The values.
-    pub(crate) fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// What had no effect.
-    pub(crate) fn warnings(&self) -> &[Warning] {
+    pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
     /// Where the value of a key comes from.
-    pub(crate) fn origin(&self, key: &str) -> Origin {
+    pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or_default()
     }
 
     /// Puts a flag's value over what was read. `flag` is its name with the dashes.
-    pub(crate) fn set_flag(&mut self, key: &str, value: &str, flag: &str) -> Result<(), Error> {
+    pub fn set_flag(&mut self, key: &str, value: &str, flag: &str) -> Result<(), Error> {
         self.set_text(find(key)?, value, Origin::Flag { name: flag.into() })
     }
 
     /// Puts a value from another program's settings over what was read.
-    pub(crate) fn set_from(&mut self, key: &str, value: &str, origin: Origin) -> Result<(), Error> {
+    pub fn set_from(&mut self, key: &str, value: &str, origin: Origin) -> Result<(), Error> {
         self.set_text(find(key)?, value, origin)
     }
 
     /// One setting. Keys may be written with `_` for `-`.
-    pub(crate) fn entry(&self, key: &str) -> Result<Entry, Error> {
+    pub fn entry(&self, key: &str) -> Result<Entry, Error> {
         let setting = find(key)?;
         Ok(Entry {
             key: setting.key,
@@ -226,7 +226,7 @@ impl Config {
     }
 
     /// All settings, in the order of their declaration.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         SETTINGS.iter().map(|setting| Entry {
             key: setting.key,
             value: (setting.json)(&self.settings),

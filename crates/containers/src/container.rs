@@ -1,28 +1,33 @@
-//! Containers as the commands see them: from flags to a record, from a record to a run.
+//! The life of containers: from a request to a record, from a record to a running process, removal.
 //!
 //! ```text
-//! flags + image ─ spec ─► Draft ─ make ─► container.json (Record) ─ root ─► plan::Root ─┐
-//!                                                   run's own flags ─ adapt ─► Overrides ┴─ launch ─► process
+//! request + image ─ draft ─► Draft ─ make ─► container.json (Record) ─ root_form ─► plan::Root ─┐
+//!                                          a run's own request ─ existing ─► Overrides ─────────┴─ launch ─► process
 //! ```
 
-pub(crate) mod accounts;
-pub(crate) mod adapt;
-pub(crate) mod cloned;
-pub(crate) mod command;
-pub(crate) mod convert;
-pub(crate) mod environment;
-pub(crate) mod gpus;
-pub(crate) mod ids;
-pub(crate) mod job;
-pub(crate) mod launch;
-pub(crate) mod limits;
-pub(crate) mod make;
-pub(crate) mod mounts;
-pub(crate) mod notes;
-pub(crate) mod ports;
-pub(crate) mod record;
-pub(crate) mod removal;
-pub(crate) mod root;
-pub(crate) mod spec;
-pub(crate) mod spool;
-pub(crate) mod volumes;
+pub mod accounts;
+pub mod changes;
+pub mod clone;
+pub mod control;
+pub mod convert;
+pub mod copy;
+pub mod draft;
+pub mod exec;
+pub mod existing;
+pub mod export;
+pub mod gpus;
+pub mod ids;
+pub mod inode_log;
+pub mod launch;
+pub mod make;
+mod naming;
+pub mod prepare;
+pub mod protection;
+pub mod ranks;
+pub mod record;
+pub mod removal;
+pub mod root_form;
+pub mod run;
+pub mod running;
+pub mod spool;
+pub mod volumes;

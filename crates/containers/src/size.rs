@@ -1,7 +1,7 @@
 //! Sizes: printed as Docker prints them (decimal units, three digits), read as Docker reads them (binary units).
 
 /// `77.8MB`, `0B`, `1.24GB`: four significant places at most, as Docker's `HumanSizeWithPrecision(size, 3)`.
-pub(crate) fn human(bytes: u64) -> String {
+pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let mut size = bytes as f64;
@@ -29,7 +29,7 @@ fn significant(number: f64) -> String {
 }
 
 /// Reads `512m`, `2g`, `64MiB`, `1.5G`, `4096`: powers of 1024 as in Docker's memory flags.
-pub(crate) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let end = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
     let (number, unit) = lower.split_at(end);

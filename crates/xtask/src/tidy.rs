@@ -23,7 +23,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rootfs", &["store", "oci", "sys"]),
     ("host", &["sys"]),
     ("engine", &["host", "view", "blobs", "sys", "abi"]),
-    ("cli", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
+    ("containers", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
+    ("cli", &["containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
     ("testkit", &["oci"]),
     ("xtask", &["testkit", "abi"]),
 ];
@@ -36,8 +37,19 @@ const NO_IO: &[(&str, &[&str])] = &[
 ];
 
 /// Libraries: they never print, never look around, never end the process.
-const LIBRARIES: &[&str] =
-    &["abi", "view", "blobs", "sys", "oci", "registry", "store", "rootfs", "host", "engine"];
+const LIBRARIES: &[&str] = &[
+    "abi",
+    "view",
+    "blobs",
+    "sys",
+    "oci",
+    "registry",
+    "store",
+    "rootfs",
+    "host",
+    "engine",
+    "containers",
+];
 
 /// The longest file, in lines.
 const LONGEST: usize = 800;

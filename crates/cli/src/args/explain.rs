@@ -80,7 +80,7 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
 }
 
 fn suggest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    crate::config::nearest::nearest(word, names, 3).map(str::to_owned)
+    containers::config::nearest::nearest(word, names, 3).map(str::to_owned)
 }
 
 /// No command has this name.

@@ -32,8 +32,8 @@ pub(crate) fn man(_: &Context, args: &ManArgs) -> Result<Exit, Report> {
     let mut page = Vec::new();
     root.render(&mut page)
         .map_err(|error| Report::new("cannot make the manual page").cause(error))?;
-    page.extend_from_slice(crate::config::manual_section().as_bytes());
-    page.extend_from_slice(crate::config::manual_environment().as_bytes());
+    page.extend_from_slice(containers::config::manual_section().as_bytes());
+    page.extend_from_slice(containers::config::manual_environment().as_bytes());
     write(&args.directory.join("coracle.1"), &page)?;
     pages(&tree, "coracle", &args.directory)?;
     Ok(Exit::OK)

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::args::NoArgs;
 use crate::args::system::ConfigArgs;
-use crate::config::{Config, Entry, Origin, SETTINGS};
 use crate::context::Context;
 use crate::output;
 use crate::output::table::{cell, columns, shorten};
 use crate::report::{Exit, Report};
+use containers::config::{Config, Entry, Origin, SETTINGS};
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &ConfigArgs) -> Result<Exit, Report> {
@@ -45,7 +45,7 @@ pub(crate) fn showconf(context: &Context, _: &NoArgs) -> Result<Exit, Report> {
 fn machine(entry: &Entry) -> serde_json::Value {
     let origin = serde_json::to_value(&entry.origin).unwrap_or_default();
     let setting = SETTINGS.iter().find(|setting| setting.key == entry.key);
-    let description = setting.map(crate::config::Setting::description);
+    let description = setting.map(containers::config::Setting::description);
     json!({"key": entry.key, "value": entry.value, "origin": origin, "description": description})
 }
 
@@ -80,7 +80,7 @@ fn table(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Sources;
+    use containers::config::Sources;
 
     #[test]
     fn values_and_origins_are_aligned() {

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use store::Amount;
 
 use crate::args::system::DfArgs;
-use crate::container::record;
 use crate::context::Context;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, size, time};
 use crate::report::{Exit, Report};
+use containers::container::record;
 
 const COLUMNS: &[Column] = &[
     ("Type", "TYPE"),
@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &DfArgs) -> Result<Exit, Report> {
     let running = running.iter().filter(|running| **running).count() as u64;
     containers.unused_count = containers.count.saturating_sub(running);
     // One record that cannot be read is no reason to show nothing.
-    let used = super::prune::used_volumes(context).unwrap_or_default();
+    let used = containers::container::volumes::used(context.session()?).unwrap_or_default();
     let mut volumes = usage.volumes;
     for volume in store.volumes().list()? {
         if !used.contains(volume.name()) {

@@ -12,10 +12,10 @@ use host::{Finding, Host, Level};
 use serde::Serialize;
 
 use crate::args::system::DoctorArgs;
-use crate::config::Colour;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
+use containers::config::Colour;
 
 /// No engine works here.
 const NO_ENGINE: Exit = Exit(1);
@@ -30,11 +30,12 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
             return Err(Report::usage(format!("unknown format {other:?}")).hint("text or json"));
         }
     };
-    let probing = context.probing();
+    let session = context.session()?;
+    let probing = session.probing();
     let mut host = Host::thorough(&probing);
-    context.try_inside(&mut host);
+    session.try_inside(&mut host);
     let mut facts = Facts::of(&host, &probing, &ContainerConfig::default());
-    context.name_programs(&mut host);
+    session.name_programs(&mut host);
     facts.find_runtimes(&host);
     let lines = engines(&host, &facts);
     let usable = lines.iter().any(|line| line.chosen);
@@ -203,6 +204,7 @@ mod tests {
 
     /// A host that was probed thoroughly, without user namespaces or with them.
     fn facts_of(host: &Host) -> Vec<EngineLine> {
+        let session = context.session()?;
         let probing = host::Context::default();
         engines(host, &Facts::of(host, &probing, &ContainerConfig::default()))
     }

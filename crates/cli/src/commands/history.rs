@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::args::images::HistoryArgs;
 use crate::context::Context;
-use crate::image;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};
+use containers::images::find as image;
 
 const COLUMNS: &[Column] = &[
     ("ID", "IMAGE"),
@@ -26,7 +26,7 @@ const PRECISE: &[Column] = &[
 
 /// Lists the steps in which an image was made, the last one first.
 pub(crate) fn run(context: &Context, args: &HistoryArgs) -> Result<Exit, Report> {
-    let image = image::stored(context, &args.image)?;
+    let image = image::stored(context.session()?, &args.image)?;
     let config = image.config()?;
     let id = image.id()?;
     let mut layers = image.manifest()?.layers.iter();
@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, args: &HistoryArgs) -> Result<Exit, Report>
         let created = step.created().clone().unwrap_or_default();
         rows.push(json!({
             "ID": "<missing>",
-            "CreatedSince": image::age(Some(&created).filter(|time| !time.is_empty()).map(String::as_str)),
+            "CreatedSince": crate::output::time::age(Some(&created).filter(|time| !time.is_empty()).map(String::as_str)),
             "CreatedAt": time::full(&created),
             "CreatedBy": if args.no_trunc { table::cell(&by) } else { table::shorten(&table::cell(&by), 45) },
             "Size": if args.human { size::human(bytes) } else { bytes.to_string() },

@@ -8,11 +8,11 @@ use store::{Image, Summary};
 use crate::args::images::ImagesArgs;
 use crate::context::Context;
 use crate::filter::{self, Filters};
-use crate::image;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, size, time};
 use crate::report::{Exit, Report};
 use crate::udocker::listing;
+use containers::images::find as image;
 
 const PLAIN: &[Column] = &[
     ("Repository", "REPOSITORY"),
@@ -39,7 +39,10 @@ const MORE: &[Column] = &[
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> {
     let plain = args.format.is_none() && !args.quiet && !args.digests && args.filter.is_empty();
-    if args.long || args.platform || context.is_udocker() && plain && args.name.is_none() {
+    if args.long
+        || args.platform
+        || context.presentation().plain_listings && plain && args.name.is_none()
+    {
         listing::images(context, args.long, args.platform)?;
         return Ok(Exit::OK);
     }
@@ -56,7 +59,7 @@ pub(crate) fn run(context: &Context, args: &ImagesArgs) -> Result<Exit, Report> 
             Err(error) => {
                 // One broken image must not hide the others.
                 tracing::warn!("{error}");
-                crate::progress::note(&format!("warning: {error}"));
+                crate::terminal::note(&format!("warning: {error}"));
                 continue;
             }
         };
@@ -92,9 +95,9 @@ impl Bounds {
         let time_of = |key: &str| -> Result<Option<String>, Report> {
             match filters.last(key) {
                 None => Ok(None),
-                Some(name) => {
-                    Ok(Some(image::stored(context, name)?.summary()?.created.unwrap_or_default()))
-                }
+                Some(name) => Ok(Some(
+                    image::stored(context.session()?, name)?.summary()?.created.unwrap_or_default(),
+                )),
             }
         };
         Ok(Self { before: time_of("before")?, since: time_of("since")? })
@@ -149,7 +152,7 @@ fn row(image: &Image, summary: &Summary, whole: bool) -> Value {
         "Tag": reference.as_ref().and_then(|reference| reference.tag()).map_or_else(none, str::to_owned),
         "Digest": digest(image),
         "CreatedAt": created.map(time::full).unwrap_or_default(),
-        "CreatedSince": image::age(created),
+        "CreatedSince": crate::output::time::age(created),
         "Size": size::human(summary.size),
         "Platform": summary.platform.to_string(),
         "Labels": labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),

@@ -1,25 +1,23 @@
 //! `import`: a root tree becomes an image of one layer.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use oci::{
-    Compression, ConfigEditor, Descriptor, Digest, Digester, ImageConfig, Manifest, Platform,
-    Reference, media,
-};
+use oci::{ConfigEditor, Descriptor, Digest, ImageConfig, Manifest, Platform, Reference, media};
 use store::Store;
 
 use crate::args::archives::ImportArgs;
-use crate::args::run::ContainerFlags;
 use crate::change;
-use crate::container::{cloned, make};
+use crate::cloned;
 use crate::context::Context;
 use crate::output;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::remote;
 use crate::report::{Exit, Report};
+use containers::container::make;
+use containers::images::layers::described;
+use containers::images::pull::{self, Road};
+use containers::images::remote;
+use containers::request::{ContainerRequest, options};
 
 /// Makes the image, and with `--tocontainer` a container of it; prints its id.
 pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> {
@@ -31,13 +29,15 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     }
     let (id, reference) = make(context, args, None)?;
     if args.tocontainer {
-        let mut flags = ContainerFlags::default();
-        flags.record.name.clone_from(&args.container);
+        let mut request = ContainerRequest::default();
+        request.record.name.clone_from(&args.container);
         // As it is listed, unless another registry is asked for names that say none.
         let familiar = reference.familiar();
-        let is_it = remote::reference(context, &familiar).is_ok_and(|other| other == reference);
+        let is_it =
+            remote::reference(context.session()?, &familiar).is_ok_and(|other| other == reference);
         let name = if is_it { familiar } else { reference.to_string() };
-        let (made, _) = make::make(context, &flags, Some(&name), &[], true)?;
+        request.image.name = Some(name);
+        let (made, _) = make::make(&context.session_for(true)?, &request)?;
         made.container().sync()?;
         output::line(made.container().id())?;
     } else {
@@ -71,16 +71,15 @@ pub(crate) fn make_from(
     like: Option<&ImageConfig>,
     tree: Option<File>,
 ) -> Result<(Digest, Reference), Report> {
-    let store = context.store()?;
-    let settings = context.settings()?;
-    let progress =
-        Progress::new(Style::choose(args.quiet || context.is_quiet(), settings.progress));
-    let road = Road::new(store, settings, &progress);
+    let session = context.session_for(args.quiet)?;
+    let store = session.store()?;
+    let progress = session.progress();
+    let road = Road::new(&session, &progress)?;
     let platform = match args.platform.as_deref() {
-        Some(text) => super::pull::platform(text)?,
+        Some(text) => options::platform(text)?,
         None => Platform::host(),
     };
-    let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
+    let named = args.name.as_deref().map(|name| remote::reference(&session, name)).transpose()?;
     let lease = store.lease()?;
     let (layer, diff_id) = match tree {
         Some(mut tree) => {
@@ -111,7 +110,7 @@ pub(crate) fn make_from(
     // Without a name nothing would lead to the image, and the next cleaning would take it away.
     let reference = match named {
         Some(reference) => reference,
-        None => Reference::parse(&format!("imported/{}", crate::image::short(&id)))?,
+        None => Reference::parse(&format!("imported/{}", containers::images::find::short(&id)))?,
     };
     store.images().tag(&reference, &descriptor)?;
     if let Some(image) = store.images().get(&reference)? {
@@ -120,7 +119,7 @@ pub(crate) fn make_from(
             // Who still holds it waits for itself.
             drop(lease);
             store.images().remove(&reference.to_string(), true)?;
-            return Err(report.within(format!("cannot import {}", args.source.display())));
+            return Err(report.within(format!("cannot import {}", args.source.display())).into());
         }
     }
     Ok((id, reference))
@@ -144,7 +143,7 @@ fn layer(
         })?;
         store.blobs().put_reader(&mut file)?
     };
-    described(road, &blob, size, source)
+    Ok(described(road, &blob, size, source)?)
 }
 
 /// Refuses a terminal in the place of an archive.
@@ -154,28 +153,6 @@ pub(crate) fn check_input(context: &Context) -> Result<(), Report> {
             .hint("redirect it: coracle import - NAME < root.tar"));
     }
     Ok(())
-}
-
-/// The descriptor of a stored layer, and the digest of what is in it.
-pub(crate) fn described(
-    road: &Road<'_>,
-    blob: &Digest,
-    size: u64,
-    source: &Path,
-) -> Result<(Descriptor, Digest), Report> {
-    let store = road.store;
-    let mut head = [0; Compression::MAGIC_LEN];
-    let length = store.blobs().open_digest(blob)?.read(&mut head).unwrap_or(0);
-    let compression = Compression::from_magic(&head[..length]);
-    let media_type = compression.oci_layer_type().ok_or_else(|| {
-        Report::new(format!(
-            "{} is compressed by a method that no layer may have",
-            source.display()
-        ))
-        .hint("decompress it first: xz -dc root.tar.xz | coracle import - NAME")
-    })?;
-    let diff_id = diff_id(road, blob)?;
-    Ok((Descriptor::new(media_type, blob.clone(), size), diff_id))
 }
 
 /// Packs a directory; the archive goes through a pipe, so that nothing is held twice on disk.
@@ -193,7 +170,7 @@ fn pack(store: &Store, source: &Path) -> Result<(Digest, u64), Report> {
         match packing.join() {
             Ok(Ok(packed)) => {
                 for path in &packed.skipped {
-                    crate::progress::note(&format!(
+                    crate::terminal::note(&format!(
                         "left out: socket /{}",
                         String::from_utf8_lossy(path)
                     ));
@@ -206,20 +183,4 @@ fn pack(store: &Store, source: &Path) -> Result<(Digest, u64), Report> {
         }
         Ok(put?)
     })
-}
-
-/// The digest of what is in a stored layer.
-fn diff_id(road: &Road<'_>, digest: &Digest) -> Result<Digest, Report> {
-    let blob = road.store.blobs().open_digest(digest)?;
-    let mut plain = rootfs::decode::open(blob.file, &road.limits)?;
-    let mut digester = Digester::sha256();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match plain.read(&mut buffer) {
-            Ok(0) => return Ok(digester.finish()),
-            Ok(count) => digester.update(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Report::new("the archive is damaged").cause(error)),
-        }
-    }
 }

@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use crate::args::images::InspectArgs;
-use crate::container::{convert, record, root};
 use crate::context::Context;
 use crate::describe;
-use crate::image;
 use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
-use crate::udocker::listing;
+use containers::container::{convert, record, root_form};
+use containers::images::find as image;
 
 /// What a name may mean.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +48,8 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
     if args.root_path {
         return super::each(&args.names, |name| root_path(context, name));
     }
-    if let ([name], None, true) = (&args.names[..], &args.format, context.is_udocker())
+    if let ([name], None, true) =
+        (&args.names[..], &args.format, context.presentation().bare_inspect)
         && let Some(value) = as_udocker(context, name)?
     {
         output::line(output::pretty(&value))?;
@@ -69,7 +69,7 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
             Ok(())
         }
     });
-    let nothing = found.is_empty() && context.is_udocker();
+    let nothing = found.is_empty() && context.presentation().bare_inspect;
     if template.is_none() && !nothing {
         let all = Value::Array(found);
         output::line(if args.format.as_deref() == Some("json") {
@@ -83,10 +83,10 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
 
 /// A container or an image as udocker shows it: the configuration alone, with its keys in order.
 fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
-    if let Some(container) = record::find_some(context, name)? {
-        return Ok(Some(listing::of_container(&record::read(&container)?)));
+    if let Some(container) = record::find_some(context.session()?, name)? {
+        return Ok(Some(containers::container::export::configuration(&record::read(&container)?)));
     }
-    let Some(image) = image::local(context, name)? else { return Ok(None) };
+    let Some(image) = image::local(context.session()?, name)? else { return Ok(None) };
     let config = image.config()?;
     let mut value: Value = serde_json::from_slice(config.raw())
         .map_err(|error| Report::new("the configuration is no JSON").cause(error))?;
@@ -96,12 +96,12 @@ fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
 
 fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {
     if matches!(kind, Kind::Any | Kind::Container)
-        && let Some(container) = record::find_some(context, name)?
+        && let Some(container) = record::find_some(context.session()?, name)?
     {
         return describe::container(context, &container, size);
     }
     if matches!(kind, Kind::Any | Kind::Image)
-        && let Some(image) = image::local(context, name)?
+        && let Some(image) = image::local(context.session()?, name)?
     {
         return describe::image(&image);
     }
@@ -121,13 +121,13 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
 
 /// Where the tree of a container is, as udocker's `inspect -p`.
 fn root_path(context: &Context, name: &str) -> Result<(), Report> {
-    let container = record::find(context, name)?;
+    let container = record::find(context.session()?, name)?;
     let mut record = record::read(&container)?;
-    if context.is_udocker() {
+    if context.session()?.dialect().shows_whole_tree {
         // Whoever asks wants to use the tree.
-        convert::to_plain(context, context.store()?, &container, &mut record)?;
+        convert::to_plain(context.session()?, context.store()?, &container, &mut record)?;
     }
-    match root::prepare(context, context.store()?, &record, &container.path())? {
+    match root_form::prepare(context.session()?, context.store()?, &record, &container.path())? {
         rootfs::Root::Directory(path) => output::line(path.display()),
         rootfs::Root::Overlay { upper, .. } | rootfs::Root::Stacked { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))
             .because(format!("its root is an overlay: what was changed is in {}, above the image's layers", upper.display()))

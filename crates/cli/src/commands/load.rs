@@ -14,10 +14,9 @@ use store::Store;
 use crate::args::archives::LoadArgs;
 use crate::context::Context;
 use crate::output;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::remote;
 use crate::report::{Exit, Report};
+use containers::images::pull::{self, Road};
+use containers::images::remote;
 
 /// The store as a place for an archive's blobs, and what was found to be there whole.
 struct Sink<'a>(&'a Store, RefCell<HashSet<Digest>>);
@@ -52,8 +51,10 @@ impl BlobSink for Sink<'_> {
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
     let store = context.store()?;
-    let platform = args.platform.as_deref().map(super::pull::platform).transpose()?;
-    let named = args.name.as_deref().map(|name| remote::reference(context, name)).transpose()?;
+    let platform =
+        args.platform.as_deref().map(containers::request::options::platform).transpose()?;
+    let session = context.session_for(args.quiet)?;
+    let named = args.name.as_deref().map(|name| remote::reference(&session, name)).transpose()?;
     // From the first blob to the last name nothing may be cleaned away.
     let _lease = store.lease()?;
     let mut sink = Sink(store, RefCell::default());
@@ -87,13 +88,11 @@ pub(crate) fn run(context: &Context, args: &LoadArgs) -> Result<Exit, Report> {
             images.len()
         )));
     }
-    let settings = context.settings()?;
-    let progress =
-        Progress::new(Style::choose(args.quiet || context.is_quiet(), settings.progress));
-    let road = Road::new(store, settings, &progress);
+    let progress = session.progress();
+    let road = Road::new(&session, &progress)?;
     for image in &images {
         for name in keep(&road, image, named.as_ref())? {
-            let said = if context.is_udocker() { "" } else { "Loaded image: " };
+            let said = if context.presentation().bare_names { "" } else { "Loaded image: " };
             output::line(format!("{said}{name}"))?;
         }
     }
@@ -118,7 +117,7 @@ fn keep(road: &Road<'_>, image: &Image, named: Option<&Reference>) -> Result<Vec
             .iter()
             .find(|name| oci::reference::is_tag(name))
             .map_or("latest", String::as_str);
-        let short = crate::image::short(&image.manifest.config.digest);
+        let short = containers::images::find::short(&image.manifest.config.digest);
         references.push(Reference::parse(&format!("imported/{short}:{tag}"))?);
     }
     for reference in &references {

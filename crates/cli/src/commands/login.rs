@@ -5,21 +5,23 @@
 
 use std::io::Read;
 
+use containers::images::remote;
 use registry::Secret;
 use registry::auth::{self, Credential};
 
 use crate::args::images::{LoginArgs, LogoutArgs};
+use crate::args::request;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
-use crate::{progress, prompt, remote};
+use crate::{prompt, terminal};
 
 /// A longer password is a mistake (a file that was piped in).
 const LONGEST: u64 = 64 << 10;
 
 /// A password from the terminal, for `user`.
-pub(crate) fn ask_password(user: &str) -> Result<Secret, Report> {
-    prompt::secret(&format!("Password for {user}: "))
+fn ask_password(user: &str) -> Result<Secret, Report> {
+    Ok(prompt::secret(&format!("Password for {user}: "))?)
 }
 
 /// The registry as its credentials are filed: Docker Hub under its one name.
@@ -46,22 +48,22 @@ fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
 pub(crate) fn run(context: &Context, args: &LoginArgs) -> Result<Exit, Report> {
     let key = server(context, args.server.as_deref().or(args.registry.host.as_deref()))?;
     let registry = key.split('/').next().unwrap_or(&key).to_owned();
-    let file = remote::auth_file(context, args.registry.authfile.as_deref())?;
+    let file = remote::auth_file(context.session()?, args.registry.authfile.as_deref())?;
     if args.get_login {
         return get_login(context, args, &registry);
     }
     let credential = credential(args, &registry)?;
-    if context.is_udocker() {
+    if context.presentation().offline_login {
         // udocker keeps them without asking anybody, also where there is no network.
         auth::store(&file, &key, &credential)?;
         return Ok(Exit::OK);
     }
-    let client = remote::client(context, &args.registry, &registry)?;
+    let client = remote::client(context.session()?, &request::registry(&args.registry), &registry)?;
     let login = client
         .login(&registry, Some(&credential))
         .map_err(|error| Report::from(error).within(format!("cannot log in to {registry}")))?;
     if !login.required {
-        progress::note(&format!("{registry} asks for no credentials; they are kept all the same"));
+        terminal::note(&format!("{registry} asks for no credentials; they are kept all the same"));
     }
     let kept = login.identity_token.map_or(credential, Credential::IdentityToken);
     auth::store(&file, &key, &kept)?;
@@ -70,7 +72,7 @@ pub(crate) fn run(context: &Context, args: &LoginArgs) -> Result<Exit, Report> {
 }
 
 fn get_login(context: &Context, args: &LoginArgs, registry: &str) -> Result<Exit, Report> {
-    let client = remote::client(context, &args.registry, registry)?;
+    let client = remote::client(context.session()?, &request::registry(&args.registry), registry)?;
     match client.settings().credentials.find(registry, None)? {
         Some(Credential::Basic { username, .. }) => output::line(username)?,
         Some(Credential::IdentityToken(_)) => output::line("<token>")?,
@@ -101,7 +103,7 @@ fn credential(args: &LoginArgs, registry: &str) -> Result<Credential, Report> {
     }
     let password = match &args.password {
         Some(password) => {
-            progress::note(
+            terminal::note(
                 "warning: a password on the command line can be seen by every user of this machine; use --password-stdin",
             );
             Secret::new(password)
@@ -125,7 +127,7 @@ fn from_stdin() -> Result<Secret, Report> {
 
 /// `logout`.
 pub(crate) fn logout(context: &Context, args: &LogoutArgs) -> Result<Exit, Report> {
-    let file = remote::auth_file(context, args.authfile.as_deref())?;
+    let file = remote::auth_file(context.session()?, args.authfile.as_deref())?;
     let keys = if args.all {
         auth::list(&file)?
     } else {

@@ -6,14 +6,14 @@ use std::time::SystemTime;
 use engine::supervise::log::{self, Query, Stream};
 
 use crate::args::containers::LogsArgs;
-use crate::container::record;
 use crate::context::Context;
 use crate::output::time;
 use crate::report::{Exit, Report};
+use containers::container::record;
 
 /// Prints what a container has written: its standard output to ours, its standard error to ours.
 pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
-    let container = record::find(context, &args.container)?;
+    let container = record::find(context.session()?, &args.container)?;
     let query = Query {
         tail: tail(&args.tail)?,
         since: args.since.as_deref().map(|text| point("--since", text)).transpose()?,

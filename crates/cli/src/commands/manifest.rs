@@ -6,18 +6,19 @@ use serde_json::{Value, json};
 use crate::args::images::ManifestInspectArgs;
 use crate::context::Context;
 use crate::output;
-use crate::remote;
 use crate::report::{Exit, Report};
+use containers::images::remote;
 
 /// Prints what a name points to: the index or manifest of the registry, or, where that cannot be reached, of the store.
 pub(crate) fn run(context: &Context, args: &ManifestInspectArgs) -> Result<Exit, Report> {
-    let mut registry = args.registry.clone();
+    let mut registry = crate::args::request::registry(&args.registry);
     if args.insecure {
         registry.tls_verify = Some(false);
     }
-    let reference = remote::reference(context, &remote::named(&registry, &args.image))?;
-    let client = remote::client(context, &registry, reference.registry())?;
-    let platform = args.platform.as_deref().map(super::pull::platform).transpose()?;
+    let reference = remote::reference(context.session()?, &remote::named(&registry, &args.image))?;
+    let client = remote::client(context.session()?, &registry, reference.registry())?;
+    let platform =
+        args.platform.as_deref().map(containers::request::options::platform).transpose()?;
     let fetched = match &platform {
         Some(platform) => client
             .resolve(&reference, Some(platform))
@@ -26,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &ManifestInspectArgs) -> Result<Exit,
     };
     let (document, descriptor) = match fetched {
         Ok(found) => found,
-        Err(error) => match crate::image::local(context, &args.image)? {
+        Err(error) => match containers::images::find::local(context.session()?, &args.image)? {
             Some(image) => {
                 tracing::info!("the registry does not answer, the store does: {error}");
                 let manifest = image.manifest()?.clone();

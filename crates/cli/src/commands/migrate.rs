@@ -6,14 +6,15 @@
 use std::path::Path;
 
 use crate::args::archives::ImportArgs;
-use crate::args::run::ContainerFlags;
 use crate::args::system::MigrateArgs;
-use crate::container::{make, record};
 use crate::context::Context;
 use crate::output;
-use crate::remote;
 use crate::report::{Exit, Report};
-use crate::udocker::legacy::{self, LABEL, OldContainer, OldImage};
+use containers::container::gpus::GpuRequest;
+use containers::container::{make, record};
+use containers::images::remote;
+use containers::request::ContainerRequest;
+use containers::udocker::legacy::{self, LABEL, OldContainer, OldImage};
 
 /// Takes all over; what cannot be is told at the end.
 pub(crate) fn run(context: &Context, args: &MigrateArgs) -> Result<Exit, Report> {
@@ -41,9 +42,9 @@ pub(crate) fn run(context: &Context, args: &MigrateArgs) -> Result<Exit, Report>
 }
 
 fn image(context: &Context, args: &MigrateArgs, old: &OldImage) -> Result<(), Report> {
-    let reference = remote::reference(context, &old.name)?;
+    let reference = remote::reference(context.session()?, &old.name)?;
     if context.store()?.images().get(&reference)?.is_none() {
-        old.take(context, None)?;
+        old.take(context.session()?, None)?;
         output::line(format!("image {}", old.name))?;
     }
     if args.remove_source { remove(&old.directory) } else { Ok(()) }
@@ -63,9 +64,10 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
             return if args.remove_source { gone(old) } else { Ok(()) };
         }
         // So far its root is udocker's tree: that record goes, the tree stays.
-        protected |= record.config.labels.contains_key(crate::udocker::listing::PROTECTED_LABEL);
-        if !crate::container::launch::remove_idle(context, &ours)? {
-            return Err(super::rm::running(&ours));
+        protected |=
+            record.config.labels.contains_key(containers::container::protection::CONTAINER_LABEL);
+        if !containers::container::removal::remove_idle(context.session()?, &ours)? {
+            return Err(containers::container::running::running(&ours).into());
         }
     }
     let image = format!("localhost/udocker/{}:latest", old.id.to_ascii_lowercase());
@@ -83,17 +85,20 @@ fn container(context: &Context, args: &MigrateArgs, old: &OldContainer) -> Resul
         name: Some(image.clone()),
     };
     super::import::make(context, &import, Some(&wishes))?;
-    let mut flags = ContainerFlags::default();
-    flags.record.name = Some(name.clone());
-    flags.record.label.push(format!("{LABEL}={}", old.id));
+    let mut request = ContainerRequest::default();
+    request.record.name = Some(name.clone());
+    request.record.labels.insert(LABEL.to_owned(), old.id.clone());
     if protected {
-        flags.record.label.push(format!("{}=true", crate::udocker::listing::PROTECTED_LABEL));
+        let label = containers::container::protection::CONTAINER_LABEL;
+        request.record.labels.insert(label.to_owned(), "true".to_owned());
     }
     // A mode that this program does not have would keep the container from running.
     let own = Some(old.mode());
-    flags.image.execmode = own.filter(|own| engine::choose::by_name(own).is_some());
-    flags.udocker.nvidia = old.directory.join("nvidia").exists();
-    let (made, mut record) = make::make(context, &flags, Some(&image), &[], true)?;
+    request.image.exec_mode = own.filter(|own| engine::choose::by_name(own).is_some());
+    let nvidia = old.directory.join("nvidia").exists();
+    request.files.gpus = GpuRequest::new(None, nvidia, &[])?;
+    request.image.name = Some(image);
+    let (made, mut record) = make::make(&context.session_for(true)?, &request)?;
     let mut made = made.into_container();
     record.own.image_name = old.image();
     made.write(&record)?;

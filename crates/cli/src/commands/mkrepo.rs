@@ -4,7 +4,6 @@ use crate::args::system::{InstallArgs, MkrepoArgs};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
-use crate::udocker;
 
 /// Makes a store in a directory that is not there yet. Under udocker's name it is the part of that directory which `--repo` uses.
 pub(crate) fn run(context: &Context, args: &MkrepoArgs) -> Result<Exit, Report> {
@@ -12,7 +11,11 @@ pub(crate) fn run(context: &Context, args: &MkrepoArgs) -> Result<Exit, Report> 
     std::fs::create_dir(&directory).map_err(|error| {
         Report::new(format!("cannot make {}", directory.display())).cause(error).exit(Exit(1))
     })?;
-    let place = if context.is_udocker() { directory.join(udocker::STORE) } else { directory };
+    let place = if context.presentation().store_below {
+        directory.join(containers::udocker::STORE)
+    } else {
+        directory
+    };
     store::Store::open(&place, store::Options { create: true, ..store::Options::default() })?;
     Ok(Exit::OK)
 }

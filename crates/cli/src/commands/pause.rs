@@ -1,23 +1,26 @@
 //! `pause` and `unpause`.
 
+use containers::container::control;
+
 use crate::args::containers::PauseArgs;
-use crate::container::record;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
 
 /// `pause`.
 pub(crate) fn run(context: &Context, args: &PauseArgs) -> Result<Exit, Report> {
+    let session = context.session()?;
     super::each(&args.containers, |name| {
-        engine::supervise::pause(&record::find(context, name)?.path())?;
+        control::pause(session, name)?;
         output::line(name)
     })
 }
 
 /// `unpause`.
 pub(crate) fn unpause(context: &Context, args: &PauseArgs) -> Result<Exit, Report> {
+    let session = context.session()?;
     super::each(&args.containers, |name| {
-        engine::supervise::unpause(&record::find(context, name)?.path())?;
+        control::unpause(session, name)?;
         output::line(name)
     })
 }

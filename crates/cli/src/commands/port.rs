@@ -1,14 +1,14 @@
 //! `port`.
 
 use crate::args::containers::PortArgs;
-use crate::container::record;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
+use containers::container::record;
 
 /// Prints the published ports: `80/tcp -> 0.0.0.0:8080`, or the host's side of one port alone.
 pub(crate) fn run(context: &Context, args: &PortArgs) -> Result<Exit, Report> {
-    let config = record::read(&record::find(context, &args.container)?)?.config;
+    let config = record::read(&record::find(context.session()?, &args.container)?)?.config;
     let wanted = args.port.as_deref().map(|text| text.split_once('/').unwrap_or((text, "tcp")));
     let mut found = false;
     for publish in &config.network.publish {

@@ -1,14 +1,11 @@
 //! `protect` and `unprotect`: what is protected is not removed by `rm` and `rmi`, whatever `--force` says, nor by `run --rm`,
 //! `create --force` and `prune`.
 
-use engine::spec::ContainerConfig;
-
 use crate::args::containers::ProtectArgs;
-use crate::container::record;
 use crate::context::Context;
-use crate::image;
 use crate::report::{Exit, Report};
-use crate::udocker::{self, listing};
+use containers::container::{protection, record};
+use containers::images::find as image;
 
 /// `protect`.
 pub(crate) fn protect(context: &Context, args: &ProtectArgs) -> Result<Exit, Report> {
@@ -22,24 +19,24 @@ pub(crate) fn unprotect(context: &Context, args: &ProtectArgs) -> Result<Exit, R
 
 fn mark(context: &Context, name: &str, on: bool) -> Result<Exit, Report> {
     let yes = "true".to_owned();
-    if let Some(container) = record::find_some(context, name)? {
+    if let Some(container) = record::find_some(context.session()?, name)? {
         let _lock = container.lock_exclusive()?;
         let mut record = record::read(&container)?;
         let labels = &mut record.config.labels;
         if on {
-            labels.insert(listing::PROTECTED_LABEL.to_owned(), yes);
+            labels.insert(protection::CONTAINER_LABEL.to_owned(), yes);
         } else {
-            labels.remove(listing::PROTECTED_LABEL);
+            labels.remove(protection::CONTAINER_LABEL);
         }
         container.write(&record)?;
         return Ok(Exit::OK);
     }
-    let image = image::stored(context, name)?;
+    let image = image::stored(context.session()?, name)?;
     let mut descriptor = image.descriptor().clone();
     if on {
-        descriptor.annotations.insert(listing::PROTECTED.to_owned(), yes);
+        descriptor.annotations.insert(protection::IMAGE_ANNOTATION.to_owned(), yes);
     } else {
-        descriptor.annotations.remove(listing::PROTECTED);
+        descriptor.annotations.remove(protection::IMAGE_ANNOTATION);
     }
     let reference = image.reference().ok_or_else(|| {
         Report::new(format!("the image {name} has no name"))
@@ -47,36 +44,4 @@ fn mark(context: &Context, name: &str, on: bool) -> Result<Exit, Report> {
     })?;
     context.store()?.images().tag(&reference, &descriptor)?;
     Ok(Exit::OK)
-}
-
-/// Whether a container is protected.
-pub(crate) fn holds(config: &ContainerConfig) -> bool {
-    config.labels.contains_key(listing::PROTECTED_LABEL)
-}
-
-/// Whether a container is removed when its program ends (`--rm`): not what is protected.
-pub(crate) fn lets_go(config: &ContainerConfig) -> bool {
-    config.auto_remove && !holds(config)
-}
-
-/// Whether an image's name is protected.
-pub(crate) fn holds_image(image: &store::Image) -> bool {
-    image.descriptor().annotations.contains_key(listing::PROTECTED)
-}
-
-/// Refuses a container that is protected.
-pub(crate) fn check_container(container: &store::ContainerDir) -> Result<(), Report> {
-    // A record that cannot be read protects nothing.
-    if record::read(container).is_ok_and(|record| holds(&record.config)) {
-        return Err(udocker::protected("container", &record::title(container)));
-    }
-    Ok(())
-}
-
-/// Refuses an image that is protected.
-pub(crate) fn check_image(image: &store::Image, name: &str) -> Result<(), Report> {
-    if holds_image(image) {
-        return Err(udocker::protected("image", name));
-    }
-    Ok(())
 }

@@ -1,23 +1,22 @@
 //! `prune` and its parts.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 
-use super::protect;
 use crate::args::containers::ContainerPruneArgs;
 use crate::args::images::ImagePruneArgs;
 use crate::args::system::{PruneArgs, VolumePruneArgs};
-use crate::container::ids;
-use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::filter::Filters;
 use crate::output::{self, size, time};
 use crate::report::{Exit, Report};
-use crate::{progress, prompt};
+use crate::{prompt, terminal};
+use containers::container::record;
+use containers::container::{ids, protection, volumes as used_volumes};
 
 /// `prune`, `system prune`.
 pub(crate) fn all(context: &Context, args: &PruneArgs) -> Result<Exit, Report> {
@@ -97,7 +96,7 @@ fn add(total: &mut Freed, heading: &str, freed: &Freed) -> Result<(), Report> {
 
 fn end(total: &Freed) -> Result<Exit, Report> {
     if total.deferred {
-        progress::note("some content is removed later, because another process is using the store");
+        terminal::note("some content is removed later, because another process is using the store");
     }
     output::line(format!("Total reclaimed space: {}", size::human(total.bytes)))?;
     Ok(Exit::OK)
@@ -120,17 +119,18 @@ fn remove_containers(context: &Context, filters: &Filters) -> Result<Freed, Repo
         );
         // A record that cannot be read belongs to nobody who could still use it.
         idle && record::read(container).map_or(filters.is_empty(), |record| {
-            !protect::holds(&record.config)
+            !protection::holds(&record.config)
                 && meant(filters, &record.config.created, &record.config.labels)
         })
     };
-    Ok(context.store()?.prune_containers(&select, &|path| ids::delete(context, path))?)
+    let session = context.session()?;
+    Ok(session.store()?.prune_containers(&select, &|path| ids::delete(session, path))?)
 }
 
 fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Freed, Report> {
     let select = |image: &Image| {
         let summary = image.summary();
-        (every && !protect::holds_image(image) || image.reference().is_none())
+        (every && !protection::holds_image(image) || image.reference().is_none())
             && summary.map_or(filters.is_empty(), |summary| {
                 meant(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
             })
@@ -140,42 +140,27 @@ fn remove_images(context: &Context, every: bool, filters: &Filters) -> Result<Fr
     if every {
         options.partials_older_than = Duration::ZERO;
     }
-    Ok(context.store()?.prune_images(&select, &options, &|path| ids::delete(context, path))?)
+    let session = context.session()?;
+    Ok(session.store()?.prune_images(&select, &options, &|path| ids::delete(session, path))?)
 }
 
 fn remove_volumes(context: &Context, named: bool, filters: &Filters) -> Result<Freed, Report> {
-    let store = context.store()?;
+    let session = context.session()?;
+    let store = session.store()?;
     // Looked up when the first volume is asked about: then nobody is making a container that will use it. Where that
     // cannot be known, every volume is in use.
     let used = OnceCell::new();
     let select = |volume: &Volume| {
-        used.get_or_init(|| used_volumes(context))
+        used.get_or_init(|| used_volumes::used(session))
             .as_ref()
             .is_ok_and(|used| !used.contains(volume.name()))
             && volume.info().map_or(named && filters.is_empty(), |info| {
                 (named || info.anonymous) && meant(filters, &info.created, &info.labels)
             })
     };
-    let freed = store.prune_volumes(&select, &|path| ids::delete(context, path))?;
+    let freed = store.prune_volumes(&select, &|path| ids::delete(session, path))?;
     match used.into_inner() {
-        Some(Err(report)) => Err(report),
+        Some(Err(error)) => Err(error.into()),
         _ => Ok(freed),
     }
-}
-
-/// The volumes that containers mount; an error where a container's record cannot be read, because volumes are what is not
-/// there a second time.
-pub(crate) fn used_volumes(context: &Context) -> Result<HashSet<String>, Report> {
-    let mut used = HashSet::new();
-    for record in context.store()?.containers().map(ContainerDir::read::<Record>)? {
-        match record {
-            Ok(record) => used.extend(record.config.mounts.into_iter().filter_map(|m| m.name)),
-            // It went while we looked.
-            Err(store::Error::NoContainer { .. }) => {}
-            Err(error) => {
-                return Err(Report::from(error).within("it is not known which volumes are in use"));
-            }
-        }
-    }
-    Ok(used)
 }

@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use store::ContainerDir;
 
 use crate::args::containers::PsArgs;
-use crate::container::record::{self, Record};
 use crate::context::Context;
 use crate::filter::Filters;
 use crate::output::listing::{Column, Entry, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};
 use crate::udocker::listing;
+use containers::container::record::{self, Record};
 
 const COLUMNS: &[Column] = &[
     ("ID", "CONTAINER ID"),
@@ -109,7 +109,7 @@ struct GlanceImage {
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     let plain = args.format.is_none() && !args.quiet && args.filter.is_empty();
-    if args.mode || args.platform || context.is_udocker() && plain {
+    if args.mode || args.platform || context.presentation().plain_listings && plain {
         let columns =
             listing::Columns { mode: args.mode, size: args.size, platform: args.platform };
         listing::containers(context, columns)?;
@@ -192,7 +192,9 @@ impl Bounds {
         let created = |key: &str| -> Result<Option<String>, Report> {
             match filters.last(key) {
                 None => Ok(None),
-                Some(name) => Ok(Some(record::read(&record::find(context, name)?)?.config.created)),
+                Some(name) => {
+                    Ok(Some(record::read(&record::find(context.session()?, name)?)?.config.created))
+                }
             }
         };
         Ok(Self { before: created("before")?, since: created("since")? })
@@ -229,8 +231,10 @@ fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -
 
 fn is_ancestor(context: &Context, glance: &Glance, wanted: &str) -> bool {
     let Some(image) = &glance.image else { return false };
-    let canonical =
-        crate::remote::reference(context, wanted).map(|reference| reference.to_string());
+    let canonical = context
+        .session()
+        .and_then(|session| Ok(containers::images::remote::reference(session, wanted)?))
+        .map(|reference| reference.to_string());
     let id = image.config.trim_start_matches("sha256:");
     canonical.is_ok_and(|canonical| canonical == image.reference)
         || glance.image_name == wanted

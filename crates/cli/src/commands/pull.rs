@@ -1,34 +1,35 @@
 //! `pull`.
 
-use oci::{Platform, Reference};
+use containers::images::pull::{self, Road};
+use containers::images::remote;
+use containers::request::options;
+use oci::Reference;
 
 use crate::args::images::PullArgs;
+use crate::args::request;
 use crate::context::Context;
 use crate::output;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::remote;
 use crate::report::{Exit, Report};
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
-    let platform = args.platform.as_deref().map(platform).transpose()?;
-    let settings = context.settings()?;
-    let style = Style::choose(args.quiet || context.is_quiet(), settings.progress);
+    let platform = args.platform.as_deref().map(options::platform).transpose()?;
+    let session = context.session_for(args.quiet)?;
+    let access = request::registry(&args.registry);
     for name in &args.images {
-        let name = &remote::named(&args.registry, name);
-        let reference = remote::reference(context, name)?;
+        let name = &remote::named(&access, name);
+        let reference = remote::reference(context.session()?, name)?;
         if args.all_tags && (name.contains('@') || tagged(name)) {
             return Err(Report::usage(format!(
                 "--all-tags pulls every tag, and '{name}' names one"
             )));
         }
-        let client = remote::client(context, &args.registry, reference.registry())?;
+        let client = remote::client(&session, &access, reference.registry())?;
         let references =
             if args.all_tags { all_tags(&client, &reference)? } else { vec![reference] };
         for reference in references {
-            let progress = Progress::new(style);
-            let road = Road::new(context.store()?, settings, &progress);
+            let progress = session.progress();
+            let road = Road::new(&session, &progress)?;
             let pulled =
                 pull::pull(&road, &client, &reference, platform.as_ref(), !args.no_unpack)?;
             if args.quiet {
@@ -41,13 +42,6 @@ pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
         }
     }
     Ok(Exit::OK)
-}
-
-/// Reads `--platform`.
-pub(crate) fn platform(text: &str) -> Result<Platform, Report> {
-    text.parse().map_err(|error: oci::Error| {
-        Report::from(error).hint("write OS/ARCHITECTURE[/VARIANT], as linux/arm64 or linux/arm/v7")
-    })
 }
 
 /// Whether a tag was written: a colon after the last slash.

@@ -4,8 +4,10 @@ use crate::args::images::RmiArgs;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
-use crate::udocker::legacy;
-use crate::{image, progress};
+use containers::images::find as image;
+use containers::udocker::legacy;
+
+use crate::terminal;
 
 /// Runs it: every image is tried, and the first failure reported at the end.
 pub(crate) fn run(context: &Context, args: &RmiArgs) -> Result<Exit, Report> {
@@ -32,11 +34,14 @@ pub(crate) fn run(context: &Context, args: &RmiArgs) -> Result<Exit, Report> {
 
 fn remove(context: &Context, name: &str, force: bool) -> Result<(), Report> {
     let store = context.store()?;
-    legacy::check_image_removable(context, name)?;
-    let known = image::stored(context, name)?;
-    super::protect::check_image(&known, name)?;
+    legacy::check_image_removable(context.session()?, name)?;
+    let known = image::stored(context.session()?, name)?;
+    containers::container::protection::check_image(&known, name)?;
     // The store takes the canonical name, which may have the configured registry; an id stays one.
-    let canonical = match (crate::remote::reference(context, name), known.reference()) {
+    let canonical = match (
+        containers::images::remote::reference(context.session()?, name),
+        known.reference(),
+    ) {
         (Ok(asked), Some(found)) if asked == found => asked.to_string(),
         _ => name.to_owned(),
     };
@@ -50,7 +55,7 @@ fn remove(context: &Context, name: &str, force: bool) -> Result<(), Report> {
         output::line(format!("Deleted: {id}"))?;
     }
     if removal.deferred {
-        progress::note("the content is removed later, because another process is using the store");
+        terminal::note("the content is removed later, because another process is using the store");
     }
     Ok(())
 }

@@ -7,11 +7,11 @@ use registry::archive::{self, Export};
 use registry::{BlobSource, layout};
 use store::Store;
 
-use super::export::Target;
 use crate::args::archives::SaveArgs;
 use crate::context::Context;
-use crate::image;
+use crate::output::file::Target;
 use crate::report::{Exit, Report};
+use containers::images::find as image;
 
 /// The store as the place that blobs come from.
 struct Source<'a>(&'a Store);
@@ -59,7 +59,9 @@ pub(crate) fn run(context: &Context, args: &SaveArgs) -> Result<Exit, Report> {
                 .hint("there are docker-archive, oci-archive and oci-dir"));
         }
     }
-    if let Some(path) = path.filter(|path| context.is_udocker() && path.exists() && !args.force) {
+    if let Some(path) =
+        path.filter(|path| context.presentation().keeps_files && path.exists() && !args.force)
+    {
         return Err(Report::new(format!("{} exists", path.display())));
     }
     let target = Target::open(context, path)?;
@@ -77,8 +79,8 @@ pub(crate) fn run(context: &Context, args: &SaveArgs) -> Result<Exit, Report> {
 
 /// An image with the name by which it was asked for; by id it goes without name, as in Docker. Names of one image are put together.
 fn add(context: &Context, images: &mut Vec<Export>, name: &str) -> Result<(), Report> {
-    let image = image::stored(context, name)?;
-    let asked = crate::remote::reference(context, name).ok();
+    let image = image::stored(context.session()?, name)?;
+    let asked = containers::images::remote::reference(context.session()?, name).ok();
     let reference: Option<Reference> = image.reference().filter(|reference| {
         asked.as_ref().is_some_and(|asked| {
             asked == reference || asked.is_digest() && asked.name() == reference.name()

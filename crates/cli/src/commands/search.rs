@@ -7,8 +7,8 @@ use crate::context::Context;
 use crate::filter::{self, Filters};
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, table};
-use crate::remote;
 use crate::report::{Exit, Report};
+use containers::images::remote;
 
 const COLUMNS: &[Column] = &[
     ("Name", "NAME"),
@@ -19,17 +19,25 @@ const COLUMNS: &[Column] = &[
 
 /// Looks for images in a registry, or lists the tags of one.
 pub(crate) fn run(context: &Context, args: &SearchArgs) -> Result<Exit, Report> {
-    let wanted = remote::named(&args.registry, &args.term);
+    let wanted = remote::named(&crate::args::request::registry(&args.registry), &args.term);
     if args.list_tags {
-        let reference = remote::reference(context, &wanted)?;
-        let client = remote::client(context, &args.registry, reference.registry())?;
+        let reference = remote::reference(context.session()?, &wanted)?;
+        let client = remote::client(
+            context.session()?,
+            &crate::args::request::registry(&args.registry),
+            reference.registry(),
+        )?;
         let tags = client.tags(&reference, 0)?;
         tags.iter().try_for_each(output::line)?;
         return Ok(Exit::OK);
     }
     let filters = Filters::parse(&args.filter, &["is-official", "is-automated", "stars"])?;
     let (registry, term) = place(context, &wanted)?;
-    let client = remote::client(context, &args.registry, &registry)?;
+    let client = remote::client(
+        context.session()?,
+        &crate::args::request::registry(&args.registry),
+        &registry,
+    )?;
     let results = client
         .search(&registry, &term, args.limit)
         .map_err(|error| Report::from(error).within(format!("cannot search {registry}")))?;

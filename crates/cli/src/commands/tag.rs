@@ -3,12 +3,13 @@
 use crate::args::images::TagArgs;
 use crate::context::Context;
 use crate::report::{Exit, Report};
-use crate::{image, remote};
+use containers::container::protection;
+use containers::images::{find as image, remote};
 
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<Exit, Report> {
-    let source = image::stored(context, &args.source)?;
-    let target = remote::reference(context, &args.target)?;
+    let source = image::stored(context.session()?, &args.source)?;
+    let target = remote::reference(context.session()?, &args.target)?;
     if target.is_digest() {
         return Err(Report::usage(format!(
             "'{}' names a digest, which cannot be chosen",
@@ -16,8 +17,8 @@ pub(crate) fn run(context: &Context, args: &TagArgs) -> Result<Exit, Report> {
         ))
         .hint("write NAME[:TAG]"));
     }
-    if context.is_udocker() {
-        super::protect::check_image(&source, &args.source)?;
+    if context.presentation().keeps_names {
+        protection::check_image(&source, &args.source)?;
         if context.store()?.images().get(&target)?.is_some() {
             return Err(Report::new(format!("there is an image {} already", target.familiar())));
         }

@@ -1,14 +1,14 @@
 //! `top`: the processes of a container, by numbers of the host.
 
 use crate::args::containers::TopArgs;
-use crate::container::record;
 use crate::context::Context;
 use crate::output::{self, table};
 use crate::report::{Exit, Report};
+use containers::container::record;
 
 /// Prints our own table, or the host's `ps` with the user's options for these processes.
 pub(crate) fn run(context: &Context, args: &TopArgs) -> Result<Exit, Report> {
-    let container = record::find(context, &args.container)?;
+    let container = record::find(context.session()?, &args.container)?;
     let processes = engine::supervise::top(&container.path()).map_err(|error| {
         Report::from(error).within(format!("cannot list the processes of {}", args.container))
     })?;

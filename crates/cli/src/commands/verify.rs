@@ -14,12 +14,11 @@ use rootfs::{Layer, LayerMeta, Limits};
 use store::{Cached, Kind, Store, VerifyOptions};
 
 use crate::args::images::VerifyArgs;
-use crate::container::record;
-use crate::context::Context;
-use crate::image;
+use crate::context::{Context, Show};
 use crate::output::{self, size};
-use crate::progress::{Progress, Style};
 use crate::report::{Exit, Report};
+use containers::container::record;
+use containers::images::find as image;
 
 /// So many differences of one layer are named.
 const NAMED: usize = 5;
@@ -29,20 +28,21 @@ pub(crate) fn run(context: &Context, args: &VerifyArgs) -> Result<Exit, Report> 
     let store = context.store()?;
     let mut only = Vec::new();
     for name in &args.images {
-        only.push(image::stored(context, name)?);
+        only.push(image::stored(context.session()?, name)?);
     }
     if args.repair {
         nothing_runs(store)?;
     }
-    let style = Style::choose(args.quiet || context.is_quiet(), context.settings()?.progress);
-    let progress = Progress::new(if style == Style::Plain { Style::Silent } else { style });
+    let session =
+        context.session_showing(Show { quiet: args.quiet, bars_only: true, ..Show::default() })?;
+    let progress = session.progress();
     let read = AtomicU64::new(0);
     if only.is_empty() {
         progress.expect(store.blobs().list()?.iter().map(|(_, size)| size).sum());
     }
     let watch = |bytes: u64| {
         read.fetch_add(bytes, Ordering::Relaxed);
-        progress.advance(bytes, true);
+        progress.advance(bytes);
     };
     let blobs = blobs(store)?;
     let check = |kind: Kind, cached: &Cached| match (kind, blobs.get(cached.digest())) {
@@ -83,7 +83,7 @@ fn nothing_runs(store: &Store) -> Result<(), Report> {
     let busy = |observed| matches!(observed, Observed::Running(_) | Observed::Restarting { .. });
     for container in store.containers().list()? {
         if state::observe(&container.path()).is_ok_and(busy) {
-            record::is_here(&container)?;
+            containers::container::running::is_here(&container)?;
             let title = record::title(&container);
             return Err(Report::new(format!("container {title} is running"))
                 .hint("nothing may run while the store is repaired: stop it first"));

@@ -17,7 +17,7 @@ pub(crate) fn run(context: &Context, args: &FormatArgs) -> Result<Exit, Report> 
         "Client": {"Version": env!("CARGO_PKG_VERSION"), "Os": oci::Platform::host().os, "Arch": oci::Platform::host().architecture},
     });
     match args.format.as_deref() {
-        None if context.is_udocker() => output::print(&crate::udocker::version()),
+        None if context.presentation().own_lines => output::print(&crate::udocker::version()),
         None => output::print(&format!("{}Platform: {target}\n", crate::version_line())),
         Some("json") => output::line(facts),
         Some(format) => output::line(Template::parse(format)?.render(&facts)?),
@@ -28,7 +28,7 @@ pub(crate) fn run(context: &Context, args: &FormatArgs) -> Result<Exit, Report> 
 /// `info`.
 pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let store = context.store()?;
-    let host = context.host();
+    let host = context.session()?.host();
     let containers = store.containers().map_nameless(super::ps::is_running)?;
     let running = containers.iter().filter(|running| **running).count();
     let abilities = store.abilities();
@@ -39,7 +39,7 @@ pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report>
         "ContainersStopped": containers.len() - running,
         "Images": store.images().list()?.len(),
         "DockerRootDir": store.path(),
-        "Driver": crate::container::root::driver(context, store).name(),
+        "Driver": containers::container::root_form::driver(context.session()?, store).name(),
         "FileSystem": abilities.file_system,
         "ReadOnly": store.read_only(),
         "KernelVersion": host.kernel.release,

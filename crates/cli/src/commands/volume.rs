@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use store::VolumeInfo;
 
 use crate::args::system::{VolumeCreateArgs, VolumeInspectArgs, VolumeLsArgs, VolumeRmArgs};
-use crate::container::{ids, volumes};
 use crate::context::Context;
 use crate::describe;
 use crate::filter::{self, Filters};
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, template::Template, time};
 use crate::report::{Exit, Report};
+use containers::container::{ids, volumes};
 
 const COLUMNS: &[Column] = &[("Driver", "DRIVER"), ("Name", "VOLUME NAME")];
 const MORE: &[Column] = &[
@@ -46,9 +46,10 @@ pub(crate) fn create(context: &Context, args: &VolumeCreateArgs) -> Result<Exit,
 
 /// `volume ls`.
 pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Report> {
+    let session = context.session()?;
     let filters = Filters::parse(&args.filter, &["name", "label", "dangling", "driver"])?;
     // One record that cannot be read is no reason to show nothing.
-    let used = super::prune::used_volumes(context).unwrap_or_default();
+    let used = volumes::used(session).unwrap_or_default();
     let mut rows: Vec<Value> = Vec::new();
     for volume in context.store()?.volumes().list()? {
         let info = volume.info()?;
@@ -79,7 +80,8 @@ pub(crate) fn list(context: &Context, args: &VolumeLsArgs) -> Result<Exit, Repor
 
 /// `volume rm`.
 pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Report> {
-    let used = super::prune::used_volumes(context)?;
+    let session = context.session()?;
+    let used = volumes::used(session)?;
     let ended = super::each(&args.names, |name| {
         if context.store()?.volumes().get(name)?.is_none() {
             return if args.force { Ok(()) } else { Err(missing(name)) };
@@ -94,10 +96,9 @@ pub(crate) fn remove(context: &Context, args: &VolumeRmArgs) -> Result<Exit, Rep
         }
         // Looked up again while nobody can make a container that mounts it.
         let is_it = |volume: &store::Volume| {
-            volume.name() == name
-                && super::prune::used_volumes(context).is_ok_and(|used| !used.contains(name))
+            volume.name() == name && volumes::used(session).is_ok_and(|used| !used.contains(name))
         };
-        let delete = |path: &std::path::Path| ids::delete(context, path);
+        let delete = |path: &std::path::Path| ids::delete(session, path);
         context.store()?.prune_volumes(&is_it, &delete)?;
         if context.store()?.volumes().get(name)?.is_some() {
             return Err(in_use());

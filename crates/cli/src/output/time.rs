@@ -37,6 +37,14 @@ pub(crate) fn ago(text: &str) -> String {
         .map_or_else(String::new, |then| format!("{} ago", human(now().duration_since(then))))
 }
 
+/// When an image was built, in words.
+pub(crate) fn age(created: Option<&str>) -> String {
+    match created.filter(|time| !time.starts_with("0001-")) {
+        Some(time) => ago(time),
+        None => "N/A".to_owned(),
+    }
+}
+
 /// `2026-01-02 13:23:37 +0000 UTC`, as Docker's `CreatedAt`.
 pub(crate) fn full(text: &str) -> String {
     parse(text).map_or_else(

@@ -2,20 +2,13 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
-
-use crate::commands::{protect, ps};
-use crate::container::record::{self, Record};
+use crate::commands::ps;
 use crate::context::Context;
 use crate::output;
 use crate::report::Report;
+use containers::container::{protection, record};
 
-use super::legacy;
-
-/// The annotation of an image that is protected.
-pub(crate) const PROTECTED: &str = "dev.coracle.image.protected";
-/// The label of a container that is protected.
-pub(crate) const PROTECTED_LABEL: &str = "dev.coracle.protected";
+use containers::udocker::legacy;
 
 fn mark(protected: bool) -> char {
     if protected { 'P' } else { '.' }
@@ -26,7 +19,7 @@ pub(crate) fn images(context: &Context, long: bool, platform: bool) -> Result<()
     let mut lines = Vec::new();
     for image in context.store()?.images().list()? {
         let Some(reference) = image.reference() else { continue };
-        let protected = mark(protect::holds_image(&image));
+        let protected = mark(protection::holds_image(&image));
         let name = reference.familiar();
         let mut text = if platform {
             let platform = image.config()?.platform().to_string();
@@ -42,7 +35,7 @@ pub(crate) fn images(context: &Context, long: bool, platform: bool) -> Result<()
         }
         lines.push((name, text));
     }
-    for image in legacy::images(context)? {
+    for image in legacy::images(context.session()?) {
         if lines.iter().any(|(name, _)| *name == image.name) {
             continue;
         }
@@ -107,7 +100,7 @@ pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Repo
         let bytes = if columns.size { store.container_size(container.id())? } else { 0 };
         rows.push(Row {
             id: container.id().to_owned(),
-            protected: protect::holds(&record.config),
+            protected: protection::holds(&record.config),
             access: if record.config.read_only { 'R' } else { 'W' },
             mode: record.config.exec_mode.clone().unwrap_or_default(),
             bytes,
@@ -116,7 +109,7 @@ pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Repo
             image: ps::image_name(&record),
         });
     }
-    for found in legacy::containers(context)? {
+    for found in legacy::containers(context.session()?) {
         if taken.contains(&found.id) {
             continue;
         }
@@ -169,27 +162,6 @@ fn line(
     text + &format!("{names:<18} {image}\n")
 }
 
-/// `inspect` of a container: the configuration of its image with what was changed, keys in order.
-pub(crate) fn of_container(record: &Record) -> Value {
-    let config = &record.config;
-    let list = |words: &[String]| if words.is_empty() { Value::Null } else { json!(words) };
-    json!({
-        "architecture": config.platform.split('/').nth(1).unwrap_or_default(),
-        "config": {
-            "Cmd": list(&record.own.cmd),
-            "Entrypoint": list(&record.own.entrypoint),
-            "Env": config.env,
-            "Hostname": config.hostname.clone().unwrap_or_default(),
-            "Labels": config.labels,
-            "User": config.user,
-            "WorkingDir": config.cwd,
-        },
-        "container": config.id,
-        "created": config.created,
-        "os": config.platform.split('/').next().unwrap_or_default(),
-    })
-}
-
 /// `showconf`.
 pub(crate) fn configuration(context: &Context) -> Result<(), Report> {
     let settings = context.udocker()?;
@@ -203,7 +175,7 @@ pub(crate) fn configuration(context: &Context) -> Result<(), Report> {
         ("reposdir", path("repos")),
         ("layersdir", path("layers")),
         ("containersdir", path("containers")),
-        ("store", context.store_path()?.display().to_string()),
+        ("store", context.session()?.store_path()?.display().to_string()),
         ("dockerio_registry_url", format!("https://{}", wishes.default_registry)),
         ("http_insecure", if wishes.tls_verify { "False" } else { "True" }.to_owned()),
         ("override_default_execution_mode", wishes.execmode.clone().unwrap_or_default()),

@@ -9,7 +9,7 @@ macro_rules! choice {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$outer])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name {
+        pub enum $name {
             $($(#[$inner])* $variant,)+
         }
 
@@ -76,7 +76,7 @@ choice! {
 
 impl HelperChoice {
     /// Hides the helpers that were not chosen.
-    pub(crate) fn restrict(self, programs: &mut host::Programs) {
+    pub fn restrict(self, programs: &mut host::Programs) {
         match self {
             HelperChoice::Auto => {}
             HelperChoice::Pasta => programs.hide("slirp4netns"),

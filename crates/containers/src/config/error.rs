@@ -6,7 +6,7 @@ use super::{Origin, Setting};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// A file is there but cannot be read.
     #[error("cannot read the configuration file {}", path.display())]
     Read {
@@ -56,7 +56,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    pub(super) fn value(
+    pub(crate) fn value(
         setting: &Setting,
         value: &toml::Value,
         wanted: String,
@@ -72,7 +72,7 @@ impl Error {
     }
 
     /// What the user can do about it.
-    pub(crate) fn hint(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         match self {
             Error::Value { key, doc, .. } => Some(format!("{key}: {doc}")),
             Error::UnknownKey { nearest: Some(nearest), .. } => {

@@ -10,14 +10,14 @@ use std::path::Path;
 use toml::Value;
 
 /// Where names in paths are looked up.
-pub(super) struct Surroundings<'a> {
+pub(crate) struct Surroundings<'a> {
     pub environment: &'a BTreeMap<OsString, OsString>,
     pub home: Option<&'a Path>,
 }
 
 impl Surroundings<'_> {
     /// The value with every text in it expanded; lists are gone through.
-    pub(super) fn expand_value(&self, value: &Value) -> Result<Value, String> {
+    pub(crate) fn expand_value(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => Value::String(self.expand(text)?),
             Value::Array(values) => Value::Array(
@@ -64,7 +64,7 @@ impl Surroundings<'_> {
 }
 
 /// A relative path as it is seen from the working directory.
-pub(super) fn from_directory(directory: Option<&Path>, text: &str) -> String {
+pub(crate) fn from_directory(directory: Option<&Path>, text: &str) -> String {
     match directory.and_then(|directory| directory.join(text).to_str().map(str::to_owned)) {
         Some(joined) if !Path::new(text).is_absolute() && !text.is_empty() => joined,
         _ => text.to_owned(),

@@ -10,7 +10,7 @@ use super::value::Kind;
 
 /// A key of a file and what it is set to.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(crate) struct Item {
     /// The dotted key, as written.
     pub key: String,
     /// The line of the key, counted from 1.
@@ -22,7 +22,7 @@ pub(super) struct Item {
 /// Tables deeper than this hold no setting of ours; TOML itself allows any depth.
 const DEEPEST: usize = 8;
 
-pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Item>, Error> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Item>, Error> {
     let syntax = |error: toml::de::Error| Error::Syntax {
         path: path.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::settings::{SETTINGS, Settings};
 
 /// The section CONFIGURATION: each setting with its kind, default, variable and description.
-pub(crate) fn section() -> String {
+pub fn section() -> String {
     let defaults = Settings::default();
     let mut page = String::from(
         ".SH CONFIGURATION\n\
@@ -37,7 +37,7 @@ pub(crate) fn section() -> String {
 }
 
 /// The section ENVIRONMENT: each variable and the setting that it gives.
-pub(crate) fn environment() -> String {
+pub fn environment() -> String {
     let mut page = String::from(
         ".SH ENVIRONMENT\n.TP\n\\fBCORACLE_CONFIG\\fR\nA further configuration file, which must exist.\n",
     );

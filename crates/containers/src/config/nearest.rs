@@ -1,7 +1,7 @@
 //! The nearest of some names to one that was misspelt.
 
 /// The known name with the fewest edits from `name`, if it takes at most `limit` and less than half of the name.
-pub(crate) fn nearest<'name>(
+pub fn nearest<'name>(
     name: &str,
     known: impl Iterator<Item = &'name str>,
     limit: usize,

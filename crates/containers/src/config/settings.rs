@@ -8,7 +8,7 @@ use super::value::{Bounded, Duration, Kind, SettingValue, Size};
 
 /// One setting as data.
 #[derive(Debug)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// Dotted key in the files.
     pub key: &'static str,
     /// Variables of the environment, the first that is set wins. `NAME=value`: if NAME is set at all, the setting is `value`.
@@ -29,12 +29,12 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// The first line of its description.
-    pub(crate) fn summary(&self) -> &'static str {
+    pub fn summary(&self) -> &'static str {
         self.doc.first().map_or("", |line| line.trim())
     }
 
     /// Its whole description as one paragraph.
-    pub(crate) fn description(&self) -> String {
+    pub fn description(&self) -> String {
         let lines: Vec<&str> = self.doc.iter().map(|line| line.trim()).collect();
         lines.join(" ")
     }
@@ -44,7 +44,7 @@ macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:expr, $key:literal, [$($variable:literal),*];)+) => {
         /// The values of all settings.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub(crate) struct Settings {
+        pub struct Settings {
             $($(#[doc = $doc])+ pub $field: $type,)+
         }
 
@@ -55,7 +55,7 @@ macro_rules! settings {
         }
 
         /// Every setting, in the order in which `coracle config` shows them.
-        pub(crate) const SETTINGS: &[Setting] = &[$(Setting {
+        pub const SETTINGS: &[Setting] = &[$(Setting {
             key: $key,
             environment: &[$($variable),*],
             kind: <$type as SettingValue>::KIND,

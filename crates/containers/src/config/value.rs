@@ -8,7 +8,7 @@ use toml::Value as Toml;
 
 /// What a value looks like, for the manual page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// `true` or `false`.
     Switch,
     /// A whole number between two bounds.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kind in words.
-    pub(crate) fn describe(self) -> String {
+    pub fn describe(self) -> String {
         match self {
             Kind::Switch => "true or false".into(),
             Kind::Number(least, u64::MAX) => format!("a number, at least {least}"),
@@ -51,7 +51,7 @@ impl Kind {
 }
 
 /// A type that settings can have. Errors say what was wanted.
-pub(crate) trait SettingValue: Sized {
+pub trait SettingValue: Sized {
     /// What it looks like.
     const KIND: Kind;
     /// What separates elements where a list of these is written as one text.
@@ -99,17 +99,17 @@ impl SettingValue for bool {
 
 /// A whole number with bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bounded<const LEAST: u64, const MOST: u64>(u64);
+pub struct Bounded<const LEAST: u64, const MOST: u64>(u64);
 
 impl<const LEAST: u64, const MOST: u64> Bounded<LEAST, MOST> {
     /// A number that is known to be within the bounds.
-    pub(crate) const fn new(number: u64) -> Self {
+    pub const fn new(number: u64) -> Self {
         assert!(LEAST <= number && number <= MOST, "a default lies within its own bounds");
         Bounded(number)
     }
 
     /// The number.
-    pub(crate) fn get(self) -> u64 {
+    pub fn get(self) -> u64 {
         self.0
     }
 
@@ -146,7 +146,7 @@ impl<const LEAST: u64, const MOST: u64> SettingValue for Bounded<LEAST, MOST> {
 
 /// Bytes; `None` is without limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub Option<u64>);
+pub struct Size(pub Option<u64>);
 
 const UNITS: [(&str, u64); 4] = [("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)];
 
@@ -196,7 +196,7 @@ impl SettingValue for Size {
 
 /// A length of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Duration(pub std::time::Duration);
+pub struct Duration(pub std::time::Duration);
 
 impl SettingValue for Duration {
     const KIND: Kind = Kind::Duration;

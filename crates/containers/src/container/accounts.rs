@@ -1,8 +1,10 @@
-//! Users of the host inside: `--hostauth`, and the caller by name.
+//! Shows users of the host in a container: all of them (`--hostauth`), or the caller by name.
 //!
-//! The host's `/etc/passwd` and `/etc/group` are bound where they say all. Users of a directory service (LDAP, SSSD) are not in them; the host's own
-//! `getent` is asked for the caller, for who is named by `--user` and for the caller's groups, and the container gets files of its own with these
-//! lines added. Under udocker's name `--user` of the caller needs no entry in the image: it gets one.
+//! The host's `/etc/passwd` and `/etc/group` are bound where they are complete. Users of a directory
+//! service (LDAP, SSSD) are not in them: the host's own `getent` is asked for the caller, for the
+//! user whom `--user` names and for the caller's groups, and the container gets files of its own
+//! with these lines added. In a dialect that knows the caller, `--user` of the caller needs no entry
+//! in the image: it gets one.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,16 +14,18 @@ use engine::plan::{Accounts, Overrides};
 use engine::spec::{ContainerConfig, MountSpec};
 use host::users::{Directory, User, parse_groups, parse_users};
 
-use crate::context::Context;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::session::Session;
 
 /// How long a directory service may take: one that has just been started is slow.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The users that a container has by this run.
-pub(crate) struct Known {
+/// The users and groups that a container has in one run, where they are not its image's.
+pub struct Known {
     passwd: String,
     group: String,
+    /// They are not the host's files as they are: the container gets files of its own.
+    is_own: bool,
 }
 
 impl Accounts for Known {
@@ -33,84 +37,98 @@ impl Accounts for Known {
     }
 }
 
-/// Finds out whom the container knows, and mounts that; `None` where it is whom the image knows.
-pub(crate) fn given(
-    context: &Context,
-    hostauth: bool,
+/// The accounts that a container has in a run whose program belongs to `user`; `None` where they
+/// are those of the image. `host`: the host's are shown (`--hostauth`).
+pub fn effective(
+    session: &Session,
+    host: bool,
     image: &dyn Accounts,
-    place: &Path,
-    config: &mut ContainerConfig,
-    overrides: &mut Overrides,
-) -> Result<Option<Known>, Report> {
-    let wanted = overrides.user.as_ref().unwrap_or(&config.user).clone();
-    let name = wanted.split(':').next().unwrap_or_default();
-    let directory = Directory::host(&context.host().programs, PATIENCE);
-    let before = if hostauth {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Known { passwd: read("/etc/passwd"), group: read("/etc/group") }
-    } else {
-        let known = Known { passwd: image.passwd()?, group: image.group()? };
-        let is_there = parse_users(&known.passwd).any(|user| user.name == name);
-        let number = name.is_empty() || name.bytes().all(|byte| byte.is_ascii_digit());
-        if number || name == "root" || is_there {
-            return Ok(None);
-        }
-        known
+    user: &str,
+) -> Result<Option<Known>> {
+    let name = user.split(':').next().unwrap_or_default();
+    let Some(mut known) = (if host { Some(of_host()) } else { of_image(image, name)? }) else {
+        return Ok(None);
     };
-    let caller = context.host().caller.clone();
-    let mut people = Vec::new();
-    if hostauth {
-        people.extend(directory.user_by_id(caller.uid)?);
-        people.extend(directory.user(name).ok());
+    let directory = Directory::host(&session.host().programs, PATIENCE);
+    let caller = &session.host().caller;
+    let mut users = Vec::new();
+    if host {
+        users.extend(directory.user_by_id(caller.uid)?);
+        users.extend(directory.user(name).ok());
     } else {
-        // Only who calls can be somebody whom the image does not know.
-        people.extend(directory.user(name).ok().filter(|user| user.uid == caller.uid));
+        // The caller is the only user who may be used without being in the image.
+        users.extend(directory.user(name).ok().filter(|user| user.uid == caller.uid));
     }
-    let mut gids = caller.groups.clone();
-    gids.push(caller.gid);
-    gids.extend(people.iter().map(|user| user.gid));
-    let mut known = Known { passwd: ended(before.passwd), group: ended(before.group) };
     let (passwd, group) = (known.passwd.len(), known.group.len());
-    for user in &people {
+    for user in &users {
         add_user(&mut known.passwd, user);
     }
-    if hostauth || !people.is_empty() {
-        for (gid, name) in directory.group_names(&gids) {
-            if !parse_groups(&known.group).any(|group| group.gid == gid || group.name == name) {
-                let _ = writeln!(known.group, "{name}:x:{gid}:");
-            }
-        }
+    if host || !users.is_empty() {
+        let mut gids = caller.groups.clone();
+        gids.push(caller.gid);
+        gids.extend(users.iter().map(|user| user.gid));
+        add_groups(&mut known.group, directory.group_names(&gids));
     }
-    let new = known.passwd.len() > passwd || known.group.len() > group;
-    if !new && !hostauth {
+    known.is_own = known.passwd.len() > passwd || known.group.len() > group;
+    Ok((known.is_own || host).then_some(known))
+}
+
+/// The host's files as they are.
+fn of_host() -> Known {
+    let read = |path: &str| ended(std::fs::read_to_string(path).unwrap_or_default());
+    Known { passwd: read("/etc/passwd"), group: read("/etc/group"), is_own: false }
+}
+
+/// The image's files; `None` where they know the user, or numbers need no entry.
+fn of_image(image: &dyn Accounts, name: &str) -> Result<Option<Known>> {
+    let known = Known { passwd: image.passwd()?, group: image.group()?, is_own: false };
+    let is_there = parse_users(&known.passwd).any(|user| user.name == name);
+    let number = name.is_empty() || name.bytes().all(|byte| byte.is_ascii_digit());
+    if number || name == "root" || is_there {
         return Ok(None);
     }
-    let etc = place.join("etc");
-    let mut wanted = mounts();
-    for (mount, text) in wanted.iter_mut().zip([&known.passwd, &known.group]) {
-        if new {
-            let name = mount.target.file_name().unwrap_or_default().to_owned();
-            mount.source = etc.join(&name);
-            write(&etc, &name.to_string_lossy(), text)?;
+    Ok(Some(Known { passwd: ended(known.passwd), group: ended(known.group), is_own: false }))
+}
+
+impl Known {
+    /// The mounts that show these accounts in a container, whose files are below `place`. Files of
+    /// the container's own are written first.
+    pub fn mounts(&self, place: &Path) -> Result<Vec<MountSpec>> {
+        let mut mounts = host_files();
+        if self.is_own {
+            let etc = place.join("etc");
+            for (mount, text) in mounts.iter_mut().zip([&self.passwd, &self.group]) {
+                let name = mount.target.file_name().unwrap_or_default().to_owned();
+                mount.source = etc.join(&name);
+                write(&etc, &name.to_string_lossy(), text)?;
+            }
         }
+        Ok(mounts)
     }
-    for mount in wanted {
-        // A run that asks for more than its container has brings the mounts itself.
-        let of_run = overrides.mounts.iter_mut().find(|known| known.target == mount.target);
+}
+
+/// Adds the mounts of accounts to a run. `host`: the host's accounts are shown.
+pub fn add_mounts(
+    mounts: Vec<MountSpec>,
+    host: bool,
+    config: &mut ContainerConfig,
+    overrides: &mut Overrides,
+) {
+    for mount in mounts {
         let at_same = |known: &MountSpec| known.target == mount.target;
-        if let Some(known) = of_run {
+        // A run that asks for more than its container has brings the mounts itself.
+        if let Some(known) = overrides.mounts.iter_mut().find(|known| at_same(known)) {
             known.source = mount.source;
-        } else if overrides.user.is_some() && !hostauth && !overrides.exec {
+        } else if overrides.user.is_some() && !host && !overrides.exec {
             overrides.mounts.push(mount);
         } else if !config.mounts.iter().any(at_same) {
             config.mounts.push(mount);
         }
     }
-    Ok(Some(known))
 }
 
-/// The host's users and groups.
-pub(crate) fn mounts() -> Vec<MountSpec> {
+/// Mounts of the host's users and groups.
+pub fn host_files() -> Vec<MountSpec> {
     let bind = |path: &str| MountSpec {
         source: path.into(),
         target: path.into(),
@@ -137,9 +155,18 @@ fn add_user(passwd: &mut String, user: &User) {
     }
 }
 
-fn write(directory: &Path, name: &str, text: &str) -> Result<(), Report> {
+fn add_groups(text: &mut String, groups: impl IntoIterator<Item = (u32, String)>) {
+    for (gid, name) in groups {
+        if !parse_groups(text).any(|group| group.gid == gid || group.name == name) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name}:x:{gid}:");
+        }
+    }
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let failed = |error| {
-        Report::new(format!("cannot write {}", directory.join(name).display())).cause(error)
+        Error::failed(format!("cannot write {}", directory.join(name).display())).cause(error)
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
     // Another run may be reading it.

@@ -20,32 +20,31 @@ use rustix::fs::{CWD, Mode, OFlags};
 use store::{ContainerDir, Store};
 use sys::namespace::Kinds;
 
-use super::record::{self, Record, Stand};
-use super::{ids, launch, notes, root, spool};
-use crate::context::Context;
-use crate::progress;
-use crate::report::Report;
+use super::record::{self, Record, RootForm};
+use super::{ids, inode_log, root_form, running, spool};
+use crate::error::{Error, Result};
+use crate::session::Session;
 
 /// How often is looked whether another has brought a container into its form.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Whether whoever runs in a container runs without mounts. The container's files tell, because a process that is just starting has not left
 /// the host's namespaces yet; only where a tree is used as it is, its process is asked.
-pub(crate) fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
+pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     if record.config.rootfs.is_some() {
         return Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT));
     }
-    record.own.stand.driver == Some(Driver::HardLink) && !place.join("upper").exists()
+    record.own.root_form.driver == Some(Driver::HardLink) && !place.join("upper").exists()
 }
 
 /// The engine for a run: that of whoever runs in the container already, unless another is asked for; else what is asked for or fits.
-pub(crate) fn engine(
+pub fn engine(
     facts: &Facts,
     record: &Record,
     place: &Path,
     member: Option<u32>,
     exec: bool,
-) -> Result<&'static dyn Engine, Report> {
+) -> Result<&'static dyn Engine> {
     let config = &record.config;
     let follows = exec || config.exec_mode.is_none() && config.rootfs.is_none();
     let Some(pid) = member.filter(|_| follows) else {
@@ -66,30 +65,30 @@ pub(crate) fn engine(
 }
 
 /// Brings a container into a form that an engine can use; says so where that takes work.
-pub(crate) fn fit(
-    context: &Context,
+pub fn fit(
+    session: &Session,
     store: &Store,
     container: &ContainerDir,
     record: &mut Record,
     engine: &dyn Engine,
-) -> Result<(), Report> {
+) -> Result<()> {
     let place = container.path();
-    let linked = record.own.stand.driver == Some(Driver::HardLink);
+    let linked = record.own.root_form.driver == Some(Driver::HardLink);
     if !engine.caps().own_ids || engine.caps().bare {
         nobody_inside(container, engine)?;
     }
     if record.config.rootfs.is_some() || !linked && !engine.caps().own_ids {
         return Ok(());
     }
-    let member = launch::main_process(context, container.id());
+    let member = running::main_process(session, container.id());
     let differs = |pid| runs_plain(record, &place, pid) != engine.caps().own_ids;
     if member.is_some_and(differs) {
         let title = record::title(container);
-        return Err(Report::new(format!(
+        return Err(Error::failed(format!(
             "container {title} is running with another engine than {}",
             engine.name()
         ))
-        .hint(format!("stop it first: coracle stop {title}")));
+        .with_hint(format!("stop it first: coracle stop {title}")));
     }
     if !engine.caps().own_ids || is_ready(record, &place, engine) {
         return Ok(());
@@ -98,10 +97,10 @@ pub(crate) fn fit(
     let _lock = loop {
         let lock = container.try_lock_exclusive()?;
         // Of several first runs at once one does it, and the others go on: its program may keep the container for long.
-        let running = super::super::commands::rm::not_running(container);
+        let running = running::not_running(container);
         stored = record::read(container)?;
         if is_ready(&stored, &place, engine) {
-            record.own.stand = stored.own.stand;
+            record.own.root_form = stored.own.root_form;
             return Ok(());
         }
         running?;
@@ -110,26 +109,26 @@ pub(crate) fn fit(
             None => std::thread::sleep(TURN),
         }
     };
-    if stored.own.stand.driver != Some(Driver::HardLink) {
-        to_links(context, store, container, &mut stored)?;
+    if stored.own.root_form.driver != Some(Driver::HardLink) {
+        to_links(session, store, container, &mut stored)?;
     }
-    merge(context, &stored.config, &place)?;
+    merge(session, &stored.config, &place)?;
     if engine.caps().bare && is_shared(&place) {
         if place.join(drivers::ROOT).exists() {
             let title = record::title(container);
-            progress::note(&format!("{title} gets files of its own, for {}", engine.name()));
+            session.note(&format!("{title} gets files of its own, for {}", engine.name()));
         } else {
-            root::plain(context, store, &stored, &place)?;
+            root_form::plain(session, store, &stored, &place)?;
         }
         rootfs::linked::own_tree(&spool::open_directory(&place)?)?;
     }
-    record.own.stand = stored.own.stand;
+    record.own.root_form = stored.own.root_form;
     Ok(())
 }
 
 /// Whether a container has the form that an engine without mounts wants.
 fn is_ready(record: &Record, place: &Path, engine: &dyn Engine) -> bool {
-    record.own.stand.driver == Some(Driver::HardLink)
+    record.own.root_form.driver == Some(Driver::HardLink)
         && !place.join("upper").exists()
         && !(engine.caps().bare && is_shared(place))
 }
@@ -140,18 +139,18 @@ fn is_shared(place: &Path) -> bool {
 }
 
 /// Gives a container one whole tree on disk, as engines without mounts have it.
-pub(crate) fn to_plain(
-    context: &Context,
+pub fn to_plain(
+    session: &Session,
     store: &Store,
     container: &ContainerDir,
     record: &mut Record,
-) -> Result<(), Report> {
+) -> Result<()> {
     let plain = choose::ENGINES.iter().find(|engine| engine.caps().own_ids);
-    plain.map_or(Ok(()), |engine| fit(context, store, container, record, *engine))
+    plain.map_or(Ok(()), |engine| fit(session, store, container, record, *engine))
 }
 
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of changes: this engine would not.
-fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<(), Report> {
+fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
     let living = engine::engines::inprocess::members::all(&container.path());
     if living.is_empty() {
         return Ok(());
@@ -160,71 +159,75 @@ fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<(), Re
     let living: Vec<String> = living.iter().map(|process| process.pid.to_string()).collect();
     let remedy =
         format!("coracle stop {title}, or end what was left behind: kill {}", living.join(" "));
-    Err(Report::new(format!(
+    Err(Error::failed(format!(
         "programs run in container {title} with another engine than {}",
         engine.name()
     ))
-    .hint(remedy))
+    .with_hint(remedy))
 }
 
 /// Makes a container's tree one of links, or its copy one in the same form, and writes that down.
 fn to_links(
-    context: &Context,
+    session: &Session,
     store: &Store,
     container: &ContainerDir,
     record: &mut Record,
-) -> Result<(), Report> {
+) -> Result<()> {
     let place = container.path();
     let title = record::title(container);
-    progress::note(&format!("{title} gets a tree of its own, for an engine without mounts"));
-    let layers = root::layers_of(context, store, &record.config)?;
+    session.note(&format!("{title} gets a tree of its own, for an engine without mounts"));
+    let layers = root_form::layers_of(session, store, &record.config)?;
     let _lease = store.lease()?;
-    let tree = root::settled(store, &record.config, &layers)?.to_string();
-    let stand = Stand { driver: Some(Driver::HardLink), tree: Some(tree), owners: None };
-    let stacked = record.own.stand.driver.is_none_or(Driver::is_stacked);
+    let tree = root_form::settled(store, &record.config, &layers)?.to_string();
+    let root_form = RootForm { driver: Some(Driver::HardLink), tree: Some(tree), owners: None };
+    let stacked = record.own.root_form.driver.is_none_or(Driver::is_stacked);
     if !stacked && place.join(drivers::ROOT).exists() {
         settle_copy(&place)?;
     } else {
-        let own = record::Own { stand: stand.clone(), ..record.own.clone() };
+        let own = record::Own { root_form: root_form.clone(), ..record.own.clone() };
         let wanted = Record { own, ..record.clone() };
-        let trees: ImageTrees = root::trees(context, store, &wanted)?;
+        let trees: ImageTrees = root_form::trees(session, store, &wanted)?;
         rootfs::prepare(&place, &trees, Driver::HardLink)?;
     }
-    notes::from_loose(&place)?;
+    inode_log::from_loose(&place)?;
     // The tree's files are the image's, which may have been made just now.
     store.settle()?;
-    record.own.stand = stand;
+    record.own.root_form = root_form;
     container.write(record)?;
     Ok(())
 }
 
 /// A copy that belongs to the container alone gets its form where it is.
-fn settle_copy(place: &Path) -> Result<(), Report> {
+fn settle_copy(place: &Path) -> Result<()> {
     let open = |path: &Path| {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat(CWD, path, flags, Mode::empty())
-            .map_err(|error| Report::new(format!("cannot open {}", path.display())).cause(error))
+            .map_err(|error| Error::failed(format!("cannot open {}", path.display())).cause(error))
     };
     let table = place.join(drivers::ROOT_OWNERS);
     let mut owners = Owners::read(&table)?;
     let settled =
         rootfs::owner_xattrs::settle(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
-    notes::add(place, &settled.loose)?;
+    inode_log::add(place, &settled.loose)?;
     let _ = std::fs::remove_file(table);
     Ok(())
 }
 
 /// What an overlay had written above the tree goes into it.
-fn merge(context: &Context, config: &ContainerConfig, place: &Path) -> Result<(), Report> {
+fn merge(session: &Session, config: &ContainerConfig, place: &Path) -> Result<()> {
     if place.join("upper").exists() {
-        ids::within(context, config, |ids| Ok(rootfs::merge::merge_upper(place, ids)?))?;
-        notes::from_loose(place)?;
+        ids::within(session, config, |ids| {
+            rootfs::merge::merge_upper(place, ids)?;
+            Ok(Vec::new())
+        })?;
+        inode_log::from_loose(place)?;
     }
     for name in ["upper", "work", rootfs::union::UPPER_OWNERS] {
         let path = place.join(name);
         if path.symlink_metadata().is_ok() {
-            ids::delete(context, &path).map_err(|error| {
-                Report::new(format!("cannot remove {}", path.display())).because(error.to_string())
+            ids::delete(session, &path).map_err(|error| {
+                Error::failed(format!("cannot remove {}", path.display()))
+                    .because(error.to_string())
             })?;
         }
     }

@@ -1,263 +1,274 @@
-//! What the flags of a run change in a container that exists.
+//! What a request changes in a container that exists.
 //!
-//! Each flag of `run` has one of three meanings there. It changes this run alone ([`adapted`]); or
-//! it is refused, because the container's other runs share what it decides ([`decided_before`]); or
-//! it is about pulling an image, or about the session in front of the program, and needs nothing
-//! here. [`decided_before`] takes the structures of flags apart, so that a new flag does not
-//! compile until it has one of these meanings.
+//! Each field of a request has one of three meanings there. It changes this run alone ([`adapted`]);
+//! or it is refused, because the container's other runs share what it decides ([`decided_before`]);
+//! or it is about pulling an image, or about the session in front of the program, and needs nothing
+//! here. [`decided_before`] takes the request apart, so that a new field does not compile until it
+//! has one of these meanings.
 
 use engine::plan::Overrides;
-use engine::spec::MountKind;
+use engine::spec::{DnsSpec, Limits, MountKind};
+use store::ContainerDir;
 
-use super::gpus::Wishes;
 use super::record::Record;
-use super::{accounts, command, ports, spec, volumes};
-use crate::args::run::{
-    ContainerFlags, FileFlags, ImageFlags, NetworkFlags, ProcessFlags, RecordFlags, ResourceFlags,
-    SecurityFlags, UdockerFlags,
+use super::{accounts, draft, naming, volumes};
+use crate::container::gpus::GpuRequest;
+use crate::error::{Error, Result};
+use crate::request::{
+    ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
+    RecordRequest, SecurityRequest, command_line, ports,
 };
-use crate::context::Context;
-use crate::report::Report;
-use crate::udocker;
+use crate::session::Session;
 
-/// An existing container's record with what this run's flags change, for this run only.
-pub(crate) fn adapted(
-    context: &Context,
-    flags: &ContainerFlags,
+/// An existing container's record with what a run's request changes, for this run only.
+pub fn adapted(
+    session: &Session,
+    request: &ContainerRequest,
     mut record: Record,
-    words: &[String],
-) -> Result<(Record, Overrides), Report> {
-    if flags.udocker.nometa {
-        without_wishes(context, &mut record)?;
+) -> Result<(Record, Overrides)> {
+    if request.image.ignore_config {
+        ignore_config(session, &mut record);
     }
-    let draft = spec::draft(context, flags, None, words)?;
-    let mut mounts = draft.mounts;
-    if mounts.iter().any(|wish| wish.spec.kind == MountKind::Volume && wish.anonymous) {
-        return Err(Report::usage("an unnamed volume can only be given to a new container")
-            .hint("give it a name: -v NAME:PATH"));
+    let draft = draft::draft(session, request, None, &request.command)?;
+    let is_anonymous = |mount: &MountKind, anonymous| *mount == MountKind::Volume && anonymous;
+    if draft.mounts.iter().any(|mount| is_anonymous(&mount.spec.kind, mount.anonymous)) {
+        return Err(Error::invalid("an unnamed volume can only be given to a new container")
+            .with_hint("give it a name: -v NAME:PATH"));
     }
-    let (new_mounts, _) = volumes::place(context.store()?, std::mem::take(&mut mounts))?;
+    let (mounts, _) = volumes::place(session.store()?, draft.mounts)?;
     let new = draft.config;
+    let overrides = overrides(request, &record, mounts, &new.env);
+    let ContainerRequest { process, files, .. } = request;
     let config = &mut record.config;
-    let process = &flags.process;
-    let mut overrides =
-        Overrides { mounts: new_mounts, tty: Some(process.tty), ..Overrides::default() };
-    if !words.is_empty() || process.entrypoint.is_some() {
-        let argv = command::merge(
-            &record.own.entrypoint,
-            &record.own.cmd,
-            process.entrypoint.as_deref(),
-            words,
-        );
-        overrides.command = Some(argv);
-    }
-    overrides.env.clone_from(&new.env);
-    overrides.cwd.clone_from(&process.workdir);
-    overrides.user.clone_from(&process.user);
     config.tty = process.tty;
     config.stdin_open = process.interactive;
-    config.auto_remove = flags.record.rm;
+    config.auto_remove = request.record.remove;
     config.init |= process.init;
-    config.read_only |= flags.files.read_only;
+    config.read_only |= files.read_only;
     config.devices.extend(new.devices);
     config.group_add.extend(new.group_add);
-    if flags.files.hostauth && !record.own.hostauth {
-        record.own.hostauth = true;
-        overrides.mounts.extend(accounts::mounts());
-    }
-    let gpus = spec::gpus(flags)?;
-    if flags.files.gpus.is_some() || !gpus.is_empty() {
-        record.own.gpus = Wishes { now: true, ..gpus };
-    }
-    if let Some(list) = new.limits.cpuset_cpus {
-        config.limits.cpuset_cpus = Some(list);
-    }
-    config.limits.cpus = new.limits.cpus.or(config.limits.cpus);
-    config.limits.memory = new.limits.memory.or(config.limits.memory);
-    config.limits.pids = new.limits.pids.or(config.limits.pids);
-    config.limits.ulimits.extend(new.limits.ulimits);
-    if flags.image.execmode.is_some() {
+    limit(&mut config.limits, new.limits);
+    if request.image.exec_mode.is_some() {
         config.exec_mode = new.exec_mode;
     }
-    if flags.security.join.is_some() {
+    if request.security.join.is_some() {
         config.join = new.join;
     }
-    if flags.network.network.is_some() {
+    if request.network.mode.is_some() {
         config.network.mode = new.network.mode;
     }
     if !new.network.publish.is_empty() {
         config.network.publish = new.network.publish;
         ports::choose(&mut config.network.publish)?;
     }
+    if files.host_accounts {
+        record.own.hostauth = true;
+    }
+    if files.says_gpus || !files.gpus.is_empty() {
+        record.own.gpus = GpuRequest { now: true, ..files.gpus.clone() };
+    }
     Ok((record, overrides))
 }
 
-/// Passes over, for this run, what the container was told when it was made (`--nometa`).
-fn without_wishes(context: &Context, record: &mut Record) -> Result<(), Report> {
+/// What differs from the record in this run's program.
+fn overrides(
+    request: &ContainerRequest,
+    record: &Record,
+    mut mounts: Vec<engine::spec::MountSpec>,
+    env: &[String],
+) -> Overrides {
+    let process = &request.process;
+    if request.files.host_accounts && !record.own.hostauth {
+        mounts.extend(accounts::host_files());
+    }
+    let says_command = !request.command.is_empty() || process.entrypoint.is_some();
+    let command = says_command.then(|| {
+        let (entrypoint, cmd) = (&record.own.entrypoint, &record.own.cmd);
+        command_line::merge(entrypoint, cmd, process.entrypoint.as_deref(), &request.command)
+    });
+    Overrides {
+        mounts,
+        tty: Some(process.tty),
+        command,
+        env: env.to_vec(),
+        cwd: process.workdir.clone(),
+        user: process.user.clone(),
+        ..Overrides::default()
+    }
+}
+
+/// Limits of this run; those that it does not name stay.
+fn limit(limits: &mut Limits, new: Limits) {
+    limits.cpuset_cpus = new.cpuset_cpus.or_else(|| limits.cpuset_cpus.take());
+    limits.cpus = new.cpus.or(limits.cpus);
+    limits.memory = new.memory.or(limits.memory);
+    limits.pids = new.pids.or(limits.pids);
+    limits.ulimits.extend(new.ulimits);
+}
+
+/// Passes over, for this run, what the container was told when it was made.
+fn ignore_config(session: &Session, record: &mut Record) {
     let config = &mut record.config;
     config.env.clear();
     config.cwd.clear();
     config.user.clear();
     record.own.entrypoint.clear();
     record.own.cmd.clear();
-    config.command.clear();
-    if context.is_udocker() {
-        config.command = udocker::command(context)?;
-        udocker::name_user(context, config);
+    config.command.clone_from(&session.dialect().default_command);
+    if session.dialect().names_user {
+        naming::name_user(session, config);
     }
+}
+
+/// Drops from a request what some dialects pass over for a container that exists; the request's
+/// name becomes a further name of the container.
+pub fn drop_decided(request: &mut ContainerRequest, container: &mut ContainerDir) -> Result<()> {
+    if let Some(name) = request.record.name.take() {
+        container.add_name(&name)?;
+    }
+    request.image.platform = None;
+    request.network.dns.servers.clear();
+    request.network.dns.search.clear();
     Ok(())
 }
 
-/// The first flag that is given and decided when a container is made.
-pub(crate) fn decided_before(flags: &ContainerFlags) -> Option<&'static str> {
-    let ContainerFlags {
+/// The first field that is given and decided when a container is made, as its flag is called.
+pub fn decided_before(request: &ContainerRequest) -> Option<&'static str> {
+    let ContainerRequest {
+        image,
+        command: _,
         process,
         files,
         network,
-        // Limits hold for one program.
-        resources: ResourceFlags { cpus: _, cpuset_cpus: _, memory: _, pids_limit: _, ulimit: _ },
+        // Limits hold for one program. All runs of the container share `/dev/shm`.
+        limits: Limits { cpus: _, memory: _, pids: _, cpuset_cpus: _, ulimits: _, shm_size },
         security,
-        image,
-        // What udocker has besides asks for what is so anyway, or is applied.
-        udocker:
-            UdockerFlags {
-                nometa: _,
-                novol: _,
-                nosysdirs: _,
-                containerauth: _,
-                publish_all: _,
-                nvidia: _,
-                netcoop: _,
-            },
         record,
-    } = flags;
-    let all = [of_process(process), of_files(files), of_network(network)];
+    } = request;
+    let shm = first(&[("--shm-size", shm_size.is_some())]);
+    let all = [of_process(process), of_files(files).or(shm), of_network(network)];
     let more = [of_security(security), of_image(image), of_record(record)];
     all.into_iter().chain(more).flatten().next()
 }
 
-fn first(given: &[(&'static str, bool)]) -> Option<&'static str> {
-    given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
+fn first(effective: &[(&'static str, bool)]) -> Option<&'static str> {
+    effective.iter().find(|(_, effective)| *effective).map(|(flag, _)| *flag)
 }
 
-fn of_process(flags: &ProcessFlags) -> Option<&'static str> {
-    let ProcessFlags {
+fn of_process(request: &ProcessRequest) -> Option<&'static str> {
+    let ProcessRequest {
         interactive: _,
         tty: _,
+        env_files: _,
         env: _,
-        env_file: _,
-        hostenv: _,
+        host_environment: _,
         workdir: _,
         user: _,
-        group_add: _,
+        groups: _,
         entrypoint: _,
         init: _,
         // `stop` reads them in the container's record.
         stop_signal,
         stop_timeout,
-    } = flags;
+    } = request;
     first(&[("--stop-signal", stop_signal.is_some()), ("--stop-timeout", stop_timeout.is_some())])
 }
 
-fn of_files(flags: &FileFlags) -> Option<&'static str> {
-    let FileFlags {
-        volume: _,
-        mount: _,
+fn of_files(request: &FileRequest) -> Option<&'static str> {
+    let FileRequest {
+        mounts: _,
         volumes_from: _,
-        tmpfs: _,
         read_only: _,
-        device: _,
+        devices: _,
         gpus: _,
-        // All runs of the container share `/dev/shm`.
-        shm_size,
-        bindhome: _,
-        hostauth: _,
+        says_gpus: _,
+        bind_home: _,
+        host_accounts: _,
         x11: _,
-        dri: _,
-    } = flags;
-    first(&[("--shm-size", shm_size.is_some())])
+        graphics: _,
+    } = request;
+    None
 }
 
-fn of_network(flags: &NetworkFlags) -> Option<&'static str> {
-    let NetworkFlags {
-        network: _,
+fn of_network(request: &NetworkRequest) -> Option<&'static str> {
+    let NetworkRequest {
+        mode: _,
         publish: _,
         // The files in `/etc` are the container's.
         hostname,
-        add_host,
-        dns,
-        dns_search,
-        dns_option,
-    } = flags;
+        hosts,
+        dns: DnsSpec { servers, search, options },
+    } = request;
     first(&[
         ("--hostname", hostname.is_some()),
-        ("--add-host", !add_host.is_empty()),
-        ("--dns", !dns.is_empty()),
-        ("--dns-search", !dns_search.is_empty()),
-        ("--dns-option", !dns_option.is_empty()),
+        ("--add-host", !hosts.is_empty()),
+        ("--dns", !servers.is_empty()),
+        ("--dns-search", !search.is_empty()),
+        ("--dns-option", !options.is_empty()),
     ])
 }
 
-fn of_security(flags: &SecurityFlags) -> Option<&'static str> {
-    let SecurityFlags {
+fn of_security(request: &SecurityRequest) -> Option<&'static str> {
+    let SecurityRequest {
         isolate,
-        security_opt,
+        options,
         cap_add,
         cap_drop,
         pid,
         ipc,
         uts,
-        userns,
-        cgroupns,
+        user,
+        cgroup,
         join: _,
-    } = flags;
+    } = request;
     first(&[
         ("--isolate", *isolate),
         ("--cap-add", !cap_add.is_empty()),
         ("--cap-drop", !cap_drop.is_empty()),
-        ("--security-opt", !security_opt.is_empty()),
+        ("--security-opt", !options.is_empty()),
         ("--pid", pid.is_some()),
         ("--ipc", ipc.is_some()),
         ("--uts", uts.is_some()),
-        ("--userns", userns.is_some()),
-        ("--cgroupns", cgroupns.is_some()),
+        ("--userns", user.is_some()),
+        ("--cgroupns", cgroup.is_some()),
     ])
 }
 
-fn of_image(flags: &ImageFlags) -> Option<&'static str> {
-    let ImageFlags {
-        // The front end judges it: under udocker's name it means another thing.
+fn of_image(request: &ImageRequest) -> Option<&'static str> {
+    let ImageRequest {
+        name: _,
+        // `run` judges them: they say when an image is pulled.
         pull: _,
+        reuse: _,
         platform,
+        registry: _,
         // A tree has no container of its name.
         rootfs: _,
-        execmode: _,
-        registry: _,
-    } = flags;
+        exec_mode: _,
+        ignore_config: _,
+    } = request;
     first(&[("--platform", platform.is_some())])
 }
 
-fn of_record(flags: &RecordFlags) -> Option<&'static str> {
-    let RecordFlags {
+fn of_record(request: &RecordRequest) -> Option<&'static str> {
+    let RecordRequest {
         name,
-        label,
-        label_file,
+        label_files,
+        labels,
         cidfile,
         restart,
-        // The front end judges it: it says nothing of the container itself.
-        rm: _,
+        // `run` judges it: it says nothing of the container itself.
+        remove: _,
         // `logs` reads the container's log by what its record says.
-        log_opt,
-        log_driver,
-        nobanner: _,
-    } = flags;
+        log: LogRequest { kept, max_size, max_files },
+    } = request;
     first(&[
         ("--name", name.is_some()),
-        ("--label", !label.is_empty()),
-        ("--label-file", !label_file.is_empty()),
+        ("--label", !labels.is_empty()),
+        ("--label-file", !label_files.is_empty()),
         ("--cidfile", cidfile.is_some()),
         ("--restart", restart.is_some()),
-        ("--log-opt", !log_opt.is_empty()),
-        ("--log-driver", log_driver.is_some()),
+        ("--log-opt", max_size.is_some() || max_files.is_some()),
+        ("--log-driver", kept.is_some()),
     ])
 }

@@ -1,118 +1,96 @@
-//! `export`.
+//! Writes a container's tree as an archive, alone or with all that the container was told.
+//!
+//! The second form is udocker's, so containers go both ways: `ROOT/`, and beside it
+//! `container.json` (the image's configuration), `imagerepo.name` and `execmode`. What only Coracle
+//! knows (mounts, limits, labels, ...) is in `coracle.json`, which udocker passes over.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::io::{BufWriter, Write};
 
 use rootfs::pack;
+use serde_json::{Value, json};
 
-use crate::args::archives::ExportArgs;
-use crate::container::{cloned, ids, record, root};
-use crate::context::Context;
-use crate::progress;
-use crate::report::{Exit, Report};
+use super::record::{self, Record};
+use super::{ids, root_form};
+use crate::error::{Error, Result};
+use crate::session::Session;
 
-/// Room for what is written at once.
+/// The record in the archive.
+pub const RECORD: &str = "coracle.json";
+
+/// Bytes that are kept before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Writes a container's whole tree as tar, with its true owners.
-pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> {
-    let store = context.store()?;
-    let name = match &args.container[..] {
-        [name] => name,
-        [stream, name] if stream == "-" && args.output.is_none() => name,
-        _ => return Err(Report::usage("only one container can be written at a time")),
-    };
-    let container = record::find(context, name)?;
+/// Writes the archive. `described`: with what the container was told. The writer must write to a
+/// descriptor: it may be used in another process.
+pub fn export(
+    session: &Session,
+    name: &str,
+    described: bool,
+    writer: &mut dyn Write,
+) -> Result<()> {
+    let store = session.store()?;
+    let container = record::find(session, name)?;
     let record = record::read(&container)?;
     let trees = match record.config.rootfs {
         Some(_) => None,
-        None => Some(root::trees(context, store, &record)?),
+        None => Some(root_form::trees(session, store, &record)?),
     };
-    let root = root::prepare(context, store, &record, &container.path())?;
-    let described = args.clone.then(|| cloned::describe(&record)).transpose()?;
-    let target = Target::open(context, args.output.as_deref())?;
-    ids::within_record(context, &record, &root, |ids| {
-        let mut writer = BufWriter::with_capacity(BUFFER, target.writer()?);
+    let root = root_form::prepare(session, store, &record, &container.path())?;
+    let beside = described.then(|| describe(&record)).transpose()?;
+    let skipped = ids::within_record(session, &record, &root, |ids| {
+        let mut writer = BufWriter::with_capacity(BUFFER, writer);
         let (trees, root) = (trees.as_ref(), Some(&root));
-        let packed = if let Some(beside) = &described {
-            pack::cloned(trees, root, ids, beside, &mut writer)?
-        } else {
-            pack::export(trees, root, ids, pack::Options::default(), &mut writer)?
+        let packed = match &beside {
+            Some(beside) => pack::cloned(trees, root, ids, beside, &mut writer)?,
+            None => pack::export(trees, root, ids, pack::Options::default(), &mut writer)?,
         };
-        writer.flush().map_err(|error| Report::new("cannot write the archive").cause(error))?;
-        for path in &packed.skipped {
-            progress::note(&format!("left out: socket /{}", String::from_utf8_lossy(path)));
-        }
-        Ok(())
+        writer.flush().map_err(|error| Error::failed("cannot write the archive").cause(error))?;
+        Ok(packed.skipped.join(&0))
     })?;
-    target.finish()?;
-    Ok(Exit::OK)
+    note_skipped(session, &skipped, "/");
+    Ok(())
 }
 
-/// Where an archive is written: standard output, or a file that appears under its name when it is whole.
-pub(crate) struct Target {
-    file: Option<(File, std::path::PathBuf, std::path::PathBuf)>,
-}
-
-impl Target {
-    /// `-` and nothing mean standard output, which must not be a terminal.
-    pub(crate) fn open(context: &Context, path: Option<&Path>) -> Result<Self, Report> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            if context.output_is_terminal() {
-                return Err(Report::usage("an archive is not written to a terminal")
-                    .hint("use --output FILE, or redirect"));
-            }
-            return Ok(Self { file: None });
-        };
-        if !path.metadata().is_ok_and(|meta| !meta.is_file()) {
-            let failed = |error: io::Error| {
-                Report::new(format!("cannot write {}", path.display())).cause(error)
-            };
-            let mut temporary = path.as_os_str().to_owned();
-            temporary.push(format!(".{}", sys::random::suffix().map_err(failed)?));
-            let temporary = std::path::PathBuf::from(temporary);
-            let file = File::create_new(&temporary).map_err(failed)?;
-            return Ok(Self { file: Some((file, temporary, path.to_owned())) });
-        }
-        // A pipe or a device is written as it is.
-        let file = File::options().write(true).open(path).map_err(|error| {
-            Report::new(format!("cannot write {}", path.display())).cause(error)
-        })?;
-        Ok(Self { file: Some((file, path.to_owned(), path.to_owned())) })
-    }
-
-    /// Something to write to.
-    pub(crate) fn writer(&self) -> Result<Box<dyn Write + Send>, Report> {
-        match &self.file {
-            None => Ok(Box::new(io::stdout())),
-            Some((file, _, path)) => match file.try_clone() {
-                Ok(file) => Ok(Box::new(file)),
-                Err(error) => {
-                    Err(Report::new(format!("cannot write {}", path.display())).cause(error))
-                }
-            },
-        }
-    }
-
-    /// Gives the file its name.
-    pub(crate) fn finish(mut self) -> Result<(), Report> {
-        match self.file.take() {
-            Some((_, temporary, path)) if temporary != path => std::fs::rename(&temporary, &path)
-                .map_err(|error| {
-                    Report::new(format!("cannot write {}", path.display())).cause(error)
-                }),
-            _ => Ok(()),
-        }
+/// Tells which sockets an archive lacks: their paths, with NUL between them.
+pub(super) fn note_skipped(session: &Session, skipped: &[u8], root: &str) {
+    for path in skipped.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        session.note(&format!("left out: socket {root}{}", String::from_utf8_lossy(path)));
     }
 }
 
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some((_, temporary, path)) = &self.file
-            && temporary != path
-        {
-            let _ = std::fs::remove_file(temporary);
-        }
+/// The files that describe a container.
+fn describe(record: &Record) -> Result<Vec<(&'static str, Vec<u8>)>> {
+    let json = |value: &Value| serde_json::to_vec_pretty(value).unwrap_or_default();
+    let whole = serde_json::to_value(record)
+        .map_err(|error| Error::failed("cannot describe the container").cause(error))?;
+    let mut files = vec![
+        ("container.json", json(&configuration(record))),
+        ("imagerepo.name", record.own.image_name.clone().into_bytes()),
+        (RECORD, json(&whole)),
+    ];
+    if let Some(mode) = &record.config.exec_mode {
+        files.push(("execmode", mode.clone().into_bytes()));
     }
+    Ok(files)
+}
+
+/// The configuration of a container's image with what was changed, keys in order, as udocker has it.
+pub fn configuration(record: &Record) -> Value {
+    let config = &record.config;
+    let list = |words: &[String]| if words.is_empty() { Value::Null } else { json!(words) };
+    json!({
+        "architecture": config.platform.split('/').nth(1).unwrap_or_default(),
+        "config": {
+            "Cmd": list(&record.own.cmd),
+            "Entrypoint": list(&record.own.entrypoint),
+            "Env": config.env,
+            "Hostname": config.hostname.clone().unwrap_or_default(),
+            "Labels": config.labels,
+            "User": config.user,
+            "WorkingDir": config.cwd,
+        },
+        "container": config.id,
+        "created": config.created,
+        "os": config.platform.split('/').next().unwrap_or_default(),
+    })
 }

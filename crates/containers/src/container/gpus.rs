@@ -20,14 +20,13 @@ use host::driver::{self, Card, Driver};
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
-use crate::context::Context;
-use crate::progress;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::session::Session;
 
 /// What was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wishes {
+pub struct GpuRequest {
     /// `--gpus`, as it was written; empty for none.
     pub gpus: String,
     /// Devices by their qualified names.
@@ -58,13 +57,9 @@ const OWN_DIRECTORY: &str = "/usr/local/nvidia/lib64";
 
 const PATH: &str = "LD_LIBRARY_PATH";
 
-impl Wishes {
+impl GpuRequest {
     /// From the words of a command line.
-    pub(crate) fn new(
-        gpus: Option<&str>,
-        nvidia: bool,
-        devices: &[String],
-    ) -> Result<Self, Report> {
+    pub fn new(gpus: Option<&str>, nvidia: bool, devices: &[String]) -> Result<Self> {
         let gpus = gpus.unwrap_or(if nvidia { "all" } else { "" });
         let gpus = if choice(gpus)?.is_some() { gpus } else { "" };
         let names = devices.iter().filter(|text| cdi::is_name(text));
@@ -72,16 +67,17 @@ impl Wishes {
     }
 
     /// Nothing was asked for.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.devices.is_empty() && self.gpus.is_empty()
     }
 }
 
 /// `all`, a number, `device=0,1`, and Docker's list of fields; `None` for none.
-fn choice(text: &str) -> Result<Option<Choice>, Report> {
+fn choice(text: &str) -> Result<Option<Choice>> {
     let wrong = || {
-        Report::usage(format!("--gpus '{text}' is not understood"))
-            .hint("write --gpus all, --gpus 2 for so many, or --gpus device=0,1 for some of them")
+        Error::invalid(format!("--gpus '{text}' is not understood")).with_hint(
+            "write --gpus all, --gpus 2 for so many, or --gpus device=0,1 for some of them",
+        )
     };
     let (mut chosen, mut names) = (None, None::<Vec<String>>);
     for field in text.split(',').map(|field| field.trim_matches('"')) {
@@ -109,18 +105,18 @@ fn choice(text: &str) -> Result<Option<Choice>, Report> {
 }
 
 /// The configuration and what differs from it, with what the host has for the container's GPUs; `None` where nobody asked for any.
-pub(crate) fn given(
-    context: &Context,
+pub fn effective(
+    session: &Session,
     record: &Record,
     overrides: &Overrides,
     root: &Root,
-) -> Result<Option<(ContainerConfig, Overrides)>, Report> {
-    let wishes = &record.own.gpus;
-    if wishes.is_empty() {
+) -> Result<Option<(ContainerConfig, Overrides)>> {
+    let request = &record.own.gpus;
+    if request.is_empty() {
         return Ok(None);
     }
     let mut found = Found { image: Image::look(root), ..Found::default() };
-    found.search(context, wishes)?;
+    found.search(session, request)?;
     let mut config = record.config.clone();
     let mut overrides = overrides.clone();
     config.own_devices |= found.only;
@@ -131,7 +127,7 @@ pub(crate) fn given(
     };
     found.mounts.retain(|target, _| !taken(target));
     let mounts = found.mounts.into_values();
-    if wishes.now && !overrides.exec {
+    if request.now && !overrides.exec {
         overrides.mounts.extend(mounts);
     } else {
         config.mounts.extend(mounts);
@@ -193,15 +189,15 @@ struct Found {
 }
 
 impl Found {
-    fn search(&mut self, context: &Context, wishes: &Wishes) -> Result<(), Report> {
-        let settings = context.settings()?;
+    fn search(&mut self, session: &Session, request: &GpuRequest) -> Result<()> {
+        let settings = session.settings();
         let (specifications, faults) = cdi::read(&settings.cdi_dirs);
         for fault in faults {
-            progress::note(&format!("warning: {fault}"));
+            session.warn(&format!("{fault}"));
         }
-        let mut names = wishes.devices.clone();
-        if let Some(choice) = choice(&wishes.gpus)? {
-            match described(&specifications, &choice, &settings.driver_root)? {
+        let mut names = request.devices.clone();
+        if let Some(choice) = choice(&request.gpus)? {
+            match described(session, &specifications, &choice, &settings.driver_root)? {
                 Some(described) => names.extend(described),
                 None => self.without_cdi(&settings.driver_root, &choice)?,
             }
@@ -212,23 +208,23 @@ impl Found {
         }
         let edits = cdi::resolve(&specifications, names.iter().map(String::as_str))?;
         if let Some(missing) = edits.missing() {
-            return Err(Report::new(format!(
+            return Err(Error::failed(format!(
                 "a CDI file names {}, which this host does not have",
                 missing.display()
             ))
-            .hint("an administrator makes the file anew after the driver has changed: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"));
+            .with_hint("an administrator makes the file anew after the driver has changed: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"));
         }
-        self.edits(&edits);
+        self.edits(session, &edits);
         Ok(())
     }
 
-    fn without_cdi(&mut self, root: &Path, choice: &Choice) -> Result<(), Report> {
+    fn without_cdi(&mut self, root: &Path, choice: &Choice) -> Result<()> {
         if let Some(driver) = Driver::find(root) {
             if driver.nodes.is_empty() && driver.gpus.is_empty() {
-                return Err(Report::new(
+                return Err(Error::failed(
                     "this host has NVIDIA's driver, but none of its device nodes",
                 )
-                .hint(
+                .with_hint(
                     "an administrator loads the module: modprobe nvidia; nvidia-modprobe -u -c0",
                 ));
             }
@@ -237,9 +233,9 @@ impl Found {
         // The libraries of other vendors come with the image.
         let nodes = rendering(root);
         if nodes.is_empty() {
-            return Err(Report::new("--gpus: no GPU was found on this host")
+            return Err(Error::failed("--gpus: no GPU was found on this host")
                 .because("there is no CDI file for one, no driver of NVIDIA's and no node in /dev/dri")
-                .hint("'coracle doctor' tells what is there; a driver in another place is named by devices.driver-root (CORACLE_DRIVER_ROOT)"));
+                .with_hint("'coracle doctor' tells what is there; a driver in another place is named by devices.driver-root (CORACLE_DRIVER_ROOT)"));
         }
         let cards = nodes.into_iter().map(|node| Card { uuid: None, node }).collect();
         for card in chosen(cards, choice)? {
@@ -251,7 +247,7 @@ impl Found {
         Ok(())
     }
 
-    fn driver(&mut self, driver: &Driver, choice: &Choice) -> Result<(), Report> {
+    fn driver(&mut self, driver: &Driver, choice: &Choice) -> Result<()> {
         for (host, inside) in &driver.nodes {
             self.device(host, inside, "");
         }
@@ -281,7 +277,7 @@ impl Found {
         Ok(())
     }
 
-    fn edits(&mut self, edits: &Edits) {
+    fn edits(&mut self, session: &Session, edits: &Edits) {
         self.env.extend(edits.env.iter().cloned());
         for Placed { host, inside, options } in &edits.nodes {
             self.device(host, inside, options.first().map_or("", String::as_str));
@@ -321,7 +317,7 @@ impl Found {
         }
         self.links(&edits.links);
         for hook in &edits.hooks {
-            progress::note(&format!("warning: hooks of CDI files are not run: {hook}"));
+            session.warn(&format!("hooks of CDI files are not run: {hook}"));
         }
     }
 
@@ -384,10 +380,11 @@ fn normal(path: &Path) -> PathBuf {
 
 /// The names under which CDI files describe the chosen GPUs: NVIDIA's, else another vendor's.
 fn described(
+    session: &Session,
     specifications: &[Specification],
     choice: &Choice,
     root: &Path,
-) -> Result<Option<Vec<String>>, Report> {
+) -> Result<Option<Vec<String>>> {
     let mut kinds = specifications.iter().filter(|one| one.kind.ends_with("/gpu"));
     let nvidia = specifications.iter().find(|one| one.kind == "nvidia.com/gpu");
     let Some(specification) = nvidia.or_else(|| kinds.next()) else { return Ok(None) };
@@ -417,21 +414,19 @@ fn described(
         && Driver::find(root).is_some()
     {
         let file = specification.file.display();
-        progress::note(&format!(
-            "warning: {file} names files that are gone; the driver is looked for"
-        ));
+        session.warn(&format!("{file} names files that are gone; the driver is looked for"));
         return Ok(None);
     }
     Ok(Some(names))
 }
 
-fn too_few(wanted: usize, there: usize) -> Report {
-    Report::new(format!("--gpus {wanted}: this host has {there}"))
-        .hint("--gpus all takes those that are there")
+fn too_few(wanted: usize, there: usize) -> Error {
+    Error::failed(format!("--gpus {wanted}: this host has {there}"))
+        .with_hint("--gpus all takes those that are there")
 }
 
 /// Those of the GPUs that were chosen.
-fn chosen(cards: Vec<Card>, choice: &Choice) -> Result<Vec<Card>, Report> {
+fn chosen(cards: Vec<Card>, choice: &Choice) -> Result<Vec<Card>> {
     match choice {
         Choice::All => Ok(cards),
         Choice::Count(count) if *count > cards.len() => Err(too_few(*count, cards.len())),
@@ -446,8 +441,8 @@ fn chosen(cards: Vec<Card>, choice: &Choice) -> Result<Vec<Card>, Report> {
                         .is_some_and(|uuid| uuid.starts_with(index) && index.len() > 4)
                 };
                 by_number.or_else(|| cards.iter().find(is)).cloned().ok_or_else(|| {
-                    Report::new(format!("--gpus: this host has no GPU '{name}'"))
-                        .hint(format!("there are {}, counted from 0", cards.len()))
+                    Error::failed(format!("--gpus: this host has no GPU '{name}'"))
+                        .with_hint(format!("there are {}, counted from 0", cards.len()))
                 })
             };
             names.iter().map(find).collect()
@@ -525,7 +520,7 @@ mod tests {
     fn some_of_several() {
         let card = |uuid: &str| Card { uuid: Some(uuid.to_owned()), ..Card::default() };
         let cards = vec![card("GPU-aaaa"), card("GPU-bbbb")];
-        let uuids = |text: &str| -> Result<Vec<String>, Report> {
+        let uuids = |text: &str| -> Result<Vec<String>> {
             let choice = choice(text)?.expect("a choice");
             Ok(chosen(cards.clone(), &choice)?.into_iter().filter_map(|card| card.uuid).collect())
         };

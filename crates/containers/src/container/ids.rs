@@ -1,4 +1,4 @@
-//! Work on files of subordinate users: done as root of a user namespace in which they are mapped.
+//! Works on files of subordinate users, as root of a user namespace in which they are mapped.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use rootfs::union::IdMap;
 use sys::userns::Maps;
 
 use super::record::Record;
-use crate::context::Context;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::session::Session;
 
 /// The ids that containers of this user have, where they have a range; root needs no namespace for that.
-pub(crate) fn maps(facts: &Facts) -> Option<Maps> {
+pub fn maps(facts: &Facts) -> Option<Maps> {
     if facts.uid == 0 || !facts.has_range() {
         return None;
     }
@@ -33,16 +33,17 @@ pub(crate) fn maps(facts: &Facts) -> Option<Maps> {
 }
 
 /// Deletes a directory tree, files of subordinate users included.
-pub(crate) fn delete(
-    context: &Context,
+pub fn delete(
+    session: &Session,
     path: &Path,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let first = store::remove_owned(path);
     if first.is_ok() {
         return first;
     }
-    let facts = Facts::of(context.host(), &context.probing(), &ContainerConfig::default());
+    let facts = Facts::of(session.host(), &session.probing(), &ContainerConfig::default());
     let Some(maps) = maps(&facts) else { return first };
+    session.may_fork("delete files of subordinate users")?;
     let answer = sys::userns::run(&maps, false, || match store::remove_owned(path) {
         Ok(()) => Vec::new(),
         Err(error) => error.to_string().into_bytes(),
@@ -54,47 +55,47 @@ pub(crate) fn delete(
     }
 }
 
-/// Does work on a container's files with the right to read and write them all, and the map by which their owners on disk
-/// are to be understood. Where subordinate ids are mapped this happens in a process of its own, in a user namespace:
-/// what it writes to descriptors that are open arrives, what it changes in memory does not.
-pub(crate) fn within(
-    context: &Context,
+/// Does work on a container's files with the right to read and write them all, and the map by which
+/// their owners on disk are to be understood. Where subordinate ids are mapped this happens in a
+/// process of its own, in a user namespace: what it writes to descriptors that are open arrives, and
+/// so do the bytes that it returns; what it changes in memory does not, and an error keeps its text
+/// alone.
+pub fn within(
+    session: &Session,
     config: &ContainerConfig,
-    work: impl FnOnce(&IdMap) -> Result<(), Report>,
-) -> Result<(), Report> {
-    let facts = Facts::of(context.host(), &context.probing(), config);
+    work: impl FnOnce(&IdMap) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let facts = Facts::of(session.host(), &session.probing(), config);
     let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
     if facts.uid == 0 {
         return work(&IdMap::identity());
     }
     let Some(maps) = maps(&facts).filter(|_| ranged) else { return work(&IdMap::default()) };
-    let answer = sys::userns::run(&maps, false, || {
-        work(&IdMap::identity())
-            .map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
-    })
-    .map_err(|error| Report::of(&error, None))?;
-    if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
+    session.may_fork("work on files of subordinate users")?;
+    let answer = sys::userns::run(&maps, false, || encode(work(&IdMap::identity())));
+    decode(&answer.map_err(|error| Error::of(&error))?)
 }
 
-/// The same for the files of a container by its record: those of a plain tree all belong to the caller.
-pub(crate) fn within_record(
-    context: &Context,
+/// The same for the files of a container by its record: those of a plain tree all belong to the
+/// caller.
+pub fn within_record(
+    session: &Session,
     record: &Record,
     root: &rootfs::Root,
-    work: impl FnOnce(&IdMap) -> Result<(), Report>,
-) -> Result<(), Report> {
-    let plain = record.own.stand.driver == Some(rootfs::Driver::HardLink)
+    work: impl FnOnce(&IdMap) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let plain = record.own.root_form.driver == Some(rootfs::Driver::HardLink)
         && matches!(root, rootfs::Root::Directory(_));
-    if plain { work(&IdMap::default()) } else { within(context, &record.config, work) }
+    if plain { work(&IdMap::default()) } else { within(session, &record.config, work) }
 }
 
 /// Does work in a user and mount namespace of its own, where a container's root can be mounted.
-pub(crate) fn within_mounts(
-    context: &Context,
+pub fn within_mounts(
+    session: &Session,
     config: &ContainerConfig,
-    work: impl FnOnce() -> Result<(), Report>,
-) -> Result<(), Report> {
-    let facts = Facts::of(context.host(), &context.probing(), config);
+    work: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let facts = Facts::of(session.host(), &session.probing(), config);
     let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
     let whole =
         || Maps { uids: vec![(0, 0, u32::MAX)], gids: vec![(0, 0, u32::MAX)], helpers: None };
@@ -103,9 +104,43 @@ pub(crate) fn within_mounts(
         None if facts.uid == 0 => whole(),
         None => Maps::single((0, 0)),
     };
-    let answer = sys::userns::run(&maps, true, || {
-        work().map_or_else(|report| report.to_string().into_bytes(), |()| Vec::new())
-    })
-    .map_err(|error| Report::of(&error, None))?;
-    if answer.is_empty() { Ok(()) } else { Err(Report::new(String::from_utf8_lossy(&answer))) }
+    session.may_fork("mount a container's root")?;
+    let answer = sys::userns::run(&maps, true, || encode(work()));
+    decode(&answer.map_err(|error| Error::of(&error))?)
+}
+
+/// The first byte of an answer that is an error; its text follows.
+const FAILED: u8 = 1;
+
+/// An answer on its way between two processes.
+fn encode(answer: Result<Vec<u8>>) -> Vec<u8> {
+    let (status, bytes) = match answer {
+        Ok(bytes) => (0, bytes),
+        Err(error) => (FAILED, error.to_string().into_bytes()),
+    };
+    let mut encoded = vec![status];
+    encoded.extend(bytes);
+    encoded
+}
+
+fn decode(answer: &[u8]) -> Result<Vec<u8>> {
+    match answer.split_first() {
+        Some((&FAILED, text)) => Err(Error::failed(String::from_utf8_lossy(text))),
+        Some((_, bytes)) => Ok(bytes.to_vec()),
+        None => Err(Error::failed("the process in the user namespace gave no answer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_cross_processes() {
+        assert_eq!(decode(&encode(Ok(b"x".to_vec()))).unwrap(), b"x");
+        assert_eq!(decode(&encode(Ok(Vec::new()))).unwrap(), b"");
+        let error = Error::conflict("it runs").because("why").with_hint("lost");
+        assert_eq!(decode(&encode(Err(error))).unwrap_err().to_string(), "it runs: why");
+        assert!(decode(&[]).is_err());
+    }
 }

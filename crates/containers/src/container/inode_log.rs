@@ -10,30 +10,30 @@ use rootfs::owner_xattrs::LOOSE;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 /// The log's name.
 const NOTES: &str = "notes";
 
 /// Writes records into the log.
-pub(crate) fn add(place: &Path, records: &Owners) -> Result<(), Report> {
+pub fn add(place: &Path, records: &Owners) -> Result<()> {
     let texts = records.iter().map(|(path, record)| (path, record.to_xattr()));
     Ok(loose::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
 }
 
 /// Takes over what the maker of the tree left.
-pub(crate) fn from_loose(place: &Path) -> Result<(), Report> {
+pub fn from_loose(place: &Path) -> Result<()> {
     let table = place.join(LOOSE);
     if !table.exists() {
         return Ok(());
     }
     add(place, &Owners::read(&table)?)?;
     std::fs::remove_file(&table)
-        .map_err(|error| Report::new(format!("cannot remove {}", table.display())).cause(error))
+        .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
 }
 
 /// Makes the table from the log.
-pub(crate) fn to_table(place: &Path) -> Result<(), Report> {
+pub fn to_table(place: &Path) -> Result<()> {
     let mut owners = Owners::new();
     for (path, text) in loose::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
@@ -46,6 +46,6 @@ pub(crate) fn to_table(place: &Path) -> Result<(), Report> {
     }
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, place, flags, Mode::empty())
-        .map_err(|error| Report::new(format!("cannot open {}", place.display())).cause(error))?;
+        .map_err(|error| Error::failed(format!("cannot open {}", place.display())).cause(error))?;
     Ok(owners.save(&directory, drivers::ROOT_OWNERS)?)
 }

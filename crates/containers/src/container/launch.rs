@@ -1,40 +1,36 @@
 //! From a container's record to a running process.
 //!
-//! Three ways (see `engine::supervise`): this process *becomes* the program, when nobody has to look after it; or it stays in front of
-//! it, for a terminal, `--rm`, a log or restarts; or a supervisor is left behind, for `-d`.
+//! Three ways (see `engine::supervise`): this process *becomes* the program, when nothing has to be
+//! watched; or it stays in front of it, for a terminal, `--rm`, a log or restarts; or a supervisor
+//! is left behind, for `--detach`. All of them fork or execute, so the process must have one thread.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::time::Duration;
 
-use engine::choose::{self, Engine};
+use engine::choose;
 use engine::facts::Facts;
-use engine::plan::{self, Overrides, Plan, Request};
-use engine::supervise::state::{self, Observed};
-use engine::supervise::{self, Console, DetachKeys, Ended, Launch, Options};
-use store::{ContainerDir, Store};
+use engine::plan::Overrides;
+use engine::supervise::{self, Console, DetachKeys, Launch, Options};
+use serde_json::Value;
+use store::ContainerDir;
 
 use super::make::Made;
+use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
 use super::removal::{Removal, Removed};
-use super::{convert, ids, root};
-use crate::context::Context;
-use crate::output;
-use crate::progress;
-use crate::report::{Exit, Report};
+use super::{convert, running};
+use crate::error::{Error, Result};
+use crate::events::Event;
+use crate::session::Session;
 
 /// Set for the process that `systemd-run` starts, which is this one: limits hold, and a container
 /// is made if [`Made::again`] says so.
-pub(crate) const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
-
-/// How long a container's lock is looked at, before it is waited for.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(10);
+pub const WITHIN_LIMITS: &str = "_CORACLE_WITHIN_LIMITS";
 
 /// One run of a container.
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-pub(crate) struct Run {
+#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
+pub struct Run {
     /// Which one.
     pub container: ContainerDir,
     /// What it is, with what this run alone changes.
@@ -43,8 +39,6 @@ pub(crate) struct Run {
     pub overrides: Overrides,
     /// Leave a supervisor behind and come back.
     pub detach: bool,
-    /// Do not print the id of a detached container.
-    pub quiet: bool,
     /// Remove the container afterwards, by this right.
     pub removal: Option<Removal>,
     /// Forward signals.
@@ -53,7 +47,7 @@ pub(crate) struct Run {
     pub detach_keys: Option<String>,
     /// Keep a log even in the foreground.
     pub log: bool,
-    /// Print the plan and do nothing.
+    /// Return the plan and do nothing.
     pub explain: bool,
     /// The container was made for this run.
     pub made: Option<Made>,
@@ -62,14 +56,47 @@ pub(crate) struct Run {
     pub shared: bool,
 }
 
+impl Run {
+    /// A run in the foreground of what a record says.
+    pub fn new(container: ContainerDir, record: Record) -> Self {
+        Self {
+            container,
+            record,
+            overrides: Overrides::default(),
+            detach: false,
+            removal: None,
+            sig_proxy: true,
+            detach_keys: None,
+            log: false,
+            explain: false,
+            made: None,
+            shared: false,
+        }
+    }
+}
+
+/// How a run, an `exec` or an `attach` ended for its caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The program ended with this status: its own, or 128 and the number of its signal.
+    Exited(u8),
+    /// It runs on; the user has left it by the detach keys.
+    Left,
+    /// It runs in the background; the container's id.
+    Background(String),
+    /// Nothing was run: this is the plan.
+    Explained(Value),
+}
+
 /// Makes sure that a container which is a boundary cannot write to the file of this program: by
 /// executing it again, so nothing may have been done yet.
-pub(crate) fn seal(context: &Context, isolate: bool) -> Result<(), Report> {
+pub fn seal(session: &Session, isolate: bool) -> Result<()> {
     if !isolate {
         return Ok(());
     }
-    let words: Vec<_> = std::env::args_os().map(OsString::into_vec).collect();
-    let variables: Vec<_> = context
+    let words = session.arguments("an isolated container")?;
+    let words: Vec<_> = words.iter().cloned().map(OsString::into_vec).collect();
+    let variables: Vec<_> = session
         .environment()
         .iter()
         .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
@@ -77,114 +104,21 @@ pub(crate) fn seal(context: &Context, isolate: bool) -> Result<(), Report> {
     Ok(engine::engines::native::sealed::seal(&words, &variables)?)
 }
 
-/// The same for containers that are to be started. What is not there is the starting's error.
-pub(crate) fn seal_for(context: &Context, names: &[String]) -> Result<(), Report> {
+/// The same for containers that are to be started. A container that does not exist is the start's
+/// error.
+pub fn seal_for(session: &Session, names: &[String]) -> Result<()> {
     let isolate = |name: &String| {
-        let container = record::find_some(context, name).ok().flatten();
+        let container = record::find_some(session, name).ok().flatten();
         let record = container.and_then(|container| record::read(&container).ok());
         record.is_some_and(|record| record.config.security.isolate)
     };
-    seal(context, names.iter().any(isolate))
-}
-
-/// A plan with the engine that will execute it.
-pub(crate) struct Prepared {
-    pub plan: Plan,
-    pub engine: &'static dyn Engine,
-}
-
-/// Plans a run (or, where `overrides.exec` is set, an `exec` beside process `member`).
-pub(crate) fn prepare(
-    context: &Context,
-    store: &Store,
-    container: &ContainerDir,
-    record: &Record,
-    overrides: &Overrides,
-    member: Option<u32>,
-) -> Result<Prepared, Report> {
-    let config = &record.config;
-    let place = container.path();
-    let facts = Facts::of(context.host(), &context.probing(), config);
-    let engine = convert::engine(&facts, record, &place, member, overrides.exec)?;
-    let root = root::for_engine(root::prepare_for(context, store, record, &place, engine)?);
-    let mut given = super::gpus::given(context, record, overrides, &root)?;
-    let mut people = None;
-    if context.is_udocker() || record.own.hostauth {
-        let (config, overrides) = given.get_or_insert_with(|| (config.clone(), overrides.clone()));
-        let image = engine::accounts::OfRoot(&root);
-        let hostauth = record.own.hostauth;
-        people = super::accounts::given(context, hostauth, &image, &place, config, overrides)?;
-        if context.is_udocker() {
-            let known: &dyn plan::Accounts = match &people {
-                Some(people) => people,
-                None => &image,
-            };
-            if let Some(home) = crate::udocker::home(config, overrides, (&facts, known), &root)? {
-                overrides.cwd = Some(home);
-            }
-            let user = overrides.user.as_deref();
-            crate::udocker::name_container(config, container, user, engine.name())?;
-        }
-    }
-    if engine.caps().bare {
-        // Who is not named is the caller.
-        let (config, _) = given.get_or_insert_with(|| (config.clone(), overrides.clone()));
-        config.namespaces.user = engine::spec::UserNamespace::Host;
-    }
-    let (config, overrides) =
-        given.as_ref().map_or((config, overrides), |(config, overrides)| (config, overrides));
-    let of_root = engine::accounts::OfRoot(&root);
-    // Without mounts, what a process has as its root is the host's.
-    let own_root = overrides.exec && !engine.caps().own_ids;
-    let of_process = member.filter(|_| own_root).map(engine::accounts::OfProcess);
-    let accounts: &dyn plan::Accounts = match (&people, &of_process) {
-        (Some(people), _) => people,
-        (None, Some(process)) => process,
-        (None, None) => &of_root,
-    };
-    let running = |name: &str| main_process(context, name).and_then(plan::Neighbour::of);
-    let request = Request {
-        config,
-        root: &root,
-        place: &place,
-        facts: &facts,
-        overrides,
-        own_ids: engine.caps().own_ids,
-        fake_root: engine.caps().fake_root,
-        accounts,
-        running: &running,
-    };
-    let mut plan = plan::plan(&request)?;
-    if engine.caps().keeps_texts {
-        plan.beside_image = root::beside_image(store, record);
-    }
-    Ok(Prepared { plan, engine })
-}
-
-/// The process that stands for a container, if it runs.
-///
-/// # Errors
-/// Where it runs on another machine that shares the store.
-pub(crate) fn member(container: &ContainerDir) -> Result<Option<u32>, Report> {
-    Ok(match state::observe(&container.path())? {
-        Observed::Running(running) => running.here()?.main().map(|process| process.pid),
-        _ => None,
-    })
-}
-
-/// The process that stands for a running container.
-pub(crate) fn main_process(context: &Context, name: &str) -> Option<u32> {
-    let container = record::find(context, name).ok()?;
-    match state::observe(&container.path()).ok()? {
-        Observed::Running(running) => running.main().map(|process| process.pid),
-        _ => None,
-    }
+    seal(session, names.iter().any(isolate))
 }
 
 /// Runs it.
-pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
-    let ended = launched(context, run);
-    // It never ran, so nobody else will do it. Of several that share it, the one that made it.
+pub fn launch(session: &Session, run: &Run) -> Result<Ended> {
+    let ended = launched(session, run);
+    // It never ran, so no supervisor removes it. Of several that share it, the one that made it.
     let needless = match (&run.made, &run.removal) {
         (Some(made), _) if run.explain => Some(Removal::of_made(made)),
         (_, Some(removal)) if ended.is_err() && (!run.shared || removal.is_of_made()) => {
@@ -193,7 +127,7 @@ pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
         _ => None,
     };
     if let Some(removal) = needless {
-        let removed = removal.carry_out(context);
+        let removed = removal.carry_out(session);
         if ended.is_ok() {
             removed?;
         }
@@ -201,33 +135,29 @@ pub(crate) fn launch(context: &Context, run: &Run) -> Result<Exit, Report> {
     ended
 }
 
-fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
-    let store = context.store()?;
+fn launched(session: &Session, run: &Run) -> Result<Ended> {
+    let store = session.store()?;
     let mut overrides = run.overrides.clone();
-    overrides.limits_hold = context.variable(WITHIN_LIMITS).is_some();
+    overrides.limits_hold = session.variable(WITHIN_LIMITS).is_some();
     let mut record = run.record.clone();
-    let member = member(&run.container)?;
-    let facts = Facts::of(context.host(), &context.probing(), &record.config);
+    let member = running::member(&run.container)?;
+    let facts = Facts::of(session.host(), &session.probing(), &record.config);
     let engine = convert::engine(&facts, &record, &run.container.path(), member, false)?;
     choose::check_mounts(engine, &facts, &overrides.mounts)?;
     if !run.explain && store.read_only().is_none() {
-        convert::fit(context, store, &run.container, &mut record, engine)?;
+        convert::fit(session, store, &run.container, &mut record, engine)?;
     }
     let lock = if store.read_only().is_some() { None } else { Some(run.container.lock_shared()?) };
-    let prepared = prepare(context, store, &run.container, &record, &overrides, member)?;
+    let prepared = prepare(session, store, &run.container, &record, &overrides, member)?;
     if run.explain {
-        let plan = serde_json::to_value(&prepared.plan)
-            .map_err(|error| Report::new("cannot print the plan").cause(error))?;
-        output::line(output::pretty(
-            &serde_json::json!({"engine": prepared.engine.name(), "plan": plan}),
-        ))?;
-        return Ok(Exit::OK);
+        return explained(&prepared);
     }
+    session.may_fork("start a program")?;
     for warning in &prepared.plan.warnings {
-        progress::note(&format!("warning: {warning}"));
+        session.warn(warning);
     }
     if let Some(wrapper) = &prepared.plan.wrapper {
-        return within_limits(context, wrapper, run);
+        return within_limits(session, wrapper, run);
     }
     let config = &run.record.config;
     let supervised = config.tty
@@ -235,27 +165,33 @@ fn launched(context: &Context, run: &Run) -> Result<Exit, Report> {
         || run.log
         || run.detach
         || config.restart != engine::spec::RestartPolicy::No;
-    if !supervised {
-        if !config.stdin_open {
-            empty_input()?;
-        }
-        if engine::records::is_shared(&run.container.path()) {
-            // Another machine does not see whether a process lives, but sees a lock.
-            let ended = engine::engines::stay(prepared.engine, &prepared.plan, None, lock)?;
-            return Ok(Exit(ended.code() as u8));
-        }
-        // The lock goes with `execve`; until then nobody removes the container.
-        let ended = prepared.engine.become_guest(&prepared.plan)?;
+    if supervised {
         drop(lock);
-        return Ok(Exit(ended.code() as u8));
+        return supervise(session, run, &prepared);
     }
+    if !config.stdin_open {
+        empty_input()?;
+    }
+    if engine::records::is_shared(&run.container.path()) {
+        // Another machine does not see whether a process lives, but sees a lock.
+        let ended = engine::engines::stay(prepared.engine, &prepared.plan, None, lock)?;
+        return Ok(Ended::Exited(ended.code() as u8));
+    }
+    // The lock goes with `execve`; until then nobody removes the container.
+    let ended = prepared.engine.become_guest(&prepared.plan)?;
     drop(lock);
-    supervise(context, run, &prepared)
+    Ok(Ended::Exited(ended.code() as u8))
 }
 
-fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, Report> {
+fn explained(prepared: &Prepared) -> Result<Ended> {
+    let plan = serde_json::to_value(&prepared.plan)
+        .map_err(|error| Error::failed("cannot print the plan").cause(error))?;
+    Ok(Ended::Explained(serde_json::json!({"engine": prepared.engine.name(), "plan": plan})))
+}
+
+fn supervise(session: &Session, run: &Run, prepared: &Prepared) -> Result<Ended> {
     let config = &run.record.config;
-    let mut options = Options::of(config).map_err(|error| Report::of(&error, None))?;
+    let mut options = Options::of(config).map_err(|error| Error::of(&error))?;
     options.title = record::title(&run.container);
     prepared.engine.name().clone_into(&mut options.engine);
     if !run.detach && !run.log {
@@ -263,13 +199,13 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
     }
     let cleanup: Option<supervise::Cleanup<'_>> = run.removal.clone().map(|removal| {
         let (title, shared) = (options.title.clone(), run.shared);
-        Box::new(move |_: &supervise::Outcome| match removal.carry_out(context) {
+        Box::new(move |_: &supervise::Outcome| match removal.carry_out(session) {
             Ok(Removed::InUse) if !shared => Some(format!(
                 "container {title} is not removed, because something else runs in it; \
                  'coracle rm -f {title}' ends and removes it"
             )),
             Ok(_) => None,
-            Err(report) => Some(report.to_string()),
+            Err(error) => Some(error.to_string()),
         }) as supervise::Cleanup<'_>
     });
     if !options.tty && !config.stdin_open && !options.needs_relay() {
@@ -280,115 +216,69 @@ fn supervise(context: &Context, run: &Run, prepared: &Prepared) -> Result<Exit, 
     let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
     if run.detach {
         if run.removal.is_none() {
-            // Its id is told, and it stays when its program has ended.
+            // Its id is reported, and it stays when its program has ended.
             run.container.sync()?;
         }
         supervise::detached(launch)?;
-        if !run.quiet {
-            output::line(run.container.id())?;
-        }
-        return Ok(Exit::OK);
+        return Ok(Ended::Background(run.container.id().to_owned()));
     }
-    let ended = foreground(context, launch, run.detach_keys.as_deref(), run.sig_proxy)?;
-    Ok(ended)
+    foreground(session, launch, run.detach_keys.as_deref(), run.sig_proxy)
 }
 
 /// Stays in front of a program until it ends or the user leaves it.
-pub(crate) fn foreground(
-    context: &Context,
+pub(super) fn foreground(
+    session: &Session,
     launch: Launch<'_>,
     keys: Option<&str>,
     sig_proxy: bool,
-) -> Result<Exit, Report> {
-    let mut notice = |text: &str| progress::note(&format!("{text}\r"));
+) -> Result<Ended> {
+    let mut notice = |text: &str| session.events().event(&Event::Notice(text));
     let console =
-        Console { detach_keys: detach_keys(context, keys)?, sig_proxy, notice: &mut notice };
-    Ok(exit_of(supervise::foreground(launch, console)?))
+        Console { detach_keys: detach_keys(session, keys)?, sig_proxy, notice: &mut notice };
+    Ok(supervise::foreground(launch, console)?.into())
 }
 
-/// The status of a session.
-pub(crate) fn exit_of(ended: Ended) -> Exit {
-    match ended {
-        Ended::Exited(outcome) => Exit(outcome.code as u8),
-        Ended::Detached => Exit::OK,
+impl From<supervise::Ended> for Ended {
+    fn from(ended: supervise::Ended) -> Self {
+        match ended {
+            supervise::Ended::Exited(outcome) => Self::Exited(outcome.code as u8),
+            supervise::Ended::Detached => Self::Left,
+        }
     }
 }
 
 /// The user's detach keys.
-pub(crate) fn detach_keys(context: &Context, keys: Option<&str>) -> Result<DetachKeys, Report> {
-    let text = keys.unwrap_or(&context.settings()?.detach_keys);
+pub(super) fn detach_keys(session: &Session, keys: Option<&str>) -> Result<DetachKeys> {
+    let text = keys.unwrap_or(&session.settings().detach_keys);
     text.parse().map_err(|_| {
-        Report::usage(format!("'{text}' names no detach keys"))
-            .hint("write letters or ctrl-LETTER, as ctrl-p,ctrl-q")
+        Error::invalid(format!("'{text}' names no detach keys"))
+            .with_hint("write letters or ctrl-LETTER, as ctrl-p,ctrl-q")
     })
 }
 
-/// Without `-i` a program's input is empty, as in Docker: else a loop that reads lines and runs a container for each would
-/// find its lines eaten.
-pub(crate) fn empty_input() -> Result<(), Report> {
+/// Without `--interactive` a program's input is empty, as in Docker: else a loop that reads lines
+/// and runs a container for each would find its lines eaten.
+pub(super) fn empty_input() -> Result<()> {
     let null = std::fs::File::open("/dev/null")
-        .map_err(|error| Report::new("cannot open /dev/null").cause(error))?;
+        .map_err(|error| Error::failed("cannot open /dev/null").cause(error))?;
     rustix::stdio::dup2_stdin(&null)
-        .map_err(|error| Report::new("cannot replace standard input").cause(error))
-}
-
-/// Removes a container and its unnamed volumes, files of subordinate users included, unless
-/// something runs in it, which is the answer. That is asked under the lock: who starts a container
-/// holds it until the program runs.
-pub(crate) fn remove_idle(context: &Context, container: &ContainerDir) -> Result<bool, Report> {
-    // The process that started a program may keep the lock as long as that runs.
-    let mut tries = TRIES;
-    let lock = loop {
-        if is_running(container)? {
-            return Ok(false);
-        }
-        match container.try_lock_exclusive()? {
-            Some(lock) => break lock,
-            None if tries == 0 => break container.lock_exclusive()?,
-            None => std::thread::sleep(PAUSE),
-        }
-        tries -= 1;
-    };
-    if is_running(container)? {
-        return Ok(false);
-    }
-    remove_locked(context, container.clone(), lock)?;
-    Ok(true)
-}
-
-/// Whether something runs in a container, or will again.
-pub(crate) fn is_running(container: &ContainerDir) -> Result<bool, Report> {
-    let observed = state::observe(&container.path())?;
-    Ok(matches!(observed, Observed::Running(_) | Observed::Restarting { .. }))
-}
-
-fn remove_locked(
-    context: &Context,
-    container: ContainerDir,
-    lock: store::ContainerLock,
-) -> Result<(), Report> {
-    let volumes = super::volumes::anonymous_of(context, &container);
-    engine::engines::inprocess::forget(&container.path());
-    container.remove_with(&|path| ids::delete(context, path))?;
-    drop(lock);
-    // What stays is found by 'volume prune'.
-    let _ = super::volumes::release(context, &volumes);
-    Ok(())
+        .map_err(|error| Error::failed("cannot replace standard input").cause(error))
 }
 
 /// Starts this program again by a command that sets limits (`systemd-run --user --scope`).
-fn within_limits(context: &Context, wrapper: &[String], run: &Run) -> Result<Exit, Report> {
+fn within_limits(session: &Session, wrapper: &[String], run: &Run) -> Result<Ended> {
+    let arguments = session.arguments("a container with limits")?;
     if let Some(made) = &run.made {
         made.leave_word()?;
     }
-    let (program, arguments) =
-        wrapper.split_first().ok_or_else(|| Report::new("the command for limits is empty"))?;
+    let (program, words) =
+        wrapper.split_first().ok_or_else(|| Error::failed("the command for limits is empty"))?;
     let error = std::process::Command::new(program)
-        .args(arguments)
+        .args(words)
         .arg("/proc/self/exe")
-        .args(std::env::args_os().skip(1))
+        .args(arguments.iter().skip(1))
         .env(WITHIN_LIMITS, run.container.id())
-        .envs(context.is_udocker().then_some((crate::udocker::CALLED, "1")))
+        .envs(session.dialect().restart_variables.iter().map(|(name, value)| (name, value)))
         .exec();
-    Err(Report::new(format!("cannot start {program}, which is to set the limits")).cause(error))
+    Err(Error::failed(format!("cannot start {program}, which is to set the limits")).cause(error))
 }

@@ -1,4 +1,4 @@
-//! Making a container: image, record, what it stands on, volumes.
+//! Makes a container: finds its image, writes its record, makes its root and its volumes.
 //!
 //! The order is such that a process that is killed leaves nothing that looks like a container: the record is written last,
 //! by one rename in the store, and what it refers to is in the store by then. Only the filling of new volumes comes
@@ -18,38 +18,38 @@ use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image, Store};
 
-use super::record::{self, Own, Record};
-use super::{ids, ports, root, spec, spool, volumes};
-use crate::args::run::ContainerFlags;
-use crate::config::{PullPolicy, SettingValue};
-use crate::context::Context;
-use crate::image;
-use crate::remote;
-use crate::report::Report;
+use super::record::{self, Own, Record, RootForm};
+use super::{draft, ids, protection, removal, root_form, running, spool, volumes};
+use crate::error::{Error, Result};
+use crate::images::find::{self, ImageQuery};
+use crate::images::remote;
+use crate::request::{ContainerRequest, command_line, ports};
+use crate::session::Session;
+use crate::udocker::legacy;
 
 /// A container that this process has made: the proof that it may remove it again. Only [`make`]
 /// makes one, and [`Made::again`] after the program was executed anew.
 #[derive(Debug, Clone)]
-pub(crate) struct Made(ContainerDir);
+pub struct Made(ContainerDir);
 
 /// Says which process has made the container, while that one is executed anew.
 const MAKER: &str = "maker";
 
 impl Made {
     /// Which one.
-    pub(crate) fn container(&self) -> &ContainerDir {
+    pub fn container(&self) -> &ContainerDir {
         &self.0
     }
 
     /// The container, without the proof that this process made it.
-    pub(crate) fn into_container(self) -> ContainerDir {
+    pub fn into_container(self) -> ContainerDir {
         self.0
     }
 
     /// Leaves word of this process for [`Made::again`].
-    pub(crate) fn leave_word(&self) -> Result<(), Report> {
+    pub fn leave_word(&self) -> Result<()> {
         let path = self.0.join(MAKER);
-        let cannot = || Report::new(format!("cannot write {}", path.display()));
+        let cannot = || Error::failed(format!("cannot write {}", path.display()));
         let maker = processes::identity(std::process::id()).ok_or_else(cannot)?;
         let text = serde_json::to_vec(&maker).map_err(|error| cannot().cause(error))?;
         std::fs::write(&path, text).map_err(|error| cannot().cause(error))
@@ -57,8 +57,8 @@ impl Made {
 
     /// The container of this id, if this very process has made it before it was executed anew, or
     /// one above it that lives. The word counts once.
-    pub(crate) fn again(context: &Context, id: &str) -> Result<Option<Self>, Report> {
-        let Some(container) = record::find_some(context, id)? else { return Ok(None) };
+    pub fn again(session: &Session, id: &str) -> Result<Option<Self>> {
+        let Some(container) = record::find_some(session, id)? else { return Ok(None) };
         let path = container.join(MAKER);
         let Ok(text) = std::fs::read(&path) else { return Ok(None) };
         let Ok(maker) = serde_json::from_slice::<ProcessId>(&text) else { return Ok(None) };
@@ -66,67 +66,48 @@ impl Made {
             return Ok(None);
         }
         std::fs::remove_file(&path).map_err(|error| {
-            Report::new(format!("cannot remove {}", path.display())).cause(error)
+            Error::failed(format!("cannot remove {}", path.display())).cause(error)
         })?;
         Ok(Some(Self(container)))
     }
 }
 
-/// Makes a container of an image (or, with `--rootfs`, of a plain tree).
-pub(crate) fn make(
-    context: &Context,
-    flags: &ContainerFlags,
-    image_name: Option<&str>,
-    words: &[String],
-    quiet: bool,
-) -> Result<(Made, Record), Report> {
-    let store = context.store()?;
-    check_name(context, flags.record.name.as_deref())?;
-    let cidfile = flags.record.cidfile.as_deref().map(reserve).transpose()?;
+/// Makes a container of an image, or of a plain tree.
+pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Record)> {
+    let store = session.store()?;
+    check_name(session, request.record.name.as_deref())?;
+    let cidfile = request.record.cidfile.as_deref().map(reserve).transpose()?;
     // From here on nothing that is found goes away before the record refers to it.
     let _lease = store.lease()?;
-    let (draft, found) = match image_name.filter(|_| flags.image.rootfs.is_none()) {
-        None => (spec::draft(context, flags, None, &rootfs_words(image_name, words))?, None),
-        Some(name) => {
-            let image = find(context, flags, &remote::named(&flags.image.registry, name), quiet)?;
-            let mut config = image.config()?;
-            if flags.udocker.nometa {
-                config = without_wishes(&config)?;
-            }
-            let source = source(&image, &config, name)?;
-            (spec::draft(context, flags, Some((source, &config)), words)?, Some((image, config)))
-        }
-    };
+    let found = find_image(session, request)?;
+    let source = found.as_ref().map(|(_, config, source)| (source.clone(), config));
+    let draft = draft::draft(session, request, source, &request.command)?;
     let mut config = draft.config;
-    if config.command.is_empty() && context.is_udocker() {
-        config.command = crate::udocker::command(context)?;
+    if config.command.is_empty() {
+        config.command.clone_from(&session.dialect().default_command);
     }
     ports::choose(&mut config.network.publish)?;
-    let stand = match &found {
-        Some((image, _)) => root::stand(context, store, &config, image, quiet)?,
-        None => record::Stand::default(),
+    let root_form = match &found {
+        Some((image, ..)) => root_form::choose_form(session, store, &config, image)?,
+        None => RootForm::default(),
     };
     let (mounts, fresh) = volumes::place(store, draft.mounts)?;
     config.mounts = mounts;
-    let gpus = spec::gpus(flags)?;
-    // Beside a plain tree the first word is the command's.
-    let image_name = image_name.filter(|_| found.is_some()).map(str::to_owned).unwrap_or_default();
-    let hostauth = flags.files.hostauth;
-    let own = Own { image_name, stand, hostauth, gpus, ..Own::default() };
+    let image_name = request.image.name.clone().filter(|_| found.is_some()).unwrap_or_default();
+    let (hostauth, gpus) = (request.files.host_accounts, request.files.gpus.clone());
+    let own = Own { image_name, root_form, hostauth, gpus, ..Own::default() };
     let mut record = Record { own, ..Record::default() };
-    split_command(&mut record, flags, found.as_ref().map(|(_, config)| config), words);
+    split_command(&mut record, request, found.as_ref().map(|(_, config, _)| config));
     record.config = config;
-    let container = store.containers().create(flags.record.name.as_deref(), |id, _| {
-        id.clone_into(&mut record.config.id);
-        record.clone()
-    })?;
-    if let Err(report) = fill(context, flags.record.rm, &record, &container, &fresh) {
-        // A container without its volumes' content is no container.
-        let _ = super::launch::remove_idle(context, &container);
-        return Err(report);
+    let container = write(session, request, &mut record)?;
+    if let Err(error) = fill(session, request.record.remove, &record, &container, &fresh) {
+        // A container without its volumes' content is incomplete.
+        let _ = removal::remove_idle(session, &container);
+        return Err(error);
     }
-    if !flags.record.rm {
-        outlive(store, flags.record.name.is_some() || cidfile.is_some(), &container, &fresh)?;
+    if !request.record.remove {
+        let reported = request.record.name.is_some() || cidfile.is_some();
+        outlive(store, reported, &container, &fresh)?;
     }
     if let Some((file, path)) = cidfile {
         write_cid(file, path, container.id())?;
@@ -134,15 +115,75 @@ pub(crate) fn make(
     Ok((Made(container), record))
 }
 
+/// Makes a container that stays, and waits until it is on the disk. `replace`: a container of that
+/// name is removed first, unless it runs or is protected.
+pub fn create(
+    session: &Session,
+    request: &ContainerRequest,
+    replace: bool,
+) -> Result<ContainerDir> {
+    if replace
+        && let Some(name) = &request.record.name
+        && let Some(old) = record::named(session, name)?
+    {
+        protection::check_container(&old)?;
+        if !removal::remove_idle(session, &old)? {
+            return Err(running::running(&old));
+        }
+    }
+    let (made, _) = make(session, request)?;
+    let container = made.into_container();
+    legacy::announce(session, &container)?;
+    container.sync()?;
+    Ok(container)
+}
+
+/// Writes the record, which makes the container.
+fn write(
+    session: &Session,
+    request: &ContainerRequest,
+    record: &mut Record,
+) -> Result<ContainerDir> {
+    let name = request.record.name.as_deref();
+    Ok(session.store()?.containers().create(name, |id, _| {
+        id.clone_into(&mut record.config.id);
+        record.clone()
+    })?)
+}
+
+/// The image of a request, pulled if it has to be; `None` for a plain tree.
+fn find_image(
+    session: &Session,
+    request: &ContainerRequest,
+) -> Result<Option<(Image, ImageConfig, ImageSource)>> {
+    let of_image = &request.image;
+    let Some(name) = of_image.name.as_deref().filter(|_| of_image.rootfs.is_none()) else {
+        return Ok(None);
+    };
+    let query = ImageQuery {
+        name: &remote::named(&of_image.registry, name),
+        policy: of_image.pull.unwrap_or(session.settings().pull),
+        platform: of_image.platform.clone(),
+        registry: &of_image.registry,
+    };
+    let image = find::get(session, &query)?;
+    let mut config = image.config()?;
+    if of_image.ignore_config {
+        config = without_wishes(&config)?;
+    }
+    let source = source(&image, &config, name)?;
+    Ok(Some((image, config, source)))
+}
+
 /// Waits for the disk, as far as a container needs it that stays when its program has ended. One
-/// that nobody was `told` of may be lost with the power, but not half of it.
+/// that was not `reported` to anybody may be lost with the power, but not half of it.
 fn outlive(
     store: &Store,
-    told: bool,
+    reported: bool,
     container: &ContainerDir,
     fresh: &[volumes::Fresh],
-) -> Result<(), Report> {
-    if !told {
+) -> Result<()> {
+    if !reported {
         return Ok(store.settle()?);
     }
     for fresh in fresh.iter().filter(|fresh| fresh.anonymous) {
@@ -152,8 +193,8 @@ fn outlive(
 }
 
 /// An image's configuration without what it asks for (`--nometa`): platform and layers.
-fn without_wishes(config: &ImageConfig) -> Result<ImageConfig, Report> {
-    let cannot = |error| Report::new("the image's configuration is no JSON").cause(error);
+fn without_wishes(config: &ImageConfig) -> Result<ImageConfig> {
+    let cannot = |error| Error::failed("the image's configuration is no JSON").cause(error);
     let mut value: serde_json::Value = serde_json::from_slice(config.raw()).map_err(cannot)?;
     if let Some(map) = value.as_object_mut() {
         map.remove("config");
@@ -162,40 +203,32 @@ fn without_wishes(config: &ImageConfig) -> Result<ImageConfig, Report> {
 }
 
 /// Makes a container of a plain tree that another program has made of an image.
-pub(crate) fn adopt(
-    context: &Context,
-    flags: &ContainerFlags,
+pub fn adopt(
+    session: &Session,
+    request: &ContainerRequest,
     image: &ImageConfig,
     image_name: &str,
-) -> Result<ContainerDir, Report> {
+) -> Result<ContainerDir> {
     let source = ImageSource { reference: image_name.to_owned(), ..ImageSource::default() };
-    let mut config = spec::draft(context, flags, Some((source, image)), &[])?.config;
+    let mut config = draft::draft(session, request, Some((source, image)), &[])?.config;
     config.image = None;
     let own = Own { image_name: image_name.to_owned(), ..Own::default() };
     let mut record = Record { own, ..Record::default() };
-    split_command(&mut record, flags, Some(image), &[]);
+    split_command(&mut record, request, Some(image));
     record.config = config;
-    Ok(context.store()?.containers().create(flags.record.name.as_deref(), |id, _| {
-        id.clone_into(&mut record.config.id);
-        record.clone()
-    })?)
+    write(session, request, &mut record)
 }
 
-/// With `--rootfs` there is no image: all words are the command.
-fn rootfs_words(first: Option<&str>, words: &[String]) -> Vec<String> {
-    first.map(str::to_owned).into_iter().chain(words.iter().cloned()).collect()
-}
-
-fn check_name(context: &Context, name: Option<&str>) -> Result<(), Report> {
+fn check_name(session: &Session, name: Option<&str>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
-    match record::find_some(context, name)? {
+    match record::find_some(session, name)? {
         // Ids may begin like a name.
         Some(container) if container.names()?.iter().any(|known| known == name) => {
-            Err(Report::new(format!(
+            Err(Error::conflict(format!(
                 "the name '{name}' is taken by container {}",
                 container.short_id()
             ))
-            .hint(format!(
+            .with_hint(format!(
                 "remove it (coracle rm {name}), run it (coracle run {name}), or choose another name"
             )))
         }
@@ -204,50 +237,27 @@ fn check_name(context: &Context, name: Option<&str>) -> Result<(), Report> {
 }
 
 /// Makes the file for the id now: who finds one there already is told before anything is done.
-fn reserve(path: &Path) -> Result<(std::fs::File, &Path), Report> {
+fn reserve(path: &Path) -> Result<(std::fs::File, &Path)> {
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
     match file {
         Ok(file) => Ok((file, path)),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(Report::new(format!("--cidfile {} exists", path.display()))
-                .hint("another container may use it; remove the file, or name another one"))
+            Err(Error::conflict(format!("--cidfile {} exists", path.display()))
+                .with_hint("another container may use it; remove the file, or name another one"))
         }
         Err(error) => {
-            Err(Report::new(format!("cannot make --cidfile {}", path.display())).cause(error))
+            Err(Error::failed(format!("cannot make --cidfile {}", path.display())).cause(error))
         }
     }
 }
 
-fn write_cid(mut file: std::fs::File, path: &Path, id: &str) -> Result<(), Report> {
+fn write_cid(mut file: std::fs::File, path: &Path, id: &str) -> Result<()> {
     file.write_all(id.as_bytes()).map_err(|error| {
-        Report::new(format!("cannot write --cidfile {}", path.display())).cause(error)
+        Error::failed(format!("cannot write --cidfile {}", path.display())).cause(error)
     })
 }
 
-fn find(
-    context: &Context,
-    flags: &ContainerFlags,
-    name: &str,
-    quiet: bool,
-) -> Result<Image, Report> {
-    let policy = match flags.image.pull.as_deref() {
-        None => context.settings()?.pull,
-        // udocker's word: what is there is used, which `run NAME` does anyway.
-        Some("reuse") => PullPolicy::Missing,
-        Some(text) => <PullPolicy as SettingValue>::from_text(text).map_err(|_| {
-            Report::usage(format!("--pull '{text}' is no policy"))
-                .hint("there are always, missing, never and newer")
-        })?,
-    };
-    let platform =
-        flags.image.platform.as_deref().map(crate::commands::pull::platform).transpose()?;
-    image::get(
-        context,
-        &image::Wish { name, policy, platform, registry: &flags.image.registry, quiet },
-    )
-}
-
-fn source(image: &Image, config: &ImageConfig, name: &str) -> Result<ImageSource, Report> {
+fn source(image: &Image, config: &ImageConfig, name: &str) -> Result<ImageSource> {
     let chain = chain_ids(config.diff_ids());
     Ok(ImageSource {
         reference: image
@@ -261,41 +271,35 @@ fn source(image: &Image, config: &ImageConfig, name: &str) -> Result<ImageSource
 }
 
 /// Keeps entrypoint and command apart, for `inspect` and for `run CONTAINER COMMAND`.
-fn split_command(
-    record: &mut Record,
-    flags: &ContainerFlags,
-    image: Option<&ImageConfig>,
-    words: &[String],
-) {
-    let entrypoint = flags.process.entrypoint.as_deref();
-    let none = Vec::new();
-    let image_entrypoint = image.map_or(&none[..], ImageConfig::entrypoint);
-    record.own.entrypoint = super::command::merge(image_entrypoint, &[], entrypoint, &[]);
+fn split_command(record: &mut Record, request: &ContainerRequest, image: Option<&ImageConfig>) {
+    let entrypoint = request.process.entrypoint.as_deref();
+    let image_entrypoint = image.map_or(&[][..], ImageConfig::entrypoint);
+    record.own.entrypoint = command_line::merge(image_entrypoint, &[], entrypoint, &[]);
     record.own.cmd = match image {
-        Some(image) if words.is_empty() && entrypoint.is_none() => image.cmd().to_vec(),
-        _ => words.to_vec(),
+        Some(image) if request.command.is_empty() && entrypoint.is_none() => image.cmd().to_vec(),
+        _ => request.command.clone(),
     };
 }
 
 /// Fills new volumes with what the image has at their places. What outlives the run is on the disk
 /// then.
 fn fill(
-    context: &Context,
+    session: &Session,
     passing: bool,
     record: &Record,
     container: &ContainerDir,
     fresh: &[volumes::Fresh],
-) -> Result<(), Report> {
+) -> Result<()> {
     let fresh: Vec<&volumes::Fresh> = fresh.iter().filter(|fresh| fresh.fill).collect();
     if fresh.is_empty() || record.config.rootfs.is_some() {
         return Ok(());
     }
-    let store = context.store()?;
-    let trees = root::trees(context, store, record)?;
-    let root = root::prepare(context, store, record, &container.path())?;
+    let store = session.store()?;
+    let trees = root_form::trees(session, store, record)?;
+    let root = root_form::prepare(session, store, record, &container.path())?;
     let mut filled = Vec::with_capacity(fresh.len());
     for volume in fresh {
-        if fill_one(context, record, &trees, &root, volume)? {
+        if fill_one(session, record, &trees, &root, volume)? {
             filled.push(volume);
         }
     }
@@ -305,7 +309,7 @@ fn fill(
     }
     for volume in filled {
         std::fs::remove_file(volume.filling())
-            .map_err(|error| Report::new("cannot fill the volume").cause(error))?;
+            .map_err(|error| Error::failed("cannot fill the volume").cause(error))?;
         // It must not come back: what is changed in the volume from here on would be overwritten.
         if waits(&volume) {
             volume.volume.sync()?;
@@ -316,17 +320,18 @@ fn fill(
 
 /// Whether the image had something at a volume's place, which is in the volume now.
 fn fill_one(
-    context: &Context,
+    session: &Session,
     record: &Record,
     trees: &rootfs::ImageTrees,
     root: &rootfs::Root,
     fresh: &volumes::Fresh,
-) -> Result<bool, Report> {
-    let spool = spool::file(context)?;
+) -> Result<bool> {
+    let spool = spool::file(session)?;
     let path = fresh.target.as_os_str().as_bytes();
     let source = copy::Source { path, name: b".", follow: true };
-    let read = ids::within(context, &record.config, |ids| {
-        copy::copy_out_of(Some(trees), root, ids, source, &spool).map(drop).map_err(Report::from)
+    let read = ids::within(session, &record.config, |ids| {
+        copy::copy_out_of(Some(trees), root, ids, source, &spool)?;
+        Ok(Vec::new())
     });
     // Else the image has nothing there, or something other than a directory.
     let there = read.is_ok() || spool.metadata().is_ok_and(|meta| meta.len() > 0);
@@ -336,11 +341,11 @@ fn fill_one(
     }
     read?;
     spool::rewind(&spool)?;
-    let cannot = || Report::new("cannot fill the volume");
+    let cannot = || Error::failed("cannot fill the volume");
     std::fs::File::create(fresh.filling()).map_err(|error| cannot().cause(error))?;
     let top = spool::open_directory(&fresh.volume.data())?;
     copy::copy_in(&top, b".", &spool, &copy::Into::default())
-        .map_err(|error| Report::from(error).within("cannot fill the volume"))?;
+        .map_err(|error| Error::from(error).within("cannot fill the volume"))?;
     // The place itself is no entry: `/tmp` stays open to all, and a database's directory closed.
     sys::fs::chmod_fd(&top, first.mode).map_err(|error| cannot().cause(error))?;
     Ok(true)

@@ -20,7 +20,11 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Component, Path};
 
-use crate::args::run::ContainerFlags;
+use engine::spec::{MountKind, MountSpec, UserNamespace};
+
+use crate::request::ContainerRequest;
+use crate::request::environment::Change;
+use crate::request::mounts::MountRequest;
 
 /// Any of these makes a run a rank, and so does `PMI_PORT`.
 const RANKS: &[&str] = &["PMI_RANK", "PMI_FD", "PMIX_RANK", "SLURM_STEP_ID"];
@@ -62,7 +66,7 @@ const BY_NAME: (&str, &str) = ("UCX_POSIX_USE_PROC_LINK", "n");
 type Environment = BTreeMap<OsString, OsString>;
 
 /// Who has been started, and by whom.
-pub(crate) struct Rank<'a> {
+pub struct Rank<'a> {
     host: &'a Environment,
     /// User and group id.
     caller: (u32, u32),
@@ -72,7 +76,7 @@ pub(crate) struct Rank<'a> {
 
 impl<'a> Rank<'a> {
     /// This process, if its variables say that it is one.
-    pub(crate) fn of(host: &'a Environment) -> Option<Self> {
+    pub fn of(host: &'a Environment) -> Option<Self> {
         if !is_rank(host) {
             return None;
         }
@@ -82,42 +86,43 @@ impl<'a> Rank<'a> {
 
     /// Adds to a command line what a rank needs. `new` is whether the container is yet to be made: then the first rank makes it for all, and it
     /// has the caller's id by its mapping, else by `--user`.
-    pub(crate) fn join(&self, flags: &mut ContainerFlags, new: bool) {
-        let process = &mut flags.process;
-        let mut variables = if process.hostenv { Vec::new() } else { passed(self.host) };
+    pub fn join(&self, request: &mut ContainerRequest, new: bool) {
+        let process = &mut request.process;
+        let every = process.host_environment;
+        let mut variables = if every { Vec::new() } else { passed(self.host) };
         if !self.host.contains_key(OsStr::new(BY_NAME.0)) {
-            variables.push(format!("{}={}", BY_NAME.0, BY_NAME.1));
+            variables.push(Change::Set(BY_NAME.0.to_owned(), BY_NAME.1.to_owned()));
         }
         // The user's own come later and so win.
         process.env.splice(0..0, variables);
-        self.mount(flags);
-        let unsaid = flags.process.user.is_none() && flags.security.userns.is_none();
+        self.mount(request);
+        let unsaid = request.process.user.is_none() && request.security.user.is_none();
         if unsaid && self.variable("PMIX_RANK").is_some() {
             if new {
-                flags.security.userns = Some("host".to_owned());
+                request.security.user = Some(UserNamespace::Host);
             } else {
-                flags.process.user = Some(format!("{}:{}", self.caller.0, self.caller.1));
+                request.process.user = Some(format!("{}:{}", self.caller.0, self.caller.1));
             }
         }
         if let Some(launcher) = self.launcher
             && new
-            && flags.record.name.is_none()
-            && flags.security.join.is_none()
+            && request.record.name.is_none()
+            && request.security.join.is_none()
         {
-            flags.security.join = Some(self.container(launcher));
+            request.security.join = Some(self.container(launcher));
         }
     }
 
     /// The directories of the job, at the same place.
-    fn mount(&self, flags: &mut ContainerFlags) {
+    fn mount(&self, request: &mut ContainerRequest) {
         let mut places: Vec<&str> = Vec::new();
         for place in DIRECTORIES.iter().filter_map(|name| directory(self.variable(name)?)) {
             let covered = |above: &&str| Path::new(place).starts_with(above);
-            if !is_mounted(flags, place) && !places.iter().any(covered) {
+            if !is_mounted(request, place) && !places.iter().any(covered) {
                 places.push(place);
             }
         }
-        flags.files.volume.extend(places.iter().map(|place| format!("{place}:{place}")));
+        request.files.mounts.extend(places.iter().map(|place| bind(place)));
     }
 
     /// Name of the container that this machine's ranks of the job share. Stores may be shared by machines, and numbers of jobs return.
@@ -155,12 +160,18 @@ fn is_rank(host: &Environment) -> bool {
         || host.contains_key(OsStr::new("PMI_PORT"))
 }
 
-/// A launcher's variables, as `-e` takes them.
-fn passed(host: &Environment) -> Vec<String> {
+/// A bind of a directory of the job at the same place.
+fn bind(place: &str) -> MountRequest {
+    let spec = MountSpec { source: place.into(), target: place.into(), ..MountSpec::default() };
+    MountRequest { spec, no_copy: false, anonymous: false }
+}
+
+/// A launcher's variables.
+fn passed(host: &Environment) -> Vec<Change> {
     host.iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
         .filter(|(name, _)| PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
-        .map(|(name, value)| format!("{name}={value}"))
+        .map(|(name, value)| Change::Set(name.to_owned(), value.to_owned()))
         .collect()
 }
 
@@ -173,13 +184,12 @@ fn directory(value: &OsStr) -> Option<&str> {
     (path.is_absolute() && plain && deep && !text.contains(':') && path.is_dir()).then_some(text)
 }
 
-/// Whether the command line puts something there itself, or around it at the same place.
-fn is_mounted(flags: &ContainerFlags, place: &str) -> bool {
-    flags.files.volume.iter().any(|volume| {
-        let mut parts = volume.split(':');
-        let source = parts.next().unwrap_or_default();
-        let target = parts.next().unwrap_or(source);
-        target == place || source == target && Path::new(place).starts_with(target)
+/// Whether the request mounts something there itself, or around it at the same place.
+fn is_mounted(request: &ContainerRequest, place: &str) -> bool {
+    request.files.mounts.iter().map(|mount| &mount.spec).any(|spec| {
+        let at_same_place = spec.kind == MountKind::Bind && spec.source == spec.target;
+        spec.target == Path::new(place)
+            || at_same_place && Path::new(place).starts_with(&spec.target)
     })
 }
 
@@ -191,12 +201,20 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
     }
 
-    fn joined(pairs: &[(&str, &str)], mut flags: ContainerFlags, new: bool) -> ContainerFlags {
+    fn set(name: &str, value: &str) -> Change {
+        Change::Set(name.to_owned(), value.to_owned())
+    }
+
+    fn joined(
+        pairs: &[(&str, &str)],
+        mut request: ContainerRequest,
+        new: bool,
+    ) -> ContainerRequest {
         let host = host(pairs);
         assert!(is_rank(&host), "{pairs:?}");
         let launcher = Some((7, 7));
-        Rank { host: &host, caller: (1000, 100), launcher }.join(&mut flags, new);
-        flags
+        Rank { host: &host, caller: (1000, 100), launcher }.join(&mut request, new);
+        request
     }
 
     #[test]
@@ -221,20 +239,25 @@ mod tests {
         assert_eq!(named(&[], 7), named(&[], 7));
         assert_ne!(named(&[], 7), named(&[], 8));
         // Behind a shell each run has a container of its own.
-        let (host, mut flags) = (host(&[first]), ContainerFlags::default());
-        Rank { host: &host, caller: (1, 1), launcher: None }.join(&mut flags, true);
-        assert_eq!(flags.security.join, None);
+        let (host, mut request) = (host(&[first]), ContainerRequest::default());
+        Rank { host: &host, caller: (1, 1), launcher: None }.join(&mut request, true);
+        assert_eq!(request.security.join, None);
     }
 
     #[test]
     fn a_rank_of_hydra_stays_root() {
         let pairs = [("PMI_RANK", "0"), ("PMI_FD", "6"), ("MPI_LOCALNRANKS", "2"), ("SHELL", "sh")];
-        let flags = joined(&pairs, ContainerFlags::default(), true);
-        let expected = ["MPI_LOCALNRANKS=2", "PMI_FD=6", "PMI_RANK=0", "UCX_POSIX_USE_PROC_LINK=n"];
-        assert_eq!(flags.process.env, expected);
-        assert_eq!((flags.security.userns, flags.process.user), (None, None));
-        let port = joined(&[("PMI_PORT", "node:4711")], ContainerFlags::default(), true);
-        assert_eq!(port.process.env[0], "PMI_PORT=node:4711");
+        let request = joined(&pairs, ContainerRequest::default(), true);
+        let expected = [
+            ("MPI_LOCALNRANKS", "2"),
+            ("PMI_FD", "6"),
+            ("PMI_RANK", "0"),
+            ("UCX_POSIX_USE_PROC_LINK", "n"),
+        ];
+        assert_eq!(request.process.env, expected.map(|(name, value)| set(name, value)));
+        assert_eq!((request.security.user, request.process.user), (None, None));
+        let port = joined(&[("PMI_PORT", "node:4711")], ContainerRequest::default(), true);
+        assert_eq!(port.process.env[0], set("PMI_PORT", "node:4711"));
     }
 
     #[test]
@@ -249,20 +272,20 @@ mod tests {
             ("PMIX_SERVER_TMPDIR", &job),
             ("PMIX_SYSTEM_TMPDIR", "/tmp"),
         ];
-        let flags = joined(&pairs, ContainerFlags::default(), true);
-        assert_eq!(flags.files.volume, [format!("{top}:{top}")]);
-        assert_eq!(flags.security.userns.as_deref(), Some("host"));
-        assert!(flags.security.join.is_some());
-        let flags = joined(&pairs, ContainerFlags::default(), false);
-        assert_eq!(flags.security.join, None);
-        assert_eq!(flags.process.user.as_deref(), Some("1000:100"));
-        let mut said = ContainerFlags::default();
+        let request = joined(&pairs, ContainerRequest::default(), true);
+        assert_eq!(request.files.mounts, [bind(&top)]);
+        assert_eq!(request.security.user, Some(UserNamespace::Host));
+        assert!(request.security.join.is_some());
+        let request = joined(&pairs, ContainerRequest::default(), false);
+        assert_eq!(request.security.join, None);
+        assert_eq!(request.process.user.as_deref(), Some("1000:100"));
+        let mut said = ContainerRequest::default();
         said.process.user = Some("root".into());
-        said.process.env = vec!["PMIX_RANK=9".into()];
-        said.files.volume = vec!["/tmp:/tmp".into()];
-        let flags = joined(&pairs, said, true);
-        assert_eq!((flags.process.user.as_deref(), flags.security.userns), (Some("root"), None));
-        assert_eq!(flags.process.env.last().map(String::as_str), Some("PMIX_RANK=9"));
-        assert_eq!(flags.files.volume, ["/tmp:/tmp"]);
+        said.process.env = vec![set("PMIX_RANK", "9")];
+        said.files.mounts = vec![bind("/tmp")];
+        let request = joined(&pairs, said, true);
+        assert_eq!((request.process.user.as_deref(), request.security.user), (Some("root"), None));
+        assert_eq!(request.process.env.last(), Some(&set("PMIX_RANK", "9")));
+        assert_eq!(request.files.mounts, [bind("/tmp")]);
     }
 }

@@ -14,18 +14,21 @@
 //! No right removes a protected container, or one in which a process runs. Both are checked under
 //! the container's lock.
 
+use std::time::Duration;
+
+use engine::supervise::{self, Signal, StopOptions};
 use store::ContainerDir;
 
 use super::make::Made;
-use super::{launch, record};
-use crate::commands::protect;
-use crate::context::Context;
-use crate::report::Report;
+use super::running::{self, is_running};
+use super::{ids, protection, record, volumes};
+use crate::error::Result;
+use crate::session::Session;
 use crate::udocker::legacy;
 
 /// The right to remove a container at the end of this run.
 #[derive(Clone)]
-pub(crate) struct Removal {
+pub struct Removal {
     container: ContainerDir,
     right: Right,
 }
@@ -39,7 +42,7 @@ enum Right {
 
 /// What became of a container that was to be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removed {
+pub enum Removed {
     /// It is gone; another run of it may have been faster.
     Gone,
     /// Something else runs in it, so it stays.
@@ -50,13 +53,13 @@ pub(crate) enum Removed {
 
 impl Removal {
     /// Of what this run has made.
-    pub(crate) fn of_made(made: &Made) -> Self {
+    pub fn of_made(made: &Made) -> Self {
         Self { container: made.container().clone(), right: Right::Made }
     }
 
     /// Of a container whose record says that it goes with its program; `None` where it does not.
-    pub(crate) fn recorded(container: &ContainerDir) -> Result<Option<Self>, Report> {
-        let wanted = protect::lets_go(&record::read(container)?.config);
+    pub fn recorded(container: &ContainerDir) -> Result<Option<Self>> {
+        let wanted = protection::lets_go(&record::read(container)?.config);
         Ok(wanted.then(|| Self { container: container.clone(), right: Right::Recorded }))
     }
 
@@ -65,11 +68,10 @@ impl Removal {
     ///
     /// # Errors
     /// Where its tree is in udocker's own directory, of which nothing is removed.
-    pub(crate) fn of_udocker(
-        context: &Context,
-        container: &ContainerDir,
-    ) -> Result<Option<Self>, Report> {
-        if !context.is_udocker() || protect::holds(&record::read(container)?.config) {
+    pub fn of_existing(session: &Session, container: &ContainerDir) -> Result<Option<Self>> {
+        if !session.dialect().removes_existing
+            || protection::holds(&record::read(container)?.config)
+        {
             return Ok(None);
         }
         legacy::check_removable(container)?;
@@ -77,22 +79,126 @@ impl Removal {
     }
 
     /// Whether this run has made the container.
-    pub(crate) fn is_of_made(&self) -> bool {
+    pub fn is_of_made(&self) -> bool {
         self.right == Right::Made
     }
 
     /// Removes the container.
-    pub(crate) fn carry_out(&self, context: &Context) -> Result<Removed, Report> {
+    pub fn carry_out(&self, session: &Session) -> Result<Removed> {
         let container = &self.container;
         // A record that cannot be read protects nothing.
-        if record::read(container).is_ok_and(|record| protect::holds(&record.config)) {
+        if record::read(container).is_ok_and(|record| protection::holds(&record.config)) {
             return Ok(Removed::Protected);
         }
-        match launch::remove_idle(context, container) {
+        match remove_idle(session, container) {
             Ok(true) => Ok(Removed::Gone),
             Ok(false) => Ok(Removed::InUse),
             Err(_) if !container.exists().unwrap_or(true) => Ok(Removed::Gone),
-            Err(report) => Err(report),
+            Err(error) => Err(error),
         }
     }
+}
+
+/// How long a container's lock is looked at, before it is waited for.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Removes a container and its unnamed volumes, files of subordinate users included, unless
+/// something runs in it, which is the answer. That is asked under the lock: who starts a container
+/// holds it until the program runs.
+pub fn remove_idle(session: &Session, container: &ContainerDir) -> Result<bool> {
+    // The process that started a program may keep the lock as long as that runs.
+    let mut tries = TRIES;
+    let lock = loop {
+        if is_running(container)? {
+            return Ok(false);
+        }
+        match container.try_lock_exclusive()? {
+            Some(lock) => break lock,
+            None if tries == 0 => break container.lock_exclusive()?,
+            None => std::thread::sleep(PAUSE),
+        }
+        tries -= 1;
+    };
+    if is_running(container)? {
+        return Ok(false);
+    }
+    remove_locked(session, container.clone(), lock)?;
+    Ok(true)
+}
+
+fn remove_locked(
+    session: &Session,
+    container: ContainerDir,
+    lock: store::ContainerLock,
+) -> Result<()> {
+    let volumes = volumes::anonymous_of(session, &container);
+    engine::engines::inprocess::forget(&container.path());
+    container.remove_with(&|path| ids::delete(session, path))?;
+    drop(lock);
+    // What stays is found by 'volume prune'.
+    let _ = volumes::release(session, &volumes);
+    Ok(())
+}
+
+/// How a container is removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RemoveRequest {
+    /// End what runs in it; a container that does not exist is removed already.
+    pub force: bool,
+}
+
+/// Removes a container by its name or id; whether there was one. What many removals leave for the
+/// disk is written by [`sync`].
+pub fn remove(session: &Session, name: &str, request: RemoveRequest) -> Result<bool> {
+    let container = match record::find_some(session, name)? {
+        Some(container) => container,
+        // As Docker: it is removed already.
+        None if request.force => return Ok(false),
+        None => record::find(session, name)?,
+    };
+    check_removable(session, &container)?;
+    remove_container(session, &container, request)?;
+    Ok(true)
+}
+
+/// Refuses to remove what is protected or another program's.
+pub fn check_removable(session: &Session, container: &ContainerDir) -> Result<()> {
+    protection::check_container(container)?;
+    if session.dialect().legacy.is_some() {
+        legacy::check_removable(container)?;
+    }
+    Ok(())
+}
+
+/// Removes a container that may be removed.
+pub fn remove_container(
+    session: &Session,
+    container: &ContainerDir,
+    request: RemoveRequest,
+) -> Result<()> {
+    loop {
+        session.cancel().check()?;
+        if request.force {
+            let options = StopOptions { signal: Signal::KILL, timeout: None };
+            supervise::stop(&container.path(), options)?;
+            // A supervised `--rm` container is gone by now.
+            if !container.exists()? {
+                return Ok(());
+            }
+        }
+        if remove_idle(session, container)? {
+            return Ok(());
+        }
+        // It was just being started, and runs now that the lock was had.
+        if !request.force {
+            running::is_here(container)?;
+            return Err(running::running(container));
+        }
+    }
+}
+
+/// Waits until the removals of this session are on the disk: one wait for all of them.
+pub fn sync(session: &Session) -> Result<()> {
+    Ok(session.store()?.containers().sync_removals()?)
 }

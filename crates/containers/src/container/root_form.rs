@@ -1,4 +1,5 @@
-//! What a container's root stands on: the image's layers as they are, or flattened, and its own changes above.
+//! Chooses and makes a container's root: the image's layers as they are, or flattened, with the
+//! container's own changes above.
 
 use std::path::{Path, PathBuf};
 
@@ -12,54 +13,51 @@ use rootfs::{Driver, ImageTrees, Layer, LayerMeta, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
 
-use super::record::{Record, Stand};
-use super::{ids, notes};
-use crate::context::Context;
-use crate::image;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::report::Report;
+use super::record::{Record, RootForm};
+use super::{ids, inode_log};
+use crate::error::{Error, Result};
+use crate::images::find;
+use crate::images::pull::{self, Road};
+use crate::session::Session;
 
 /// Name of the directory of what is made of an image's files, beside its tree.
 const BESIDE: &str = "made";
 /// The first kernel whose overlay can be mounted in a user namespace.
 const OVERLAY_IN_USER_NAMESPACE: (u32, u32) = (5, 11);
 
-/// Decides what containers of an image stand on, and makes what is missing for it.
-pub(crate) fn stand(
-    context: &Context,
+/// Decides how the roots of an image's containers are made, and makes what is missing for it.
+pub fn choose_form(
+    session: &Session,
     store: &Store,
     config: &ContainerConfig,
     image: &Image,
-    quiet: bool,
-) -> Result<Stand, Report> {
-    let layers = layers(context, store, config, Some(image), quiet)?;
-    if is_for_plain(context, config) {
+) -> Result<RootForm> {
+    let layers = layers(session, store, config, Some(image))?;
+    if is_for_plain(session, config) {
         let tree = Some(settled(store, config, &layers)?.to_string());
-        return Ok(Stand { driver: Some(Driver::HardLink), tree, owners: None });
+        return Ok(RootForm { driver: Some(Driver::HardLink), tree, owners: None });
     }
-    let driver = driver(context, store);
-    let mut stand = Stand { driver: Some(driver), ..Stand::default() };
+    let driver = driver(session, store);
+    let mut form = RootForm { driver: Some(driver), ..RootForm::default() };
     if driver.is_stacked()
         && let rootfs::Plan::Flatten { layers, why } = rootfs::image::plan(layers.clone())?
     {
         tracing::info!("the image is flattened: {why}");
-        stand.tree = Some(flat(store, config, &layers)?.to_string());
+        form.tree = Some(flat(store, config, &layers)?.to_string());
     }
-    stand.owners =
-        owners(context, store, config, &stand, &layers)?.map(|digest| digest.to_string());
-    Ok(stand)
+    form.owners = owners(session, store, config, &form, &layers)?.map(|digest| digest.to_string());
+    Ok(form)
 }
 
 /// Whether the engine that a container will have works on a plain directory. A choice that fails now will say so when it is run.
-fn is_for_plain(context: &Context, config: &ContainerConfig) -> bool {
-    let facts = Facts::of(context.host(), &context.probing(), config);
+fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
+    let facts = Facts::of(session.host(), &session.probing(), config);
     choose::choose(&facts, None, config).is_ok_and(|engine| engine.caps().own_ids)
 }
 
 /// The way of making roots that host and store allow.
-pub(crate) fn driver(context: &Context, store: &Store) -> Driver {
-    let (host, abilities) = (context.host(), store.abilities());
+pub fn driver(session: &Session, store: &Store) -> Driver {
+    let (host, abilities) = (session.host(), store.abilities());
     let kernel =
         (host.kernel.major, host.kernel.minor) >= OVERLAY_IN_USER_NAMESPACE || host.caller.uid == 0;
     let facts = drivers::Facts {
@@ -74,70 +72,58 @@ pub(crate) fn driver(context: &Context, store: &Store) -> Driver {
 }
 
 /// The layers of a container's image, topmost last.
-pub(super) fn layers_of(
-    context: &Context,
-    store: &Store,
-    config: &ContainerConfig,
-) -> Result<Vec<Layer>, Report> {
-    layers(context, store, config, None, true)
+pub fn layers_of(session: &Session, store: &Store, config: &ContainerConfig) -> Result<Vec<Layer>> {
+    layers(session, store, config, None)
 }
 
 /// The image's layers, base first; those that are not unpacked are.
 fn layers(
-    context: &Context,
+    session: &Session,
     store: &Store,
     config: &ContainerConfig,
     image: Option<&Image>,
-    quiet: bool,
-) -> Result<Vec<Layer>, Report> {
+) -> Result<Vec<Layer>> {
     let diff_ids = digests(config)?;
     let mut unpacked = false;
     let mut layers = Vec::with_capacity(diff_ids.len());
     for diff_id in &diff_ids {
         let mut cached = store.layers().get(diff_id)?;
         if cached.is_none() && !unpacked {
-            unpack(context, store, config, image, quiet)?;
+            unpack(session, config, image)?;
             unpacked = true;
             cached = store.layers().get(diff_id)?;
         }
-        let cached = cached.ok_or_else(|| Report::new(format!("layer {diff_id} is missing")))?;
+        let cached = cached.ok_or_else(|| Error::failed(format!("layer {diff_id} is missing")))?;
         layers.push(layer(&cached)?);
     }
     Ok(layers)
 }
 
-fn digests(config: &ContainerConfig) -> Result<Vec<Digest>, Report> {
+fn digests(config: &ContainerConfig) -> Result<Vec<Digest>> {
     let layers = config.image.as_ref().map_or(&[][..], |image| &image.layers);
     Ok(layers.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
-fn layer(cached: &Cached) -> Result<Layer, Report> {
+fn layer(cached: &Cached) -> Result<Layer> {
     Ok(Layer::new(cached.path().to_owned(), cached.meta::<LayerMeta>()?))
 }
 
-fn unpack(
-    context: &Context,
-    store: &Store,
-    config: &ContainerConfig,
-    image: Option<&Image>,
-    quiet: bool,
-) -> Result<(), Report> {
+fn unpack(session: &Session, config: &ContainerConfig, image: Option<&Image>) -> Result<()> {
     let found;
     let image = if let Some(image) = image {
         image
     } else {
         let id = config.image.as_ref().map_or("", |image| &image.config);
-        found = image::stored(context, id)
+        found = find::stored(session, id)
             .map_err(|report| report.within("a layer of the container is missing"))?;
         &found
     };
-    let settings = context.settings()?;
-    let progress = Progress::new(Style::choose(quiet || context.is_quiet(), settings.progress));
-    pull::unpack(&Road::new(store, settings, &progress), image)
+    let progress = session.progress();
+    pull::unpack(&Road::new(session, &progress)?, image)
 }
 
 /// The image as one tree, made if it is not there.
-fn flat(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Digest, Report> {
+fn flat(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Digest> {
     let chain: Digest = config.image.as_ref().map_or("", |image| &image.chain).parse()?;
     if let BeginTree::Build(staging) = store.trees().begin(&chain)? {
         let directory = open_staging(&staging)?;
@@ -148,11 +134,7 @@ fn flat(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Dig
 }
 
 /// The image as one tree in the form that engines without mounts want, made if it is not there.
-pub(super) fn settled(
-    store: &Store,
-    config: &ContainerConfig,
-    layers: &[Layer],
-) -> Result<Digest, Report> {
+pub fn settled(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Digest> {
     let chain = config.image.as_ref().map_or("", |image| &image.chain);
     let key = Digest::of(format!("settled tree 1\n{chain}\n").as_bytes());
     if let BeginTree::Build(staging) = store.trees().begin(&key)? {
@@ -164,27 +146,27 @@ pub(super) fn settled(
     Ok(key)
 }
 
-fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd, Report> {
+fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd> {
     // The tree is made by whoever fills it.
     let _ = std::fs::remove_dir(staging.tree());
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, staging.dir(), flags, Mode::empty()).map_err(|error| {
-        Report::new(format!("cannot open {}", staging.dir().display())).cause(error)
+        Error::failed(format!("cannot open {}", staging.dir().display())).cause(error)
     })
 }
 
 /// The tree with the true owners, where a range of ids is mapped and the image has files of others than root.
 fn owners(
-    context: &Context,
+    session: &Session,
     store: &Store,
     config: &ContainerConfig,
-    stand: &Stand,
+    form: &RootForm,
     layers: &[Layer],
-) -> Result<Option<Digest>, Report> {
+) -> Result<Option<Digest>> {
     let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
-    let facts = Facts::of(context.host(), &context.probing(), config);
+    let facts = Facts::of(session.host(), &session.probing(), config);
     if !ranged
-        || stand.driver != Some(Driver::Overlay)
+        || form.driver != Some(Driver::Overlay)
         || !facts.has_range()
         || !rootfs::owner_layer::is_needed(layers)
     {
@@ -203,17 +185,18 @@ fn owners(
         Some(maps) => {
             let work = || {
                 build().map_or_else(
-                    |error| Report::of(&error, None).to_string().into_bytes(),
+                    |error| Error::from(error).to_string().into_bytes(),
                     |()| Vec::new(),
                 )
             };
+            session.may_fork("make the files of other owners")?;
             let answer = sys::userns::run(&maps, false, work).map_err(|error| {
-                Report::of(&error, None)
+                Error::of(&error)
                     .within("cannot make the files of other owners")
-                    .hint("coracle doctor tells why, and which modes need no user namespaces")
+                    .with_hint("coracle doctor tells why, and which modes need no user namespaces")
             })?;
             if !answer.is_empty() {
-                return Err(Report::new("cannot make the files of other owners")
+                return Err(Error::failed("cannot make the files of other owners")
                     .because(String::from_utf8_lossy(&answer)));
             }
         }
@@ -222,32 +205,29 @@ fn owners(
     Ok(Some(key))
 }
 
-/// The trees that a container stands on.
-pub(crate) fn trees(
-    context: &Context,
-    store: &Store,
-    record: &Record,
-) -> Result<ImageTrees, Report> {
-    let tree = |text: &str| -> Result<Cached, Report> {
+/// The trees beneath a container's own changes.
+pub fn trees(session: &Session, store: &Store, record: &Record) -> Result<ImageTrees> {
+    let tree = |text: &str| -> Result<Cached> {
         let digest: Digest = text.parse()?;
         let found = store.trees().get(&digest)?;
         found.ok_or_else(|| {
-            Report::new(format!("the tree {digest} is missing")).hint("make the container again")
+            Error::failed(format!("the tree {digest} is missing"))
+                .with_hint("make the container again")
         })
     };
-    let mut trees = match &record.own.stand.tree {
+    let mut trees = match &record.own.root_form.tree {
         Some(text) => ImageTrees::flat(layer(&tree(text)?)?),
-        None => rootfs::image::unstacked(layers(context, store, &record.config, None, false)?),
+        None => rootfs::image::unstacked(layers(session, store, &record.config, None)?),
     };
-    if let Some(text) = &record.own.stand.owners {
+    if let Some(text) = &record.own.root_form.owners {
         trees.owner_layer = Some(tree(text)?.tree());
     }
     Ok(trees)
 }
 
 /// A directory beside the tree that a container's files are links to, for what engines make of these; it goes with the tree.
-pub(super) fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
-    let digest: Digest = record.own.stand.tree.as_ref()?.parse().ok()?;
+pub fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
+    let digest: Digest = record.own.root_form.tree.as_ref()?.parse().ok()?;
     let is_linked = record.config.rootfs.is_none();
     is_linked
         .then(|| store.trees().get(&digest).ok().flatten())?
@@ -255,22 +235,22 @@ pub(super) fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
 }
 
 /// The root of a container below its directory as it is, to be read or written by commands; its parts are made when they are not there.
-pub(crate) fn prepare(
-    context: &Context,
+pub fn prepare(
+    session: &Session,
     store: &Store,
     record: &Record,
     place: &Path,
-) -> Result<rootfs::Root, Report> {
+) -> Result<rootfs::Root> {
     if let Some(directory) = &record.config.rootfs {
         return Ok(rootfs::Root::Directory(directory.clone()));
     }
-    let driver = record.own.stand.driver.unwrap_or(Driver::Overlay);
+    let driver = record.own.root_form.driver.unwrap_or(Driver::Overlay);
     if driver != Driver::HardLink {
-        return Ok(rootfs::prepare(place, &trees(context, store, record)?, driver)?);
+        return Ok(rootfs::prepare(place, &trees(session, store, record)?, driver)?);
     }
-    let root = plain(context, store, record, place)?;
+    let root = plain(session, store, record, place)?;
     if store.read_only().is_none() {
-        notes::to_table(place)?;
+        inode_log::to_table(place)?;
     }
     if place.join("upper").exists() {
         return Ok(drivers::prepare_stacked(place)?);
@@ -279,40 +259,40 @@ pub(crate) fn prepare(
 }
 
 /// The root for an engine: one directory, or something to be mounted. [`super::convert::fit`] came before.
-pub(crate) fn prepare_for(
-    context: &Context,
+pub fn prepare_for(
+    session: &Session,
     store: &Store,
     record: &Record,
     place: &Path,
     engine: &dyn Engine,
-) -> Result<rootfs::Root, Report> {
+) -> Result<rootfs::Root> {
     let linked = record.config.rootfs.is_none()
-        && record.own.stand.driver.unwrap_or(Driver::Overlay) == Driver::HardLink;
+        && record.own.root_form.driver.unwrap_or(Driver::Overlay) == Driver::HardLink;
     if !linked {
-        return prepare(context, store, record, place);
+        return prepare(session, store, record, place);
     }
-    let root = plain(context, store, record, place)?;
+    let root = plain(session, store, record, place)?;
     if engine.caps().own_ids { Ok(root) } else { Ok(drivers::prepare_stacked(place)?) }
 }
 
 /// The whole tree of a container of links, made where it is not there.
-pub(super) fn plain(
-    context: &Context,
+pub fn plain(
+    session: &Session,
     store: &Store,
     record: &Record,
     place: &Path,
-) -> Result<rootfs::Root, Report> {
+) -> Result<rootfs::Root> {
     let directory = place.join(drivers::ROOT);
     if !directory.exists() {
-        let trees = trees(context, store, record)?;
+        let trees = trees(session, store, record)?;
         rootfs::prepare(place, &trees, Driver::HardLink)?;
     }
-    notes::from_loose(place)?;
+    inode_log::from_loose(place)?;
     Ok(rootfs::Root::Directory(directory))
 }
 
 /// As the engine wants it.
-pub(crate) fn for_engine(root: rootfs::Root) -> plan::Root {
+pub fn for_engine(root: rootfs::Root) -> plan::Root {
     match root {
         rootfs::Root::Overlay { lowers, upper, work, volatile } => {
             plan::Root::Overlay { lowers, upper, work, volatile }
@@ -325,12 +305,12 @@ pub(crate) fn for_engine(root: rootfs::Root) -> plan::Root {
 }
 
 /// Ownership that a container's own files cannot carry themselves.
-pub(crate) fn side_table(place: &Path) -> Result<rootfs::Owners, Report> {
+pub fn side_table(place: &Path) -> Result<rootfs::Owners> {
     Ok(rootfs::Owners::read(&place.join(rootfs::union::UPPER_OWNERS))?)
 }
 
 /// Adds what was copied in.
-pub(crate) fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<(), Report> {
+pub fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<()> {
     if more.is_empty() {
         return Ok(());
     }
@@ -340,7 +320,7 @@ pub(crate) fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<(
     }
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, place, flags, Mode::empty())
-        .map_err(|error| Report::new(format!("cannot open {}", place.display())).cause(error))?;
+        .map_err(|error| Error::failed(format!("cannot open {}", place.display())).cause(error))?;
     owners.save(&directory, rootfs::union::UPPER_OWNERS)?;
     Ok(())
 }

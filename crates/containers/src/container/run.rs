@@ -1,115 +1,143 @@
 //! `run`: a new container of an image, or another run of an existing container.
 //!
 //! What is stored decides what its word means ([`meant`]). Which process made a container decides
-//! what may be removed afterwards ([`crate::container::removal`]).
+//! what may be removed afterwards ([`super::removal`]).
 
-use engine::plan::Overrides;
 use store::ContainerDir;
 
-use super::protect;
-use crate::args::run::{ContainerFlags, RunArgs};
-use crate::container::job::Rank;
-use crate::container::launch::{self, Run};
-use crate::container::make::{self, Made};
-use crate::container::record::{self, Record};
-use crate::container::removal::Removal;
-use crate::container::{adapt, command, spec};
-use crate::context::Context;
-use crate::report::{Exit, Report};
-use crate::{image, progress, remote, udocker};
+use super::launch::{self, Ended, Run};
+use super::make::{self, Made};
+use super::ranks::Rank;
+use super::record::{self, Record};
+use super::removal::Removal;
+use super::{draft, existing, protection};
+use crate::config::PullPolicy;
+use crate::error::{Error, Result};
+use crate::events::Event;
+use crate::images::{find, remote};
+use crate::request::{ContainerRequest, command_line};
+use crate::session::Session;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// The container that is made, or what changes for this run in the one that exists. Its image's
+    /// name may be a container's.
+    pub container: ContainerRequest,
+    /// Leave a supervisor behind and come back.
+    pub detach: bool,
+    /// Keys that leave a container with a terminal.
+    pub detach_keys: Option<String>,
+    /// Forward signals.
+    pub sig_proxy: bool,
+    /// Return the plan and do nothing.
+    pub explain: bool,
+}
 
 /// Runs it.
-pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
-    let mut flags = args.flags.clone();
-    if context.is_udocker() {
-        udocker::adapt(context, &mut flags);
-        if flags.image.rootfs.is_none() {
-            flags.image.rootfs = context.udocker()?.location(context.home().as_deref());
-        }
-        // udocker keeps nothing of a tree outside its repository.
-        flags.record.rm |= flags.image.rootfs.is_some() && flags.record.name.is_none();
-    }
-    check(context, args, &flags)?;
-    launch::seal(context, flags.security.isolate || context.settings()?.isolate)?;
-    let within_limits = context.variable(launch::WITHIN_LIMITS);
-    if let Some(made) = within_limits.map(|id| Made::again(context, id)).transpose()?.flatten() {
+pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
+    let wanted = &request.container;
+    launch::seal(session, wanted.security.isolate || session.settings().isolate)?;
+    let within_limits = session.variable(launch::WITHIN_LIMITS);
+    if let Some(made) = within_limits.map(|id| Made::again(session, id)).transpose()?.flatten() {
         let record = record::read(made.container())?;
-        let mut run = of_made(args, made, record);
-        run.shared = flags.security.join.is_some() || Rank::of(context.environment()).is_some();
-        return launch::launch(context, &run);
+        let mut run = of_made(&request, made, record);
+        run.shared = wanted.security.join.is_some() || Rank::of(session.environment()).is_some();
+        return launch::launch(session, &run);
     }
-    let existing = match &args.image {
-        Some(word) if flags.image.rootfs.is_none() => match reused(context, &flags)? {
-            Some(container) => {
-                flags.record.name = None;
-                Some(container)
-            }
-            None => meant(context, &flags, word)?,
-        },
-        _ => None,
-    };
-    if let Some(rank) = Rank::of(context.environment()).filter(|_| !args.detach) {
-        rank.join(&mut flags, existing.is_none());
+    let found = find_container(session, &mut request.container)?;
+    // A rank of a parallel job joins without having asked for it.
+    let by_itself = request.container.security.join.is_none();
+    if let Some(rank) = Rank::of(session.environment()).filter(|_| !request.detach) {
+        rank.join(&mut request.container, found.is_none());
     }
-    let found = existing.as_ref().map(record::read).transpose()?;
-    launch::seal(context, found.as_ref().is_some_and(|found| found.config.security.isolate))?;
-    launch::seal_for(context, flags.security.join.as_slice())?;
-    if let Some(name) = &flags.security.join
-        && let Some(run) = join(context, args, &flags, name, existing.as_ref())?
-    {
-        return launch::launch(context, &run);
+    let stored = found.as_ref().map(record::read).transpose()?;
+    launch::seal(session, stored.as_ref().is_some_and(|found| found.config.security.isolate))?;
+    launch::seal_for(session, request.container.security.join.as_slice())?;
+    if let Some(run) = join(session, &request, found.as_ref(), by_itself)? {
+        return launch::launch(session, &run);
     }
-    if let Some(mut container) = existing {
-        let record = match found {
-            Some(found) if !context.is_udocker() => found,
-            _ => {
-                udocker::adapt_existing(&mut flags, &mut container)?;
-                record::read(&container)?
-            }
-        };
-        refuse(context, &flags, &container)?;
-        let (record, overrides) = adapt::adapted(context, &flags, record, &args.command)?;
+    match found.zip(stored) {
+        Some((container, stored)) => run_existing(session, request, container, stored),
+        None => {
+            let (made, record) = make::make(session, &request.container)?;
+            starting(session, made.container(), &record.config.command);
+            launch::launch(session, &of_made(&request, made, record))
+        }
+    }
+}
+
+/// A further run of a container that exists.
+fn run_existing(
+    session: &Session,
+    mut request: RunRequest,
+    mut container: ContainerDir,
+    mut record: Record,
+) -> Result<Ended> {
+    if session.dialect().passes_over_decided {
+        existing::drop_decided(&mut request.container, &mut container)?;
+        record = record::read(&container)?;
+    }
+    refuse(session, &request.container, &container)?;
+    let (record, overrides) = existing::adapted(session, &request.container, record)?;
+    if session.variable(launch::WITHIN_LIMITS).is_none() {
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
-        if within_limits.is_none() {
-            udocker::banner(context, &flags, container.id(), command);
-        }
-        let mut run = prepared(args, container, record);
-        run.overrides = overrides;
-        if flags.record.rm && !args.explain {
-            run.removal = Removal::of_udocker(context, &run.container)?;
-        }
-        launch::launch(context, &run)
-    } else {
-        let (made, record) =
-            make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet)?;
-        udocker::banner(context, &flags, made.container().id(), &record.config.command);
-        launch::launch(context, &of_made(args, made, record))
+        starting(session, &container, command);
     }
+    let mut run = prepared(&request, container, record);
+    run.overrides = overrides;
+    if request.container.record.remove && !request.explain {
+        run.removal = Removal::of_existing(session, &run.container)?;
+    }
+    launch::launch(session, &run)
+}
+
+fn starting(session: &Session, container: &ContainerDir, command: &[String]) {
+    session.events().event(&Event::Starting { container: container.id(), command });
+}
+
+/// The container that a request means, if its word is not an image's.
+fn find_container(
+    session: &Session,
+    request: &mut ContainerRequest,
+) -> Result<Option<ContainerDir>> {
+    if request.image.rootfs.is_some() {
+        return Ok(None);
+    }
+    let Some(word) = &request.image.name else { return Ok(None) };
+    // `--pull=reuse --name=NAME`: the container of that name, if there is one.
+    if let Some(name) = request.record.name.as_ref().filter(|_| request.image.reuse)
+        && let Some(container) = record::named(session, name)?
+    {
+        request.record.name = None;
+        return Ok(Some(container));
+    }
+    meant(session, request, word)
 }
 
 /// The container that a word means, if it is not an image's.
 ///
 /// An image of that name that is stored comes first, else a container of that name or id, else it
-/// is an image to be pulled: a registry is asked only for what nothing here is called. Where the
-/// word names both, a note says how the container is run. Under udocker's name containers come
-/// first, always.
+/// is an image to be pulled: a registry is asked only for a name that nothing has here. Where the
+/// word names both, a note says how the container is run. In a dialect where containers come first
+/// they always do.
 fn meant(
-    context: &Context,
-    flags: &ContainerFlags,
+    session: &Session,
+    request: &ContainerRequest,
     word: &str,
-) -> Result<Option<ContainerDir>, Report> {
-    let found = record::find_some(context, word);
-    if context.is_udocker() || matches!(found, Ok(None)) {
+) -> Result<Option<ContainerDir>> {
+    let found = record::find_some(session, word);
+    if session.dialect().containers_come_first || matches!(found, Ok(None)) {
         return found;
     }
-    if image::local(context, &remote::named(&flags.image.registry, word))?.is_none() {
+    if find::local(session, &remote::named(&request.image.registry, word))?.is_none() {
         return found;
     }
     if let Ok(Some(container)) = found
         && container.names()?.iter().any(|name| name == word)
     {
         let id = container.short_id();
-        progress::note(&format!(
+        session.note(&format!(
             "note: '{word}' is an image and a container here; this is a new container of the image \
              (in the container of that name: coracle run {id})"
         ));
@@ -117,43 +145,13 @@ fn meant(
     Ok(None)
 }
 
-/// `--pull=reuse --name=NAME`: the container of that name, if there is one.
-fn reused(context: &Context, flags: &ContainerFlags) -> Result<Option<ContainerDir>, Report> {
-    match &flags.record.name {
-        Some(name) if flags.image.pull.as_deref() == Some("reuse") => record::named(context, name),
-        _ => Ok(None),
-    }
-}
-
-fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
-    if flags.process.tty
-        && flags.process.interactive
-        && !args.detach
-        && !std::io::IsTerminal::is_terminal(&std::io::stdin())
-    {
-        return Err(Report::usage("standard input is no terminal, so -it cannot connect to it")
-            .hint("use -i alone, or -t alone"));
-    }
-    let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));
-    // udocker takes -a, and means nothing by it.
-    let attach = !args.attach.is_empty() && !context.is_udocker();
-    if attach && !["stdout", "stderr"].iter().all(|stream| has(stream)) {
-        return Err(Report::usage(
-            "--attach: standard output and standard error are always attached together",
-        )
-        .hint("redirect what you do not want: >/dev/null, 2>/dev/null"));
-    }
-    Ok(())
-}
-
-/// The container that the ranks share, with the proof if we have made it.
+/// The container that the ranks share, with the proof if this process has made it.
 fn shared(
-    context: &Context,
-    args: &RunArgs,
-    flags: &ContainerFlags,
+    session: &Session,
+    request: &ContainerRequest,
     name: &str,
     found: Option<ContainerDir>,
-) -> Result<(ContainerDir, Record, Option<Made>), Report> {
+) -> Result<(ContainerDir, Record, Option<Made>)> {
     let as_it_is = |container: ContainerDir| {
         let record = record::read(&container)?;
         Ok((container, record, None))
@@ -161,36 +159,38 @@ fn shared(
     if let Some(container) = found {
         return as_it_is(container);
     }
-    let mut flags = flags.clone();
-    flags.security.join = None;
-    flags.record.name = Some(name.to_owned());
-    let made = make::make(context, &flags, args.image.as_deref(), &args.command, args.quiet);
-    match (made, record::find_some(context, name)?) {
+    let mut request = request.clone();
+    request.security.join = None;
+    request.record.name = Some(name.to_owned());
+    let made = make::make(session, &request);
+    match (made, record::find_some(session, name)?) {
         (Ok((made, record)), _) => Ok((made.container().clone(), record, Some(made))),
         // Another rank was faster.
         (Err(_), Some(container)) => as_it_is(container),
-        (Err(report), None) => Err(report),
+        (Err(error), None) => Err(error),
     }
 }
 
-/// `--join NAME`: the first who comes makes that container, and whoever else comes with the same image goes in too (the engine lets one
-/// make the namespaces and the others enter them). `None` where NAME is a running container of another kind: then one of its own is made, in
-/// the namespaces of that one.
+/// A run in the container that a request joins. The first that comes makes that container, and all
+/// others that come with the same image go in too (the engine lets one make the namespaces and the
+/// others enter them). `None` where nothing is joined, or where the name is that of a running
+/// container of another kind: then one of its own is made, in the namespaces of that one.
 fn join(
-    context: &Context,
-    args: &RunArgs,
-    flags: &ContainerFlags,
-    name: &str,
+    session: &Session,
+    request: &RunRequest,
     other: Option<&ContainerDir>,
-) -> Result<Option<Run>, Report> {
-    let found = record::find_some(context, name)?;
+    by_itself: bool,
+) -> Result<Option<Run>> {
+    let wanted = &request.container;
+    let Some(name) = &wanted.security.join else { return Ok(None) };
+    let found = record::find_some(session, name)?;
     match (&found, other) {
-        // Another container beside one that is not there: the plan says so.
+        // Another container beside one that does not exist: the plan says so.
         (None, Some(_)) => return Ok(None),
         (Some(found), other) => {
             let same = match other {
                 Some(other) => other.id() == found.id(),
-                None => is_like(context, args, flags, found)?,
+                None => is_like(session, wanted, found)?,
             };
             if !same {
                 return Ok(None);
@@ -198,122 +198,115 @@ fn join(
         }
         (None, None) => {}
     }
-    let (container, record, made) = shared(context, args, flags, name, found)?;
+    let asked = wanted.record.remove && !by_itself;
+    let (container, record, made) = shared(session, wanted, name, found)?;
     let mut run = match made {
-        Some(made) => of_made(args, made, record),
-        None => joined(args, container, record)?,
+        Some(made) => of_made(request, made, record),
+        None => joined(session, request, container, record, asked)?,
     };
     run.shared = true;
     if run.made.is_none() {
-        let words = if flags.image.rootfs.is_some() {
-            args.image.iter().chain(&args.command).cloned().collect()
-        } else {
-            args.command.clone()
-        };
-        let own = spec::draft(context, flags, None, &words)?.config;
-        let process = &flags.process;
-        if !words.is_empty() || process.entrypoint.is_some() {
-            let (entrypoint, cmd) = (&run.record.own.entrypoint, &run.record.own.cmd);
-            let merged = command::merge(entrypoint, cmd, process.entrypoint.as_deref(), &words);
-            run.overrides.command = Some(merged);
-        }
-        run.overrides.env = own.env;
-        run.overrides.cwd.clone_from(&process.workdir);
-        run.overrides.user.clone_from(&process.user);
-        run.overrides.tty = Some(process.tty);
-        run.record.config.tty = process.tty;
-        run.record.config.stdin_open = process.interactive;
+        change_joined(session, wanted, &mut run)?;
     }
     Ok(Some(run))
 }
 
-/// Whether a container is what these flags would make: same image or tree, and every mount that is asked for.
+/// What a request changes in a run of the container that it joins.
+fn change_joined(session: &Session, request: &ContainerRequest, run: &mut Run) -> Result<()> {
+    let own = draft::draft(session, request, None, &request.command)?.config;
+    let process = &request.process;
+    if !request.command.is_empty() || process.entrypoint.is_some() {
+        let (entrypoint, cmd) = (&run.record.own.entrypoint, &run.record.own.cmd);
+        let asked = process.entrypoint.as_deref();
+        run.overrides.command = Some(command_line::merge(entrypoint, cmd, asked, &request.command));
+    }
+    run.overrides.env = own.env;
+    run.overrides.cwd.clone_from(&process.workdir);
+    run.overrides.user.clone_from(&process.user);
+    run.overrides.tty = Some(process.tty);
+    run.record.config.tty = process.tty;
+    run.record.config.stdin_open = process.interactive;
+    Ok(())
+}
+
+/// Whether a container is what a request would make: same image or tree, and every mount that is
+/// asked for.
 fn is_like(
-    context: &Context,
-    args: &RunArgs,
-    flags: &ContainerFlags,
+    session: &Session,
+    request: &ContainerRequest,
     container: &ContainerDir,
-) -> Result<bool, Report> {
+) -> Result<bool> {
     let record = record::read(container)?;
-    let same = match &flags.image.rootfs {
-        None => args.image.as_ref() == Some(&record.own.image_name),
+    let same = match &request.image.rootfs {
+        None => request.image.name.as_ref() == Some(&record.own.image_name),
         Some(_) => record.config.rootfs.is_some(),
     };
-    let draft = spec::draft(context, flags, None, &[])?;
+    let draft = draft::draft(session, request, None, &[])?;
     let has = |target| record.config.mounts.iter().any(|mount| mount.target == target);
     Ok(same
-        && draft.mounts.iter().all(|wish| has(wish.spec.target.clone()))
-        && (flags.image.rootfs.is_none() || draft.config.rootfs == record.config.rootfs))
+        && draft.mounts.iter().all(|mount| has(mount.spec.target.clone()))
+        && (request.image.rootfs.is_none() || draft.config.rootfs == record.config.rootfs))
 }
 
 /// A run of the container that it has made.
-fn of_made(args: &RunArgs, made: Made, record: Record) -> Run {
-    let goes = protect::lets_go(&record.config) && !args.explain;
-    let mut run = prepared(args, made.container().clone(), record);
+fn of_made(request: &RunRequest, made: Made, record: Record) -> Run {
+    let goes = protection::lets_go(&record.config) && !request.explain;
+    let mut run = prepared(request, made.container().clone(), record);
     run.removal = goes.then(|| Removal::of_made(&made));
     run.made = Some(made);
     run
 }
 
 /// A run in a container that another one made, for several that share it: the last one that ends
-/// removes it, if it was made with `--rm`.
-fn joined(args: &RunArgs, container: ContainerDir, record: Record) -> Result<Run, Report> {
-    let asked = args.flags.record.rm && args.flags.security.join.is_some();
+/// removes it, if it was made with `--rm`. `asked`: the request expects that it is removed.
+fn joined(
+    session: &Session,
+    request: &RunRequest,
+    container: ContainerDir,
+    record: Record,
+    asked: bool,
+) -> Result<Run> {
     if asked && !record.config.auto_remove {
         let title = record::title(&container);
-        progress::note(&format!("note: container {title} was made without --rm, and stays"));
+        session.note(&format!("note: container {title} was made without --rm, and stays"));
     }
-    let goes = record.config.auto_remove && !args.explain;
+    let goes = record.config.auto_remove && !request.explain;
     let removal = if goes { Removal::recorded(&container)? } else { None };
-    let mut run = prepared(args, container, record);
+    let mut run = prepared(request, container, record);
     run.removal = removal;
     Ok(run)
 }
 
-fn keeps(container: &ContainerDir) -> Report {
-    Report::usage(format!(
-        "--rm removes what this run makes, and {} is a container that is there already",
-        record::title(container)
-    ))
+fn prepared(request: &RunRequest, container: ContainerDir, record: Record) -> Run {
+    let mut run = Run::new(container, record);
+    run.detach = request.detach;
+    run.sig_proxy = request.sig_proxy;
+    run.detach_keys.clone_from(&request.detach_keys);
+    run.explain = request.explain;
+    run
 }
 
-fn prepared(args: &RunArgs, container: ContainerDir, record: Record) -> Run {
-    Run {
-        container,
-        record,
-        overrides: Overrides::default(),
-        detach: args.detach,
-        quiet: false,
-        removal: None,
-        sig_proxy: args.sig_proxy,
-        detach_keys: args.detach_keys.clone(),
-        log: false,
-        explain: args.explain,
-        made: None,
-        shared: false,
-    }
-}
-
-/// An error for a flag that has no meaning for a container that exists.
-fn refuse(
-    context: &Context,
-    flags: &ContainerFlags,
-    container: &ContainerDir,
-) -> Result<(), Report> {
-    if flags.record.rm && !context.is_udocker() {
-        let title = record::title(container);
-        return Err(keeps(container).hint(format!(
-            "leave --rm out to run in it ('coracle rm {title}' removes it); for an image of that name: coracle pull {title}"
+/// An error for what has no meaning for a container that exists.
+fn refuse(session: &Session, request: &ContainerRequest, container: &ContainerDir) -> Result<()> {
+    let (dialect, title) = (session.dialect(), record::title(container));
+    if request.record.remove && !dialect.removes_existing {
+        return Err(Error::invalid(format!(
+            "--rm removes what this run makes, and {title} is a container that is there already"
+        ))
+        .with_hint(format!(
+            "leave --rm out to run in it ('coracle rm {title}' removes it); for an image of that \
+             name: coracle pull {title}"
         )));
     }
-    let pulls = |policy: &str| ["always", "newer"].contains(&policy);
-    let pull = flags.image.pull.as_deref().is_some_and(pulls) && !context.is_udocker();
-    let Some(flag) = adapt::decided_before(flags).or_else(|| pull.then_some("--pull")) else {
-        return Ok(());
-    };
-    Err(Report::usage(format!(
-        "{flag} is decided when a container is made, and {} is one already",
-        record::title(container)
+    let pulls = matches!(request.image.pull, Some(PullPolicy::Always | PullPolicy::Newer))
+        && !dialect.passes_over_decided;
+    let flag = existing::decided_before(request).or_else(|| pulls.then_some("--pull"));
+    let Some(flag) = flag else { return Ok(()) };
+    Err(Error::invalid(format!(
+        "{flag} is decided when a container is made, and {title} is one already"
     ))
-    .hint("make another one: 'coracle run IMAGE' with an image that is stored ('coracle pull' fetches it), or whose name no container has"))
+    .with_hint(
+        "make another one: 'coracle run IMAGE' with an image that is stored ('coracle pull' \
+         fetches it), or whose name no container has",
+    ))
 }

@@ -11,15 +11,14 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::context::Context;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::session::Session;
 
 /// A file without a name in the store, or where udocker's users want such files.
-pub(crate) fn file(context: &Context) -> Result<File, Report> {
-    let wanted = if context.is_udocker() { context.udocker()?.temporary() } else { None };
-    let directory = match wanted {
-        Some(directory) => directory,
-        None => context.store()?.path().join("tmp"),
+pub fn file(session: &Session) -> Result<File> {
+    let directory = match &session.dialect().temporary {
+        Some(directory) => directory.clone(),
+        None => session.store()?.path().join("tmp"),
     };
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let made = match rustix::fs::openat(CWD, &directory, flags, Mode::RUSR | Mode::WUSR) {
@@ -30,7 +29,8 @@ pub(crate) fn file(context: &Context) -> Result<File, Report> {
         other => other,
     };
     made.map(File::from).map_err(|error| {
-        Report::new(format!("cannot make a temporary file in {}", directory.display())).cause(error)
+        Error::failed(format!("cannot make a temporary file in {}", directory.display()))
+            .cause(error)
     })
 }
 
@@ -43,16 +43,16 @@ fn named(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Back to its beginning.
-pub(crate) fn rewind(mut file: &File) -> Result<(), Report> {
+pub fn rewind(mut file: &File) -> Result<()> {
     file.seek(io::SeekFrom::Start(0)).map(drop).map_err(unreadable)
 }
 
-fn unreadable(error: io::Error) -> Report {
-    Report::new("cannot read the temporary file").cause(error)
+fn unreadable(error: io::Error) -> Error {
+    Error::failed("cannot read the temporary file").cause(error)
 }
 
 /// What an archive begins with.
-pub(crate) struct First {
+pub struct First {
     /// Its first entry is a directory.
     pub is_directory: bool,
     /// Its permissions.
@@ -60,7 +60,7 @@ pub(crate) struct First {
 }
 
 /// Looks at the first entry of an archive.
-pub(crate) fn rewound(mut file: &File) -> Result<First, Report> {
+pub fn rewound(mut file: &File) -> Result<First> {
     rewind(file)?;
     let mut header = [0_u8; 512];
     let octal = |digits: &[u8]| {
@@ -86,8 +86,8 @@ pub(crate) fn rewound(mut file: &File) -> Result<First, Report> {
 }
 
 /// Opens a directory by its host path.
-pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Report> {
+pub fn open_directory(path: &Path) -> Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, path, flags, Mode::empty())
-        .map_err(|error| Report::new(format!("cannot open {}", path.display())).cause(error))
+        .map_err(|error| Error::failed(format!("cannot open {}", path.display())).cause(error))
 }

@@ -5,19 +5,22 @@
 //! over, it is filled again.
 
 use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use engine::spec::{MountKind, MountSpec};
-use store::{Store, Volume, VolumeInfo};
+use store::{ContainerDir, Store, Volume, VolumeInfo};
 
-use super::mounts::Wish;
-use crate::output::time;
-use crate::report::Report;
+use super::ids;
+use super::record::Record;
+use crate::error::{Error, Result};
+use crate::request::mounts::MountRequest;
+use crate::session::Session;
 
 /// A volume that was made for this container or is empty.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub struct Fresh {
     /// Its place in the container.
     pub target: PathBuf,
     /// The volume.
@@ -30,7 +33,7 @@ pub(crate) struct Fresh {
 
 impl Fresh {
     /// The file that says that somebody fills it, or did not come to the end of that.
-    pub(crate) fn filling(&self) -> PathBuf {
+    pub fn filling(&self) -> PathBuf {
         filling(&self.volume)
     }
 }
@@ -39,35 +42,35 @@ fn filling(volume: &Volume) -> PathBuf {
     volume.data().with_file_name("filling")
 }
 
-/// Turns wishes into mounts; volumes that are not there are made.
-pub(crate) fn place(
+/// Turns requests into mounts; volumes that are not there are made.
+pub fn place(
     store: &Store,
-    wishes: Vec<Wish>,
-) -> Result<(Vec<MountSpec>, Vec<Fresh>), Report> {
-    let (mut mounts, mut fresh) = (Vec::with_capacity(wishes.len()), Vec::new());
-    for mut wish in wishes {
-        if wish.spec.kind == MountKind::Volume {
-            let name = match &wish.spec.name {
+    requests: Vec<MountRequest>,
+) -> Result<(Vec<MountSpec>, Vec<Fresh>), Error> {
+    let (mut mounts, mut fresh) = (Vec::with_capacity(requests.len()), Vec::new());
+    for mut request in requests {
+        if request.spec.kind == MountKind::Volume {
+            let name = match &request.spec.name {
                 Some(name) => name.clone(),
                 None => random_name()?,
             };
             let info = VolumeInfo {
-                created: time::now().to_string(),
-                anonymous: wish.anonymous,
+                created: jiff::Timestamp::now().to_string(),
+                anonymous: request.anonymous,
                 ..VolumeInfo::default()
             };
             let (volume, new) = store.volumes().create(&name, &info)?;
-            if new && !wish.anonymous {
+            if new && !request.anonymous {
                 volume.sync()?;
             }
-            wish.spec.source = volume.data();
+            request.spec.source = volume.data();
             if new || is_empty(&volume.data()) || filling(&volume).exists() {
-                let (target, anonymous) = (wish.spec.target.clone(), wish.anonymous);
-                fresh.push(Fresh { target, volume, anonymous, fill: !wish.no_copy });
+                let (target, anonymous) = (request.spec.target.clone(), request.anonymous);
+                fresh.push(Fresh { target, volume, anonymous, fill: !request.no_copy });
             }
-            wish.spec.name = Some(name);
+            request.spec.name = Some(name);
         }
-        mounts.push(wish.spec);
+        mounts.push(request.spec);
     }
     Ok((mounts, fresh))
 }
@@ -77,10 +80,10 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// A name for a volume that was given none.
-pub(crate) fn random_name() -> Result<String, Report> {
+pub fn random_name() -> Result<String> {
     let mut bytes = [0_u8; 31];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| Report::new("cannot make a random name").cause(error))?;
+        .map_err(|error| Error::failed("cannot make a random name").cause(error))?;
     // One digit short of a container's id, which no volume may look like.
     let mut name = String::with_capacity(63);
     for byte in bytes {
@@ -91,11 +94,8 @@ pub(crate) fn random_name() -> Result<String, Report> {
 }
 
 /// The names of the unnamed volumes that a container mounts.
-pub(crate) fn anonymous_of(
-    context: &crate::context::Context,
-    container: &store::ContainerDir,
-) -> Vec<String> {
-    let (Ok(store), Ok(record)) = (context.store(), super::record::read(container)) else {
+pub fn anonymous_of(session: &Session, container: &ContainerDir) -> Vec<String> {
+    let (Ok(store), Ok(record)) = (session.store(), super::record::read(container)) else {
         return Vec::new();
     };
     let is_anonymous = |name: &&str| {
@@ -109,18 +109,34 @@ pub(crate) fn anonymous_of(
 /// Removes unnamed volumes of a container that is gone, except those that another one mounts: it
 /// may have them from `--volumes-from`, or be a clone. Nobody can make a container while that is
 /// looked up. What others do in the store at this moment is not waited for long.
-pub(crate) fn release(context: &crate::context::Context, names: &[String]) -> Result<(), Report> {
+pub fn release(session: &Session, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let used = OnceCell::new();
-    let select = |volume: &store::Volume| {
+    let found = OnceCell::new();
+    let select = |volume: &Volume| {
         names.iter().any(|name| name == volume.name())
-            && used
-                .get_or_init(|| crate::commands::prune::used_volumes(context))
+            && found
+                .get_or_init(|| used(session))
                 .as_ref()
                 .is_ok_and(|used| !used.contains(volume.name()))
     };
-    context.store()?.release_volumes(&select, &|path| super::ids::delete(context, path))?;
+    session.store()?.release_volumes(&select, &|path| ids::delete(session, path))?;
     Ok(())
+}
+
+/// The volumes that containers mount. A record that cannot be read may name any, so it is an error.
+pub fn used(session: &Session) -> Result<HashSet<String>> {
+    let mut used = HashSet::new();
+    for record in session.store()?.containers().map(ContainerDir::read::<Record>)? {
+        match record {
+            Ok(record) => used.extend(record.config.mounts.into_iter().filter_map(|m| m.name)),
+            // It was removed meanwhile.
+            Err(store::Error::NoContainer { .. }) => {}
+            Err(error) => {
+                return Err(Error::from(error).within("it is not known which volumes are in use"));
+            }
+        }
+    }
+    Ok(used)
 }

@@ -1,19 +1,17 @@
-//! Finding images: in the store, in the binary itself, or by pulling them.
+//! Finds images: in the store, in the program itself, or by pulling them.
 
 use oci::Platform;
 use store::Image;
 
-use crate::args::images::RegistryFlags;
+use super::pull::{self, Road};
+use super::{hello, remote};
 use crate::config::PullPolicy;
-use crate::context::Context;
-use crate::output;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::remote;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::request::RegistryRequest;
+use crate::session::Session;
 
 /// How an image is to be found.
-pub(crate) struct Wish<'a> {
+pub struct ImageQuery<'a> {
     /// Name or id.
     pub name: &'a str,
     /// When to pull.
@@ -21,16 +19,14 @@ pub(crate) struct Wish<'a> {
     /// For which platform; the host's where none.
     pub platform: Option<Platform>,
     /// How to talk to the registry.
-    pub registry: &'a RegistryFlags,
-    /// No progress.
-    pub quiet: bool,
+    pub registry: &'a RegistryRequest,
 }
 
 /// The image that a name or id means, if it is in the store.
-pub(crate) fn local(context: &Context, name: &str) -> Result<Option<Image>, Report> {
-    let images = context.store()?;
+pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
+    let images = session.store()?;
     // An id is never a reference, and a reference may lack the configured registry.
-    let canonical = remote::reference(context, name).map(|reference| reference.to_string());
+    let canonical = remote::reference(session, name).map(|reference| reference.to_string());
     if let Ok(canonical) = &canonical
         && let Some(found) = absent(images.images().find(canonical))?
     {
@@ -38,11 +34,11 @@ pub(crate) fn local(context: &Context, name: &str) -> Result<Option<Image>, Repo
     }
     match absent(images.images().find(name))? {
         Some(image) => Ok(Some(image)),
-        None => crate::udocker::legacy::image(context, name),
+        None => crate::udocker::legacy::image(session, name),
     }
 }
 
-fn absent(found: store::Result<Image>) -> Result<Option<Image>, Report> {
+fn absent(found: store::Result<Image>) -> Result<Option<Image>> {
     match found {
         Ok(image) => Ok(Some(image)),
         Err(store::Error::NoImage { .. }) => Ok(None),
@@ -51,48 +47,46 @@ fn absent(found: store::Result<Image>) -> Result<Option<Image>, Report> {
 }
 
 /// The image that a name or id means; an error if it is not in the store.
-pub(crate) fn stored(context: &Context, name: &str) -> Result<Image, Report> {
-    local(context, name)?.ok_or_else(|| {
-        Report::new(format!("there is no image '{name}'"))
-            .hint("'coracle images' lists what is there, 'coracle pull' fetches")
+pub fn stored(session: &Session, name: &str) -> Result<Image> {
+    local(session, name)?.ok_or_else(|| {
+        Error::failed(format!("there is no image '{name}'"))
+            .with_hint("'coracle images' lists what is there, 'coracle pull' fetches")
     })
 }
 
 /// Finds or pulls.
-pub(crate) fn get(context: &Context, wish: &Wish<'_>) -> Result<Image, Report> {
-    let found = local(context, wish.name)?;
-    let fits = |image: &Image| -> Result<bool, Report> {
-        match &wish.platform {
+pub fn get(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
+    let found = local(session, query.name)?;
+    let fits = |image: &Image| -> Result<bool> {
+        match &query.platform {
             None => Ok(true),
             Some(platform) => Ok(platform.accepts(&image.config()?.platform())),
         }
     };
-    match (wish.policy, found) {
+    match (query.policy, found) {
         (PullPolicy::Missing | PullPolicy::Never, Some(image)) if fits(&image)? => Ok(image),
         (PullPolicy::Never, found) => {
-            let report = Report::new(format!("there is no image '{}'", wish.name));
+            let report = Error::failed(format!("there is no image '{}'", query.name));
             Err(match found {
                 Some(image) => report
                     .because(format!("the one in the store is for {}", image.config()?.platform())),
                 None => report,
             }
-            .hint("--pull never keeps it from being pulled"))
+            .with_hint("--pull never keeps it from being pulled"))
         }
-        (PullPolicy::Missing, None) if super::hello::is_name(wish.name) => {
-            super::hello::image(context)
-        }
-        (PullPolicy::Newer, Some(image)) if fits(&image)? && !is_newer(context, wish, &image) => {
+        (PullPolicy::Missing, None) if hello::is_name(query.name) => hello::image(session),
+        (PullPolicy::Newer, Some(image)) if fits(&image)? && !is_newer(session, query, &image) => {
             Ok(image)
         }
-        _ => fetch(context, wish),
+        _ => fetch(session, query),
     }
 }
 
 /// Whether the registry has another image by this name. A registry that cannot be reached has none.
-fn is_newer(context: &Context, wish: &Wish<'_>, image: &Image) -> bool {
-    let head = || -> Result<oci::Descriptor, Report> {
-        let reference = remote::reference(context, wish.name)?;
-        Ok(remote::client(context, wish.registry, reference.registry())?.head(&reference)?)
+fn is_newer(session: &Session, query: &ImageQuery<'_>, image: &Image) -> bool {
+    let head = || -> Result<oci::Descriptor> {
+        let reference = remote::reference(session, query.name)?;
+        Ok(remote::client(session, query.registry, reference.registry())?.head(&reference)?)
     };
     match head() {
         Ok(descriptor) => {
@@ -100,22 +94,20 @@ fn is_newer(context: &Context, wish: &Wish<'_>, image: &Image) -> bool {
             descriptor.digest != *image.digest() && index != Some(&descriptor.digest.to_string())
         }
         Err(report) => {
-            tracing::warn!("cannot ask for a newer {}: {report}", wish.name);
+            tracing::warn!("cannot ask for a newer {}: {report}", query.name);
             false
         }
     }
 }
 
-fn fetch(context: &Context, wish: &Wish<'_>) -> Result<Image, Report> {
-    let settings = context.settings()?;
-    let reference = remote::reference(context, wish.name)?;
-    let client = remote::client(context, wish.registry, reference.registry())?;
-    let style = Style::choose(wish.quiet || context.is_quiet(), settings.progress);
-    let progress = Progress::new(style);
-    let road = Road::new(context.store()?, settings, &progress);
-    pull::pull(&road, &client, &reference, wish.platform.as_ref(), true)?;
-    context.store()?.images().get(&reference)?.ok_or_else(|| {
-        Report::new(format!(
+fn fetch(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
+    let reference = remote::reference(session, query.name)?;
+    let client = remote::client(session, query.registry, reference.registry())?;
+    let progress = session.progress();
+    let road = Road::new(session, &progress)?;
+    pull::pull(&road, &client, &reference, query.platform.as_ref(), true)?;
+    session.store()?.images().get(&reference)?.ok_or_else(|| {
+        Error::failed(format!(
             "the image {} was removed while it was being pulled",
             reference.familiar()
         ))
@@ -123,14 +115,6 @@ fn fetch(context: &Context, wish: &Wish<'_>) -> Result<Image, Report> {
 }
 
 /// The first twelve digits of an id.
-pub(crate) fn short(digest: &oci::Digest) -> String {
+pub fn short(digest: &oci::Digest) -> String {
     digest.hex().chars().take(12).collect()
-}
-
-/// When an image was built, in words.
-pub(crate) fn age(created: Option<&str>) -> String {
-    match created.filter(|time| !time.starts_with("0001-")) {
-        Some(time) => output::time::ago(time),
-        None => "N/A".to_owned(),
-    }
 }

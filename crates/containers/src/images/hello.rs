@@ -6,10 +6,10 @@
 use oci::{ConfigEditor, Descriptor, Manifest, Platform, Reference, media};
 use store::{Image, Store};
 
-use crate::context::Context;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::report::Report;
+use super::pull::{self, Road};
+use crate::error::{Error, Result};
+use crate::events::{Progress, Silent};
+use crate::session::Session;
 
 /// The name that it gets in the store.
 const NAME: &str = "coracle/hello:latest";
@@ -27,16 +27,16 @@ Try a larger one:
 ";
 
 /// Whether a name means the embedded image.
-pub(crate) fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     matches!(name, "hello" | "hello:latest" | "coracle/hello" | NAME)
 }
 
 /// The embedded image, put into the store if it is not there.
-pub(crate) fn image(context: &Context) -> Result<Image, Report> {
+pub fn image(session: &Session) -> Result<Image> {
     if Platform::host().architecture != "amd64" {
-        return Err(Report::new("the embedded image is for linux/amd64 only"));
+        return Err(Error::failed("the embedded image is for linux/amd64 only"));
     }
-    let store = context.store()?;
+    let store = session.store()?;
     let reference = Reference::parse(NAME)?;
     let manifest = put(store)?;
     let known = store.images().get(&reference)?;
@@ -46,14 +46,14 @@ pub(crate) fn image(context: &Context) -> Result<Image, Report> {
     let image = store
         .images()
         .get(&reference)?
-        .ok_or_else(|| Report::new("the embedded image vanished"))?;
-    let progress = Progress::new(Style::Silent);
-    pull::unpack(&Road::new(store, context.settings()?, &progress), &image)?;
+        .ok_or_else(|| Error::failed("the embedded image vanished"))?;
+    let progress = Progress::new(&Silent, 0);
+    pull::unpack(&Road::new(session, &progress)?, &image)?;
     Ok(image)
 }
 
 /// Stores layer, configuration and manifest.
-fn put(store: &Store) -> Result<Descriptor, Report> {
+fn put(store: &Store) -> Result<Descriptor> {
     let _lease = store.lease()?;
     let layer = archive(&program());
     let layer_descriptor = Descriptor::of(media::OCI_LAYER, &layer);

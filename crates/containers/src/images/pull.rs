@@ -22,30 +22,34 @@ use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference};
 use registry::{Client, Resolved};
 use store::{BeginBlob, Image, Store};
 
-use crate::config::Settings;
-use crate::output::size;
-use crate::progress::Progress;
-use crate::report::Report;
+use crate::container::protection;
+use crate::error::{Error, Result};
+use crate::events::Progress;
+use crate::session::{Cancel, Session};
+use crate::size;
 
-pub(crate) use layer::Work;
+pub use layer::Work;
 
 /// What all layers of one image share on their way.
-pub(crate) struct Road<'a> {
+pub struct Road<'a> {
     /// Where they go.
     pub store: &'a Store,
     /// What one may ask for.
     pub limits: rootfs::Limits,
     /// Who is told.
-    pub progress: &'a Progress,
+    pub progress: &'a Progress<'a>,
     /// How many at once.
     pub parallel: usize,
     /// One has failed: the others are to stop.
     pub stop: AtomicBool,
+    /// The caller may cancel all of it.
+    pub cancel: &'a Cancel,
 }
 
 impl<'a> Road<'a> {
-    /// With the user's settings.
-    pub(crate) fn new(store: &'a Store, settings: &Settings, progress: &'a Progress) -> Self {
+    /// With the session's store and settings.
+    pub fn new(session: &'a Session, progress: &'a Progress<'a>) -> Result<Self> {
+        let (store, settings) = (session.store()?, session.settings());
         let defaults = rootfs::Limits::default();
         let limits = rootfs::Limits {
             entries: settings.limit_entries.get(),
@@ -54,22 +58,31 @@ impl<'a> Road<'a> {
             ..defaults
         };
         let parallel = usize::try_from(settings.parallel_downloads.get()).unwrap_or(6);
-        Self { store, limits, progress, parallel, stop: AtomicBool::new(false) }
+        let (stop, cancel) = (AtomicBool::new(false), session.cancel());
+        Ok(Self { store, limits, progress, parallel, stop, cancel })
     }
 
-    pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
+    }
+
+    /// Why the work stops that [`Road::stopped`] ends.
+    fn why_stopped(&self) -> Error {
+        match self.cancel.check() {
+            Err(cancelled) => cancelled,
+            Ok(()) => Error::failed("stopped, because another layer failed"),
+        }
     }
 
     /// Does the work of all layers, several at once; the first failure is the answer.
-    pub(crate) fn all(&self, works: &[Work<'_>]) -> Result<(), Report> {
+    pub fn all(&self, works: &[Work<'_>]) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         std::thread::scope(|scope| {
             for _ in 0..self.parallel.min(works.len()) {
                 scope.spawn(|| {
                     while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if self.stopped() {
+                        if self.stop.load(Ordering::Relaxed) {
                             return;
                         }
                         if let Err(report) = layer::bring(self, work) {
@@ -89,7 +102,7 @@ impl<'a> Road<'a> {
 }
 
 /// What came of a pull.
-pub(crate) struct Pulled {
+pub struct Pulled {
     /// What the tag points to in the registry.
     pub digest: Digest,
     /// Nothing had to be fetched.
@@ -97,15 +110,15 @@ pub(crate) struct Pulled {
 }
 
 /// Pulls one image.
-pub(crate) fn pull(
+pub fn pull(
     road: &Road<'_>,
     client: &Client,
     reference: &Reference,
     platform: Option<&Platform>,
     unpack: bool,
-) -> Result<Pulled, Report> {
+) -> Result<Pulled> {
     let familiar = reference.familiar();
-    let within = |report: Report| report.within(format!("cannot pull {familiar}"));
+    let within = |report: Error| report.within(format!("cannot pull {familiar}"));
     let resolved = client.resolve(reference, platform).map_err(|error| within(error.into()))?;
     let digest = resolved.top_digest().clone();
     // Afterwards our own lease would keep the leftovers of dead processes from being swept.
@@ -156,7 +169,7 @@ fn config(
     client: &Client,
     reference: &Reference,
     manifest: &Manifest,
-) -> Result<ImageConfig, Report> {
+) -> Result<ImageConfig> {
     let descriptor = &manifest.config;
     if store.blobs().contains(&descriptor.digest, Some(descriptor.size))?
         && let Ok(bytes) = store.blobs().read(&descriptor.digest)
@@ -175,7 +188,7 @@ fn works<'a>(
     manifest: &Manifest,
     config: &ImageConfig,
     unpack: bool,
-) -> Result<Vec<Work<'a>>, Report> {
+) -> Result<Vec<Work<'a>>> {
     let mut works: Vec<Work<'_>> = Vec::new();
     for (descriptor, diff_id) in pairs(manifest, config)? {
         if works.iter().any(|work| work.descriptor.digest == descriptor.digest) {
@@ -188,13 +201,10 @@ fn works<'a>(
 }
 
 /// Each layer with its diff ID.
-pub(crate) fn pairs(
-    manifest: &Manifest,
-    config: &ImageConfig,
-) -> Result<Vec<(Descriptor, Digest)>, Report> {
+pub fn pairs(manifest: &Manifest, config: &ImageConfig) -> Result<Vec<(Descriptor, Digest)>> {
     let diff_ids = config.diff_ids();
     if diff_ids.len() != manifest.layers.len() {
-        return Err(Report::new("the image contradicts itself").because(format!(
+        return Err(Error::failed("the image contradicts itself").because(format!(
             "the manifest has {} layers and the configuration {}",
             manifest.layers.len(),
             diff_ids.len()
@@ -204,14 +214,14 @@ pub(crate) fn pairs(
 }
 
 /// Stores a document whose digest is known.
-pub(crate) fn put(store: &Store, descriptor: &Descriptor, bytes: &[u8]) -> Result<(), Report> {
+pub fn put(store: &Store, descriptor: &Descriptor, bytes: &[u8]) -> Result<()> {
     use std::io::Write;
     match store.blobs().begin(descriptor)? {
         BeginBlob::Have(_) => {}
         BeginBlob::Ingest(mut ingest) => {
             ingest.restart()?;
             ingest.write_all(bytes).map_err(|error| {
-                Report::new(format!("cannot store {}", descriptor.digest)).cause(error)
+                Error::failed(format!("cannot store {}", descriptor.digest)).cause(error)
             })?;
             ingest.commit()?;
         }
@@ -225,10 +235,10 @@ fn name(
     reference: &Reference,
     resolved: &Resolved,
     config: &ImageConfig,
-) -> Result<(), Report> {
+) -> Result<()> {
     let mut descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
     // Who protected the name meant whatever has it.
-    let protected = crate::udocker::listing::PROTECTED;
+    let protected = protection::IMAGE_ANNOTATION;
     if let Some(before) = store.images().get(reference)?
         && let Some(value) = before.descriptor().annotations.get(protected)
     {
@@ -240,12 +250,12 @@ fn name(
 
 /// Stores a manifest in OCI's form, since that is all that skopeo and umoci look for in a layout. The digest by which
 /// the registry or the archive knows the image stays beside it where that is another.
-pub(crate) fn keep(
+pub fn keep(
     store: &Store,
     manifest: &Manifest,
     config: &ImageConfig,
     known_as: &Digest,
-) -> Result<Descriptor, Report> {
+) -> Result<Descriptor> {
     let manifest = manifest.to_oci();
     let mut descriptor = manifest.descriptor();
     put(store, &descriptor, manifest.raw())?;
@@ -258,16 +268,12 @@ pub(crate) fn keep(
 }
 
 /// Unpacks those layers of a stored image that are not on disk yet.
-pub(crate) fn unpack(road: &Road<'_>, image: &Image) -> Result<(), Report> {
+pub fn unpack(road: &Road<'_>, image: &Image) -> Result<()> {
     unpack_all(road, image.manifest()?, &image.config()?)
 }
 
 /// The same for an image that has no name yet.
-pub(crate) fn unpack_all(
-    road: &Road<'_>,
-    manifest: &Manifest,
-    config: &ImageConfig,
-) -> Result<(), Report> {
+pub fn unpack_all(road: &Road<'_>, manifest: &Manifest, config: &ImageConfig) -> Result<()> {
     let mut works: Vec<Work<'_>> = Vec::new();
     for (descriptor, diff_id) in pairs(manifest, config)? {
         let known = works.iter().any(|work| work.diff_id == diff_id);

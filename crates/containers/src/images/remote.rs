@@ -8,14 +8,15 @@ use registry::auth::{AuthFiles, Credential, FixedCredentials};
 use registry::registries_conf::RegistriesConf;
 use registry::{Client, Secret};
 
-use crate::args::images::RegistryFlags;
-use crate::context::Context;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::events::Question;
+use crate::request::RegistryRequest;
+use crate::session::Session;
 use crate::udocker::settings::host_of;
 
 /// A name as the user wrote it, in canonical form; names without a registry get the configured one.
-pub(crate) fn reference(context: &Context, name: &str) -> Result<Reference, Report> {
-    let default = &context.settings()?.default_registry;
+pub fn reference(session: &Session, name: &str) -> Result<Reference> {
+    let default = &session.settings().default_registry;
     let first = name.split('/').next().unwrap_or_default();
     let has_registry = name.contains('/') && (first.contains(['.', ':']) || first == "localhost");
     if default == oci::reference::DEFAULT_REGISTRY || has_registry {
@@ -27,7 +28,7 @@ pub(crate) fn reference(context: &Context, name: &str) -> Result<Reference, Repo
 }
 
 /// A name that has the registry of `--registry` where it says none of its own.
-pub(crate) fn named(flags: &RegistryFlags, name: &str) -> String {
+pub fn named(flags: &RegistryRequest, name: &str) -> String {
     let first = name.split('/').next().unwrap_or_default();
     let has_registry = name.contains('/') && (first.contains(['.', ':']) || first == "localhost");
     match &flags.host {
@@ -37,15 +38,11 @@ pub(crate) fn named(flags: &RegistryFlags, name: &str) -> String {
 }
 
 /// A client for `registry` (a host; flags about TLS and credentials are meant for it).
-pub(crate) fn client(
-    context: &Context,
-    flags: &RegistryFlags,
-    registry: &str,
-) -> Result<Client, Report> {
-    let wishes = context.settings()?;
+pub fn client(session: &Session, flags: &RegistryRequest, registry: &str) -> Result<Client> {
+    let wishes = session.settings();
     let mut settings = registry::Settings::default();
     settings.insecure.extend(wishes.insecure_registries.iter().cloned());
-    let verify = flags.tls_verify.unwrap_or(wishes.tls_verify && !context.global.insecure);
+    let verify = flags.tls_verify.unwrap_or(wishes.tls_verify);
     if !verify {
         settings.insecure.insert(if flags.tls_verify == Some(false) {
             registry.to_owned()
@@ -57,16 +54,16 @@ pub(crate) fn client(
         settings.insecure.insert(host);
     }
     settings.ca_files.clone_from(&wishes.ca_files);
-    if let Some(file) = context.variable("SSL_CERT_FILE") {
+    if let Some(file) = session.variable("SSL_CERT_FILE") {
         settings.roots.files.push(PathBuf::from(file));
     }
-    if let Some(directories) = context.variable("SSL_CERT_DIR") {
+    if let Some(directories) = session.variable("SSL_CERT_DIR") {
         settings.roots.directories.extend(std::env::split_paths(directories));
     }
     if let Some(directory) = &flags.cert_dir {
-        settings.host_certs.insert(registry.to_owned(), context.absolute(directory)?);
+        settings.host_certs.insert(registry.to_owned(), session.absolute(directory)?);
     }
-    settings.certs_dirs.splice(0..0, certificate_directories(context));
+    settings.certs_dirs.splice(0..0, certificate_directories(session));
     settings.proxy.https = wishes.https_proxy.clone().map(Secret::new);
     settings.proxy.http = wishes.http_proxy.clone().map(Secret::new);
     settings.proxy.no_proxy = wishes.no_proxy.join(",");
@@ -80,82 +77,80 @@ pub(crate) fn client(
     settings.timeouts.idle = wishes.timeout.0;
     settings.timeouts.response = wishes.timeout.0;
     settings.retries.attempts = u32::try_from(wishes.retries.get()).unwrap_or(u32::MAX);
-    settings.registries = registries_conf(context)?;
-    settings.credentials = credentials(context, flags, registry)?;
+    settings.registries = registries_conf(session)?;
+    settings.credentials = credentials(session, flags, registry)?;
     Ok(Client::new(settings)?)
 }
 
 fn credentials(
-    context: &Context,
-    flags: &RegistryFlags,
+    session: &Session,
+    flags: &RegistryRequest,
     registry: &str,
-) -> Result<Arc<dyn registry::auth::Credentials>, Report> {
+) -> Result<Arc<dyn registry::auth::Credentials>> {
     if let Some(creds) = &flags.creds {
         let (username, password) = match creds.split_once(':') {
             Some((username, password)) => (username.to_owned(), Secret::new(password)),
-            None => (creds.clone(), crate::commands::login::ask_password(creds)?),
+            None => (creds.clone(), session.events().ask(&Question::Password { user: creds })?),
         };
         let credential = Credential::Basic { username, password };
         return Ok(Arc::new(FixedCredentials { registry: registry.to_owned(), credential }));
     }
-    Ok(Arc::new(AuthFiles { files: auth_files(context, flags.authfile.as_deref())? }))
+    Ok(Arc::new(AuthFiles { files: auth_files(session, flags.authfile.as_deref())? }))
 }
 
 /// The file that `login` writes: the flag's, else the configured one.
-pub(crate) fn auth_file(context: &Context, flag: Option<&Path>) -> Result<PathBuf, Report> {
+pub fn auth_file(session: &Session, flag: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = flag {
-        return context.absolute(file);
+        return session.absolute(file);
     }
-    context.settings()?.auth_file.clone().ok_or_else(|| {
-        Report::new("there is no home directory, so there is no place for credentials")
-            .hint("use --authfile FILE")
+    session.settings().auth_file.clone().ok_or_else(|| {
+        Error::failed("there is no home directory, so there is no place for credentials")
+            .with_hint("use --authfile FILE")
     })
 }
 
 /// All files that may know credentials: ours, Podman's, Docker's, in this order. A file that was named stands alone.
-fn auth_files(context: &Context, flag: Option<&Path>) -> Result<Vec<PathBuf>, Report> {
+fn auth_files(session: &Session, flag: Option<&Path>) -> Result<Vec<PathBuf>> {
     if let Some(file) = flag {
-        return Ok(vec![context.absolute(file)?]);
+        return Ok(vec![session.absolute(file)?]);
     }
-    let mut files: Vec<PathBuf> = context.settings()?.auth_file.clone().into_iter().collect();
-    let runtime = context
+    let mut files: Vec<PathBuf> = session.settings().auth_file.clone().into_iter().collect();
+    let runtime = session
         .variable("XDG_RUNTIME_DIR")
         .map(|directory| PathBuf::from(directory).join("containers/auth.json"));
     files.extend(runtime);
-    files.extend(configuration(context).map(|directory| directory.join("containers/auth.json")));
-    let docker = context
+    files.extend(configuration(session).map(|directory| directory.join("containers/auth.json")));
+    let docker = session
         .variable("DOCKER_CONFIG")
         .map(PathBuf::from)
-        .or_else(|| Some(context.home()?.join(".docker")));
+        .or_else(|| Some(session.home()?.join(".docker")));
     files.extend(docker.map(|directory| directory.join("config.json")));
-    if context.is_udocker() {
-        files.push(context.udocker()?.keystore());
-    }
+    files.extend(session.dialect().keystore.clone());
     Ok(files)
 }
 
 /// The user's own directories with a directory of certificates per host, as Podman and rootless Docker have them.
-fn certificate_directories(context: &Context) -> Vec<PathBuf> {
-    let Some(configuration) = configuration(context) else { return Vec::new() };
+fn certificate_directories(session: &Session) -> Vec<PathBuf> {
+    let Some(configuration) = configuration(session) else { return Vec::new() };
     ["coracle", "containers", "docker"]
         .map(|tool| configuration.join(tool).join("certs.d"))
         .to_vec()
 }
 
 /// Where programs keep their users' settings.
-fn configuration(context: &Context) -> Option<PathBuf> {
-    let named = context.variable("XDG_CONFIG_HOME").map(PathBuf::from);
+fn configuration(session: &Session) -> Option<PathBuf> {
+    let named = session.variable("XDG_CONFIG_HOME").map(PathBuf::from);
     // The specification says that relative ones are to be ignored.
     let named = named.filter(|directory| directory.is_absolute());
-    named.or_else(|| Some(context.home()?.join(".config")))
+    named.or_else(|| Some(session.home()?.join(".config")))
 }
 
 /// Podman's `registries.conf`: the user's, else the system's with its drop-ins; or the one that was configured.
-fn registries_conf(context: &Context) -> Result<RegistriesConf, Report> {
-    if let Some(file) = &context.settings()?.registries_conf {
+fn registries_conf(session: &Session) -> Result<RegistriesConf> {
+    if let Some(file) = &session.settings().registries_conf {
         return Ok(RegistriesConf::load(file, &[])?);
     }
-    let configuration = configuration(context).map(|directory| directory.join("containers"));
+    let configuration = configuration(session).map(|directory| directory.join("containers"));
     let own = configuration
         .as_ref()
         .map(|directory| directory.join("registries.conf"))

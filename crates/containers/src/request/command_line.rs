@@ -1,18 +1,24 @@
-//! Which program a container runs: the image's entrypoint and command, merged with the user's as Docker does.
+//! The command line of a container: the image's entrypoint and command, merged with the request's
+//! as Docker does.
 
-/// Merges. `entrypoint` is the user's flag, where `""` clears the image's; giving it drops the image's command too.
-pub(crate) fn merge(
+/// Reads `--entrypoint`: a program, a list in JSON form, or `""` for none.
+pub fn entrypoint(text: &str) -> Vec<String> {
+    match text {
+        "" => Vec::new(),
+        // Podman's form of an entrypoint with arguments; no program's name begins with '["'.
+        text => serde_json::from_str(text).unwrap_or_else(|_| vec![text.to_owned()]),
+    }
+}
+
+/// Merges. `entrypoint` is the request's and replaces the image's; giving it drops the image's
+/// command too.
+pub fn merge(
     image_entrypoint: &[String],
     image_command: &[String],
-    entrypoint: Option<&str>,
+    entrypoint: Option<&[String]>,
     command: &[String],
 ) -> Vec<String> {
-    let mut argv = match entrypoint {
-        None => image_entrypoint.to_vec(),
-        Some("") => Vec::new(),
-        // Podman's form of an entrypoint with arguments; no program's name begins with '["'.
-        Some(text) => serde_json::from_str(text).unwrap_or_else(|_| vec![text.to_owned()]),
-    };
+    let mut argv = entrypoint.unwrap_or(image_entrypoint).to_vec();
     if command.is_empty() && entrypoint.is_none() {
         argv.extend_from_slice(image_command);
     } else {
@@ -41,8 +47,10 @@ mod tests {
             ("e", "sh", Some(""), "", ""),
             ("e", "sh", Some("[\"x\",\"-c\"]"), "a", "x -c a"),
         ] {
+            let entrypoint = entrypoint.map(super::entrypoint);
+            let (image_entrypoint, image_command) = (words(image_entrypoint), words(image_command));
             assert_eq!(
-                merge(&words(image_entrypoint), &words(image_command), entrypoint, &words(command)),
+                merge(&image_entrypoint, &image_command, entrypoint.as_deref(), &words(command)),
                 words(wanted)
             );
         }

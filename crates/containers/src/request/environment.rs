@@ -1,24 +1,25 @@
-//! Variables of a container: the image's, those of `--env-file`, those of `-e`, in this order.
+//! Reads variables of a container from `-e` and `--env-file`, and applies them to the image's.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 /// What one line or flag says about a variable.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It gets this value.
     Set(String, String),
     /// `-e NAME` where the host has no such variable: the image's is taken away.
     Unset(String),
 }
 
 /// `-e NAME=VALUE` or `-e NAME`.
-pub(crate) fn flag(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Change, Report> {
+pub fn flag(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Change> {
     let wrong = |why: &str| {
-        Report::usage(format!("--env '{text}' {why}"))
-            .hint("write --env NAME=VALUE, or --env NAME to copy it from the host")
+        Error::invalid(format!("--env '{text}' {why}"))
+            .with_hint("write --env NAME=VALUE, or --env NAME to copy it from the host")
     };
     match text.split_once('=') {
         Some(("", _)) => Err(wrong("names no variable")),
@@ -34,18 +35,16 @@ pub(crate) fn flag(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Ch
     }
 }
 
-/// Reads a file of variables as Docker does: one per line, `#` begins a comment line, values are taken as they
-/// stand (no quotes, no expansion), a name alone is copied from the host if it is there.
-pub(crate) fn file(
-    path: &Path,
-    host: &BTreeMap<OsString, OsString>,
-) -> Result<Vec<Change>, Report> {
+/// Reads a file of variables as Docker does: one per line, `#` begins a comment line, values are
+/// taken as they are (no quotes, no expansion), a name alone is copied from the host if it is set
+/// there.
+pub fn file(path: &Path, host: &BTreeMap<OsString, OsString>) -> Result<Vec<Change>> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Report::new(format!("cannot read --env-file {}", path.display())).cause(error)
+        Error::failed(format!("cannot read --env-file {}", path.display())).cause(error)
     })?;
     parse(&text, host).map_err(|(line, why)| {
-        Report::usage(format!("{}:{line}: {why}", path.display()))
-            .hint("each line is NAME=VALUE, NAME, or a comment that begins with '#'")
+        Error::invalid(format!("{}:{line}: {why}", path.display()))
+            .with_hint("each line is NAME=VALUE, NAME, or a comment that begins with '#'")
     })
 }
 
@@ -79,7 +78,7 @@ fn parse(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Vec<Change>,
 }
 
 /// Makes the changes; a variable keeps its place.
-pub(crate) fn apply(variables: &mut Vec<String>, changes: Vec<Change>) {
+pub fn apply(variables: &mut Vec<String>, changes: impl IntoIterator<Item = Change>) {
     for change in changes {
         let name = match &change {
             Change::Set(name, _) | Change::Unset(name) => name.clone(),
@@ -126,7 +125,7 @@ mod tests {
     fn later_ones_win_in_place() {
         let mut variables = vec!["PATH=/bin".to_owned(), "A=image".to_owned()];
         let changes = ["A=mine", "B=", "HOSTVAR", "PATH"].map(|text| flag(text, &host()).unwrap());
-        apply(&mut variables, changes.into());
+        apply(&mut variables, changes);
         assert_eq!(variables, ["A=mine", "B=", "HOSTVAR=from host"]);
         assert!(flag("=x", &host()).is_err());
         assert!(flag("", &host()).is_err());

@@ -1,49 +1,41 @@
-//! `--memory`, `--cpus`, `--pids-limit`, `--cpuset-cpus`, `--shm-size`, `--ulimit`.
+//! Reads the text forms of limits: sizes, processors, processes, `--ulimit`.
 
-use engine::spec::{Limits, Ulimit};
+use engine::spec::Ulimit;
 
-use crate::args::run::{FileFlags, ResourceFlags};
-use crate::output::size;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::size;
 
-/// Reads all limits.
-pub(crate) fn parse(flags: &ResourceFlags, files: &FileFlags) -> Result<Limits, Report> {
-    Ok(Limits {
-        cpus: flags.cpus.as_deref().map(cpus).transpose()?.flatten(),
-        memory: bytes("--memory", flags.memory.as_deref())?,
-        pids: flags
-            .pids_limit
-            .and_then(|limit| u64::try_from(limit).ok())
-            .filter(|limit| *limit > 0),
-        cpuset_cpus: flags.cpuset_cpus.clone().filter(|list| !list.is_empty()),
-        ulimits: flags.ulimit.iter().map(|text| ulimit(text)).collect::<Result<_, _>>()?,
-        shm_size: bytes("--shm-size", files.shm_size.as_deref())?,
-    })
+/// The highest number of processes; anything but a positive number means no limit.
+pub fn pids(number: i64) -> Option<u64> {
+    u64::try_from(number).ok().filter(|limit| *limit > 0)
 }
 
-fn bytes(flag: &str, text: Option<&str>) -> Result<Option<u64>, Report> {
+/// A size in bytes; `0` and `-1` mean no limit. `flag` is where it was written.
+pub fn bytes(flag: &str, text: &str) -> Result<Option<u64>> {
     match text {
-        None | Some("0" | "-1") => Ok(None),
-        Some(text) => size::parse(text).map(Some).ok_or_else(|| {
-            Report::usage(format!("{flag} '{text}' is no size"))
-                .hint("write a number with b, k, m or g, as 512m")
+        "0" | "-1" => Ok(None),
+        text => size::parse(text).map(Some).ok_or_else(|| {
+            Error::invalid(format!("{flag} '{text}' is no size"))
+                .with_hint("write a number with b, k, m or g, as 512m")
         }),
     }
 }
 
-fn cpus(text: &str) -> Result<Option<f64>, Report> {
+/// A number of processors, which may be a fraction; 0 means no limit.
+pub fn cpus(text: &str) -> Result<Option<f64>> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(None),
         Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-        _ => Err(Report::usage(format!("--cpus '{text}' is no number of processors"))
-            .hint("write 2 or 1.5")),
+        _ => Err(Error::invalid(format!("--cpus '{text}' is no number of processors"))
+            .with_hint("write 2 or 1.5")),
     }
 }
 
-fn ulimit(text: &str) -> Result<Ulimit, Report> {
+/// `--ulimit TYPE=SOFT[:HARD]`.
+pub fn ulimit(text: &str) -> Result<Ulimit> {
     let wrong = || {
-        Report::usage(format!("--ulimit '{text}' is no limit"))
-            .hint("write TYPE=SOFT[:HARD], as nofile=1024:4096 or core=unlimited")
+        Error::invalid(format!("--ulimit '{text}' is no limit"))
+            .with_hint("write TYPE=SOFT[:HARD], as nofile=1024:4096 or core=unlimited")
     };
     let (name, values) = text.split_once('=').ok_or_else(wrong)?;
     let (soft, hard) = values.split_once(':').unwrap_or((values, values));
@@ -68,29 +60,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_to_numbers() {
-        let flags = ResourceFlags {
-            cpus: Some("1.5".into()),
-            memory: Some("512m".into()),
-            pids_limit: Some(-1),
-            ulimit: vec!["nofile=1024:4096".into(), "core=-1".into()],
-            cpuset_cpus: Some("0-1".into()),
-        };
-        let files = FileFlags { shm_size: Some("64m".into()), ..FileFlags::default() };
-        let limits = parse(&flags, &files).unwrap();
-        assert_eq!(limits.memory, Some(512 << 20));
-        assert_eq!(limits.cpus, Some(1.5));
-        assert_eq!(limits.pids, None);
-        assert_eq!(limits.shm_size, Some(64 << 20));
-        assert_eq!(
-            limits.ulimits[0],
-            Ulimit { name: "nofile".into(), soft: Some(1024), hard: Some(4096) }
-        );
-        assert_eq!(limits.ulimits[1], Ulimit { name: "core".into(), soft: None, hard: None });
+    fn texts_to_numbers() {
+        assert_eq!(bytes("--memory", "512m").unwrap(), Some(512 << 20));
+        assert_eq!(bytes("--memory", "-1").unwrap(), None);
+        assert_eq!((cpus("1.5").unwrap(), cpus("0").unwrap()), (Some(1.5), None));
+        assert_eq!((pids(-1), pids(7)), (None, Some(7)));
+        let limit = |name: &str, soft, hard| Ulimit { name: name.into(), soft, hard };
+        assert_eq!(ulimit("nofile=1024:4096").unwrap(), limit("nofile", Some(1024), Some(4096)));
+        assert_eq!(ulimit("core=-1").unwrap(), limit("core", None, None));
         for wrong in ["nofile", "nofile=x", "=1", "nofile=2:1", "nofile=-1:5"] {
             assert!(ulimit(wrong).is_err(), "{wrong}");
         }
-        assert!(bytes("--memory", Some("lots")).is_err());
+        assert!(bytes("--memory", "lots").is_err());
         assert!(cpus("-1").is_err());
     }
 }

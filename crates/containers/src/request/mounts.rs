@@ -1,18 +1,17 @@
-//! `-v`, `--mount`, `--tmpfs`, `--device`: what is mounted where, as far as the words say it.
+//! Reads `-v`, `--mount`, `--tmpfs` and `--device`: what is mounted where, as far as the text says.
 //!
-//! Volumes are named here and found (or made) by [`super::volumes`]. Host paths must exist: Docker would make a
-//! missing one as a directory owned by root, which hides misspelt paths.
+//! Volumes are named here and found (or made) by [`crate::container::volumes`].
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use engine::spec::{DeviceSpec, MountKind, MountSpec};
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 /// A mount as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub struct MountRequest {
     /// All but a volume's place.
     pub spec: MountSpec,
     /// Do not fill a new volume with what the image has there.
@@ -21,16 +20,16 @@ pub(crate) struct Wish {
     pub anonymous: bool,
 }
 
-impl Wish {
+impl MountRequest {
     fn of(spec: MountSpec) -> Self {
         Self { spec, no_copy: false, anonymous: false }
     }
 }
 
 /// `-v SOURCE:TARGET[:OPTIONS]`.
-pub(crate) fn volume(text: &str, working: &Path) -> Result<Wish, Report> {
+pub fn volume(text: &str, working: &Path) -> Result<MountRequest> {
     let wrong = |why: String| {
-        Report::usage(format!("--volume '{text}': {why}")).hint(
+        Error::invalid(format!("--volume '{text}': {why}")).with_hint(
             "write -v HOST_PATH:PATH[:ro] or -v VOLUME:PATH[:ro]; for paths with ':' use --mount",
         )
     };
@@ -41,32 +40,34 @@ pub(crate) fn volume(text: &str, working: &Path) -> Result<Wish, Report> {
         [source, inside, options] => (*source, *inside, *options),
         _ => return Err(wrong("too many ':'".into())),
     };
-    let mut wish =
-        Wish::of(MountSpec { target: target(inside).map_err(wrong)?, ..MountSpec::default() });
+    let mut request = MountRequest::of(MountSpec {
+        target: target(inside).map_err(wrong)?,
+        ..MountSpec::default()
+    });
     match parts.len() {
         1 => {
-            wish.spec.kind = MountKind::Volume;
-            wish.anonymous = true;
+            request.spec.kind = MountKind::Volume;
+            request.anonymous = true;
         }
         _ if source.is_empty() => return Err(wrong("the source is empty".into())),
-        _ => place(&mut wish, source, working).map_err(wrong)?,
+        _ => place(&mut request, source, working).map_err(wrong)?,
     }
     for option in options.split(',').filter(|option| !option.is_empty()) {
-        apply_option(&mut wish, option).map_err(wrong)?;
+        apply_option(&mut request, option).map_err(wrong)?;
     }
-    Ok(wish)
+    Ok(request)
 }
 
 /// Host path or volume?
-fn place(wish: &mut Wish, source: &str, working: &Path) -> Result<(), String> {
+fn place(request: &mut MountRequest, source: &str, working: &Path) -> Result<(), String> {
     if source.starts_with('/') {
-        wish.spec.source = source.into();
+        request.spec.source = source.into();
     } else if source == "."
         || source == ".."
         || source.starts_with("./")
         || source.starts_with("../")
     {
-        wish.spec.source = working.join(source);
+        request.spec.source = working.join(source);
     } else if source.starts_with('~') {
         return Err("'~' was not replaced by your shell; write $HOME".into());
     } else if source.contains('/') {
@@ -74,8 +75,8 @@ fn place(wish: &mut Wish, source: &str, working: &Path) -> Result<(), String> {
             "'{source}' is neither an absolute path nor a volume's name; for a path from here write './{source}'"
         ));
     } else {
-        wish.spec.kind = MountKind::Volume;
-        wish.spec.name = Some(source.to_owned());
+        request.spec.kind = MountKind::Volume;
+        request.spec.name = Some(source.to_owned());
     }
     Ok(())
 }
@@ -101,27 +102,29 @@ fn target(text: &str) -> Result<PathBuf, String> {
     Ok(clean)
 }
 
-fn apply_option(wish: &mut Wish, option: &str) -> Result<(), String> {
+fn apply_option(request: &mut MountRequest, option: &str) -> Result<(), String> {
     match option {
-        "ro" | "readonly" => wish.spec.read_only = true,
-        "rw" => wish.spec.read_only = false,
-        "nocopy" => wish.no_copy = true,
-        "copy" => wish.no_copy = false,
+        "ro" | "readonly" => request.spec.read_only = true,
+        "rw" => request.spec.read_only = false,
+        "nocopy" => request.no_copy = true,
+        "copy" => request.no_copy = false,
         "U" => {
             return Err("option 'U' would change owners on the host; use --userns keep-id".into());
         }
-        other => return wish.spec.options.add(wish.spec.kind, other),
+        other => return request.spec.options.add(request.spec.kind, other),
     }
     Ok(())
 }
 
 /// `--mount type=...,src=...,dst=...`.
-pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
+pub fn mount(text: &str, working: &Path) -> Result<MountRequest> {
     let wrong = |why: String| {
-        Report::usage(format!("--mount '{text}': {why}"))
-            .hint("write --mount type=bind|volume|tmpfs,src=SOURCE,dst=PATH[,ro][,tmpfs-size=SIZE]")
+        Error::invalid(format!("--mount '{text}': {why}")).with_hint(
+            "write --mount type=bind|volume|tmpfs,src=SOURCE,dst=PATH[,ro][,tmpfs-size=SIZE]",
+        )
     };
-    let mut wish = Wish::of(MountSpec { kind: MountKind::Volume, ..MountSpec::default() });
+    let mut request =
+        MountRequest::of(MountSpec { kind: MountKind::Volume, ..MountSpec::default() });
     let (mut source, mut inside) = (None, None);
     for field in fields(text) {
         let (key, value) = match field.split_once('=') {
@@ -131,7 +134,7 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
         let needed = || value.clone().ok_or_else(|| wrong(format!("'{key}' wants a value")));
         match key.to_ascii_lowercase().as_str() {
             "type" => {
-                wish.spec.kind = match needed()?.as_str() {
+                request.spec.kind = match needed()?.as_str() {
                     "bind" => MountKind::Bind,
                     "volume" => MountKind::Volume,
                     "tmpfs" => MountKind::Tmpfs,
@@ -144,15 +147,15 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
             }
             "source" | "src" => source = Some(needed()?),
             "target" | "destination" | "dst" => inside = Some(needed()?),
-            "readonly" | "ro" => wish.spec.read_only = value.as_deref().is_none_or(truth),
-            "rw" => wish.spec.read_only = !value.as_deref().is_none_or(truth),
+            "readonly" | "ro" => request.spec.read_only = value.as_deref().is_none_or(truth),
+            "rw" => request.spec.read_only = !value.as_deref().is_none_or(truth),
             "bind-propagation" => {
                 let word = needed()?;
                 let known = ["private", "rprivate", "slave", "rslave", "shared", "rshared"];
                 if !known.contains(&word.as_str()) {
                     return Err(wrong(format!("unknown propagation '{word}' (rslave, rprivate)")));
                 }
-                wish.spec.options.add(MountKind::Bind, &word).map_err(wrong)?;
+                request.spec.options.add(MountKind::Bind, &word).map_err(wrong)?;
             }
             "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {
                 if key == "bind-nonrecursive" && value.as_deref().is_none_or(truth) {
@@ -161,34 +164,34 @@ pub(crate) fn mount(text: &str, working: &Path) -> Result<Wish, Report> {
                     ));
                 }
             }
-            "volume-nocopy" => wish.no_copy = value.as_deref().is_none_or(truth),
+            "volume-nocopy" => request.no_copy = value.as_deref().is_none_or(truth),
             "tmpfs-size" => {
                 let word = format!("size={}", size(&needed()?).map_err(wrong)?);
-                wish.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
+                request.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
             }
             "tmpfs-mode" => {
                 let word = format!("mode={}", needed()?);
-                wish.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
+                request.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
             }
             other => return Err(wrong(format!("unknown key '{other}'"))),
         }
     }
-    wish.spec.target =
+    request.spec.target =
         target(&inside.ok_or_else(|| wrong("'dst' is missing".into()))?).map_err(wrong)?;
-    match (wish.spec.kind, source) {
+    match (request.spec.kind, source) {
         (MountKind::Bind, None) => return Err(wrong("'src' is missing".into())),
-        (MountKind::Bind, Some(source)) => wish.spec.source = working.join(source),
-        (MountKind::Volume, None) => wish.anonymous = true,
+        (MountKind::Bind, Some(source)) => request.spec.source = working.join(source),
+        (MountKind::Volume, None) => request.anonymous = true,
         (MountKind::Volume, Some(name)) if name.contains('/') => {
             return Err(wrong(format!(
                 "'{name}' is no volume's name; for a host path write type=bind"
             )));
         }
-        (MountKind::Volume, Some(name)) => wish.spec.name = Some(name),
+        (MountKind::Volume, Some(name)) => request.spec.name = Some(name),
         (MountKind::Tmpfs, Some(_)) => return Err(wrong("a tmpfs has no source".into())),
         (MountKind::Tmpfs, None) => {}
     }
-    Ok(wish)
+    Ok(request)
 }
 
 fn truth(value: &str) -> bool {
@@ -196,7 +199,7 @@ fn truth(value: &str) -> bool {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::output::size::parse(text).ok_or_else(|| format!("'{text}' is no size"))
+    crate::size::parse(text).ok_or_else(|| format!("'{text}' is no size"))
 }
 
 /// Fields parted by commas; quotes keep a comma in a field, as in CSV (RFC 4180).
@@ -220,10 +223,10 @@ fn fields(text: &str) -> Vec<String> {
 }
 
 /// `--tmpfs TARGET[:OPTIONS]`.
-pub(crate) fn tmpfs(text: &str) -> Result<Wish, Report> {
+pub fn tmpfs(text: &str) -> Result<MountRequest> {
     let wrong = |why: String| {
-        Report::usage(format!("--tmpfs '{text}': {why}"))
-            .hint("write --tmpfs PATH[:size=64m,mode=1777,noexec]")
+        Error::invalid(format!("--tmpfs '{text}': {why}"))
+            .with_hint("write --tmpfs PATH[:size=64m,mode=1777,noexec]")
     };
     let (inside, options) = text.split_once(':').unwrap_or((text, ""));
     let mut spec = MountSpec {
@@ -244,14 +247,14 @@ pub(crate) fn tmpfs(text: &str) -> Result<Wish, Report> {
             word => spec.options.add(MountKind::Tmpfs, word).map_err(wrong)?,
         }
     }
-    Ok(Wish::of(spec))
+    Ok(MountRequest::of(spec))
 }
 
 /// `--device HOST[:CONTAINER[:PERMISSIONS]]`.
-pub(crate) fn device(text: &str) -> Result<DeviceSpec, Report> {
+pub fn device(text: &str) -> Result<DeviceSpec> {
     let wrong = |why: &str| {
-        Report::usage(format!("--device '{text}': {why}"))
-            .hint("write --device /dev/NAME[:/dev/NAME[:rwm]]")
+        Error::invalid(format!("--device '{text}': {why}"))
+            .with_hint("write --device /dev/NAME[:/dev/NAME[:rwm]]")
     };
     let parts: Vec<&str> = text.split(':').collect();
     let is_access = |text: &str| !text.is_empty() && text.chars().all(|c| "rwm".contains(c));

@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 
 use engine::spec::Publish;
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 /// Reads one `-p`.
-pub(crate) fn parse(text: &str) -> Result<Publish, Report> {
+pub fn parse(text: &str) -> Result<Publish> {
     parsed(text).map_err(|why| {
-        Report::usage(format!("--publish '{text}': {why}"))
-            .hint("write -p [[IP:]HOST:]CONTAINER[/tcp|/udp], as -p 8080:80")
+        Error::invalid(format!("--publish '{text}': {why}"))
+            .with_hint("write -p [[IP:]HOST:]CONTAINER[/tcp|/udp], as -p 8080:80")
     })
 }
 
@@ -67,7 +67,7 @@ fn range(text: &str) -> Result<(u16, u16), String> {
 }
 
 /// Chooses host ports where the user left them open.
-pub(crate) fn choose(publish: &mut [Publish]) -> Result<(), Report> {
+pub fn choose(publish: &mut [Publish]) -> Result<()> {
     for one in publish.iter_mut().filter(|one| one.host == 0) {
         let address = one.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let free = if one.udp {
@@ -76,7 +76,7 @@ pub(crate) fn choose(publish: &mut [Publish]) -> Result<(), Report> {
             TcpListener::bind((address, 0)).and_then(|socket| socket.local_addr())
         };
         one.host = free
-            .map_err(|error| Report::new(format!("no free port at {address}")).cause(error))?
+            .map_err(|error| Error::failed(format!("no free port at {address}")).cause(error))?
             .port();
     }
     Ok(())

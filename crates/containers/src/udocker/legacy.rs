@@ -17,23 +17,23 @@ use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference, media}
 use serde_json::{Value, json};
 use store::{ContainerDir, Image};
 
-use crate::args::run::ContainerFlags;
-use crate::container::make;
 use crate::container::record::{self, Record};
-use crate::context::Context;
-use crate::progress::{Progress, Style};
-use crate::pull::{self, Road};
-use crate::remote;
-use crate::report::{Exit, Report};
+use crate::container::{make, protection};
+use crate::dialect::Legacy;
+use crate::error::{Error, Result};
+use crate::images::pull::{self, Road};
+use crate::images::{layers, remote};
+use crate::request::ContainerRequest;
+use crate::session::Session;
 
 /// The label of a container of ours whose root is udocker's: udocker's id.
-pub(crate) const LABEL: &str = "dev.coracle.udocker.container";
+pub const LABEL: &str = "dev.coracle.udocker.container";
 
 /// Names of images have at most so many parts.
 const DEEPEST: usize = 16;
 
 /// An image of udocker's.
-pub(crate) struct OldImage {
+pub struct OldImage {
     /// `NAME:TAG`, as udocker has it.
     pub name: String,
     /// Where it is.
@@ -42,7 +42,7 @@ pub(crate) struct OldImage {
 }
 
 /// A container of udocker's.
-pub(crate) struct OldContainer {
+pub struct OldContainer {
     /// Its UUID.
     pub id: String,
     /// Its names.
@@ -52,16 +52,13 @@ pub(crate) struct OldContainer {
 }
 
 /// All images.
-pub(crate) fn images(context: &Context) -> Result<Vec<OldImage>, Report> {
-    if !context.is_udocker() {
-        return Ok(Vec::new());
-    }
-    let settings = context.udocker()?;
-    Ok(images_in(&settings.directory("repos"), &settings.directory("layers")))
+pub fn images(session: &Session) -> Vec<OldImage> {
+    let all = |legacy: &Legacy| images_in(&legacy.repos, &legacy.layers);
+    session.dialect().legacy.as_ref().map(all).unwrap_or_default()
 }
 
 /// All images of a directory of repositories.
-pub(crate) fn images_in(repos: &Path, layers: &Path) -> Vec<OldImage> {
+pub fn images_in(repos: &Path, layers: &Path) -> Vec<OldImage> {
     let mut found = Vec::new();
     let mut waiting = vec![(repos.to_owned(), 0)];
     while let Some((directory, depth)) = waiting.pop() {
@@ -85,30 +82,30 @@ fn name_of(repos: &Path, directory: &Path) -> Option<String> {
 }
 
 /// udocker's image of this name.
-fn find_image(context: &Context, name: &str) -> Result<Option<OldImage>, Report> {
-    let wanted = remote::reference(context, name).ok();
+fn find_image(session: &Session, name: &str) -> Result<Option<OldImage>> {
+    let wanted = remote::reference(session, name).ok();
     let same = |image: &OldImage| {
         image.name == name
             || image.name.strip_suffix(":latest") == Some(name)
-            || wanted.is_some() && remote::reference(context, &image.name).ok() == wanted
+            || wanted.is_some() && remote::reference(session, &image.name).ok() == wanted
     };
-    Ok(images(context)?.into_iter().find(same))
+    Ok(images(session).into_iter().find(same))
 }
 
 /// Refuses to remove what would still be listed: nothing in udocker's directory goes.
-fn stays(what: &str, directory: &Path) -> Report {
-    Report::new(format!("{what} is udocker's, in {}", directory.display()))
-        .hint("udocker itself removes it, or 'coracle migrate udocker --mv' when it was taken over")
-        .exit(Exit(1))
+fn stays(what: &str, directory: &Path) -> Error {
+    Error::denied(format!("{what} is udocker's, in {}", directory.display())).with_hint(
+        "udocker itself removes it, or 'coracle migrate udocker --mv' when it was taken over",
+    )
 }
 
 /// Refuses to remove an image that udocker has.
-pub(crate) fn check_image_removable(context: &Context, name: &str) -> Result<(), Report> {
-    find_image(context, name)?.map_or(Ok(()), |old| Err(stays(name, &old.directory)))
+pub fn check_image_removable(session: &Session, name: &str) -> Result<()> {
+    find_image(session, name)?.map_or(Ok(()), |old| Err(stays(name, &old.directory)))
 }
 
 /// Refuses to remove a container whose tree is udocker's.
-pub(crate) fn check_removable(container: &ContainerDir) -> Result<(), Report> {
+pub fn check_removable(container: &ContainerDir) -> Result<()> {
     let config = record::read(container)?.config;
     match config.rootfs.filter(|_| config.labels.contains_key(LABEL)) {
         Some(tree) => Err(stays(&record::title(container), &tree)),
@@ -117,27 +114,28 @@ pub(crate) fn check_removable(container: &ContainerDir) -> Result<(), Report> {
 }
 
 /// Takes the image of this name into our store, if udocker has it.
-pub(crate) fn image(context: &Context, name: &str) -> Result<Option<Image>, Report> {
-    match find_image(context, name)? {
+pub fn image(session: &Session, name: &str) -> Result<Option<Image>> {
+    match find_image(session, name)? {
         Some(image) => {
-            image.take(context, remote::reference(context, name).ok().as_ref()).map(Some)
+            image.take(session, remote::reference(session, name).ok().as_ref()).map(Some)
         }
         None => Ok(None),
     }
 }
 
 impl OldImage {
-    pub(crate) fn is_protected(&self) -> bool {
+    /// Whether udocker keeps it from being removed.
+    pub fn is_protected(&self) -> bool {
         self.directory.join("PROTECT").exists()
     }
 
     /// For which platform, as far as it says.
-    pub(crate) fn platform(&self) -> String {
+    pub fn platform(&self) -> String {
         self.parts().map_or_else(|_| String::new(), |(_, config)| platform(&config).to_string())
     }
 
     /// Its layers, the lowest first.
-    pub(crate) fn layers(&self) -> Result<Vec<PathBuf>, Report> {
+    pub fn layers(&self) -> Result<Vec<PathBuf>> {
         Ok(self.parts()?.0)
     }
 
@@ -148,9 +146,9 @@ impl OldImage {
     }
 
     /// Layers, the lowest first, and what a container is to know of the image.
-    fn parts(&self) -> Result<(Vec<PathBuf>, Value), Report> {
+    fn parts(&self) -> Result<(Vec<PathBuf>, Value)> {
         let wrong = |what: &str| {
-            Report::new(format!("udocker's image {} cannot be read", self.name))
+            Error::failed(format!("udocker's image {} cannot be read", self.name))
                 .because(format!("{}: {what}", self.directory.display()))
         };
         let texts = |list: &Value, key: &str| -> Vec<String> {
@@ -182,16 +180,11 @@ impl OldImage {
     }
 
     /// Copies it into our store.
-    pub(crate) fn take(
-        &self,
-        context: &Context,
-        wanted: Option<&Reference>,
-    ) -> Result<Image, Report> {
-        let within = |report: Report| report.within(format!("cannot take over {}", self.name));
-        let store = context.store()?;
-        let settings = context.settings()?;
-        let progress = Progress::new(Style::choose(context.is_quiet(), settings.progress));
-        let road = Road::new(store, settings, &progress);
+    pub fn take(&self, session: &Session, wanted: Option<&Reference>) -> Result<Image> {
+        let within = |report: Error| report.within(format!("cannot take over {}", self.name));
+        let store = session.store()?;
+        let progress = session.progress();
+        let road = Road::new(session, &progress)?;
         let _lease = store.lease()?;
         let (files, old) = self.parts()?;
         let (mut layers, mut diff_ids) = (Vec::new(), Vec::new());
@@ -207,39 +200,39 @@ impl OldImage {
         let mut descriptor = pull::keep(store, &manifest, &config, &manifest.descriptor().digest)?;
         if self.is_protected() {
             let yes = "true".to_owned();
-            descriptor.annotations.insert(super::listing::PROTECTED.to_owned(), yes);
+            descriptor.annotations.insert(protection::IMAGE_ANNOTATION.to_owned(), yes);
         }
         pull::unpack_all(&road, &manifest, &config).map_err(within)?;
         let reference = match wanted {
             Some(reference) => reference.clone(),
-            None => remote::reference(context, &self.name)?,
+            None => remote::reference(session, &self.name)?,
         };
         store.images().tag(&reference, &descriptor)?;
         store
             .images()
             .get(&reference)?
-            .ok_or_else(|| Report::new(format!("{} was removed meanwhile", self.name)))
+            .ok_or_else(|| Error::failed(format!("{} was removed meanwhile", self.name)))
     }
 }
 
-fn read(path: &Path) -> Result<Value, Report> {
-    let cannot = || Report::new(format!("cannot read {}", path.display()));
+fn read(path: &Path) -> Result<Value> {
+    let cannot = || Error::failed(format!("cannot read {}", path.display()));
     let text = std::fs::read(path).map_err(|error| cannot().cause(error))?;
     serde_json::from_slice(&text).map_err(|error| cannot().cause(error))
 }
 
 /// Keeps one layer; its name is no proof of what it holds, so it is hashed.
-fn layer(road: &Road<'_>, path: &Path) -> Result<(Descriptor, Digest), Report> {
+fn layer(road: &Road<'_>, path: &Path) -> Result<(Descriptor, Digest)> {
     let mut file = File::open(path)
-        .map_err(|error| Report::new(format!("cannot read {}", path.display())).cause(error))?;
+        .map_err(|error| Error::failed(format!("cannot read {}", path.display())).cause(error))?;
     let (digest, size) = road.store.blobs().put_reader(&mut file)?;
     let named: Option<Digest> =
         path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
     if named.is_some_and(|named| named.algorithm() == digest.algorithm() && named != digest) {
-        return Err(Report::new(format!("{} is damaged: it is {digest}", path.display()))
-            .hint("pull the image again"));
+        return Err(Error::failed(format!("{} is damaged: it is {digest}", path.display()))
+            .with_hint("pull the image again"));
     }
-    crate::commands::import::described(road, &digest, size, path)
+    layers::described(road, &digest, size, path)
 }
 
 fn platform(config: &Value) -> Platform {
@@ -250,7 +243,7 @@ fn platform(config: &Value) -> Platform {
 }
 
 /// An image's configuration from what udocker keeps: itself where its layers are these, else made of its parts.
-pub(crate) fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig, Report> {
+pub fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig> {
     let digests: Vec<String> = diff_ids.iter().map(ToString::to_string).collect();
     let platform = platform(old);
     let running = [&old["config"], &old["container_config"]];
@@ -270,15 +263,13 @@ pub(crate) fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConf
 }
 
 /// All containers.
-pub(crate) fn containers(context: &Context) -> Result<Vec<OldContainer>, Report> {
-    if !context.is_udocker() {
-        return Ok(Vec::new());
-    }
-    Ok(containers_in(&context.udocker()?.directory("containers")))
+pub fn containers(session: &Session) -> Vec<OldContainer> {
+    let all = |legacy: &Legacy| containers_in(&legacy.containers);
+    session.dialect().legacy.as_ref().map(all).unwrap_or_default()
 }
 
 /// All containers of a directory: those that have a tree.
-pub(crate) fn containers_in(directory: &Path) -> Vec<OldContainer> {
+pub fn containers_in(directory: &Path) -> Vec<OldContainer> {
     let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<OldContainer> = entries()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
@@ -301,18 +292,18 @@ pub(crate) fn containers_in(directory: &Path) -> Vec<OldContainer> {
 }
 
 /// Makes udocker's container of this name or id one of ours, if there is one: its tree stays where it is.
-pub(crate) fn container(context: &Context, name: &str) -> Result<Option<ContainerDir>, Report> {
-    let found = containers(context)?;
+pub fn container(session: &Session, name: &str) -> Result<Option<ContainerDir>> {
+    let found = containers(session);
     let named = |old: &&OldContainer| old.id == name || old.names.iter().any(|known| known == name);
     let Some(old) = found.iter().find(named) else { return Ok(None) };
     // Known by another of its names.
-    for ours in context.store()?.containers().list()? {
+    for ours in session.store()?.containers().list()? {
         let is_it = |record: Record| record.config.labels.get(LABEL) == Some(&old.id);
         if record::read(&ours).is_ok_and(is_it) {
             return Ok(Some(ours));
         }
     }
-    let mut container = old.adopt(context)?;
+    let mut container = old.adopt(session)?;
     for further in old.names.iter().skip(1) {
         // Another container of ours may have it.
         let _ = container.add_name(further);
@@ -321,17 +312,17 @@ pub(crate) fn container(context: &Context, name: &str) -> Result<Option<Containe
 }
 
 /// Where somebody named the directory of udocker's containers, they look there for what `create` has made.
-pub(crate) fn announce(context: &Context, container: &ContainerDir) -> Result<(), Report> {
-    let settings = context.udocker()?;
-    if !settings.is_named("containers") {
+pub fn announce(session: &Session, container: &ContainerDir) -> Result<()> {
+    let Some(legacy) = session.dialect().legacy.as_ref().filter(|legacy| legacy.announces) else {
         return Ok(());
-    }
-    let directory = settings.directory("containers").join(container.id());
+    };
+    let directory = legacy.containers.join(container.id());
     let image = record::read(container)?.own.image_name;
     let written = std::fs::create_dir_all(&directory)
         .and_then(|()| std::fs::write(directory.join("imagerepo.name"), image));
-    written
-        .map_err(|error| Report::new(format!("cannot write {}", directory.display())).cause(error))
+    written.map_err(|error| {
+        Error::failed(format!("cannot write {}", directory.display())).cause(error)
+    })
 }
 
 impl OldContainer {
@@ -341,47 +332,47 @@ impl OldContainer {
     }
 
     /// The image it was made from.
-    pub(crate) fn image(&self) -> String {
+    pub fn image(&self) -> String {
         self.text("imagerepo.name")
     }
 
     /// Its execution mode, where it was ever set.
-    pub(crate) fn mode(&self) -> String {
+    pub fn mode(&self) -> String {
         self.text("execmode").trim_matches('"').to_owned()
     }
 
     /// `W` where its tree can be written, `R` where not.
-    pub(crate) fn access(&self) -> char {
+    pub fn access(&self) -> char {
         let root = self.directory.join("ROOT");
         if rustix::fs::access(&root, rustix::fs::Access::WRITE_OK).is_ok() { 'W' } else { 'R' }
     }
 
     /// What a container is to know of its image.
-    pub(crate) fn config(&self) -> Result<ImageConfig, Report> {
+    pub fn config(&self) -> Result<ImageConfig> {
         let old = read(&self.directory.join("container.json")).unwrap_or(Value::Null);
         image_config(&old, &[])
     }
 
     /// Refuses a tree whose files udocker has rewritten for its own F modes.
-    pub(crate) fn check(&self) -> Result<(), Report> {
+    pub fn check(&self) -> Result<()> {
         let mode = self.mode();
         if !mode.starts_with('F') {
             return Ok(());
         }
         let name = self.names.first().unwrap_or(&self.id);
-        Err(Report::new(format!("{name} was set up for udocker's mode {mode}"))
+        Err(Error::failed(format!("{name} was set up for udocker's mode {mode}"))
             .because("its links and programs were rewritten for that")
-            .hint(format!("let udocker undo it: udocker setup --execmode=P1 {name}")))
+            .with_hint(format!("let udocker undo it: udocker setup --execmode=P1 {name}")))
     }
 
-    fn adopt(&self, context: &Context) -> Result<ContainerDir, Report> {
+    fn adopt(&self, session: &Session) -> Result<ContainerDir> {
         self.check()?;
-        let mut flags = ContainerFlags::default();
-        flags.image.rootfs = Some(self.directory.join("ROOT"));
-        flags.record.label = vec![format!("{LABEL}={}", self.id)];
-        flags.record.name = Some(self.names.first().unwrap_or(&self.id).clone());
+        let mut request = ContainerRequest::default();
+        request.image.rootfs = Some(self.directory.join("ROOT"));
+        request.record.labels.insert(LABEL.to_owned(), self.id.clone());
+        request.record.name = Some(self.names.first().unwrap_or(&self.id).clone());
         let config = self.config()?;
-        make::adopt(context, &flags, &config, &self.image())
+        make::adopt(session, &request, &config, &self.image())
     }
 }
 

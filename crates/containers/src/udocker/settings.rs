@@ -10,12 +10,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Origin};
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 use super::STORE;
 
 /// How much udocker says unless told otherwise: banner and notes.
-pub(crate) const LEVEL: u8 = 3;
+pub const LEVEL: u8 = 3;
 
 /// A key of the file and the variable that stands for it.
 const KEYS: &[(&str, &str)] = &[
@@ -49,7 +49,7 @@ struct Value {
 
 /// The settings in force.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings {
+pub struct Settings {
     values: BTreeMap<&'static str, Value>,
     /// udocker's directory.
     pub top: PathBuf,
@@ -58,8 +58,10 @@ pub(crate) struct Settings {
 }
 
 /// What they are made of.
-pub(crate) struct Sources<'a> {
+pub struct Sources<'a> {
+    /// The environment.
     pub environment: &'a BTreeMap<OsString, OsString>,
+    /// The user's home directory.
     pub home: Option<&'a Path>,
     /// `--config`.
     pub file: Option<PathBuf>,
@@ -69,7 +71,7 @@ pub(crate) struct Sources<'a> {
 
 impl Settings {
     /// Reads all of them.
-    pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, Report> {
+    pub fn load(sources: &Sources<'_>) -> Result<Self> {
         let mut settings = Self::default();
         let usual = sources.home.map(|home| home.join(".udocker"));
         let named = variable(sources.environment, "UDOCKER_DIR").map(PathBuf::from);
@@ -89,7 +91,7 @@ impl Settings {
         }
         if let Some(top) = &sources.top {
             let origin = Origin::Flag { name: "--repo".to_owned() };
-            let text = crate::context::text(top)?;
+            let text = crate::session::text(top)?;
             settings.values.insert("topdir", Value { text, origin });
         }
         let top = settings.path("topdir", sources.home);
@@ -98,12 +100,12 @@ impl Settings {
         Ok(settings)
     }
 
-    fn read(&mut self, file: &Path, must_exist: bool) -> Result<(), Report> {
+    fn read(&mut self, file: &Path, must_exist: bool) -> Result<()> {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(_) if !must_exist => return Ok(()),
             Err(error) => {
-                return Err(Report::new(format!("cannot read {}", file.display())).cause(error));
+                return Err(Error::failed(format!("cannot read {}", file.display())).cause(error));
             }
         };
         for (line, key, text) in parse(&text) {
@@ -128,27 +130,27 @@ impl Settings {
     }
 
     /// One of udocker's directories: `repos`, `layers` or `containers`.
-    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+    pub fn directory(&self, name: &str) -> PathBuf {
         self.path(&format!("{name}dir"), None).unwrap_or_else(|| self.top.join(name))
     }
 
     /// The file where udocker keeps credentials.
-    pub(crate) fn keystore(&self) -> PathBuf {
+    pub fn keystore(&self) -> PathBuf {
         self.path("keystore", None).unwrap_or_else(|| self.top.join("keystore"))
     }
 
     /// Where big temporary files go, if somebody said.
-    pub(crate) fn temporary(&self) -> Option<PathBuf> {
+    pub fn temporary(&self) -> Option<PathBuf> {
         self.path("tmpdir", None).filter(|path| path.is_dir())
     }
 
     /// The tree that every container is to have as its root (`location`).
-    pub(crate) fn location(&self, home: Option<&Path>) -> Option<PathBuf> {
+    pub fn location(&self, home: Option<&Path>) -> Option<PathBuf> {
         self.path("location", home)
     }
 
     /// Words of a list, as Python or the shell would write it; `None` where nobody gave one.
-    pub(crate) fn list(&self, key: &str) -> Option<Vec<String>> {
+    pub fn list(&self, key: &str) -> Option<Vec<String>> {
         let text = self.text(key)?;
         let bare = text.trim_matches(['[', ']', '(', ')', '{', '}']);
         // In brackets a word may hold spaces.
@@ -158,19 +160,19 @@ impl Settings {
     }
 
     /// Whether somebody named this directory.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
+    pub fn is_named(&self, name: &str) -> bool {
         self.text(&format!("{name}dir")).is_some()
     }
 
     /// How much to say: 0 nothing, 3 as usual, 5 all.
-    pub(crate) fn level(&self) -> u8 {
+    pub fn level(&self) -> u8 {
         self.text("verbose_level").and_then(|text| text.parse().ok()).unwrap_or(LEVEL)
     }
 
     /// Puts what has a meaning here into the configuration.
-    pub(crate) fn apply(&self, config: &mut Config) -> Result<(), Report> {
+    pub fn apply(&self, config: &mut Config) -> Result<()> {
         if self.top_is_named {
-            let place = crate::context::text(&self.top.join(STORE))?;
+            let place = crate::session::text(&self.top.join(STORE))?;
             self.put(config, "topdir", "store.dir", &place)?;
         }
         if let Some(url) = self.text("dockerio_registry_url") {
@@ -213,7 +215,7 @@ impl Settings {
         Ok(())
     }
 
-    fn put(&self, config: &mut Config, from: &str, key: &str, text: &str) -> Result<(), Report> {
+    fn put(&self, config: &mut Config, from: &str, key: &str, text: &str) -> Result<()> {
         let ours = matches!(config.origin(key), Origin::Environment { name } if name.starts_with("CORACLE_"));
         match self.values.get(from).filter(|_| !ours) {
             Some(value) => Ok(config.set_from(key, text, value.origin.clone())?),
@@ -230,7 +232,7 @@ fn variable<'a>(environment: &'a BTreeMap<OsString, OsString>, name: &str) -> Op
 }
 
 /// Host and port of a registry's URL, and whether it is spoken to in plain HTTP.
-pub(crate) fn host_of(url: &str) -> (String, bool) {
+pub fn host_of(url: &str) -> (String, bool) {
     let bare = url.trim_start_matches("https://").trim_start_matches("http://");
     let host = bare.split('/').next().unwrap_or(bare);
     let host = match host {

@@ -13,11 +13,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginBlob, BeginTree, Ingest, Staging, Store};
 
 use super::{Road, pipe};
-use crate::progress::Part;
-use crate::report::Report;
+use crate::error::{Error, Result};
+use crate::events::Moving;
 
 /// What is to be done for one layer.
-pub(crate) struct Work<'a> {
+pub struct Work<'a> {
     /// The blob.
     pub descriptor: Descriptor,
     /// The digest of what is in it.
@@ -30,7 +30,7 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     /// Whether all of it is here.
-    pub(crate) fn is_done(&self, store: &Store) -> Result<bool, Report> {
+    pub fn is_done(&self, store: &Store) -> Result<bool> {
         let blob = || store.blobs().contains(&self.descriptor.digest, Some(self.descriptor.size));
         Ok((!self.unpack || store.layers().contains(&self.diff_id)?) && blob()?)
     }
@@ -42,7 +42,7 @@ impl Work<'_> {
 }
 
 /// Brings one layer in.
-pub(super) fn bring(road: &Road<'_>, work: &Work<'_>) -> Result<(), Report> {
+pub(super) fn bring(road: &Road<'_>, work: &Work<'_>) -> Result<()> {
     let brought = match work.source {
         None => stored(road, work, None),
         Some(source) => match road.store.blobs().begin(&work.descriptor)? {
@@ -54,7 +54,7 @@ pub(super) fn bring(road: &Road<'_>, work: &Work<'_>) -> Result<(), Report> {
 }
 
 /// The tree of a blob that is here.
-fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<(), Report> {
+fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<()> {
     if !work.unpack {
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn fetched(
     work: &Work<'_>,
     source: (&Client, &Reference),
     mut ingest: Ingest,
-) -> Result<(), Report> {
+) -> Result<()> {
     let staging = match work.unpack.then(|| road.store.layers().begin(&work.diff_id)).transpose()? {
         Some(BeginTree::Build(staging)) => Some(staging),
         _ => None,
@@ -96,7 +96,7 @@ fn fetched(
         let unpacking = scope.spawn(|| unpack(road, work, staging, existing.chain(output)));
         let fetched = fetch(road, work, source, &mut ingest, Some(input), &part);
         let unpacked =
-            unpacking.join().unwrap_or_else(|_| Err(Report::new("the unpacking thread failed")));
+            unpacking.join().unwrap_or_else(|_| Err(Error::failed("the unpacking thread failed")));
         (fetched, unpacked)
     });
     // The network's trouble explains the unpacker's, not the other way round; and a blob with a wrong digest is the
@@ -115,19 +115,19 @@ fn fetch(
     (client, reference): (&Client, &Reference),
     ingest: &mut Ingest,
     mut pipe: Option<pipe::Input>,
-    part: &Part<'_>,
-) -> Result<(), Report> {
+    part: &Moving<'_>,
+) -> Result<()> {
     if !ingest.is_complete() {
         let mut reader = client.blob(reference, &work.descriptor, ingest.offset())?;
         let mut buffer = pipe.as_ref().map_or_else(pipe::buffer, pipe::Input::buffer);
         loop {
             if road.stopped() {
-                return Err(Report::new("stopped, because another layer failed"));
+                return Err(road.why_stopped());
             }
             let (count, failure) = fill(&mut reader, &mut buffer);
             ingest
                 .write_all(&buffer[..count])
-                .map_err(|error| Report::new("cannot write to the store").cause(error))?;
+                .map_err(|error| Error::failed("cannot write to the store").cause(error))?;
             part.advance(count as u64);
             if let Some(report) = failure {
                 return Err(report);
@@ -148,7 +148,7 @@ fn fetch(
 
 /// Fills a buffer as far as the stream goes; why it goes no further, where that is a failure. What came before one is
 /// kept for the next pull.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Report>) {
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Error>) {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {
@@ -157,8 +157,8 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Report>) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
                 let report = registry::Error::from_io(error).map_or_else(
-                    |error| Report::new("the download broke off").cause(error),
-                    Report::from,
+                    |error| Error::failed("the download broke off").cause(error),
+                    Error::from,
                 );
                 return (filled, Some(report));
             }
@@ -173,7 +173,7 @@ fn unpack(
     work: &Work<'_>,
     staging: Staging,
     blob: impl Read + Send,
-) -> Result<(), Report> {
+) -> Result<()> {
     let plain = rootfs::decode::open(blob, &road.limits)?;
     // `apply` makes the tree itself, to be sure that it is empty and its own.
     let _ = std::fs::remove_dir(staging.tree());
@@ -184,12 +184,14 @@ fn unpack(
         Mode::empty(),
     )
     .map_err(|error| {
-        Report::new(format!("cannot open {}", staging.dir().display())).cause(error)
+        Error::failed(format!("cannot open {}", staging.dir().display())).cause(error)
     })?;
     let applied = rootfs::apply(plain, &directory, &road.limits, &|_| {})?;
     if applied.diff_id != work.diff_id {
-        return Err(Report::new("the layer's content is not what the image's configuration says")
-            .because(format!("expected {}, found {}", work.diff_id, applied.diff_id)));
+        return Err(Error::failed(
+            "the layer's content is not what the image's configuration says",
+        )
+        .because(format!("expected {}, found {}", work.diff_id, applied.diff_id)));
     }
     staging.commit(&applied.meta)?;
     Ok(())
@@ -198,14 +200,14 @@ fn unpack(
 /// Counts what is read and ends when another layer has failed.
 struct Watched<'a, R> {
     reader: R,
-    part: &'a Part<'a>,
+    part: &'a Moving<'a>,
     road: &'a Road<'a>,
 }
 
 impl<R: Read> Read for Watched<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.road.stopped() {
-            return Err(std::io::Error::other("stopped, because another layer failed"));
+            return Err(std::io::Error::other(self.road.why_stopped().to_string()));
         }
         let count = self.reader.read(buffer)?;
         self.part.advance(count as u64);

@@ -1,0 +1,298 @@
+//! Turns the flags of `run` and `create` into the core's requests.
+//!
+//! Each structure of flags is taken apart without `..`, so that a new flag does not compile until
+//! it has a meaning here.
+
+use std::collections::BTreeMap;
+
+use containers::Surroundings;
+use containers::config::{PullPolicy, SettingValue};
+use containers::container::gpus::GpuRequest;
+use containers::request::{
+    ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
+    RecordRequest, RegistryRequest, SecurityRequest, command_line, environment, limits, mounts,
+    options, ports,
+};
+use engine::spec::{DnsSpec, Limits};
+
+use super::images::RegistryFlags;
+use super::run::{
+    ContainerFlags, FileFlags, ImageFlags, NetworkFlags, ProcessFlags, RecordFlags, ResourceFlags,
+    SecurityFlags, UdockerFlags,
+};
+use crate::report::Report;
+
+/// A container by the flags of `run` or `create`, its image and its command. With `--rootfs` the
+/// image's word is the command's first.
+pub(crate) fn container(
+    flags: &ContainerFlags,
+    image: Option<&str>,
+    words: &[String],
+    surroundings: &Surroundings,
+) -> Result<ContainerRequest, Report> {
+    let ContainerFlags {
+        process,
+        files: file_flags,
+        network: network_flags,
+        resources,
+        security: security_flags,
+        image: image_flags,
+        udocker,
+        record: record_flags,
+    } = flags;
+    // What udocker has besides asks for what is so anyway.
+    let UdockerFlags {
+        nometa,
+        novol: _,
+        nosysdirs: _,
+        containerauth: _,
+        publish_all: _,
+        nvidia,
+        netcoop: _,
+    } = udocker;
+    let first = image.filter(|_| image_flags.rootfs.is_some()).map(str::to_owned);
+    let shm_size = file_flags.shm_size.as_deref();
+    Ok(ContainerRequest {
+        image: self::image(image_flags, image, *nometa)?,
+        command: first.into_iter().chain(words.iter().cloned()).collect(),
+        process: self::process(process, surroundings)?,
+        files: files(file_flags, *nvidia, surroundings)?,
+        network: network(network_flags)?,
+        limits: self::limits(resources, shm_size)?,
+        security: security(security_flags, surroundings)?,
+        record: record(record_flags)?,
+    })
+}
+
+fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessRequest, Report> {
+    let ProcessFlags {
+        interactive,
+        tty,
+        env,
+        env_file,
+        hostenv,
+        workdir,
+        user,
+        group_add,
+        entrypoint,
+        init,
+        stop_signal,
+        stop_timeout,
+    } = flags;
+    let (env_files, env) = variables(env_file, env, surroundings)?;
+    let seconds = |seconds: i64| u32::try_from(seconds).unwrap_or(u32::MAX);
+    Ok(ProcessRequest {
+        interactive: *interactive,
+        tty: *tty,
+        env_files,
+        env,
+        host_environment: *hostenv,
+        workdir: workdir.clone(),
+        user: user.clone(),
+        groups: group_add.clone(),
+        entrypoint: entrypoint.as_deref().map(command_line::entrypoint),
+        init: *init,
+        stop_signal: stop_signal.clone(),
+        stop_timeout: stop_timeout.map(seconds),
+    })
+}
+
+/// Variables of `--env-file` and of `--env`.
+pub(crate) fn variables(
+    files: &[std::path::PathBuf],
+    flags: &[String],
+    surroundings: &Surroundings,
+) -> Result<(Vec<environment::Change>, Vec<environment::Change>), Report> {
+    let host = &surroundings.environment;
+    let mut from_files = Vec::new();
+    for file in files {
+        from_files.extend(environment::file(file, host)?);
+    }
+    let from_flags = flags.iter().map(|text| environment::flag(text, host));
+    Ok((from_files, from_flags.collect::<containers::Result<_>>()?))
+}
+
+fn files(
+    flags: &FileFlags,
+    nvidia: bool,
+    surroundings: &Surroundings,
+) -> Result<FileRequest, Report> {
+    let FileFlags {
+        volume,
+        mount,
+        volumes_from,
+        tmpfs,
+        read_only,
+        device,
+        gpus,
+        // It is a limit.
+        shm_size: _,
+        bindhome,
+        hostauth,
+        x11,
+        dri,
+    } = flags;
+    let working = surroundings.working_directory()?;
+    let mut all = Vec::new();
+    for text in volume {
+        all.push(mounts::volume(text, working)?);
+    }
+    for text in mount {
+        all.push(mounts::mount(text, working)?);
+    }
+    for text in tmpfs {
+        all.push(mounts::tmpfs(text)?);
+    }
+    let nodes = device.iter().filter(|text| !host::cdi::is_name(text));
+    Ok(FileRequest {
+        mounts: all,
+        volumes_from: volumes_from.iter().map(|text| options::volumes_from(text)).collect(),
+        read_only: *read_only,
+        devices: nodes.map(|text| mounts::device(text)).collect::<containers::Result<_>>()?,
+        gpus: GpuRequest::new(gpus.as_deref(), nvidia, device)?,
+        says_gpus: gpus.is_some(),
+        bind_home: *bindhome,
+        host_accounts: *hostauth,
+        x11: *x11,
+        graphics: *dri,
+    })
+}
+
+fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
+    let NetworkFlags { network, publish, hostname, add_host, dns, dns_search, dns_option } = flags;
+    let mode = network.as_deref().map(|text| options::mode("--network", text)).transpose()?;
+    let hosts = add_host.iter().map(|text| options::add_host(text));
+    let published = publish.iter().map(|text| ports::parse(text));
+    Ok(NetworkRequest {
+        mode,
+        publish: published.collect::<containers::Result<_>>()?,
+        hostname: hostname.clone(),
+        hosts: hosts.collect::<containers::Result<_>>()?,
+        dns: DnsSpec {
+            servers: dns.clone(),
+            search: dns_search.clone(),
+            options: dns_option.clone(),
+        },
+    })
+}
+
+fn limits(flags: &ResourceFlags, shm_size: Option<&str>) -> Result<Limits, Report> {
+    let ResourceFlags { cpus, cpuset_cpus, memory, pids_limit, ulimit } = flags;
+    let bytes = |flag, text: Option<&str>| -> containers::Result<Option<u64>> {
+        text.map_or(Ok(None), |text| limits::bytes(flag, text))
+    };
+    let ulimits = ulimit.iter().map(|text| limits::ulimit(text));
+    Ok(Limits {
+        cpus: cpus.as_deref().map(limits::cpus).transpose()?.flatten(),
+        memory: bytes("--memory", memory.as_deref())?,
+        pids: pids_limit.and_then(limits::pids),
+        cpuset_cpus: cpuset_cpus.clone().filter(|list| !list.is_empty()),
+        ulimits: ulimits.collect::<containers::Result<_>>()?,
+        shm_size: bytes("--shm-size", shm_size)?,
+    })
+}
+
+fn security(flags: &SecurityFlags, surroundings: &Surroundings) -> Result<SecurityRequest, Report> {
+    let SecurityFlags {
+        isolate,
+        security_opt,
+        cap_add,
+        cap_drop,
+        pid,
+        ipc,
+        uts,
+        userns,
+        cgroupns,
+        join,
+    } = flags;
+    let mode = |flag, text: &Option<String>| {
+        text.as_deref().map(|text| options::mode(flag, text)).transpose()
+    };
+    let read = security_opt.iter().map(|text| options::security(text, surroundings));
+    Ok(SecurityRequest {
+        isolate: *isolate,
+        options: read.collect::<containers::Result<_>>()?,
+        cap_add: cap_add.clone(),
+        cap_drop: cap_drop.clone(),
+        pid: mode("--pid", pid)?,
+        ipc: mode("--ipc", ipc)?,
+        uts: mode("--uts", uts)?,
+        cgroup: mode("--cgroupns", cgroupns)?,
+        user: userns.as_deref().map(|text| options::mode("--userns", text)).transpose()?,
+        join: join.clone(),
+    })
+}
+
+fn image(
+    flags: &ImageFlags,
+    name: Option<&str>,
+    ignore_config: bool,
+) -> Result<ImageRequest, Report> {
+    let ImageFlags { pull, platform, rootfs, execmode, registry: registry_flags } = flags;
+    let (reuse, pull) = match pull.as_deref() {
+        None => (false, None),
+        // udocker's word: what is there is used, which `run NAME` does anyway.
+        Some("reuse") => (true, Some(PullPolicy::Missing)),
+        Some(text) => {
+            let policy = <PullPolicy as SettingValue>::from_text(text).map_err(|_| {
+                Report::usage(format!("--pull '{text}' is no policy"))
+                    .hint("there are always, missing, never and newer")
+            })?;
+            (false, Some(policy))
+        }
+    };
+    Ok(ImageRequest {
+        name: name.filter(|_| rootfs.is_none()).map(str::to_owned),
+        pull,
+        reuse,
+        platform: platform.as_deref().map(options::platform).transpose()?,
+        registry: registry(registry_flags),
+        rootfs: rootfs.clone(),
+        exec_mode: execmode.clone(),
+        ignore_config,
+    })
+}
+
+/// How a registry is reached, by the flags of all commands that talk to one.
+pub(crate) fn registry(flags: &RegistryFlags) -> RegistryRequest {
+    // udocker's index is the registry itself.
+    let RegistryFlags { tls_verify, cert_dir, authfile, creds, proxy, host, index: _ } = flags;
+    RegistryRequest {
+        tls_verify: *tls_verify,
+        cert_dir: cert_dir.clone(),
+        authfile: authfile.clone(),
+        creds: creds.clone(),
+        proxy: proxy.clone(),
+        host: host.clone(),
+    }
+}
+
+fn record(flags: &RecordFlags) -> Result<RecordRequest, Report> {
+    let RecordFlags {
+        name,
+        label,
+        label_file,
+        cidfile,
+        restart,
+        rm,
+        log_opt,
+        log_driver,
+        // The terminal shows the banner, or does not.
+        nobanner: _,
+    } = flags;
+    let (mut label_files, mut labels) = (BTreeMap::new(), BTreeMap::new());
+    label_file.iter().try_for_each(|file| options::label_file(&mut label_files, file))?;
+    label.iter().try_for_each(|text| options::add_label(&mut labels, text))?;
+    let kept = log_driver.as_deref().map(options::log_driver).transpose()?;
+    let mut log = LogRequest { kept, ..LogRequest::default() };
+    log_opt.iter().try_for_each(|text| options::log_option(&mut log, text))?;
+    Ok(RecordRequest {
+        name: name.clone(),
+        label_files,
+        labels,
+        cidfile: cidfile.clone(),
+        restart: restart.as_deref().map(options::restart).transpose()?,
+        remove: *rm,
+        log,
+    })
+}

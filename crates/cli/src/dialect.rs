@@ -1,0 +1,80 @@
+//! How answers look under the name that the program was called by: plain data, decided here alone.
+//!
+//! What operations do differently is decided in `containers::dialect`.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use containers::udocker::CALLED;
+
+/// Whether this program was started as `udocker`, by a person or by itself.
+pub(crate) fn is_udocker() -> bool {
+    std::env::args_os().next().is_some_and(|program| is_name(&program))
+        || std::env::var_os(CALLED).is_some()
+}
+
+/// Whether a program of this name is udocker.
+fn is_name(program: &OsStr) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "udocker" || name == "udocker.py")
+}
+
+/// How answers look, and how some words are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one behaviour")]
+pub(crate) struct Presentation {
+    /// udocker's settings count, and its flags have udocker's meaning.
+    pub as_udocker: bool,
+    /// A banner is shown on a terminal before a program starts.
+    pub banner: bool,
+    /// `images` and `ps` list as udocker does, unless a format or a filter is given.
+    pub plain_listings: bool,
+    /// `inspect` of one object shows its configuration alone.
+    pub bare_inspect: bool,
+    /// `version` and `setup` show udocker's lines.
+    pub own_lines: bool,
+    /// `run --attach` has no effect.
+    pub ignores_attach: bool,
+    /// `load` prints names alone, without words.
+    pub bare_names: bool,
+    /// `login` keeps credentials without asking the registry.
+    pub offline_login: bool,
+    /// `save` refuses to replace a file.
+    pub keeps_files: bool,
+    /// The store is below the directory that a command names (`mkrepo`).
+    pub store_below: bool,
+    /// `tag` refuses a name that an image has.
+    pub keeps_names: bool,
+}
+
+impl Presentation {
+    /// How it is under udocker's name, or under Coracle's own.
+    pub(crate) fn of(as_udocker: bool) -> Self {
+        Self {
+            as_udocker,
+            banner: as_udocker,
+            plain_listings: as_udocker,
+            bare_inspect: as_udocker,
+            own_lines: as_udocker,
+            ignores_attach: as_udocker,
+            bare_names: as_udocker,
+            offline_login: as_udocker,
+            keeps_files: as_udocker,
+            store_below: as_udocker,
+            keeps_names: as_udocker,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (program, is) in
+            [("/usr/bin/udocker", true), ("udocker.py", true), ("coracle", false), ("", false)]
+        {
+            assert_eq!(is_name(OsStr::new(program)), is, "{program}");
+        }
+    }
+}

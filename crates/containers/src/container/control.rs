@@ -1,0 +1,129 @@
+//! Starts, stops, signals, freezes and awaits containers that exist.
+
+use std::time::Duration;
+
+use engine::supervise::{self, Signal, StopOptions, Waited};
+use store::ContainerDir;
+
+use super::launch::{self, Ended, Run};
+use super::record;
+use super::removal::Removal;
+use super::running;
+use crate::error::{Error, Result};
+use crate::request::options;
+use crate::session::Session;
+
+/// Seconds between the stop signal and `SIGKILL`, where nothing else is said.
+const GRACE: i64 = 10;
+
+/// Starts a container in the background. As in Docker, starting a running container is no error.
+pub fn start(session: &Session, name: &str) -> Result<()> {
+    let container = record::find(session, name)?;
+    running::is_here(&container)?;
+    if running::is_running(&container)? {
+        return Ok(());
+    }
+    background(session, container)
+}
+
+/// Starts a container and stays in front of it until it ends or the user leaves.
+pub fn start_attached(
+    session: &Session,
+    name: &str,
+    interactive: bool,
+    detach_keys: Option<&str>,
+) -> Result<Ended> {
+    let container = record::find(session, name)?;
+    running::is_here(&container)?;
+    if running::is_running(&container)? {
+        return Err(Error::conflict(format!("container {name} is running"))
+            .with_hint(format!("coracle attach {name}")));
+    }
+    let mut run = recorded(container)?;
+    run.record.config.stdin_open &= interactive;
+    run.detach_keys = detach_keys.map(str::to_owned);
+    launch::launch(session, &run)
+}
+
+fn background(session: &Session, container: ContainerDir) -> Result<()> {
+    let run = Run { detach: true, ..recorded(container)? };
+    launch::launch(session, &run).map(drop)
+}
+
+/// A run of a container as its record says, with a log.
+fn recorded(container: ContainerDir) -> Result<Run> {
+    let record = record::read(&container)?;
+    let removal = if record.config.auto_remove { Removal::recorded(&container)? } else { None };
+    Ok(Run { removal, log: true, ..Run::new(container, record) })
+}
+
+/// How a container is stopped, where that differs from its record.
+#[derive(Debug, Clone, Default)]
+pub struct StopRequest {
+    /// Seconds between the signal and `SIGKILL`; a negative number waits without end, as in Docker.
+    pub seconds: Option<i64>,
+    /// The signal's name or number.
+    pub signal: Option<String>,
+}
+
+/// Stops a container. A container that does not run is stopped already.
+pub fn stop(session: &Session, name: &str, request: &StopRequest) -> Result<()> {
+    stop_container(&record::find(session, name)?, request)
+}
+
+/// Stops a container, and starts it in the background.
+pub fn restart(session: &Session, name: &str, request: &StopRequest) -> Result<()> {
+    let container = record::find(session, name)?;
+    stop_container(&container, request)?;
+    background(session, container)
+}
+
+/// Stops a container that has been found.
+pub fn stop_container(container: &ContainerDir, request: &StopRequest) -> Result<()> {
+    let config = record::read(container)?.config;
+    let signal = match request.signal.as_deref() {
+        Some(name) => options::signal(name)?,
+        None if config.stop_signal.is_empty() => Signal::TERM,
+        None => options::signal(&config.stop_signal)?,
+    };
+    let seconds = request.seconds.unwrap_or_else(|| config.stop_timeout.map_or(GRACE, i64::from));
+    let timeout = u64::try_from(seconds).ok().map(Duration::from_secs);
+    supervise::stop(&container.path(), StopOptions { signal, timeout })?;
+    Ok(())
+}
+
+/// Sends a signal to a container's main process.
+pub fn kill(session: &Session, name: &str, signal: Signal) -> Result<()> {
+    let container = record::find(session, name)?;
+    supervise::kill(&container.path(), signal)
+        .map_err(|error| Error::from(error).within(format!("cannot kill {name}")))
+}
+
+/// Freezes a container's processes.
+pub fn pause(session: &Session, name: &str) -> Result<()> {
+    Ok(supervise::pause(&record::find(session, name)?.path())?)
+}
+
+/// Lets a container's frozen processes go on.
+pub fn unpause(session: &Session, name: &str) -> Result<()> {
+    Ok(supervise::unpause(&record::find(session, name)?.path())?)
+}
+
+/// Waits until a container's program has ended; its exit code.
+pub fn wait(session: &Session, name: &str) -> Result<i32> {
+    let container = record::find(session, name)?;
+    match supervise::wait(&container.path())? {
+        Waited::Code(code) => Ok(code),
+        Waited::Unknown => Err(Error::conflict(format!("{name} has ended, but nobody saw how"))
+            .with_hint(
+                "a program that runs without supervisor gives its exit code to whoever started \
+                 it; use -d",
+            )),
+    }
+}
+
+/// The ids of all containers.
+pub fn every_id(session: &Session) -> Result<Vec<String>> {
+    let all = session.store()?.containers().list()?;
+    Ok(all.iter().map(|container| container.id().to_owned()).collect())
+}

@@ -1,0 +1,116 @@
+//! `exec` and `attach`: a further program in a running container, or a connection to its program.
+
+use engine::plan::Overrides;
+use engine::supervise::{self, AttachOptions, Console, Launch, Options};
+
+use super::launch::{self, Ended};
+use super::prepare::prepare;
+use super::{record, running};
+use crate::error::{Error, Result};
+use crate::events::Event;
+use crate::request::environment::{self, Change};
+use crate::session::Session;
+
+/// A further program in a running container.
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
+pub struct ExecRequest {
+    /// The container's name or id.
+    pub container: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables.
+    pub env: Vec<Change>,
+    /// Working directory inside the container.
+    pub workdir: Option<String>,
+    /// `USER[:GROUP]`.
+    pub user: Option<String>,
+    /// A terminal of its own.
+    pub tty: bool,
+    /// Keep standard input open.
+    pub interactive: bool,
+    /// Leave a supervisor behind and come back.
+    pub detach: bool,
+    /// Keys that leave it running.
+    pub detach_keys: Option<String>,
+}
+
+/// Runs it.
+pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
+    let name = &request.container;
+    let container = record::find(session, name)?;
+    let Some(pid) = running::member(&container)? else {
+        return Err(Error::conflict(format!("container {name} is not running")).with_hint(
+            format!(
+                "start it: coracle start {name}, or run the command alone: coracle run {name} COMMAND"
+            ),
+        ));
+    };
+    let record = record::read(&container)?;
+    launch::seal(session, record.config.security.isolate)?;
+    let mut env = Vec::new();
+    environment::apply(&mut env, request.env.iter().cloned());
+    let overrides = Overrides {
+        command: Some(request.command.clone()),
+        env,
+        cwd: request.workdir.clone(),
+        user: request.user.clone(),
+        tty: Some(request.tty),
+        exec: true,
+        limits_hold: true,
+        ..Overrides::default()
+    };
+    let prepared = prepare(session, session.store()?, &container, &record, &overrides, Some(pid))?;
+    session.may_fork("start a program")?;
+    if !request.tty && !request.detach {
+        if !request.interactive && !session.dialect().keeps_input {
+            launch::empty_input()?;
+        }
+        // As in a run: another machine sees a lock only.
+        let ended = if engine::records::is_shared(&container.path()) {
+            engine::engines::stay(prepared.engine, &prepared.plan, Some(pid), ())?
+        } else {
+            prepared.engine.become_resident(pid, &prepared.plan)?
+        };
+        return Ok(Ended::Exited(ended.code() as u8));
+    }
+    let options = Options::exec(&record::title(&container), request.tty, request.interactive);
+    let spawn = Box::new(supervise::Planned {
+        engine: prepared.engine,
+        plan: &prepared.plan,
+        enter: Some(pid),
+    });
+    let launch = Launch { dir: container.path(), options, spawn, cleanup: None };
+    if request.detach {
+        supervise::detached(launch)?;
+        return Ok(Ended::Left);
+    }
+    launch::foreground(session, launch, request.detach_keys.as_deref(), true)
+}
+
+/// A connection to a container's program.
+#[derive(Debug, Clone, Default)]
+pub struct AttachRequest {
+    /// The container's name or id.
+    pub container: String,
+    /// Do not connect standard input.
+    pub no_stdin: bool,
+    /// Forward signals.
+    pub sig_proxy: bool,
+    /// Keys that leave it running.
+    pub detach_keys: Option<String>,
+}
+
+/// Connects the caller's terminal to a running container until it ends or the user leaves.
+pub fn attach(session: &Session, request: &AttachRequest) -> Result<Ended> {
+    let container = record::find(session, &request.container)?;
+    let config = record::read(&container)?.config;
+    let mut notice = |text: &str| session.events().event(&Event::Notice(text));
+    let detach_keys = launch::detach_keys(session, request.detach_keys.as_deref())?;
+    let console = Console { detach_keys, sig_proxy: request.sig_proxy, notice: &mut notice };
+    let options = AttachOptions { input: config.stdin_open && !request.no_stdin };
+    let ended = supervise::attach(&container.path(), options, console).map_err(|error| {
+        Error::from(error).within(format!("cannot attach to {}", request.container))
+    })?;
+    Ok(ended.into())
+}

@@ -1,0 +1,131 @@
+//! Plans a run of a container: which engine, which root, which accounts, which devices.
+
+use engine::choose::Engine;
+use engine::facts::Facts;
+use engine::plan::{self, Accounts, Overrides, Plan, Request};
+use engine::spec::{ContainerConfig, UserNamespace};
+use store::{ContainerDir, Store};
+
+use super::record::Record;
+use super::running::main_process;
+use super::{accounts, convert, gpus, naming, root_form};
+use crate::error::Result;
+use crate::session::Session;
+
+/// A plan with the engine that will execute it.
+pub struct Prepared {
+    /// What will be done.
+    pub plan: Plan,
+    /// What will do it.
+    pub engine: &'static dyn Engine,
+}
+
+/// Plans a run (or, where `overrides.exec` is set, an `exec` beside process `member`).
+pub fn prepare(
+    session: &Session,
+    store: &Store,
+    container: &ContainerDir,
+    record: &Record,
+    overrides: &Overrides,
+    member: Option<u32>,
+) -> Result<Prepared> {
+    let config = &record.config;
+    let place = container.path();
+    let facts = Facts::of(session.host(), &session.probing(), config);
+    let engine = convert::engine(&facts, record, &place, member, overrides.exec)?;
+    let root =
+        root_form::for_engine(root_form::prepare_for(session, store, record, &place, engine)?);
+    let mut run =
+        Run { effective: gpus::effective(session, record, overrides, &root)?, config, overrides };
+    let known = run.name_users(session, container, record, (&facts, engine), &root)?;
+    if engine.caps().bare {
+        // A user whom nobody names is the caller.
+        run.change().0.namespaces.user = UserNamespace::Host;
+    }
+    let (config, overrides) = run.as_planned();
+    let of_root = engine::accounts::OfRoot(&root);
+    // Without mounts, what a process has as its root is the host's.
+    let own_root = overrides.exec && !engine.caps().own_ids;
+    let of_process = member.filter(|_| own_root).map(engine::accounts::OfProcess);
+    let accounts: &dyn Accounts = match (&known, &of_process) {
+        (Some(known), _) => known,
+        (None, Some(process)) => process,
+        (None, None) => &of_root,
+    };
+    let running = |name: &str| main_process(session, name).and_then(plan::Neighbour::of);
+    let request = Request {
+        config,
+        root: &root,
+        place: &place,
+        facts: &facts,
+        overrides,
+        own_ids: engine.caps().own_ids,
+        fake_root: engine.caps().fake_root,
+        accounts,
+        running: &running,
+    };
+    let mut plan = plan::plan(&request)?;
+    if engine.caps().keeps_texts {
+        plan.beside_image = root_form::beside_image(store, record);
+    }
+    Ok(Prepared { plan, engine })
+}
+
+/// What a run is planned from. It is copied only where something is changed.
+struct Run<'a> {
+    effective: Option<(ContainerConfig, Overrides)>,
+    config: &'a ContainerConfig,
+    overrides: &'a Overrides,
+}
+
+impl Run<'_> {
+    fn change(&mut self) -> &mut (ContainerConfig, Overrides) {
+        self.effective.get_or_insert_with(|| (self.config.clone(), self.overrides.clone()))
+    }
+
+    fn as_planned(&self) -> (&ContainerConfig, &Overrides) {
+        self.effective
+            .as_ref()
+            .map_or((self.config, self.overrides), |(config, overrides)| (config, overrides))
+    }
+
+    /// Shows the host's users where that is asked for, and tells programs who and where they are
+    /// where the dialect wants it.
+    fn name_users(
+        &mut self,
+        session: &Session,
+        container: &ContainerDir,
+        record: &Record,
+        (facts, engine): (&Facts, &dyn Engine),
+        root: &plan::Root,
+    ) -> Result<Option<accounts::Known>> {
+        let (dialect, host) = (session.dialect(), record.own.hostauth);
+        let image = engine::accounts::OfRoot(root);
+        let mut known = None;
+        if dialect.knows_caller || host {
+            let (config, overrides) = self.change();
+            let user = overrides.user.as_ref().unwrap_or(&config.user).clone();
+            known = accounts::effective(session, host, &image, &user)?;
+            if let Some(known) = &known {
+                let mounts = known.mounts(&container.path())?;
+                accounts::add_mounts(mounts, host, config, overrides);
+            }
+        }
+        if dialect.starts_at_home {
+            let accounts: &dyn Accounts = match &known {
+                Some(known) => known,
+                None => &image,
+            };
+            let (config, overrides) = self.change();
+            if let Some(home) = naming::home(config, overrides, (facts, accounts), root)? {
+                overrides.cwd = Some(home);
+            }
+        }
+        if dialect.names_container {
+            let (config, overrides) = self.change();
+            let user = overrides.user.as_deref();
+            naming::name_container(config, container, user, engine.name())?;
+        }
+        Ok(known)
+    }
+}

@@ -1,0 +1,53 @@
+//! Looks at whether a container runs, and by which process.
+
+use engine::supervise::state::{self, Observed};
+use store::ContainerDir;
+
+use super::record;
+use crate::error::{Error, Result};
+use crate::session::Session;
+
+/// The process that stands for a container, if it runs.
+///
+/// # Errors
+/// Where it runs on another machine that shares the store.
+pub fn member(container: &ContainerDir) -> Result<Option<u32>> {
+    Ok(match state::observe(&container.path())? {
+        Observed::Running(running) => running.here()?.main().map(|process| process.pid),
+        _ => None,
+    })
+}
+
+/// The process that stands for a running container, by the container's name or id.
+pub fn main_process(session: &Session, name: &str) -> Option<u32> {
+    let container = record::find(session, name).ok()?;
+    match state::observe(&container.path()).ok()? {
+        Observed::Running(running) => running.main().map(|process| process.pid),
+        _ => None,
+    }
+}
+
+/// Whether something runs in a container, or will again.
+pub fn is_running(container: &ContainerDir) -> Result<bool> {
+    let observed = state::observe(&container.path())?;
+    Ok(matches!(observed, Observed::Running(_) | Observed::Restarting { .. }))
+}
+
+/// Refuses where a container runs on another machine that shares the store, or in another pid
+/// namespace: nothing may change it from here.
+pub fn is_here(container: &ContainerDir) -> Result<()> {
+    Ok(state::is_here(&container.path())?)
+}
+
+/// Refuses where a container runs.
+pub fn not_running(container: &ContainerDir) -> Result<()> {
+    is_here(container)?;
+    if is_running(container)? { Err(running(container)) } else { Ok(()) }
+}
+
+/// The error where a container runs that must not.
+pub fn running(container: &ContainerDir) -> Error {
+    let title = record::title(container);
+    Error::conflict(format!("container {title} is running"))
+        .with_hint(format!("stop it first (coracle stop {title}), or use --force"))
+}

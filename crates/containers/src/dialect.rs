@@ -1,0 +1,105 @@
+//! What differs when the program is called `udocker`: plain data, decided here alone.
+//!
+//! An operation asks for one behaviour by its name and never for the name of the program. The
+//! default is Coracle's own behaviour, which is Docker's where Docker has the command. How answers
+//! look is not decided here: that is the front end's.
+
+use std::path::{Path, PathBuf};
+
+use crate::udocker::settings;
+
+/// What is run under udocker's name where nobody says what.
+const SHELL: [&str; 2] = ["bash", "-i"];
+
+/// The variable of the host that programs get under udocker's name, unless told otherwise.
+const TERMINAL: &str = "TERM";
+
+/// The behaviours that differ.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one behaviour")]
+pub struct Dialect {
+    /// A name that an image and a container have means the container.
+    pub containers_come_first: bool,
+    /// `run` of a container that exists passes over what is decided when a container is made
+    /// (`--platform`, name servers), and `--name` gives it a further name.
+    pub passes_over_decided: bool,
+    /// `run --rm NAME` removes a container that an earlier command made.
+    pub removes_existing: bool,
+    /// What is run where neither the image nor the request says what; empty for an error.
+    pub default_command: Vec<String>,
+    /// Variables of the host that every container gets.
+    pub host_variables: Vec<String>,
+    /// Variables of the host that `--hostenv` leaves out.
+    pub withheld_variables: Vec<String>,
+    /// Programs find in `USER`, `LOGNAME` and the like who they are and who started them.
+    pub names_user: bool,
+    /// Programs find in `container_uuid` and the like in which container they run.
+    pub names_container: bool,
+    /// The caller needs no entry in the image's `/etc/passwd` to be named by `--user`.
+    pub knows_caller: bool,
+    /// A program starts in its user's home directory if nothing else is said.
+    pub starts_at_home: bool,
+    /// `exec` without `--interactive` leaves a program its standard input.
+    pub keeps_input: bool,
+    /// `--volumes-from` has no effect.
+    pub ignores_volumes_from: bool,
+    /// `inspect -p` gives a container a whole tree on disk.
+    pub shows_whole_tree: bool,
+    /// Variables that are set where this program executes itself again.
+    pub restart_variables: Vec<(String, String)>,
+    /// Where large temporary files go; `None` for the store.
+    pub temporary: Option<PathBuf>,
+    /// A further file with credentials.
+    pub keystore: Option<PathBuf>,
+    /// The tree that every container has as its root, if the settings name one.
+    pub root_of_all: Option<PathBuf>,
+    /// udocker's own directory, whose images and containers can be used.
+    pub legacy: Option<Legacy>,
+}
+
+/// udocker's own directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Legacy {
+    /// Images by name and tag.
+    pub repos: PathBuf,
+    /// Layers and configurations by digest.
+    pub layers: PathBuf,
+    /// Containers by id.
+    pub containers: PathBuf,
+    /// The user has named the directory of containers, and looks there for what `create` made.
+    pub announces: bool,
+}
+
+impl Dialect {
+    /// udocker's behaviour, with udocker's settings.
+    pub fn udocker(settings: &settings::Settings, home: Option<&Path>) -> Self {
+        let shell = || SHELL.map(str::to_owned).to_vec();
+        Self {
+            containers_come_first: true,
+            passes_over_decided: true,
+            removes_existing: true,
+            default_command: settings.list("cmd").unwrap_or_else(shell),
+            host_variables: settings
+                .list("valid_host_env")
+                .unwrap_or_else(|| vec![TERMINAL.to_owned()]),
+            withheld_variables: settings.list("invalid_host_env").unwrap_or_default(),
+            names_user: true,
+            names_container: true,
+            knows_caller: true,
+            starts_at_home: true,
+            keeps_input: true,
+            ignores_volumes_from: true,
+            shows_whole_tree: true,
+            restart_variables: vec![(crate::udocker::CALLED.to_owned(), "1".to_owned())],
+            temporary: settings.temporary(),
+            keystore: Some(settings.keystore()),
+            root_of_all: settings.location(home),
+            legacy: Some(Legacy {
+                repos: settings.directory("repos"),
+                layers: settings.directory("layers"),
+                containers: settings.directory("containers"),
+                announces: settings.is_named("containers"),
+            }),
+        }
+    }
+}
