@@ -204,7 +204,6 @@ mod tests {
 
     /// A host that was probed thoroughly, without user namespaces or with them.
     fn facts_of(host: &Host) -> Vec<EngineLine> {
-        let session = context.session()?;
         let probing = host::Context::default();
         engines(host, &Facts::of(host, &probing, &ContainerConfig::default()))
     }
