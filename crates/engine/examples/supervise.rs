@@ -34,10 +34,10 @@ fn main() -> ExitCode {
             let signal = rest[1].parse().expect("a signal");
             engine::supervise::kill(Path::new(&rest[0]), signal).map(|()| 0)
         }
-        "wait" => engine::supervise::wait(Path::new(&rest[0])).map(|waited| {
+        "wait" => engine::supervise::wait(Path::new(&rest[0]), &|| true).map(|waited| {
             match waited {
-                Waited::Code(code) => println!("{code}"),
-                Waited::Unknown => println!("unknown"),
+                Some(Waited::Code(code)) => println!("{code}"),
+                Some(Waited::Unknown) | None => println!("unknown"),
             }
             0
         }),

@@ -162,21 +162,29 @@ fn kill_main(dir: &Path, main: &ProcessId, signal: Signal) -> Result<(), Error> 
     members.as_mut().map_or(Ok(()), Members::kill)
 }
 
-/// Waits until the container has ended. Any number of callers may wait.
-pub fn wait(dir: &Path) -> Result<Waited, Error> {
-    if let Ok(socket) = socket::dial(dir) {
-        let mut link = Link::new(socket);
-        if let Ok(Some(code)) = link.exit(None) {
-            return Ok(Waited::Code(code));
+/// How long a wait lasts before its caller is asked whether it goes on.
+const TURN: Duration = Duration::from_millis(500);
+
+/// Waits until the container has ended. Any number of callers may wait. `goes_on` is asked about
+/// twice a second; `None` where it has said no.
+pub fn wait(dir: &Path, goes_on: &dyn Fn() -> bool) -> Result<Option<Waited>, Error> {
+    let mut link = socket::dial(dir).ok().map(Link::new);
+    while goes_on() {
+        let begun = Instant::now();
+        if let Some(open) = &mut link {
+            match open.exit(Some(TURN)) {
+                Ok(Some(code)) => return Ok(Some(Waited::Code(code))),
+                Ok(None) if begun.elapsed() >= TURN => continue,
+                // The supervisor has gone without a word: its state file and processes tell.
+                _ => link = None,
+            }
         }
-    }
-    loop {
         match state::observe(dir)? {
             Observed::Running(running) => {
                 let running = running.here()?;
                 let processes = running.supervisor.iter().chain(&running.init).chain(&running.runs);
-                // Looking again now and then: a further run may begin meanwhile.
-                let until = Some(Instant::now() + Duration::from_secs(2));
+                // A further run may begin meanwhile.
+                let until = Some(Instant::now() + TURN);
                 processes.for_each(|process| {
                     await_end(process, until);
                 });
@@ -184,13 +192,14 @@ pub fn wait(dir: &Path) -> Result<Waited, Error> {
             Observed::Restarting { supervisor } => {
                 await_end(&supervisor, Some(Instant::now() + LOOK));
             }
-            Observed::Exited { code } => return Ok(Waited::Code(code)),
+            Observed::Exited { code } => return Ok(Some(Waited::Code(code))),
             Observed::Created | Observed::Dead { .. } => {
                 let code = state::read(dir)?.exit_code;
-                return Ok(code.map_or(Waited::Unknown, Waited::Code));
+                return Ok(Some(code.map_or(Waited::Unknown, Waited::Code)));
             }
         }
     }
+    Ok(None)
 }
 
 /// One line of `top`.
