@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use store::{ContainerDir, Image, Volume};
 
 use crate::commands::images;
-use crate::commands::ps;
 use crate::context::Context;
 use crate::report::Report;
+use containers::container::list;
 use containers::container::record::{self, Record};
 
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -66,7 +66,7 @@ fn state_of(container: &ContainerDir) -> Result<Value, Report> {
     // A run without supervisor has written nothing; its processes tell.
     let started = match (running, main) {
         (Some(running), Some(main)) if running.init.is_none() => {
-            ps::started(main).map_or_else(|| NEVER.to_owned(), |time| time.to_string())
+            list::started(main).map_or_else(|| NEVER.to_owned(), |time| time.to_string())
         }
         _ if kept.started.is_empty() => NEVER.to_owned(),
         _ => kept.started.clone(),
@@ -80,13 +80,13 @@ fn state_of(container: &ContainerDir) -> Result<Value, Report> {
         _ => kept.error.clone().unwrap_or_default(),
     };
     Ok(json!({
-        "Status": ps::status_word(&observed),
+        "Status": list::status_word(&observed),
         "Running": running.is_some(),
         "Paused": running.is_some_and(|running| running.paused),
         "Restarting": matches!(observed, Observed::Restarting { .. }),
         "OOMKilled": kept.oom_killed,
         "Dead": matches!(observed, Observed::Dead { .. }),
-        "Host": ps::host(&observed),
+        "Host": list::host(&observed),
         "Elsewhere": running.and_then(|running| running.elsewhere.as_ref()).map(elsewhere),
         "Pid": main.map_or(0, |process| process.pid),
         "Pids": running.map(|running| running.runs.iter().map(|run| run.pid).collect::<Vec<_>>()).unwrap_or_default(),
@@ -257,7 +257,7 @@ fn settings(container: &ContainerDir, record: &Record) -> Value {
         "OpenStdin": config.stdin_open,
         "Env": config.env,
         "Cmd": record.own.cmd,
-        "Image": ps::image_name(record),
+        "Image": list::image_name(record),
         "WorkingDir": if config.cwd.is_empty() { "/" } else { &config.cwd },
         "Entrypoint": if record.own.entrypoint.is_empty() { Value::Null } else { json!(record.own.entrypoint) },
         "Labels": config.labels,

@@ -23,7 +23,9 @@ pub(crate) fn run(context: &Context, args: &DfArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let usage = store.usage()?;
     let mut containers = usage.containers;
-    let running = store.containers().map_nameless(super::ps::is_running)?;
+    let running = store.containers().map_nameless(|container| {
+        containers::container::running::is_running(container).unwrap_or(false)
+    })?;
     let running = running.iter().filter(|running| **running).count() as u64;
     containers.unused_count = containers.count.saturating_sub(running);
     // One record that cannot be read is no reason to show nothing.
@@ -74,7 +76,7 @@ fn details(context: &Context) -> Result<(), Report> {
         lines.push(format!(
             "{}\t{}\t{}\t{}\t{}",
             container.short_id(),
-            super::ps::image_name(&record),
+            containers::container::list::image_name(&record),
             size::human(store.container_size(container.id())?),
             time::ago(&record.config.created),
             container.names()?.join(",")

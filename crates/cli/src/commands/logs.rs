@@ -3,17 +3,15 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use engine::supervise::log::{self, Query, Stream};
+use containers::container::look::{self, Entry, Query, Stream};
 
 use crate::args::containers::LogsArgs;
 use crate::context::Context;
 use crate::output::time;
 use crate::report::{Exit, Report};
-use containers::container::record;
 
 /// Prints what a container has written: its standard output to ours, its standard error to ours.
 pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
-    let container = record::find(context.session()?, &args.container)?;
     let query = Query {
         tail: tail(&args.tail)?,
         since: args.since.as_deref().map(|text| point("--since", text)).transpose()?,
@@ -21,7 +19,7 @@ pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
         follow: args.follow,
     };
     let mut failure = None;
-    log::read(&container.path(), &query, &mut |entry| {
+    look::logs(context.session()?, &args.container, &query, &mut |entry| {
         let written = write(&entry, args.timestamps);
         let on = written.is_ok();
         failure = written.err();
@@ -35,7 +33,7 @@ pub(crate) fn run(context: &Context, args: &LogsArgs) -> Result<Exit, Report> {
     }
 }
 
-fn write(entry: &log::Entry, timestamps: bool) -> io::Result<()> {
+fn write(entry: &Entry, timestamps: bool) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(entry.bytes.len() + 40);
     if timestamps {
         bytes.extend_from_slice(entry.time.as_bytes());

@@ -1,14 +1,11 @@
 //! `ps`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use engine::spec::{MountKind, MountSpec, NetworkSpec, Publish};
-use engine::supervise::state::{self, Observed};
-use oci::Reference;
-use serde::Deserialize;
+use containers::container::list::{self, Glance, Listed};
+use containers::container::record;
+use containers::images::remote;
+use engine::spec::{MountKind, MountSpec, Publish};
+use engine::supervise::state::Observed;
 use serde_json::{Map, Value};
-use store::ContainerDir;
 
 use crate::args::containers::PsArgs;
 use crate::context::Context;
@@ -17,7 +14,6 @@ use crate::output::listing::{Column, Entry, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};
 use crate::udocker::listing;
-use containers::container::record::{self, Record};
 
 const COLUMNS: &[Column] = &[
     ("ID", "CONTAINER ID"),
@@ -71,41 +67,6 @@ const LABELS: &str = "@labels";
 const FILTERS: &[&str] =
     &["name", "id", "status", "label", "ancestor", "exited", "before", "since", "volume"];
 
-/// A container and what it is doing.
-struct Seen {
-    container: ContainerDir,
-    names: Vec<String>,
-    glance: Glance,
-    state: Observed,
-    started: String,
-    finished: String,
-    host: String,
-}
-
-/// As much of a [`Record`] as a list needs. The rest is passed over unread, which counts with ten thousand containers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Glance {
-    created: String,
-    image: Option<GlanceImage>,
-    rootfs: Option<PathBuf>,
-    command: Vec<String>,
-    labels: BTreeMap<String, String>,
-    mounts: Vec<MountSpec>,
-    network: NetworkSpec,
-    exec_mode: Option<String>,
-    image_name: String,
-}
-
-/// The same of its image.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct GlanceImage {
-    reference: String,
-    manifest: String,
-    config: String,
-}
-
 /// Runs it.
 pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     let plain = args.format.is_none() && !args.quiet && args.filter.is_empty();
@@ -133,17 +94,17 @@ pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     let wants_size =
         args.size || args.format.as_deref().is_some_and(|format| format.contains(".Size"));
     let sizes = wants_size.then_some(store);
-    let entry = |seen: &Seen| -> Result<Entry, Report> {
+    let entry = |seen: &Listed| -> Result<Entry, Report> {
         Ok(listing.entry(row(sizes, seen, args.no_trunc, &listing)?))
     };
     let entries: Vec<Entry> = if args.filter.is_empty() && limit == usize::MAX {
         // A row is made where its container was read, and nothing else is kept of it.
-        let made = every_container(store, every, |seen| Ok((entry(&seen)?, seen.glance.created)))?;
+        let made = list::map(store, every, |seen| Ok((entry(&seen)?, seen.glance.created)))?;
         let mut made: Vec<(Entry, String)> = made.into_iter().collect::<Result<_, Report>>()?;
         made.sort_by(|a, b| b.1.cmp(&a.1));
         made.into_iter().map(|(entry, _)| entry).collect()
     } else {
-        let mut rows = every_container(store, every, Box::new)?;
+        let mut rows = list::map(store, every, Box::new)?;
         rows.sort_by(|a, b| b.glance.created.cmp(&a.glance.created));
         rows.retain(|seen| matches(context, seen, &filters, &bounds));
         rows.truncate(limit);
@@ -151,35 +112,6 @@ pub(crate) fn run(context: &Context, args: &PsArgs) -> Result<Exit, Report> {
     };
     output::print(&listing.finish(entries)?)?;
     Ok(Exit::OK)
-}
-
-/// Makes something of each container that is to be seen.
-fn every_container<R: Send>(
-    store: &store::Store,
-    every: bool,
-    make: impl Fn(Seen) -> R + Sync,
-) -> Result<Vec<R>, Report> {
-    let look = |container: &ContainerDir| look(container, every).map(&make);
-    // What is not asked for is not even read: most containers do not run.
-    let found = if every {
-        store.containers().map(look)?
-    } else {
-        store.containers().map_nameless(look)?
-    };
-    Ok(found.into_iter().flatten().collect())
-}
-
-/// Reads a container; none where it does not run and only running ones are wanted. A broken or vanishing one is passed over.
-fn look(container: &ContainerDir, every: bool) -> Option<Seen> {
-    let (state, kept) = state::look(&container.path()).ok()?;
-    if !every && !matches!(state, Observed::Running(_) | Observed::Restarting { .. }) {
-        return None;
-    }
-    let glance = container.read().ok()?;
-    let names = container.names().unwrap_or_default();
-    let host = host(&state);
-    let (started, finished) = (kept.started, kept.finished);
-    Some(Seen { container: container.clone(), names, glance, state, started, finished, host })
 }
 
 struct Bounds {
@@ -201,7 +133,7 @@ impl Bounds {
     }
 }
 
-fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -> bool {
+fn matches(context: &Context, seen: &Listed, filters: &Filters, bounds: &Bounds) -> bool {
     let config = &seen.glance;
     let code = match &seen.state {
         Observed::Exited { code } => Some(*code),
@@ -213,7 +145,7 @@ fn matches(context: &Context, seen: &Seen, filters: &Filters, bounds: &Bounds) -
             wanted.strip_suffix('$').map_or((wanted, false), |wanted| (wanted, true));
         seen.names.iter().any(|name| if whole { name == wanted } else { name.contains(wanted) })
     }) && filters.any("id", |wanted| seen.container.id().starts_with(wanted))
-        && filters.any("status", |wanted| status_word(&seen.state) == wanted)
+        && filters.any("status", |wanted| list::status_word(&seen.state) == wanted)
         && filters.any("exited", |wanted| wanted.parse().ok() == code)
         && filters.any("ancestor", |wanted| is_ancestor(context, config, wanted))
         && filters.any("volume", |wanted| {
@@ -233,7 +165,7 @@ fn is_ancestor(context: &Context, glance: &Glance, wanted: &str) -> bool {
     let Some(image) = &glance.image else { return false };
     let canonical = context
         .session()
-        .and_then(|session| Ok(containers::images::remote::reference(session, wanted)?))
+        .and_then(|session| Ok(remote::reference(session, wanted)?))
         .map(|reference| reference.to_string());
     let id = image.config.trim_start_matches("sha256:");
     canonical.is_ok_and(|canonical| canonical == image.reference)
@@ -242,39 +174,7 @@ fn is_ancestor(context: &Context, glance: &Glance, wanted: &str) -> bool {
         || image.manifest == wanted
 }
 
-/// Whether a container runs now.
-pub(crate) fn is_running(container: &ContainerDir) -> bool {
-    matches!(
-        state::observe(&container.path()),
-        Ok(Observed::Running(_) | Observed::Restarting { .. })
-    )
-}
-
-/// The host name of the machine where a container runs; nothing where it does not.
-pub(crate) fn host(state: &Observed) -> String {
-    match state {
-        Observed::Running(running) => match &running.elsewhere {
-            Some(there) => there.host.clone(),
-            None => sys::machine::Machine::here().name.clone(),
-        },
-        Observed::Restarting { .. } => sys::machine::Machine::here().name.clone(),
-        _ => String::new(),
-    }
-}
-
-/// Docker's word for a state.
-pub(crate) fn status_word(state: &Observed) -> &'static str {
-    match state {
-        Observed::Created => "created",
-        Observed::Running(running) if running.paused => "paused",
-        Observed::Running(_) => "running",
-        Observed::Restarting { .. } => "restarting",
-        Observed::Exited { .. } => "exited",
-        Observed::Dead { .. } => "dead",
-    }
-}
-
-fn status(seen: &Seen) -> String {
+fn status(seen: &Listed) -> String {
     let since =
         |text: &str| time::parse(text).map(|then| time::human(time::now().duration_since(then)));
     match &seen.state {
@@ -292,7 +192,7 @@ fn status(seen: &Seen) -> String {
             let up = up.or_else(|| {
                 running
                     .main()
-                    .and_then(started)
+                    .and_then(list::started)
                     .map(|then| time::human(time::now().duration_since(then)))
             });
             let paused = if running.paused { " (Paused)" } else { "" };
@@ -305,16 +205,6 @@ fn status(seen: &Seen) -> String {
         },
         Observed::Dead { .. } => "Dead".to_owned(),
     }
-}
-
-/// When a process without supervisor began: its start time in clock ticks after the boot.
-pub(crate) fn started(process: &engine::spec::ProcessId) -> Option<jiff::Timestamp> {
-    let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-    let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
-    #[expect(clippy::cast_precision_loss, reason = "ticks of a machine's life fit")]
-    let after_boot = process.start_time as f64 / rustix::param::clock_ticks_per_second() as f64;
-    let ago = jiff::SignedDuration::try_from_secs_f64((uptime - after_boot).max(0.0)).ok()?;
-    time::now().checked_sub(ago).ok()
 }
 
 /// `0.0.0.0:8080->80/tcp`.
@@ -332,7 +222,7 @@ pub(crate) fn port(publish: &Publish) -> String {
 /// A row, as far as the listing shows it.
 fn row(
     store: Option<&store::Store>,
-    seen: &Seen,
+    seen: &Listed,
     whole: bool,
     listing: &Listing<'_>,
 ) -> Result<Value, Report> {
@@ -345,10 +235,7 @@ fn row(
         let text = match *field {
             "ID" if whole => seen.container.id().to_owned(),
             "ID" => seen.container.short_id().to_owned(),
-            "Image" => {
-                let image = config.image.as_ref().map(|image| image.reference.as_str());
-                image_title(&config.image_name, image, config.rootfs.as_deref())
-            }
+            "Image" => config.image_name(),
             "Command" if whole => format!("{:?}", config.command.join(" ")),
             "Command" => {
                 let command = table::cell(&config.command.join(" "));
@@ -357,7 +244,7 @@ fn row(
             "CreatedAt" => time::full(&config.created),
             "RunningFor" => time::ago(&config.created),
             "Status" => status(seen),
-            "State" => status_word(&seen.state).to_owned(),
+            "State" => list::status_word(&seen.state).to_owned(),
             "Ports" => ports(seen),
             "Names" => seen.names.join(","),
             "Size" => match store {
@@ -383,7 +270,7 @@ fn row(
     Ok(Value::Object(row))
 }
 
-fn ports(seen: &Seen) -> String {
+fn ports(seen: &Listed) -> String {
     if !matches!(seen.state, Observed::Running(_)) {
         return String::new();
     }
@@ -395,24 +282,5 @@ fn mount_title(mount: &MountSpec) -> String {
     match (mount.kind, &mount.name) {
         (MountKind::Volume, Some(name)) => name.clone(),
         _ => mount.source.display().to_string(),
-    }
-}
-
-/// The image as the user wrote it, else its short name.
-pub(crate) fn image_name(record: &Record) -> String {
-    let config = &record.config;
-    let image = config.image.as_ref().map(|image| image.reference.as_str());
-    image_title(&record.own.image_name, image, config.rootfs.as_deref())
-}
-
-fn image_title(written: &str, image: Option<&str>, rootfs: Option<&Path>) -> String {
-    if !written.is_empty() {
-        return written.to_owned();
-    }
-    match (image, rootfs) {
-        (Some(image), _) => Reference::parse(image)
-            .map_or_else(|_| image.to_owned(), |reference| reference.familiar()),
-        (None, Some(directory)) => directory.display().to_string(),
-        (None, None) => String::new(),
     }
 }

@@ -29,7 +29,9 @@ pub(crate) fn run(context: &Context, args: &FormatArgs) -> Result<Exit, Report> 
 pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
     let store = context.store()?;
     let host = context.session()?.host();
-    let containers = store.containers().map_nameless(super::ps::is_running)?;
+    let containers = store.containers().map_nameless(|container| {
+        containers::container::running::is_running(container).unwrap_or(false)
+    })?;
     let running = containers.iter().filter(|running| **running).count();
     let abilities = store.abilities();
     let facts = json!({

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::commands::ps;
 use crate::context::Context;
 use crate::output;
 use crate::report::Report;
+use containers::container::list;
 use containers::container::{protection, record};
 
 use containers::udocker::legacy;
@@ -106,7 +106,7 @@ pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Repo
             bytes,
             platform: record.config.platform.clone(),
             names: container.names().unwrap_or_default(),
-            image: ps::image_name(&record),
+            image: list::image_name(&record),
         });
     }
     for found in legacy::containers(context.session()?) {

@@ -109,16 +109,19 @@ pub fn unpause(session: &Session, name: &str) -> Result<()> {
     Ok(supervise::unpause(&record::find(session, name)?.path())?)
 }
 
-/// Waits until a container's program has ended; its exit code.
+/// Waits until a container's program has ended; its exit code. It can be cancelled.
 pub fn wait(session: &Session, name: &str) -> Result<i32> {
     let container = record::find(session, name)?;
-    match supervise::wait(&container.path())? {
-        Waited::Code(code) => Ok(code),
-        Waited::Unknown => Err(Error::conflict(format!("{name} has ended, but nobody saw how"))
-            .with_hint(
+    let cancel = session.cancel();
+    match supervise::wait(&container.path(), &|| !cancel.is_cancelled())? {
+        Some(Waited::Code(code)) => Ok(code),
+        None => Err(Error::cancelled(format!("the wait for {name} was cancelled"))),
+        Some(Waited::Unknown) => {
+            Err(Error::conflict(format!("{name} has ended, but nobody saw how")).with_hint(
                 "a program that runs without supervisor gives its exit code to whoever started \
                  it; use -d",
-            )),
+            ))
+        }
     }
 }
 
@@ -126,4 +129,28 @@ pub fn wait(session: &Session, name: &str) -> Result<i32> {
 pub fn every_id(session: &Session) -> Result<Vec<String>> {
     let all = session.store()?.containers().list()?;
     Ok(all.iter().map(|container| container.id().to_owned()).collect())
+}
+
+/// Gives a container another name. A container may have several: the one by which it is meant is
+/// replaced, else all.
+pub fn rename(session: &Session, name: &str, new: &str) -> Result<()> {
+    let mut container = record::find(session, name)?;
+    let old = container.names()?.into_iter().find(|known| known == name);
+    container.rename(old.as_deref(), new)?;
+    Ok(())
+}
+
+/// Gives a container a further name.
+pub fn add_name(session: &Session, name: &str, further: &str) -> Result<()> {
+    record::find(session, name)?.add_name(further)?;
+    Ok(())
+}
+
+/// Takes a name from a container.
+pub fn remove_name(session: &Session, name: &str) -> Result<()> {
+    if !record::find(session, name)?.remove_name(name)? {
+        return Err(Error::not_found(format!("'{name}' is no name of a container"))
+            .with_hint("ids stay; 'coracle ps -a' lists names"));
+    }
+    Ok(())
 }

@@ -1,0 +1,65 @@
+//! The mode of execution and the GPUs that a container keeps.
+
+use engine::choose;
+use engine::facts::Facts;
+
+use super::gpus::GpuRequest;
+use super::{convert, record, running};
+use crate::error::Result;
+use crate::session::Session;
+
+/// Keeps GPUs for a container: `gpus` as `--gpus` has it, `nvidia` for all.
+pub fn set_gpus(session: &Session, name: &str, gpus: Option<&str>, nvidia: bool) -> Result<()> {
+    let container = record::find(session, name)?;
+    let _lock = container.lock_exclusive()?;
+    let mut record = record::read(&container)?;
+    record.own.gpus = GpuRequest::new(gpus, nvidia, &record.own.gpus.devices)?;
+    container.write(&record)?;
+    Ok(())
+}
+
+/// The mode of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mode {
+    /// Its name.
+    pub name: String,
+    /// The container keeps it; else it would be chosen for this host now.
+    pub kept: bool,
+    /// The container gets GPUs.
+    pub gpus: bool,
+}
+
+/// The mode that a container keeps, or that would be chosen for it.
+pub fn mode(session: &Session, name: &str) -> Result<Mode> {
+    let record = record::read(&record::find(session, name)?)?;
+    let facts = Facts::of(session.host(), &session.probing(), &record.config);
+    let engine = choose::choose(&facts, None, &record.config)?;
+    let kept = record.config.exec_mode.as_deref();
+    Ok(Mode {
+        name: kept.unwrap_or(engine.name()).to_owned(),
+        kept: kept.is_some(),
+        gpus: !record.own.gpus.gpus.is_empty(),
+    })
+}
+
+/// Keeps a mode for a container, and brings the container into the form that the mode wants.
+/// `force`: also while it runs.
+pub fn set_mode(session: &Session, name: &str, mode: &str, force: bool) -> Result<()> {
+    let container = record::find(session, name)?;
+    let mut record = record::read(&container)?;
+    let mut config = record.config.clone();
+    config.exec_mode = Some(mode.to_owned());
+    let facts = Facts::of(session.host(), &session.probing(), &config);
+    let engine = choose::choose(&facts, Some(mode), &record.config)?;
+    running::is_here(&container)?;
+    if !force {
+        running::not_running(&container)?;
+    }
+    convert::fit(session, session.store()?, &container, &mut record, engine)?;
+    let _lock = container.lock_exclusive()?;
+    let mut record = record::read(&container)?;
+    // As it was asked for: F3 is another name of F2.
+    record.config.exec_mode = Some(mode.to_ascii_uppercase());
+    container.write(&record)?;
+    Ok(())
+}
