@@ -1,11 +1,13 @@
-//! The command line: one table of commands, each with its flags as a `clap` type in a file per group.
+//! The command line: one table of commands, each with its flags as a `clap` type in a file per
+//! group.
 //!
-//! Only the command that was named is built. A `clap` tree of all commands costs more than a container's start,
-//! so [`parse`] reads the options before the command, finds the command in [`table::COMMANDS`], and
-//! builds that one. The whole tree ([`tree`]) exists for help, completions, man pages and suggestions.
+//! Only the command that was named is built. A `clap` tree of all commands costs more than a
+//! container's start, so [`parse`] reads the options before the command, finds the command in
+//! [`table::COMMANDS`], and builds that one. The whole tree ([`tree`]) exists for help,
+//! completions, man pages and suggestions.
 //!
-//! The words are first put into one form ([`normal`]): Docker's own parser takes `-e -x`, `-itd`, `--rm=false`
-//! and stops at the image's name, and `clap` alone differs in each of these.
+//! The words are first put into one form ([`normal`]): Docker's own parser takes `-e -x`, `-itd`,
+//! `--rm=false` and stops at the image's name, and `clap` alone differs in each of these.
 
 pub(crate) mod archives;
 pub(crate) mod containers;

@@ -1,7 +1,8 @@
 //! Coracle: a container engine for one person. The binary.
 //!
-//! `args` says what was typed, `commands` do it (one file each), `output`, `progress` and `report` talk to the
-//! user, `context` alone reads the environment. Libraries below never print and never exit.
+//! `args` says what was typed, `commands` do it (one file each), `output`, `progress` and `report`
+//! talk to the user, `context` alone reads the environment. Libraries below never print and never
+//! exit.
 
 mod args;
 mod change;

@@ -1,7 +1,9 @@
-//! What goes to standard output: tables in Docker's layout, templates, JSON, sizes and times for people.
+//! What goes to standard output: tables in Docker's layout, templates, JSON, sizes and times for
+//! people.
 //!
-//! Only answers are written here; progress, questions and errors go to standard error. A reader that went
-//! away (`coracle ps | head -1`) ends the writing quietly: [`Out`] turns `EPIPE` into a quiet end.
+//! Only answers are written here; progress, questions and errors go to standard error. A reader
+//! that went away (`coracle ps | head -1`) ends the writing quietly: [`Out`] turns `EPIPE` into a
+//! quiet end.
 
 pub(crate) mod file;
 pub(crate) mod listing;

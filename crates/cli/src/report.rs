@@ -1,8 +1,10 @@
-//! What the user reads when something did not work: the fact, its causes, and a hint; and the exit status.
+//! What the user reads when something did not work: the fact, its causes, and a hint; and the exit
+//! status.
 //!
-//! Exit codes are Docker's: 125 Coracle failed, 126 the command cannot be executed, 127 it was not found,
-//! 128+n it died by signal n. Library errors become reports here, by walking `source()`; causes whose text is
-//! already part of the line above are left out, since crates differ in how much they repeat.
+//! Exit codes are Docker's: 125 Coracle failed, 126 the command cannot be executed, 127 it was not
+//! found, 128+n it died by signal n. Library errors become reports here, by walking `source()`;
+//! causes whose text is already part of the line above are left out, since crates differ in how
+//! much they repeat.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -120,7 +122,8 @@ impl Report {
     }
 }
 
-/// Later lines of a text stand below its first, and control characters of foreign origin stay harmless.
+/// Later lines of a text stand below its first, and control characters of foreign origin stay
+/// harmless.
 fn indent(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.trim_end().chars() {

@@ -186,16 +186,13 @@ impl Bars {
 impl Events for Terminal {
     fn event(&self, event: &Event<'_>) {
         match event {
-            Event::Note(text) => note(text),
             Event::Warning(text) => note(&format!("warning: {text}")),
             Event::Waiting(_) if !self.wish.waiting => {}
-            Event::Waiting(text) => note(text),
+            Event::Note(text) | Event::Waiting(text) => note(text),
             // The program's terminal is raw: a line does not return by itself.
             Event::Notice(text) => note(&format!("{text}\r")),
-            Event::Starting { container, command } => {
-                if self.wish.banner {
-                    crate::udocker::banner(container, command);
-                }
+            Event::Starting { container, command } if self.wish.banner => {
+                crate::udocker::banner(container, command);
             }
             Event::Progress { work, text } => self.say(*work, text),
             Event::Expected { work, bytes } => self.with_bars(*work, |bars| bars.expect(*bytes)),

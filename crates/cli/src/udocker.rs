@@ -1,9 +1,9 @@
 //! udocker's command line and its answers, for when the program is called `udocker`.
 //!
-//! Commands are the same under both names. Here is only how udocker's words are read ([`adapt`]) and
-//! how its answers look ([`listing`]). What operations do differently is decided in
-//! `containers::dialect`. Under this name 1 stands for every failure of Coracle's own; the program's
-//! own status, 126, 127 and 128+n are as everywhere.
+//! Commands are the same under both names. Here is only how udocker's words are read ([`adapt`])
+//! and how its answers look ([`listing`]). What operations do differently is decided in
+//! `containers::dialect`. Under this name 1 stands for every failure of Coracle's own; the
+//! program's own status, 126, 127 and 128+n are as everywhere.
 
 pub(crate) mod listing;
 

@@ -1,18 +1,21 @@
 //! Configuration: where each setting comes from, and what it is.
 //!
-//! Five layers, later ones win: the built-in default, `/etc/coracle/config.toml` (the site's), `config.toml` in
-//! `$XDG_CONFIG_HOME/coracle` (the user's), the environment, flags. Every value remembers its layer, with file and line,
-//! so `coracle config` can say where it comes from and a wrong value is reported where it stands.
+//! Five layers, later ones win: the built-in default, `/etc/coracle/config.toml` (the site's),
+//! `config.toml` in `$XDG_CONFIG_HOME/coracle` (the user's), the environment, flags. Every value
+//! remembers its layer, with file and line, so `coracle config` can say where it comes from and a
+//! wrong value is reported where it stands.
 //!
-//! All settings are declared once, in [`settings`]: from that declaration come the [`Settings`] struct and its docs, the
-//! table that `coracle config` prints, and the section of the manual page ([`manual`]).
+//! All settings are declared once, in [`settings`]: from that declaration come the [`Settings`]
+//! struct and its docs, the table that `coracle config` prints, and the section of the manual page
+//! ([`manual`]).
 //!
-//! A value of the wrong type or out of range is an error. A key that does not exist is a [`Warning`] with the nearest
-//! name: a home directory is often shared by machines with different versions of Coracle, and a key that only the newer
-//! one knows must not stop the older one.
+//! A value of the wrong type or out of range is an error. A key that does not exist is a
+//! [`Warning`] with the nearest name: a home directory is often shared by machines with different
+//! versions of Coracle, and a key that only the newer one knows must not stop the older one.
 //!
-//! This module reads the files that it is given. It does not look at the environment or for the home directory itself:
-//! [`Sources`] comes in from the context. It does not read `registries.conf` and `auth.json` either; it passes their paths.
+//! This module reads the files that it is given. It does not look at the environment or for the
+//! home directory itself: [`Sources`] comes in from the context. It does not read `registries.conf`
+//! and `auth.json` either; it passes their paths.
 
 mod choice;
 mod error;
@@ -46,7 +49,8 @@ const OTHER_VARIABLES: &[&str] = &["CORACLE_CONFIG", "CORACLE_LOG"];
 /// What the layers are made of. Made by the context, which alone may look at the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// Files, in the order in which they are read: the site's, then the user's. Those that do not exist are passed over.
+    /// Files, in the order in which they are read: the site's, then the user's. Those that do not
+    /// exist are passed over.
     pub files: Vec<PathBuf>,
     /// The file that the user named (`CORACLE_CONFIG`): read last, and must exist.
     pub named_file: Option<PathBuf>,
@@ -78,7 +82,8 @@ impl Sources {
     }
 }
 
-/// A variable that holds an absolute path. The XDG specification says that relative ones are to be ignored.
+/// A variable that holds an absolute path. The XDG specification says that relative ones are to be
+/// ignored.
 fn absolute(environment: &BTreeMap<OsString, OsString>, name: &str) -> Option<PathBuf> {
     environment.get(OsStr::new(name)).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -293,7 +298,8 @@ impl Config {
     ) -> Result<(), Error> {
         for setting in SETTINGS {
             for variable in setting.environment {
-                // `NO_COLOR=never` in the declaration: any value of NO_COLOR that is not empty means "never".
+                // `NO_COLOR=never` in the declaration: any value of NO_COLOR that is not empty
+                // means "never".
                 let (name, meaning) = match variable.split_once('=') {
                     Some((name, meaning)) => (name, Some(meaning)),
                     None => (*variable, None),
@@ -316,7 +322,8 @@ impl Config {
         Ok(())
     }
 
-    /// A variable that is nearly a setting's is a slip of the pen. One that is far from all is somebody's own.
+    /// A variable that is nearly a setting's is a slip of the pen. One that is far from all is
+    /// somebody's own.
     fn warn_of_variables(&mut self, environment: &BTreeMap<OsString, OsString>) {
         let known = || SETTINGS.iter().flat_map(|setting| setting.environment).copied();
         for name in environment.keys().filter_map(|name| name.to_str()) {
@@ -356,7 +363,8 @@ impl Config {
     }
 }
 
-/// A file that is not there, or in a directory that is not one or not for us: then it is not our configuration.
+/// A file that is not there, or in a directory that is not one or not for us: then it is not our
+/// configuration.
 fn is_absent(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)

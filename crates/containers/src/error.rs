@@ -1,8 +1,9 @@
 //! The one error of this crate: what kind of failure it is, its causes, and what can be done.
 //!
 //! A front end decides by [`Error::kind`] what a failure means to its caller (an exit code, an HTTP
-//! status) and shows [`Error::fact`], [`Error::causes`] and [`Error::hint`]. Errors of the libraries
-//! beneath are kept as they are, with their steps; [`Error::within`] puts the operation in front.
+//! status) and shows [`Error::fact`], [`Error::causes`] and [`Error::hint`]. Errors of the
+//! libraries beneath are kept as they are, with their steps; [`Error::within`] puts the operation
+//! in front.
 
 use std::fmt;
 
@@ -164,7 +165,7 @@ impl Error {
     /// What kind of failure it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Invalid(_) => Kind::Invalid,
+            Self::Invalid(_) | Self::Config(_) | Self::Oci(_) => Kind::Invalid,
             Self::Denied(_) => Kind::Denied,
             Self::NotFound(_) => Kind::NotFound,
             Self::Conflict(_) => Kind::Conflict,
@@ -172,7 +173,6 @@ impl Error {
             Self::Unsupported(_) => Kind::Unsupported,
             Self::Failed(_) | Self::Host(_) | Self::Rootfs(_) => Kind::Failed,
             Self::During { source, .. } => source.kind(),
-            Self::Config(_) | Self::Oci(_) => Kind::Invalid,
             Self::Engine(error) => of_engine(error),
             Self::Supervise(error) => of_supervise(error),
             Self::Registry(error) => of_registry(error),

@@ -1,8 +1,8 @@
 //! What an operation tells its caller while it is under way, and what it may ask.
 //!
 //! Operations call [`Events`]; a terminal, a JSON stream, an HTTP response and a test implement it.
-//! An [`Event`] is plain data: a terminal draws bars from it, a stream writes it as JSON. Events may
-//! come from several threads at once (layers are fetched in parallel).
+//! An [`Event`] is plain data: a terminal draws bars from it, a stream writes it as JSON. Events
+//! may come from several threads at once (layers are fetched in parallel).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

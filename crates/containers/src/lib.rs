@@ -2,10 +2,10 @@
 //!
 //! A front end (the command line; later a server, a build, a cluster) makes a [`Session`] from its
 //! surroundings, its settings and its [`Dialect`], fills a request from its own words, and calls an
-//! operation. It gets data or an [`Error`] back, and is told of progress by [`Events`]. Nothing here
-//! prints, reads the environment, asks for a terminal or decides an exit code, and there is no
-//! global state: any number of operations may run in one process, each with its own listener and its
-//! own [`Cancel`] token ([`Session::with`]).
+//! operation. It gets data or an [`Error`] back, and is told of progress by [`Events`]. Nothing
+//! here prints, reads the environment, asks for a terminal or decides an exit code, and there is no
+//! global state: any number of operations may run in one process, each with its own listener and
+//! its own [`Cancel`] token ([`Session::with`]).
 //!
 //! | module | what is there |
 //! |---|---|
@@ -26,18 +26,18 @@
 //! | `clone`, accounts, `top` of the host | executes `cp`, `getent`, `ps` by `std::process::Command` | safe: the child calls nothing but `execve` |
 //! | pulling, listing, inspecting, waiting, stopping | no process | safe |
 //!
-//! A forked child has the calling thread alone. A lock that another thread held at that moment stays
-//! locked in it, the allocator's among them, so a child that goes on in Rust code may wait for ever;
-//! and it inherits every descriptor without `O_CLOEXEC`. A caller with one thread has neither
-//! problem: that is what the command line is ([`Threads::One`]). Threads that an operation starts
-//! itself, for layers, have ended when it returns.
+//! A forked child has the calling thread alone. A lock that another thread held at that moment
+//! stays locked in it, the allocator's among them, so a child that goes on in Rust code may wait
+//! for ever; and it inherits every descriptor without `O_CLOEXEC`. A caller with one thread has
+//! neither problem: that is what the command line is ([`Threads::One`]). Threads that an operation
+//! starts itself, for layers, have ended when it returns.
 //!
 //! A caller with threads says [`Threads::Counted`]. Then each operation that forks looks at
-//! `/proc/self/task` first and gives [`Error::Unsupported`] where there is more than one thread. Such
-//! a caller starts a helper process with one thread before its first thread, sends it requests, and
-//! lets it call these operations; or executes its own program again for each. [`Session::host`] tries
-//! the host once: a caller with threads calls it before its first thread, and the facts are shared by
-//! all sessions that [`Session::with`] makes.
+//! `/proc/self/task` first and gives [`Error::Unsupported`] where there is more than one thread.
+//! Such a caller starts a helper process with one thread before its first thread, sends it
+//! requests, and lets it call these operations; or executes its own program again for each.
+//! [`Session::host`] tries the host once: a caller with threads calls it before its first thread,
+//! and the facts are shared by all sessions that [`Session::with`] makes.
 
 pub mod config;
 pub mod container;

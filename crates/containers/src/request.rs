@@ -1,8 +1,8 @@
 //! Requests as plain data, and the readers of the text forms that Docker has for parts of them.
 //!
-//! A front end fills a [`ContainerRequest`] from its own words: the command line from flags, an HTTP
-//! server from JSON. Text forms that both share (`-v`, `-p`, `--ulimit`) are read by the modules
-//! here, once; what comes out is typed.
+//! A front end fills a [`ContainerRequest`] from its own words: the command line from flags, an
+//! HTTP server from JSON. Text forms that both share (`-v`, `-p`, `--ulimit`) are read by the
+//! modules here, once; what comes out is typed.
 
 pub mod command_line;
 pub mod environment;
@@ -86,6 +86,7 @@ pub struct RegistryRequest {
 
 /// How the process is started.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
 pub struct ProcessRequest {
     /// Keep standard input open.
     pub interactive: bool,

@@ -1,6 +1,8 @@
-//! Sizes: printed as Docker prints them (decimal units, three digits), read as Docker reads them (binary units).
+//! Sizes: printed as Docker prints them (decimal units, three digits), read as Docker reads them
+//! (binary units).
 
-/// `77.8MB`, `0B`, `1.24GB`: four significant places at most, as Docker's `HumanSizeWithPrecision(size, 3)`.
+/// `77.8MB`, `0B`, `1.24GB`: four significant places at most, as Docker's
+/// `HumanSizeWithPrecision(size, 3)`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]

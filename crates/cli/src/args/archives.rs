@@ -61,7 +61,8 @@ pub(crate) struct ImportArgs {
     /// Make a container of the tree too, and print its id (udocker)
     #[arg(long)]
     pub tocontainer: bool,
-    /// Make a container of what 'export --clone' has written, with all that it was told, and print its id (udocker)
+    /// Make a container of what 'export --clone' has written, with all that it was told, and print
+    /// its id (udocker)
     #[arg(long, conflicts_with = "tocontainer")]
     pub clone: bool,
     /// Name of that container (udocker)

@@ -24,7 +24,8 @@ pub(crate) struct PsArgs {
     /// Do not shorten
     #[arg(long)]
     pub no_trunc: bool,
-    /// Show only what matches: name=, id=, status=, label=, ancestor=, exited=, before=, since=, volume=
+    /// Show only what matches: name=, id=, status=, label=, ancestor=, exited=, before=, since=,
+    /// volume=
     #[arg(short, long, value_name = "KEY=VALUE")]
     pub filter: Vec<String>,
     /// Output: table, json, or a Go template
@@ -58,7 +59,8 @@ pub(crate) struct RmArgs {
     /// Remove every container
     #[arg(short, long)]
     pub all: bool,
-    /// A machine that shares the store is gone for good: what runs there by its records does not count
+    /// A machine that shares the store is gone for good: what runs there by its records does not
+    /// count
     #[arg(long, value_name = "HOST")]
     pub host_is_gone: Option<String>,
     /// Containers
@@ -95,7 +97,8 @@ pub(crate) struct StopArgs {
     /// Stop every container
     #[arg(long)]
     pub all: bool,
-    /// A machine that shares the store is gone for good: what runs there by its records does not count
+    /// A machine that shares the store is gone for good: what runs there by its records does not
+    /// count
     #[arg(long, value_name = "HOST")]
     pub host_is_gone: Option<String>,
     /// Containers

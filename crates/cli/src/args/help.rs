@@ -32,7 +32,8 @@ pub(super) fn root() -> clap::Command {
         .long_about(None)
 }
 
-/// One command with all that help, parsing and completions want to know. `path` is how the user wrote it.
+/// One command with all that help, parsing and completions want to know. `path` is how the user
+/// wrote it.
 pub(super) fn finished(command: &'static Command, path: &str) -> clap::Command {
     let name: &'static str = command.path.rsplit(' ').next().unwrap_or(command.path);
     let built = (command.flags)(clap::Command::new(name))

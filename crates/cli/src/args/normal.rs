@@ -1,7 +1,9 @@
-//! Puts the words of a command line into the one form in which `clap` and Docker's parser (`pflag`) agree.
+//! Puts the words of a command line into the one form in which `clap` and Docker's parser (`pflag`)
+//! agree.
 //!
 //! - options with a value become `--name=value`, so that values may begin with `-` or be empty;
-//! - combined short options are taken apart; `--flag=true` and `--flag=false` are Docker's booleans;
+//! - combined short options are taken apart; `--flag=true` and `--flag=false` are Docker's
+//!   booleans;
 //! - where options end at the first operand (`run`, `exec`, ...), `--` is put before it, so that
 //!   everything that follows belongs to the command in the container, `--` included.
 

@@ -1,7 +1,9 @@
-//! `run` and `create`: the flags that describe a container. Names, shorts and meanings are Docker's; the few
-//! that come from udocker or are ours say so. The headings group them in `--help`.
+//! `run` and `create`: the flags that describe a container. Names, shorts and meanings are
+//! Docker's; the few that come from udocker or are ours say so. The headings group them in
+//! `--help`.
 //!
-//! Everything here is *low*: what was typed. `commands::make` turns it into an `engine` specification.
+//! Everything here is *low*: what was typed. `commands::make` turns it into an `engine`
+//! specification.
 
 use std::path::PathBuf;
 
@@ -70,10 +72,12 @@ pub(crate) struct FileFlags {
     /// Make the container's root file system read-only
     #[arg(long)]
     pub read_only: bool,
-    /// Make a host device available: HOST[:CONTAINER[:PERMISSIONS]], or its CDI name VENDOR/CLASS=NAME
+    /// Make a host device available: HOST[:CONTAINER[:PERMISSIONS]], or its CDI name
+    /// VENDOR/CLASS=NAME
     #[arg(long, value_name = "HOST[:CONTAINER[:rwm]]")]
     pub device: Vec<String>,
-    /// Make the host's GPUs available with what their driver needs: all, a number, or device=INDEX|UUID,...
+    /// Make the host's GPUs available with what their driver needs: all, a number, or
+    /// device=INDEX|UUID,...
     #[arg(long, value_name = "GPUS")]
     pub gpus: Option<String>,
     /// Size of /dev/shm
@@ -145,7 +149,8 @@ pub(crate) struct ResourceFlags {
 #[derive(clap::Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Isolation")]
 pub(crate) struct SecurityFlags {
-    /// Keep the container apart as Docker does: own pids, ipc, host name and network, few capabilities, filtered system calls
+    /// Keep the container apart as Docker does: own pids, ipc, host name and network, few
+    /// capabilities, filtered system calls
     #[arg(long)]
     pub isolate: bool,
     /// Security option: no-new-privileges, seccomp=FILE|unconfined
@@ -166,7 +171,8 @@ pub(crate) struct SecurityFlags {
     /// Host name: host or private
     #[arg(long, value_name = "MODE")]
     pub uts: Option<String>,
-    /// User ids: host (the caller's own id inside too), keep-id, or empty for the default (root inside)
+    /// User ids: host (the caller's own id inside too), keep-id, or empty for the default (root
+    /// inside)
     #[arg(long, value_name = "MODE")]
     pub userns: Option<String>,
     /// Control groups: host or private

@@ -463,7 +463,8 @@ coracle migrate udocker --from /scratch/me/udocker --mv"),
     command!("__man", Hidden, system::ManArgs, commands::completion::man, "Write the manual pages"),
 ];
 
-/// Finds a command by its one or two words: the command, how it was written, and how many words that took.
+/// Finds a command by its one or two words: the command, how it was written, and how many words
+/// that took.
 pub(super) fn find(first: &str, second: Option<&str>) -> Option<(&'static Command, String, usize)> {
     let pair = second.map(|second| format!("{first} {second}"));
     let named = |wanted: &str| {

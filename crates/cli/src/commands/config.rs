@@ -1,6 +1,7 @@
 //! `config`: each setting, its value, and where it comes from.
 //!
-//! A list of all goes into bug reports, so it has no passwords of proxies; `config KEY` says what is asked for.
+//! A list of all goes into bug reports, so it has no passwords of proxies; `config KEY` says what
+//! is asked for.
 
 use serde_json::json;
 
@@ -61,7 +62,8 @@ fn public(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Aligned lines; what is not set has a dash. Long values are cut here, `config KEY` shows them whole.
+/// Aligned lines; what is not set has a dash. Long values are cut here, `config KEY` shows them
+/// whole.
 fn table(config: &Config) -> String {
     const WIDEST: usize = 48;
     let shown = |entry: &Entry| match (entry.text.as_str(), &entry.origin) {

@@ -1,7 +1,8 @@
 //! `doctor`: what this host allows, which engine is chosen, and why the others are not.
 //!
-//! The probes are the host crate's, the engines' fits are the engines' own; here they are only put side by side. Every
-//! mode of the design has its line, those that this build does not have included.
+//! The probes are the host crate's, the engines' fits are the engines' own; here they are only put
+//! side by side. Every mode of the design has its line, those that this build does not have
+//! included.
 
 use std::fmt::Write;
 
@@ -80,7 +81,8 @@ struct EngineLine {
     advice: Option<String>,
 }
 
-/// Every mode of the design. The first of [`ENGINES`] that works unasked is the one that `run` takes.
+/// Every mode of the design. The first of [`ENGINES`] that works unasked is the one that `run`
+/// takes.
 fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
     let chosen = ENGINES
         .iter()

@@ -1,11 +1,13 @@
-//! `mkrepo` and `install`: udocker's users make a place and install tools; here a store is made, and there are no tools.
+//! `mkrepo` and `install`: udocker's users make a place and install tools; here a store is made,
+//! and there are no tools.
 
 use crate::args::system::{InstallArgs, MkrepoArgs};
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
 
-/// Makes a store in a directory that is not there yet. Under udocker's name it is the part of that directory which `--repo` uses.
+/// Makes a store in a directory that is not there yet. Under udocker's name it is the part of that
+/// directory which `--repo` uses.
 pub(crate) fn run(context: &Context, args: &MkrepoArgs) -> Result<Exit, Report> {
     let directory = context.absolute(&args.directory)?;
     std::fs::create_dir(&directory).map_err(|error| {

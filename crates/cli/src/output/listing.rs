@@ -63,8 +63,8 @@ impl Listing<'_> {
         }
     }
 
-    /// A row as it is kept until all are there: of a table or of ids the line alone, because ten thousand rows are tens of
-    /// megabytes.
+    /// A row as it is kept until all are there: of a table or of ids the line alone, because ten
+    /// thousand rows are tens of megabytes.
     pub(crate) fn entry(&self, row: Value) -> Entry {
         match self.format {
             None | Some("table" | "") => Entry::Line(self.line(&row)),
@@ -122,7 +122,8 @@ impl Listing<'_> {
         table::columns(&lines)
     }
 
-    /// Each known field with its heading; fields of the rows without one get their name in capitals.
+    /// Each known field with its heading; fields of the rows without one get their name in
+    /// capitals.
     fn headings(&self, rows: &[Value]) -> Value {
         let mut names = Map::new();
         if let Some(Value::Object(row)) = rows.first() {

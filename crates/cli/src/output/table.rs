@@ -1,8 +1,10 @@
-//! Columns as Docker prints them: left-aligned, at least ten wide, three spaces apart, nothing after the last.
+//! Columns as Docker prints them: left-aligned, at least ten wide, three spaces apart, nothing
+//! after the last.
 //!
-//! The layout is that of Go's `tabwriter.NewWriter(out, 10, 1, 3, ' ', 0)`, which scripts that cut columns by
-//! position have come to expect. Widths are those of the terminal, not bytes. Table crates (`comfy-table`, `tabled`) know no
-//! least width per column together with nothing after the last one, so the twenty lines are ours.
+//! The layout is that of Go's `tabwriter.NewWriter(out, 10, 1, 3, ' ', 0)`, which scripts that cut
+//! columns by position have come to expect. Widths are those of the terminal, not bytes. Table
+//! crates (`comfy-table`, `tabled`) know no least width per column together with nothing after the
+//! last one, so the twenty lines are ours.
 
 use unicode_width::UnicodeWidthStr;
 

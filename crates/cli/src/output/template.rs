@@ -1,12 +1,13 @@
-//! Docker's `--format` templates: the part of Go's `text/template` that scripts use, evaluated over JSON.
+//! Docker's `--format` templates: the part of Go's `text/template` that scripts use, evaluated over
+//! JSON.
 //!
-//! `{{.Field.Nested}}`, `{{json .}}`, pipes, `if`/`else if`/`with`/`range` (with variables), `index`, `len`,
-//! comparisons, `printf`, and Docker's own `join`, `split`, `upper`, `lower`, `title`, `pad`, `truncate`,
-//! `println`. Trim markers and comments work. `define`, `template`, `block` and method calls do not; they
-//! are refused by name.
+//! `{{.Field.Nested}}`, `{{json .}}`, pipes, `if`/`else if`/`with`/`range` (with variables),
+//! `index`, `len`, comparisons, `printf`, and Docker's own `join`, `split`, `upper`, `lower`,
+//! `title`, `pad`, `truncate`, `println`. Trim markers and comments work. `define`, `template`,
+//! `block` and method calls do not; they are refused by name.
 //!
-//! Why not the `gtmpl` crate: its `range` visits maps in random order and runs the `else` part after every
-//! loop (0.7.1), and its values know no order of fields, which `{{json .}}` must keep.
+//! Why not the `gtmpl` crate: its `range` visits maps in random order and runs the `else` part
+//! after every loop (0.7.1), and its values know no order of fields, which `{{json .}}` must keep.
 
 mod eval;
 mod functions;

@@ -53,7 +53,8 @@ pub(crate) fn full(text: &str) -> String {
     )
 }
 
-/// A point in time as `--since` takes it: RFC 3339, a date, Unix seconds, or a span back from now (`42m`).
+/// A point in time as `--since` takes it: RFC 3339, a date, Unix seconds, or a span back from now
+/// (`42m`).
 pub(crate) fn point(text: &str) -> Option<Timestamp> {
     if let Some(time) = parse(text) {
         return Some(time);

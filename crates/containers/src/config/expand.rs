@@ -1,7 +1,9 @@
-//! Paths in files and variables: `~`, `$NAME` and `${NAME}` in files, relative paths in variables and flags.
+//! Paths in files and variables: `~`, `$NAME` and `${NAME}` in files, relative paths in variables
+//! and flags.
 //!
-//! A site's file serves many users, so `dir = "/scratch/$USER/coracle"` must mean each one's own. A shell has already
-//! expanded what comes in by a variable or a flag; there a relative path means the working directory, as for any tool.
+//! A site's file serves many users, so `dir = "/scratch/$USER/coracle"` must mean each one's own. A
+//! shell has already expanded what comes in by a variable or a flag; there a relative path means
+//! the working directory, as for any tool.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -59,7 +59,8 @@ fn variables(declared: &[&str]) -> Vec<String> {
     declared.iter().map(|name| name.split('=').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Text for roff: backslashes and leading dots mean something there, and a plain `-` becomes a hyphen.
+/// Text for roff: backslashes and leading dots mean something there, and a plain `-` becomes a
+/// hyphen.
 fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }

@@ -1,6 +1,7 @@
 //! The nearest of some names to one that was misspelt.
 
-/// The known name with the fewest edits from `name`, if it takes at most `limit` and less than half of the name.
+/// The known name with the fewest edits from `name`, if it takes at most `limit` and less than half
+/// of the name.
 pub fn nearest<'name>(
     name: &str,
     known: impl Iterator<Item = &'name str>,
@@ -13,7 +14,8 @@ pub fn nearest<'name>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits between two words: insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+/// Edits between two words: insertions, deletions, substitutions and swaps of neighbours (optimal
+/// string alignment).
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();

@@ -11,7 +11,8 @@ fn sources(files: Vec<PathBuf>, environment: &[(&str, &str)]) -> Sources {
     }
 }
 
-/// `key = value (origin)` of every setting that is not at its default, with the directory of the test taken out.
+/// `key = value (origin)` of every setting that is not at its default, with the directory of the
+/// test taken out.
 fn changed(config: &Config, directory: &Path) -> String {
     let lines: Vec<String> = config
         .entries()

@@ -1,4 +1,5 @@
-//! The types that a setting can have: how each is read from TOML and from text, and how it is shown.
+//! The types that a setting can have: how each is read from TOML and from text, and how it is
+//! shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -74,8 +75,8 @@ pub trait SettingValue: Sized {
 impl SettingValue for bool {
     const KIND: Kind = Kind::Switch;
 
-    /// udocker took every text but the empty one for true, so that `False` switched TLS verification off; here a word
-    /// that is neither is refused.
+    /// udocker took every text but the empty one for true, so that `False` switched TLS
+    /// verification off; here a word that is neither is refused.
     fn from_text(text: &str) -> Result<Self, String> {
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
@@ -258,7 +259,8 @@ impl SettingValue for PathBuf {
     const KIND: Kind = Kind::Path;
     const SEPARATOR: char = ':';
 
-    /// A configuration is read from many working directories, so a relative path in it would mean many places.
+    /// A configuration is read from many working directories, so a relative path in it would mean
+    /// many places.
     fn from_text(text: &str) -> Result<Self, String> {
         let path = PathBuf::from(text);
         if path.is_absolute() { Ok(path) } else { Err("wanted an absolute path".into()) }

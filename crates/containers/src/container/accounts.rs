@@ -1,10 +1,10 @@
 //! Shows users of the host in a container: all of them (`--hostauth`), or the caller by name.
 //!
-//! The host's `/etc/passwd` and `/etc/group` are bound where they are complete. Users of a directory
-//! service (LDAP, SSSD) are not in them: the host's own `getent` is asked for the caller, for the
-//! user whom `--user` names and for the caller's groups, and the container gets files of its own
-//! with these lines added. In a dialect that knows the caller, `--user` of the caller needs no entry
-//! in the image: it gets one.
+//! The host's `/etc/passwd` and `/etc/group` are bound where they are complete. Users of a
+//! directory service (LDAP, SSSD) are not in them: the host's own `getent` is asked for the caller,
+//! for the user whom `--user` names and for the caller's groups, and the container gets files of
+//! its own with these lines added. In a dialect that knows the caller, `--user` of the caller needs
+//! no entry in the image: it gets one.
 
 use std::fmt::Write as _;
 use std::path::Path;

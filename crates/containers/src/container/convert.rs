@@ -6,8 +6,9 @@
 //! | a copy of its own | as it is | the copy gets the form that such engines want |
 //! | a whole tree of links | an overlay above it | as it is; what the overlay had written is merged into the tree |
 //!
-//! A crash in between leaves a container that is whole: the tree is there before the record says so, and from then on an overlay of tree
-//! and upper is what the container is, until the upper has been merged. Nobody may run in it meanwhile.
+//! A crash in between leaves a container that is whole: the tree is there before the record says
+//! so, and from then on an overlay of tree and upper is what the container is, until the upper has
+//! been merged. Nobody may run in it meanwhile.
 
 use std::path::Path;
 
@@ -28,8 +29,9 @@ use crate::session::Session;
 /// How often is looked whether another has brought a container into its form.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Whether whoever runs in a container runs without mounts. The container's files tell, because a process that is just starting has not left
-/// the host's namespaces yet; only where a tree is used as it is, its process is asked.
+/// Whether whoever runs in a container runs without mounts. The container's files tell, because a
+/// process that is just starting has not left the host's namespaces yet; only where a tree is used
+/// as it is, its process is asked.
 pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     if record.config.rootfs.is_some() {
         return Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT));
@@ -37,7 +39,8 @@ pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     record.own.root_form.driver == Some(Driver::HardLink) && !place.join("upper").exists()
 }
 
-/// The engine for a run: that of whoever runs in the container already, unless another is asked for; else what is asked for or fits.
+/// The engine for a run: that of whoever runs in the container already, unless another is asked
+/// for; else what is asked for or fits.
 pub fn engine(
     facts: &Facts,
     record: &Record,
@@ -96,7 +99,8 @@ pub fn fit(
     let mut stored;
     let _lock = loop {
         let lock = container.try_lock_exclusive()?;
-        // Of several first runs at once one does it, and the others go on: its program may keep the container for long.
+        // Of several first runs at once one does it, and the others go on: its program may keep the
+        // container for long.
         let running = running::not_running(container);
         stored = record::read(container)?;
         if is_ready(&stored, &place, engine) {
@@ -149,7 +153,8 @@ pub fn to_plain(
     plain.map_or(Ok(()), |engine| fit(session, store, container, record, *engine))
 }
 
-/// Who is inside a container's processes remembers what it saw of the tree, and must be told of changes: this engine would not.
+/// Who is inside a container's processes remembers what it saw of the tree, and must be told of
+/// changes: this engine would not.
 fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
     let living = engine::engines::inprocess::members::all(&container.path());
     if living.is_empty() {

@@ -1,8 +1,8 @@
 //! Copies files between a container and the host, as archives that are confined to the container's
 //! tree.
 //!
-//! Reading a container's files may happen in a process of its own ([`ids::within`]), so an archive is
-//! written whole to a file without a name before it is unpacked.
+//! Reading a container's files may happen in a process of its own ([`ids::within`]), so an archive
+//! is written whole to a file without a name before it is unpacked.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -78,7 +78,8 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// Unpacks on the host, under Docker's rules for names: into a directory that is there, else as the new name.
+    /// Unpacks on the host, under Docker's rules for names: into a directory that is there, else as
+    /// the new name.
     pub fn to_host(&self, target: &Path) -> Result<()> {
         let contents_only = self.path.ends_with("/.");
         let (directory, name) = if target.is_dir() {
@@ -100,14 +101,15 @@ impl Out<'_> {
             }
             (parent.to_owned(), name.to_owned())
         };
-        // Reading may happen in a process of its own (see `ids::within`), which must be forked while there is one thread:
-        // so the archive is written whole before it is unpacked.
+        // Reading may happen in a process of its own (see `ids::within`), which must be forked
+        // while there is one thread: so the archive is written whole before it is unpacked.
         let spool = spool::file(self.session)?;
         self.write(&mut &spool, Some(&name))?;
         spool::rewind(&spool)?;
         let top = spool::open_directory(&directory)?;
-        // Owners of the container mean nothing on the host: what is copied belongs to the caller. So a program of an
-        // image that runs as its owner would run as the caller, whoever starts it.
+        // Owners of the container mean nothing on the host: what is copied belongs to the caller.
+        // So a program of an image that runs as its owner would run as the caller, whoever starts
+        // it.
         let into = copy::Into { owner: Some((0, 0)), no_set_id: true, ..copy::Into::default() };
         copy::copy_in(&top, b".", io::BufReader::with_capacity(1 << 18, spool), &into).map_err(
             |error| Error::from(error).within(format!("cannot write to {}", directory.display())),

@@ -139,17 +139,17 @@ fn variables(
 ) -> Result<Vec<String>> {
     let host = session.environment();
     let mut all = image;
-    let (passed, withheld) =
+    let (always, withheld) =
         (&session.dialect().host_variables, &session.dialect().withheld_variables);
     let is_in = |list: &[String], name: &str| list.iter().any(|known| known == name);
     let every = request.process.host_environment;
-    if every || !passed.is_empty() {
+    if every || !always.is_empty() {
         let pairs = host.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
         let internal = |name: &str| name.starts_with("_CORACLE_") || name.starts_with("LD_");
         let passes = |name: &str| !SESSION_VARIABLES.contains(&name) && !internal(name);
         let changes = pairs
             .filter(|(name, _)| {
-                is_in(passed, name) || every && passes(name) && !is_in(withheld, name)
+                is_in(always, name) || every && passes(name) && !is_in(withheld, name)
             })
             .map(|(name, value)| Change::Set(name.to_owned(), value.to_owned()));
         environment::apply(&mut all, changes);

@@ -13,7 +13,6 @@ use crate::session::Session;
 
 /// A further program in a running container.
 #[derive(Debug, Clone, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
 pub struct ExecRequest {
     /// The container's name or id.
     pub container: String,
@@ -37,6 +36,7 @@ pub struct ExecRequest {
 
 /// Runs it.
 pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
+    session.may_fork("start a program")?;
     let name = &request.container;
     let container = record::find(session, name)?;
     let Some(pid) = running::member(&container)? else {
@@ -61,7 +61,6 @@ pub fn exec(session: &Session, request: &ExecRequest) -> Result<Ended> {
         ..Overrides::default()
     };
     let prepared = prepare(session, session.store()?, &container, &record, &overrides, Some(pid))?;
-    session.may_fork("start a program")?;
     if !request.tty && !request.detach {
         if !request.interactive && !session.dialect().keeps_input {
             launch::empty_input()?;

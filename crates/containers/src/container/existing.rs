@@ -1,10 +1,10 @@
 //! What a request changes in a container that exists.
 //!
-//! Each field of a request has one of three meanings there. It changes this run alone ([`adapted`]);
-//! or it is refused, because the container's other runs share what it decides ([`decided_before`]);
-//! or it is about pulling an image, or about the session in front of the program, and needs nothing
-//! here. [`decided_before`] takes the request apart, so that a new field does not compile until it
-//! has one of these meanings.
+//! Each field of a request has one of three meanings there. It changes this run alone
+//! ([`adapted`]); or it is refused, because the container's other runs share what it decides
+//! ([`decided_before`]); or it is about pulling an image, or about the session in front of the
+//! program, and needs nothing here. [`decided_before`] takes the request apart, so that a new field
+//! does not compile until it has one of these meanings.
 
 use engine::plan::Overrides;
 use engine::spec::{DnsSpec, Limits, MountKind};

@@ -74,7 +74,8 @@ fn describe(record: &Record) -> Result<Vec<(&'static str, Vec<u8>)>> {
     Ok(files)
 }
 
-/// The configuration of a container's image with what was changed, keys in order, as udocker has it.
+/// The configuration of a container's image with what was changed, keys in order, as udocker has
+/// it.
 pub fn configuration(record: &Record) -> Value {
     let config = &record.config;
     let list = |words: &[String]| if words.is_empty() { Value::Null } else { json!(words) };

@@ -1,13 +1,17 @@
-//! `--gpus`, `setup --nvidia` and `--device vendor.com/class=name`: what of the host a container needs to use its GPUs.
+//! `--gpus`, `setup --nvidia` and `--device vendor.com/class=name`: what of the host a container
+//! needs to use its GPUs.
 //!
-//! A record keeps what was asked for, not what was found: devices, libraries and tools of the host are looked for at each start and bound,
-//! so that a container survives another driver or another host. Nothing is copied into it.
+//! A record keeps what was asked for, not what was found: devices, libraries and tools of the host
+//! are looked for at each start and bound, so that a container survives another driver or another
+//! host. Nothing is copied into it.
 //!
-//! A CDI file that describes `vendor.com/gpu` says best what is needed; without one, or where it speaks of a driver that is gone, NVIDIA's driver is
-//! found by its files ([`host::driver`]), and GPUs of others by their nodes, since their libraries come with the image.
+//! A CDI file that describes `vendor.com/gpu` says best what is needed; without one, or where it
+//! speaks of a driver that is gone, NVIDIA's driver is found by its files ([`host::driver`]), and
+//! GPUs of others by their nodes, since their libraries come with the image.
 //!
-//! Libraries go where the image's loader looks by itself: beside its C library. So neither its cache has to be made anew nor do programs need a
-//! variable. An image without a C library in a known place gets a directory of its own and `LD_LIBRARY_PATH`.
+//! Libraries go where the image's loader looks by itself: beside its C library. So neither its
+//! cache has to be made anew nor do programs need a variable. An image without a C library in a
+//! known place gets a directory of its own and `LD_LIBRARY_PATH`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,13 +50,15 @@ enum Choice {
     Named(Vec<String>),
 }
 
-/// Where an image's C library lies, by the places where loaders look by themselves. The machine's name stands for `@`.
+/// Where an image's C library lies, by the places where loaders look by themselves. The machine's
+/// name stands for `@`.
 const WIDE: [&str; 6] =
     ["usr/lib/@-linux-gnu", "lib/@-linux-gnu", "usr/lib64", "lib64", "usr/lib", "lib"];
 const NARROW: [&str; 6] =
     ["usr/lib/i386-linux-gnu", "lib/i386-linux-gnu", "usr/lib32", "lib32", "usr/lib", "lib"];
 
-/// Where libraries go that no loader of the image would find: NVIDIA's images name it in `LD_LIBRARY_PATH` already.
+/// Where libraries go that no loader of the image would find: NVIDIA's images name it in
+/// `LD_LIBRARY_PATH` already.
 const OWN_DIRECTORY: &str = "/usr/local/nvidia/lib64";
 
 const PATH: &str = "LD_LIBRARY_PATH";
@@ -104,7 +110,8 @@ fn choice(text: &str) -> Result<Option<Choice>> {
     Ok(names.map(Choice::Named).or(chosen))
 }
 
-/// The configuration and what differs from it, with what the host has for the container's GPUs; `None` where nobody asked for any.
+/// The configuration and what differs from it, with what the host has for the container's GPUs;
+/// `None` where nobody asked for any.
 pub fn effective(
     session: &Session,
     record: &Record,
@@ -321,7 +328,8 @@ impl Found {
         }
     }
 
-    /// A link to something that is bound is that, under another name; a link may lead to one that is made before or after it.
+    /// A link to something that is bound is that, under another name; a link may lead to one that
+    /// is made before or after it.
     fn links(&mut self, links: &[(PathBuf, PathBuf)]) {
         for _ in 0..links.len().min(8) {
             for (place, text) in links {
@@ -406,7 +414,8 @@ fn described(
     let whole = |name: &str| {
         if cdi::is_name(name) { name.to_owned() } else { format!("{kind}={name}") }
     };
-    // A file that speaks of a driver that is gone must not keep the one that is there from being found.
+    // A file that speaks of a driver that is gone must not keep the one that is there from being
+    // found.
     let names: Vec<String> = chosen.into_iter().map(whole).collect();
     if *choice == Choice::All
         && kind == "nvidia.com/gpu"

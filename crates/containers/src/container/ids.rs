@@ -11,7 +11,8 @@ use super::record::Record;
 use crate::error::{Error, Result};
 use crate::session::Session;
 
-/// The ids that containers of this user have, where they have a range; root needs no namespace for that.
+/// The ids that containers of this user have, where they have a range; root needs no namespace for
+/// that.
 pub fn maps(facts: &Facts) -> Option<Maps> {
     if facts.uid == 0 || !facts.has_range() {
         return None;
@@ -57,9 +58,9 @@ pub fn delete(
 
 /// Does work on a container's files with the right to read and write them all, and the map by which
 /// their owners on disk are to be understood. Where subordinate ids are mapped this happens in a
-/// process of its own, in a user namespace: what it writes to descriptors that are open arrives, and
-/// so do the bytes that it returns; what it changes in memory does not, and an error keeps its text
-/// alone.
+/// process of its own, in a user namespace: what it writes to descriptors that are open arrives,
+/// and so do the bytes that it returns; what it changes in memory does not, and an error keeps its
+/// text alone.
 pub fn within(
     session: &Session,
     config: &ContainerConfig,

@@ -1,7 +1,9 @@
-//! What is known of files that cannot carry it themselves (links, pipes), in a container whose tree is a plain directory.
+//! What is known of files that cannot carry it themselves (links, pipes), in a container whose tree
+//! is a plain directory.
 //!
-//! While programs run it stands in a log by inode (`notes`, see [`engine::engines::interpose`]). Whoever makes a tree hands it over as a table by
-//! path (`loose`), and whoever reads one wants such a table (`owners`).
+//! While programs run it stands in a log by inode (`notes`, see [`engine::engines::interpose`]).
+//! Whoever makes a tree hands it over as a table by path (`loose`), and whoever reads one wants
+//! such a table (`owners`).
 
 use std::path::Path;
 

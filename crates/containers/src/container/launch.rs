@@ -2,7 +2,8 @@
 //!
 //! Three ways (see `engine::supervise`): this process *becomes* the program, when nothing has to be
 //! watched; or it stays in front of it, for a terminal, `--rm`, a log or restarts; or a supervisor
-//! is left behind, for `--detach`. All of them fork or execute, so the process must have one thread.
+//! is left behind, for `--detach`. All of them fork or execute, so the process must have one
+//! thread.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -136,6 +137,9 @@ pub fn launch(session: &Session, run: &Run) -> Result<Ended> {
 }
 
 fn launched(session: &Session, run: &Run) -> Result<Ended> {
+    if !run.explain {
+        session.may_fork("start a program")?;
+    }
     let store = session.store()?;
     let mut overrides = run.overrides.clone();
     overrides.limits_hold = session.variable(WITHIN_LIMITS).is_some();
@@ -152,7 +156,6 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     if run.explain {
         return explained(&prepared);
     }
-    session.may_fork("start a program")?;
     for warning in &prepared.plan.warnings {
         session.warn(warning);
     }

@@ -68,8 +68,8 @@ pub struct GlanceImage {
     pub config: String,
 }
 
-/// Looks at containers, several at once, and makes something of each. `every`: also of those that do
-/// not run. A record that cannot be read is passed over.
+/// Looks at containers, several at once, and makes something of each. `every`: also of those that
+/// do not run. A record that cannot be read is passed over.
 pub fn map<R: Send>(
     store: &Store,
     every: bool,

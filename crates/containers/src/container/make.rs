@@ -1,11 +1,13 @@
 //! Makes a container: finds its image, writes its record, makes its root and its volumes.
 //!
-//! The order is such that a process that is killed leaves nothing that looks like a container: the record is written last,
-//! by one rename in the store, and what it refers to is in the store by then. Only the filling of new volumes comes
-//! after it, because it reads the container's own view of its files.
+//! The order is such that a process that is killed leaves nothing that looks like a container: the
+//! record is written last, by one rename in the store, and what it refers to is in the store by
+//! then. Only the filling of new volumes comes after it, because it reads the container's own view
+//! of its files.
 //!
-//! What an image declares as `VOLUME` stays a plain directory of the container's tree: the tree is the container's own and lasts as long
-//! as it, so a volume of its own would only hide the files from `export`, `diff` and `cp`.
+//! What an image declares as `VOLUME` stays a plain directory of the container's tree: the tree is
+//! the container's own and lasts as long as it, so a volume of its own would only hide the files
+//! from `export`, `diff` and `cp`.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;

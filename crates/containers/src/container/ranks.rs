@@ -1,12 +1,15 @@
 //! A rank of a parallel job: a `run` that `mpiexec`, `srun` or the like has started.
 //!
-//! Launchers speak to ranks by variables, by descriptors and by directories that the variables name. Descriptors pass through every engine by
-//! themselves; here the rest is asked for as the user would: variables, mounts at the same place, and the caller's own id, since a `PMIx`
-//! server (`psec/native`) compares the id that a rank says it has with the launcher's. Ranks on one machine share one container (`--join`): only in
-//! one user namespace may they copy from memory to memory, and a tree is laid out once. What the command line says itself stands.
+//! Launchers speak to ranks by variables, by descriptors and by directories that the variables
+//! name. Descriptors pass through every engine by themselves; here the rest is asked for as the
+//! user would: variables, mounts at the same place, and the caller's own id, since a `PMIx` server
+//! (`psec/native`) compares the id that a rank says it has with the launcher's. Ranks on one
+//! machine share one container (`--join`): only in one user namespace may they copy from memory to
+//! memory, and a tree is laid out once. What the command line says itself stands.
 //!
-//! A shell's commands inherit these variables too. So a step with a terminal (`srun --pty`) has no ranks; and a container is shared only by what
-//! launchers have started themselves: of a script's runs, one after the other, each has its own.
+//! A shell's commands inherit these variables too. So a step with a terminal (`srun --pty`) has no
+//! ranks; and a container is shared only by what launchers have started themselves: of a script's
+//! runs, one after the other, each has its own.
 //!
 //! | launcher | tells a rank by |
 //! |---|---|
@@ -30,10 +33,12 @@ use crate::request::mounts::MountRequest;
 const RANKS: &[&str] = &["PMI_RANK", "PMI_FD", "PMIX_RANK", "SLURM_STEP_ID"];
 /// Set in a step with a terminal.
 const TERMINAL: &str = "SLURM_PTY_PORT";
-/// Beginnings of the names of processes that start ranks, on their machine: Slurm's, Hydra's, Open MPI's and PRRTE's, those of PALS and Flux.
+/// Beginnings of the names of processes that start ranks, on their machine: Slurm's, Hydra's, Open
+/// MPI's and PRRTE's, those of PALS and Flux.
 const LAUNCHERS: &[&str] =
     &["slurmstepd", "hydra", "pmi_proxy", "mpiexec", "mpirun", "orte", "prte", "pals", "flux"];
-/// Slurm's interactive steps, those of batch scripts and the like have numbers from here (slurm.h: `SLURM_MAX_NORMAL_STEP_ID`).
+/// Slurm's interactive steps, those of batch scripts and the like have numbers from here (slurm.h:
+/// `SLURM_MAX_NORMAL_STEP_ID`).
 const SPECIAL_STEPS: u32 = 0xffff_fff0;
 /// Beginnings of the names of a launcher's variables.
 const PREFIXES: &[&str] = &[
@@ -56,11 +61,13 @@ const PREFIXES: &[&str] = &[
     "PALS_",
     "FLUX_",
 ];
-/// Variables that name directories of the job, or places in them; Open MPI's is the one above all jobs of the user, which is what ranks look for.
+/// Variables that name directories of the job, or places in them; Open MPI's is the one above all
+/// jobs of the user, which is what ranks look for.
 const DIRECTORIES: &[&str] = &["OMPI_MCA_orte_top_session_dir", "PMIX_SERVER_TMPDIR"];
 /// Variables that tell one job from another, where the launcher sets them; Hydra does not.
 const JOBS: &[&str] = &["PMIX_NAMESPACE", "PMIX_SERVER_URI2", "SLURM_JOB_ID", "SLURM_STEP_ID"];
-/// UCX, below MPICH, opens what another rank has open through `/proc`, which no engine shows between containers; without this it asks by name.
+/// UCX, below MPICH, opens what another rank has open through `/proc`, which no engine shows
+/// between containers; without this it asks by name.
 const BY_NAME: (&str, &str) = ("UCX_POSIX_USE_PROC_LINK", "n");
 
 type Environment = BTreeMap<OsString, OsString>;
@@ -84,8 +91,9 @@ impl<'a> Rank<'a> {
         Some(Self { host, caller, launcher: launcher() })
     }
 
-    /// Adds to a command line what a rank needs. `new` is whether the container is yet to be made: then the first rank makes it for all, and it
-    /// has the caller's id by its mapping, else by `--user`.
+    /// Adds to a command line what a rank needs. `new` is whether the container is yet to be made:
+    /// then the first rank makes it for all, and it has the caller's id by its mapping, else by
+    /// `--user`.
     pub fn join(&self, request: &mut ContainerRequest, new: bool) {
         let process = &mut request.process;
         let every = process.host_environment;
@@ -125,7 +133,8 @@ impl<'a> Rank<'a> {
         request.files.mounts.extend(places.iter().map(|place| bind(place)));
     }
 
-    /// Name of the container that this machine's ranks of the job share. Stores may be shared by machines, and numbers of jobs return.
+    /// Name of the container that this machine's ranks of the job share. Stores may be shared by
+    /// machines, and numbers of jobs return.
     fn container(&self, launcher: (u32, u64)) -> String {
         let mut hasher = DefaultHasher::new();
         rustix::system::uname().nodename().hash(&mut hasher);

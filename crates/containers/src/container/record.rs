@@ -1,5 +1,5 @@
-//! A container's record (`container.json`): the engine's [`ContainerConfig`], and the fields that only
-//! commands read.
+//! A container's record (`container.json`): the engine's [`ContainerConfig`], and the fields that
+//! only commands read.
 
 use engine::spec::ContainerConfig;
 use rootfs::Driver;
@@ -40,8 +40,8 @@ pub struct Own {
 }
 
 impl<'de> Deserialize<'de> for Record {
-    /// Reads the text twice, once for each part: `flatten` would keep every field in memory first, which counts when ten
-    /// thousand containers are listed.
+    /// Reads the text twice, once for each part: `flatten` would keep every field in memory first,
+    /// which counts when ten thousand containers are listed.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<serde_json::value::RawValue>::deserialize(deserializer)?;
         let wrong = serde::de::Error::custom::<serde_json::Error>;

@@ -49,7 +49,8 @@ pub fn choose_form(
     Ok(form)
 }
 
-/// Whether the engine that a container will have works on a plain directory. A choice that fails now will say so when it is run.
+/// Whether the engine that a container will have works on a plain directory. A choice that fails
+/// now will say so when it is run.
 fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
     let facts = Facts::of(session.host(), &session.probing(), config);
     choose::choose(&facts, None, config).is_ok_and(|engine| engine.caps().own_ids)
@@ -155,7 +156,8 @@ fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd> {
     })
 }
 
-/// The tree with the true owners, where a range of ids is mapped and the image has files of others than root.
+/// The tree with the true owners, where a range of ids is mapped and the image has files of others
+/// than root.
 fn owners(
     session: &Session,
     store: &Store,
@@ -225,7 +227,8 @@ pub fn trees(session: &Session, store: &Store, record: &Record) -> Result<ImageT
     Ok(trees)
 }
 
-/// A directory beside the tree that a container's files are links to, for what engines make of these; it goes with the tree.
+/// A directory beside the tree that a container's files are links to, for what engines make of
+/// these; it goes with the tree.
 pub fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
     let digest: Digest = record.own.root_form.tree.as_ref()?.parse().ok()?;
     let is_linked = record.config.rootfs.is_none();
@@ -234,7 +237,8 @@ pub fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
         .map(|tree| tree.path().join(BESIDE))
 }
 
-/// The root of a container below its directory as it is, to be read or written by commands; its parts are made when they are not there.
+/// The root of a container below its directory as it is, to be read or written by commands; its
+/// parts are made when they are not there.
 pub fn prepare(
     session: &Session,
     store: &Store,
@@ -258,7 +262,8 @@ pub fn prepare(
     Ok(root)
 }
 
-/// The root for an engine: one directory, or something to be mounted. [`super::convert::fit`] came before.
+/// The root for an engine: one directory, or something to be mounted. [`super::convert::fit`] came
+/// before.
 pub fn prepare_for(
     session: &Session,
     store: &Store,

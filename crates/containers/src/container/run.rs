@@ -57,14 +57,12 @@ pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
     if let Some(run) = join(session, &request, found.as_ref(), by_itself)? {
         return launch::launch(session, &run);
     }
-    match found.zip(stored) {
-        Some((container, stored)) => run_existing(session, request, container, stored),
-        None => {
-            let (made, record) = make::make(session, &request.container)?;
-            starting(session, made.container(), &record.config.command);
-            launch::launch(session, &of_made(&request, made, record))
-        }
+    if let Some((container, stored)) = found.zip(stored) {
+        return run_existing(session, request, container, stored);
     }
+    let (made, record) = make::make(session, &request.container)?;
+    starting(session, made.container(), &record.config.command);
+    launch::launch(session, &of_made(&request, made, record))
 }
 
 /// A further run of a container that exists.

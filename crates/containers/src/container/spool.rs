@@ -1,7 +1,8 @@
 //! Archives on their way between a container and something else.
 //!
-//! Reading a container's files may need a process of its own in a user namespace ([`super::ids::within`]), which must be forked
-//! while there is one thread. So an archive is written whole, to a file without a name, before somebody reads it.
+//! Reading a container's files may need a process of its own in a user namespace
+//! ([`super::ids::within`]), which must be forked while there is one thread. So an archive is
+//! written whole, to a file without a name, before somebody reads it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -34,7 +35,8 @@ pub fn file(session: &Session) -> Result<File> {
     })
 }
 
-/// A file that loses its name at once; one that a killed process leaves is swept with the rest of `tmp`.
+/// A file that loses its name at once; one that a killed process leaves is swept with the rest of
+/// `tmp`.
 fn named(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?;

@@ -1,4 +1,5 @@
-//! Named volumes: found or made when a container is, and filled with what the image has at their place.
+//! Named volumes: found or made when a container is, and filled with what the image has at their
+//! place.
 //!
 //! A new volume with a name is on the disk before anything is told of it or runs in it: it outlives
 //! every container. While one is filled, a file beside its content says so; where that is left

@@ -66,7 +66,8 @@ pub fn label_file(labels: &mut BTreeMap<String, String>, file: &Path) -> Result<
         .try_for_each(|line| add_label(labels, line))
 }
 
-/// `--security-opt`. A profile is read from its file; relative paths begin at the working directory.
+/// `--security-opt`. A profile is read from its file; relative paths begin at the working
+/// directory.
 pub fn security(text: &str, surroundings: &Surroundings) -> Result<SecurityOption> {
     let (key, value) = text.split_once(['=', ':']).map_or((text, None), |(k, v)| (k, Some(v)));
     Ok(match (key, value) {
