@@ -3,156 +3,15 @@
 //! An engine is one module and one entry in [`ENGINES`]. [`MODES`] also knows the modes of the design that this build does not have, so
 //! that asking for one gives a reason instead of "unknown".
 
+pub use crate::engines::{Caps, Engine, Fit};
 use crate::error::{Error, Result};
+pub use crate::exit::Ended;
 use crate::facts::Facts;
-use crate::mount_options::Propagation;
-use crate::plan::Plan;
+pub use crate::launch::streams::{Child, Session, Streams};
+use crate::spec::mount_options::Propagation;
 use crate::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
 };
-use std::os::fd::{BorrowedFd, OwnedFd};
-
-/// What an engine can do beyond running a program in another tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "a table of independent abilities")]
-pub struct Caps {
-    /// Root's own calls succeed for a user without privilege.
-    pub fake_root: bool,
-    /// Host files under other names (`-v`).
-    pub binds: bool,
-    /// Binds that the host's later mounts do not reach (`private`).
-    pub private_binds: bool,
-    /// Memory file systems.
-    pub tmpfs: bool,
-    /// Private pid, ipc, uts and cgroup namespaces, host names.
-    pub namespaces: bool,
-    /// A network of its own.
-    pub network: bool,
-    /// Capability sets and system call filters of the user's choice.
-    pub security: bool,
-    /// A read-only root, read-only binds.
-    pub read_only: bool,
-    /// `exec` into the same namespaces.
-    pub enter: bool,
-    /// Limits on memory, processors and processes.
-    pub limits: bool,
-    /// Ids are the engine's own affair: any user and any group, whatever the kernel would map. Its root is one directory, since nothing
-    /// is mounted.
-    pub own_ids: bool,
-    /// Its programs write to that directory by themselves, so no file in it may be the image's; and they are the caller.
-    pub bare: bool,
-    /// It keeps what it makes of an image's files beside the image's tree.
-    pub keeps_texts: bool,
-}
-
-/// How well an engine fits a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fit {
-    /// Everything works.
-    Ready,
-    /// It works, with something less.
-    Degraded(String),
-    /// It does not work.
-    Unusable(String),
-}
-
-/// How the program's session and terminal are set up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Session {
-    /// The caller's.
-    #[default]
-    Inherit,
-    /// A session of its own without a terminal.
-    New,
-    /// A session of its own whose controlling terminal is the standard input.
-    Terminal,
-}
-
-/// Standard streams of a spawned program; `None` is the caller's.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Streams<'a> {
-    /// Descriptor 0.
-    pub stdin: Option<BorrowedFd<'a>>,
-    /// Descriptor 1.
-    pub stdout: Option<BorrowedFd<'a>>,
-    /// Descriptor 2.
-    pub stderr: Option<BorrowedFd<'a>>,
-    /// Session and terminal.
-    pub session: Session,
-    /// The program is killed when the caller ends, however that happens.
-    pub tied: bool,
-}
-
-/// A program that was started: a child of the caller, whatever namespaces it is in.
-#[derive(Debug)]
-pub struct Child {
-    /// Its number where the caller is.
-    pub pid: u32,
-    /// Readable when it has ended (`None` on kernels before 5.3; it is waited for like any child).
-    pub pidfd: Option<OwnedFd>,
-    /// The other end of the program's terminal, where that was opened in the container and is not the one given.
-    pub master: Option<OwnedFd>,
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// With this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
-
-impl Ended {
-    /// The exit code as shells and Docker give it: 128 + signal.
-    pub fn code(self) -> i32 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
-        }
-    }
-}
-
-/// One way of running a program in another tree.
-pub trait Engine: Sync {
-    /// Its mode name.
-    fn name(&self) -> &'static str;
-    /// One line for people.
-    fn about(&self) -> &'static str;
-    /// What it can do.
-    fn caps(&self) -> Caps;
-    /// Whether it works here.
-    fn probe(&self, facts: &Facts) -> Fit;
-    /// Whether it runs only where its mode is asked for.
-    fn is_asked_for(&self, facts: &Facts) -> bool {
-        let _ = facts;
-        false
-    }
-    /// Whether it works inside the guest's processes.
-    fn is_inside(&self) -> bool {
-        false
-    }
-    /// Starts the plan's program as a child. Returns when the program was executed, or with the step that failed.
-    ///
-    /// The caller must have one thread.
-    fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
-    /// Starts the plan's program among the processes of a running container, as a child. Without namespaces there is nothing to enter:
-    /// it is another program in the same world.
-    fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-        let _ = pid;
-        self.spawn(plan, streams)
-    }
-    /// Turns the calling process into the plan's program. Where the program needs a parent (a pid namespace of its own), the calling
-    /// process stays as that parent, passes signals on, and this returns how the program ended.
-    ///
-    /// On an error the calling process may be anywhere (other namespaces, another root): it can print the error and exit, nothing else.
-    fn become_guest(&self, plan: &Plan) -> Result<Ended>;
-    /// As [`Engine::become_guest`], among the processes of a running container.
-    fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
-        let _ = pid;
-        self.become_guest(plan)
-    }
-}
 
 /// The engines of this build, best first.
 pub static ENGINES: &[&dyn Engine] = &[
@@ -192,6 +51,13 @@ pub fn by_name(mode: &str) -> Option<&'static dyn Engine> {
     let mode =
         if ["F3", "F4"].iter().any(|same| same.eq_ignore_ascii_case(mode)) { "F2" } else { mode };
     ENGINES.iter().copied().find(|engine| engine.name().eq_ignore_ascii_case(mode))
+}
+
+/// Becomes the first process of a container that another program has made; returns the exit code of
+/// a failure, which has been reported.
+#[must_use]
+pub fn be_first_process() -> u8 {
+    crate::engines::external::first_process::be_first(by_name)
 }
 
 /// Names of the engines that work on this host and satisfy a condition.

@@ -6,6 +6,7 @@
 //! Exit codes are Docker's: 125 for everything that is our affair, 126 for a program that cannot be executed, 127 for one that is
 //! not there.
 
+use crate::exit::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -114,7 +115,7 @@ pub enum Error {
     NotRunning(String),
     /// The container lives on another machine that shares the store.
     #[error("the container runs {0}")]
-    Elsewhere(crate::records::Elsewhere),
+    Elsewhere(crate::spec::Elsewhere),
     /// New namespaces were refused.
     #[error("cannot make new {which} namespaces: {errno}")]
     Unshare {
@@ -265,13 +266,25 @@ pub enum Error {
 }
 
 impl Error {
-    /// Docker's exit code for this failure.
-    pub fn exit_code(&self) -> u8 {
+    /// A system call of the set-up that failed: `doing` is a verb with its object.
+    pub(crate) fn call(doing: impl Into<String>, errno: impl Into<Errno>) -> Self {
+        Self::Call { doing: doing.into(), errno: errno.into() }
+    }
+
+    /// Why the program does not run, as far as an exit code tells.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NotExecutable { .. } | Self::Narrow { .. } => 126,
-            Self::NotFound { .. } => 127,
-            _ => 125,
+            Self::NotExecutable { .. } | Self::Narrow { .. } => Reason::NotExecutable,
+            Self::NotFound { .. } => Reason::NotFound,
+            _ => Reason::Failed,
         }
+    }
+
+    /// The exit code for this failure.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        self.reason().code()
     }
 
     /// What the user can do about it.

@@ -35,13 +35,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use sys::machine::{self, Kinship, Machine};
 
-mod elsewhere;
 mod entry;
 pub(crate) mod lock;
 
-pub use elsewhere::Elsewhere;
+pub use crate::spec::{Elsewhere, Reach};
 pub(crate) use lock::Asked;
-pub use lock::{Reach, is_shared};
+pub use lock::is_shared;
 
 /// Name of the directory in the container's.
 const DIRECTORY: &str = "run";

@@ -9,7 +9,12 @@
 //! A container that runs without a supervisor (the program *became* the guest) has no one to write its state: `state.json` then
 //! says `created`, and [`crate::records`] tells whether somebody lives in it.
 
-use crate::mount_options::MountOptions;
+mod elsewhere;
+pub mod mount_options;
+
+pub use elsewhere::Elsewhere;
+
+use mount_options::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -497,5 +502,18 @@ pub struct ContainerState {
     /// `/etc/machine-id` there.
     pub machine_id: String,
     /// Who sees the lock that its supervisor holds while it lives.
-    pub lock: crate::records::Reach,
+    pub lock: Reach,
+}
+
+/// Who sees that a lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// There is no lock.
+    #[default]
+    None,
+    /// Processes of the same kernel.
+    Kernel,
+    /// Every machine that has the file system.
+    Hosts,
 }

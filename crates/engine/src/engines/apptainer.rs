@@ -5,26 +5,29 @@
 //! directory as `/`, everything else as binds. It writes straight into that directory, so no file in it may be the image's
 //! ([`Caps::bare`]).
 //!
-//! As with an OCI runtime ([`oci`]), what Apptainer starts is this very program, through a descriptor: streams, environment, arguments,
+//! As with an OCI runtime ([`super::oci`]), what Apptainer starts is this very program, through a descriptor: streams, environment, arguments,
 //! limits and descriptors come to it as they are, past Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass
 //! signals on, is ended as soon as the container is there; the program is then a child of whoever watches it, as in the other engines.
 
+use super::contract::{Caps, Engine, Fit};
+use super::external::first_process::WORD;
+use super::external::handed::{Handed, Order, memory, open, pipe};
+use super::external::helper::{self, LAUNCHER, await_adoption, complaint};
 use super::interpose::prepare::{self, Prepared};
-use super::interpose::{self, start as common};
-use super::launch::report;
-use super::native::start::spawn_told;
-use super::native::terminal::{Terminal, has_own_devices};
-use super::native::{self, cgroup};
-use super::oci::start::{self as runtime, Guest, Handed};
-use super::oci::{self, inside};
-use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
+use super::interpose::{self, run as common};
 use crate::error::{Error, Result};
+use crate::exit::Ended;
 use crate::facts::Facts;
+use crate::launch::attend::{adopt_orphans, attend};
+use crate::launch::members::by_namespace;
+use crate::launch::spawn::{Ties, spawn_elsewhere};
+use crate::launch::streams::{Child, Streams};
+use crate::launch::terminal::{Pty, has_own_devices};
+use crate::launch::{cgroup, report};
 use crate::plan::{IdRange, Ids, Plan, Process, Seccomp};
 use crate::records::Records;
 use crate::sharing;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -73,24 +76,25 @@ impl Engine for Apptainer {
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-        runtime::adopt()?;
-        spawn_told(plan, streams, |_, tied, terminal| start(plan, tied, terminal))
+        adopt_orphans()?;
+        let pty = Pty::of(plan, streams.session)?;
+        spawn_elsewhere(pty, streams, |ties, _| start(plan, ties))
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        runtime::attend(Some(&plan.place), || self.spawn(plan, streams))
+        attend(Some(&plan.place), || self.spawn(plan, streams))
     }
 }
 
 /// Has Apptainer start the program; returns its number. The caller is a process that was forked for this.
-fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
+fn start(plan: &Plan, ties: Ties) -> Result<u32> {
     check(plan)?;
     let apptainer = plan.apptainer.clone().unwrap_or_default();
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let fresh =
-        common::is_empty(&plan.place, &records) && native::members::all(&plan.place).is_empty();
+        common::is_empty(&plan.place, &records) && by_namespace::all(&plan.place).is_empty();
     if !plan.is_exec() {
         sharing::begin(&records, fresh)?;
     }
@@ -100,42 +104,37 @@ fn start(plan: &Plan, tied: bool, terminal: Terminal) -> Result<u32> {
     }
     let inside = inside_of(plan);
     let words = words(&apptainer, &prepared)?;
-    let program = runtime::open(Path::new("/proc/self/exe"), OFlags::RDONLY)?;
-    let (gate, mut opener) = runtime::pipe()?;
-    let (told, mut hearer) = report::pipe()?;
-    let said = runtime::memory("said", &[])?;
-    let mode = oci::Mode::Plain;
-    let guest = Guest { plan, inside: &inside, mode, reports: true, tied, terminal };
-    let handed = Handed::new(program, OwnedFd::from(told), gate, guest)?;
-    let parent = runtime::begin(&apptainer, &words, &handed.numbered(), &said)?;
+    let program = open(Path::new("/proc/self/exe"), OFlags::RDONLY)?;
+    let (gate, mut opener) = pipe()?;
+    let (sender, mut receiver) = report::pipe()?;
+    let said = memory("said", &[])?;
+    let order = Order { plan: &inside, engine: None, reports: true, ties };
+    let handed = Handed::new(program, OwnedFd::from(sender), gate, order)?;
+    let parent = helper::begin(&apptainer, &words, &handed.numbered(), &said)?;
     drop(handed);
-    let Some(pid) = hearer.process()? else {
-        let status = runtime::end(parent)?;
+    let Some(pid) = receiver.process()? else {
+        let status = helper::end(parent)?.code();
         return Err(Error::Helper {
             program: apptainer,
             status: format!("status {status}"),
-            output: runtime::complaint(&said),
+            output: complaint(&said),
         });
     };
     rustix::process::kill_process(parent, Signal::KILL)
-        .map_err(|errno| call("end Apptainer's own process", errno))?;
-    runtime::end(parent)?;
+        .map_err(|errno| Error::call("end Apptainer's own process", errno))?;
+    helper::end(parent)?;
     records.add(pid)?;
     if fresh {
-        native::members::note(&plan.place, pid, native::members::Owner::Unknown);
+        by_namespace::note(&plan.place, pid, by_namespace::Owner::Unknown);
     }
-    runtime::await_adoption(pid);
+    await_adoption(pid);
     let _ = opener.write_all(&[1]);
-    let outcome = hearer.outcome();
+    let outcome = receiver.outcome();
     if outcome.is_err() {
         records.remove(pid);
     }
     drop(turn);
     outcome.map(|_| pid)
-}
-
-fn call(doing: &str, errno: Errno) -> Error {
-    Error::Call { doing: doing.into(), errno: errno.into() }
 }
 
 /// What it cannot be asked for.
@@ -190,7 +189,7 @@ fn words(apptainer: &Path, prepared: &Prepared) -> Result<Vec<String>> {
         }
     }
     words.push(text(root.as_os_str().as_bytes())?);
-    words.extend([runtime::LAUNCHER, inside::WORD].map(String::from));
+    words.extend([LAUNCHER, WORD].map(String::from));
     Ok(words)
 }
 

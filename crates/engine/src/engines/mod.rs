@@ -1,19 +1,30 @@
-//! One module per engine.
+//! One module for each engine, and the modules that engines share.
+//!
+//! | shared module | engines that use it |
+//! |---|---|
+//! | [`contract`] | all |
+//! | [`namespaces`]: a container made of the kernel's namespaces and mounts | N1, R1 |
+//! | [`interpose`]: a container's tree without mounts, calls on its files | P, I, F, R2, R3, S1 |
+//! | [`external`]: another program makes the container and starts this one in it | R, S1 |
+//!
+//! No engine uses another one.
 
 pub mod apptainer;
-mod etc;
+mod contract;
+pub mod external;
 pub mod inprocess;
 pub mod interpose;
-mod launch;
+pub mod namespaces;
 pub mod native;
 pub mod oci;
 pub mod ptrace;
 
-pub(crate) use etc::write_file;
-pub use launch::files::lift as lift_file_limit;
+pub use contract::{Caps, Engine, Fit};
 
-use crate::choose::{Ended, Engine, Streams};
 use crate::error::Result;
+use crate::exit::Ended;
+use crate::launch::attend::attend;
+use crate::launch::streams::Streams;
 use crate::plan::Plan;
 
 /// Starts a program beside which this process stays, as its watcher: it holds the lock on the
@@ -27,7 +38,7 @@ use crate::plan::Plan;
 /// # Errors
 /// As [`Engine::spawn`].
 pub fn stay<T>(engine: &dyn Engine, plan: &Plan, member: Option<u32>, held: T) -> Result<Ended> {
-    oci::start::attend(Some(&plan.place), || {
+    attend(Some(&plan.place), || {
         let streams = Streams { tied: true, ..Streams::default() };
         let child = match member {
             None => engine.spawn(plan, streams)?,

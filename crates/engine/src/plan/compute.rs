@@ -297,7 +297,7 @@ fn limits(request: &Request<'_>) -> Result<Enforced> {
         let has = |name: &&str| delegated.controllers.iter().any(|known| known == name);
         if needed.iter().all(has) {
             let id = request.config.id.get(..12).unwrap_or("run");
-            let name = format!("{}{id}", crate::engines::native::cgroup::PREFIX);
+            let name = format!("{}{id}", super::CGROUP_PREFIX);
             let cgroup = Cgroup { parent: delegated.path.clone(), name, settings };
             return Ok((Some(cgroup), affinity, None));
         }

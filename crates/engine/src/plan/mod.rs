@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// Address under which pasta answers name queries for the host.
 pub const DNS_FORWARD: &str = "169.254.1.1";
 
+/// How the names of containers' control groups begin.
+pub(crate) const CGROUP_PREFIX: &str = "coracle-";
+
 /// What a run will do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent decisions, as data")]

@@ -6,7 +6,7 @@
 
 use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
-use crate::mount_options::Propagation;
+use crate::spec::mount_options::Propagation;
 use crate::spec::{ContainerConfig, MountKind, MountSpec};
 use std::path::{Component, Path, PathBuf};
 

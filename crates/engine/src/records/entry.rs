@@ -6,7 +6,7 @@
 
 use sys::machine::Machine;
 
-use super::lock::Reach;
+use crate::spec::Reach;
 
 /// What a record says about a process.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,23 +21,10 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::spec::Reach;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use sys::ofd::{OfdLock, try_ofd_lock};
-
-/// Who sees that a lock is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Reach {
-    /// There is no lock.
-    #[default]
-    None,
-    /// Processes of the same kernel.
-    Kernel,
-    /// Every machine that has the file system.
-    Hosts,
-}
 
 /// Whether a lock is held by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

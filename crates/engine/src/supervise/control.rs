@@ -13,12 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::processes::{self, Stat};
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
-use super::{Error, Signal, members, socket};
+use super::{Error, Signal, socket};
 use crate::engines::interpose;
-use crate::engines::native::cgroup;
+use crate::launch::{cgroup, members};
+use crate::processes::{self, Stat};
 use crate::spec::ProcessId;
 
 /// How long to wait for killed processes.
@@ -278,8 +278,8 @@ impl<'a> Members<'a> {
     fn of(dir: &'a Path, mains: &[&ProcessId]) -> Self {
         let mut list = members::all(dir);
         for main in mains {
-            let world = processes::world(main.pid);
-            let members = processes::members(main, world.as_deref());
+            let world = members::world(main.pid);
+            let members = members::of(main, world.as_deref());
             // A process that has ended meanwhile tells nothing: that world may be another process's.
             list.extend(members.into_iter().filter(|_| processes::alive(main)));
         }

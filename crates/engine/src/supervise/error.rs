@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::records::Elsewhere;
+use crate::exit::FAILED;
+use crate::spec::Elsewhere;
 
 /// Why a program could not be started: what an engine answers to [`super::Spawn::spawn`], and
 /// what crosses the pipe from a detached supervisor to the command that started it.
@@ -18,6 +19,29 @@ pub struct Failure {
     pub message: String,
     /// What may be done about it.
     pub hint: Option<String>,
+}
+
+impl Failure {
+    /// Of a step of supervision.
+    pub(super) fn of(error: &Error) -> Self {
+        Self { exit_code: error.exit_code(), message: full(error), hint: error.hint() }
+    }
+
+    /// Of an engine.
+    pub(super) fn of_engine(error: &crate::error::Error) -> Self {
+        Self { exit_code: error.exit_code(), message: full(error), hint: error.hint() }
+    }
+}
+
+/// The message with its causes, since only text crosses the pipe.
+fn full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
 }
 
 /// A step of supervision that failed.
@@ -174,11 +198,11 @@ impl Error {
         })
     }
 
-    /// Docker's exit code for a command that ends with this error.
+    /// The exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Start(failure) => failure.exit_code,
-            _ => 125,
+            _ => FAILED,
         }
     }
 

@@ -21,9 +21,9 @@ use super::client::{self, Console};
 use super::ledger::Ledger;
 use super::program::Program;
 use super::restart::Restarts;
-use super::{
-    Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, init, launch, processes,
-};
+use super::{Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, fork_supervisor};
+use crate::launch::init;
+use crate::processes;
 
 /// Runs a program in the foreground until it ends or the user detaches.
 pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
@@ -44,8 +44,8 @@ fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|error| Error::make("socket pair", error))?;
     let input = launch.options.stdin_open;
-    let connection = launch::Connection { ours, theirs };
-    let (_, ours) = launch::start(launch, ledger, Some(connection))?;
+    let connection = fork_supervisor::Connection { ours, theirs };
+    let (_, ours) = fork_supervisor::start(launch, ledger, Some(connection))?;
     client::run(ours.ok_or(Error::SupervisorVanished)?, input, true, console)
 }
 
@@ -115,10 +115,9 @@ impl Parent<'_, '_> {
     fn spawn(&mut self) -> Result<super::Spawned, Failure> {
         let request = Request { stdio: Stdio::Inherit, die_with_parent: true };
         let spawn = &mut self.launch.spawn;
-        self.mask.suspended(|| spawn.spawn(request)).map_err(|error| {
-            let error = Error::Signals(error);
-            Failure { exit_code: 125, message: launch::full(&error), hint: error.hint() }
-        })?
+        self.mask
+            .suspended(|| spawn.spawn(request))
+            .map_err(|error| Failure::of(&Error::Signals(error)))?
     }
 
     /// Forwards signals until the program has ended.
@@ -178,7 +177,7 @@ impl Parent<'_, '_> {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return None,
                 // No children at all: somebody else reaped it. Its code is lost.
-                Err(_) => return Some(Outcome { code: 125, signal: None }),
+                Err(_) => return Some(Outcome::UNKNOWN),
             }
         }
     }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::state::{self, Observed};
-use super::{Error, Failure, Launch, Outcome, Record, now, processes};
+use super::{Error, Failure, Launch, Outcome, Record, now};
+use crate::processes;
 use crate::records::lock::{self, Taken};
 use crate::records::{Held, Reach, Records};
 use crate::spec::{ContainerState, Status};

@@ -11,7 +11,7 @@
 //!    vanishes without detaching takes the container with it, as a closed terminal would.
 //! 3. **Detached** ([`detached`]): the same supervisor without first client. It is forked
 //!    twice and never executed anew, so the plan needs no text form; what it costs is said at
-//!    [`launch`].
+//!    [`fork_supervisor`].
 //!
 //! ```text
 //!  caller's terminal ── client ──socket── supervisor ──pty or pipes── program
@@ -33,20 +33,16 @@ mod client;
 mod control;
 mod error;
 mod foreground;
-pub mod init;
+mod fork_supervisor;
 mod keys;
-mod launch;
 mod ledger;
 pub mod log;
-mod members;
-pub mod processes;
+mod planned;
 mod program;
 mod protocol;
 mod restart;
 mod serve;
-mod signals;
 mod socket;
-mod start;
 pub mod state;
 
 use std::os::fd::OwnedFd;
@@ -58,16 +54,15 @@ pub use sys::terminal::Size;
 
 use crate::spec::{ContainerConfig, LogSpec, RestartPolicy};
 
+pub use crate::exit::Outcome;
+pub use crate::signal::{Signal, UnknownSignal};
 pub use client::{AttachOptions, Console, attach};
 pub use control::{Process, StopOptions, Waited, kill, pause, stop, top, unpause, wait};
 pub use error::{Error, Failure};
 pub use foreground::foreground;
-pub use init::run_init;
-pub(crate) use init::watched;
+pub use fork_supervisor::{Started, detached};
 pub use keys::{DetachKeys, UnknownKey};
-pub use launch::{Started, detached};
-pub use signals::{Signal, UnknownSignal};
-pub use start::Planned;
+pub use planned::Planned;
 
 /// An engine, seen from here: something that can start the program, once or again.
 pub trait Spawn {
@@ -240,25 +235,6 @@ pub struct Launch<'a> {
     pub spawn: Box<dyn Spawn + 'a>,
     /// What to do afterwards.
     pub cleanup: Option<Cleanup<'a>>,
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Its exit code, or 128 + signal.
-    pub code: i32,
-    /// The signal that killed it.
-    pub signal: Option<Signal>,
-}
-
-impl Outcome {
-    pub(crate) fn of(status: rustix::process::WaitStatus) -> Option<Self> {
-        if let Some(code) = status.exit_status() {
-            return Some(Self { code, signal: None });
-        }
-        let number = status.terminating_signal()?;
-        Some(Self { code: 128 + number, signal: Signal::from_number(number) })
-    }
 }
 
 /// How a session in the foreground ended.

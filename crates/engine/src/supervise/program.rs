@@ -14,13 +14,13 @@ use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
 use sys::namespace::{Held, Kinds};
 use sys::terminal::{Pty, Size};
 
-use crate::engines::native::cgroup;
+use crate::launch::{cgroup, members};
+use crate::processes;
 use crate::records::{Records, Turn};
 use crate::sharing::Beginning;
 use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
-use crate::supervise::{members, processes};
 
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -193,7 +193,7 @@ impl Program {
             beginning: place.and_then(Beginning::of),
             cgroup: spawned.cgroup.filter(|_| place.is_some()),
             pin: Cell::new(Held::of(number, Kinds::MOUNT).ok()),
-            world: processes::world(number),
+            world: members::world(number),
             spared,
             own_pids,
             ignored: 0,
@@ -212,7 +212,7 @@ impl Program {
     pub(super) fn signal_all(&self, signal: Signal) {
         let alone = self.is_alone();
         let world = self.world.as_deref().filter(|_| alone);
-        let mut members = processes::members(&self.id, world);
+        let mut members = members::of(&self.id, world);
         members.extend(self.inherited(alone));
         for process in members {
             let _ = processes::send(&process, signal.number());
@@ -286,9 +286,9 @@ impl Program {
     fn left(&self, whole: bool) -> Vec<ProcessId> {
         let mut left = self.inherited(whole);
         if let Some(place) = self.place.as_deref().filter(|_| whole && !self.own_pids) {
-            left.extend(processes::members(&self.id, self.world.as_deref()));
+            left.extend(members::of(&self.id, self.world.as_deref()));
             // A program of `exec` may have another tracer. A mount namespace has all of them.
-            if !self.world.as_deref().is_some_and(processes::is_namespace) {
+            if !self.world.as_deref().is_some_and(members::is_namespace) {
                 left.extend(members::all(place));
             }
         }

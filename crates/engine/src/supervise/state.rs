@@ -21,8 +21,9 @@ use serde::de::DeserializeOwned;
 
 use sys::machine::{Kinship, Machine};
 
-use super::processes::alive;
-use super::{Error, members};
+use super::Error;
+use crate::launch::members;
+use crate::processes::alive;
 use crate::records::{self, Elsewhere, Reach, Records};
 use crate::spec::{ContainerState, ProcessId, Status};
 
@@ -371,7 +372,7 @@ fn set_marker(path: &Path, present: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervise::processes::identity;
+    use crate::processes::identity;
 
     fn own() -> ProcessId {
         identity(std::process::id()).unwrap()

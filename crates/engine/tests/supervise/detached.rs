@@ -27,7 +27,7 @@ fn a_detached_supervisor_holds_nothing_of_its_caller() {
     let output = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let supervisor: u32 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
-    let stat = engine::supervise::processes::stat(supervisor).unwrap();
+    let stat = engine::processes::stat(supervisor).unwrap();
     assert_eq!((stat.name.as_str(), stat.terminal), ("coracle-sup", 0));
     assert_ne!(stat.session, supervisor as i32, "a session leader could gain a terminal");
     let line = std::fs::read(format!("/proc/{supervisor}/cmdline")).unwrap();
@@ -138,7 +138,7 @@ fn pause_stops_and_unpause_continues() {
     let place = Place::new();
     let (pid, _) = place.detach(&["--log"], &["sh", "-c", "while :; do sleep 0.05; done"]);
     place.text("pause", &[], &[]);
-    let state = || engine::supervise::processes::stat(pid).unwrap().state;
+    let state = || engine::processes::stat(pid).unwrap().state;
     // A parent in `vfork` waits, uninterruptible, for its stopped child.
     eventually("it is stopped", || matches!(state(), 'T' | 'D'));
     assert!(place.observe().contains("paused: true"));

@@ -80,7 +80,7 @@ pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
 
 /// Whether a process runs (a zombie does not).
 pub(crate) fn runs(pid: u32) -> bool {
-    engine::supervise::processes::stat(pid).is_some_and(|stat| !stat.is_over())
+    engine::processes::stat(pid).is_some_and(|stat| !stat.is_over())
 }
 
 pub(crate) fn send(pid: u32, signal: &str) {

@@ -12,9 +12,9 @@
 //!   executes the stage, ───── a string ──────────► installs the filter, loads the program; from now on alone
 //! ```
 //!
-//! - [`start`]: from a plan to a guest. [`first`]: the first program, decided by the same rules as every later one.
+//! - [`become_guest`]: from a plan to a guest. [`first_exec`]: the first program, decided by the same rules as every later one.
 //! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is executed.
-//! - [`shared`]: what a start writes down for all processes of the container. [`members`]: who these are.
+//! - [`shared`]: what a start writes down for all processes of the container. [`crate::launch::members::by_stage`]: who these are.
 //! - [`probe`]: the trial by which a host shows that all this works.
 //!
 //! There is no process of ours beside the guests: when the last one ends nobody notices, and what it left is tidied away by whoever starts
@@ -22,20 +22,19 @@
 //!
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 
-mod first;
-pub mod members;
+mod become_guest;
+mod first_exec;
 mod memory;
 pub mod probe;
 mod shared;
 mod stage_file;
-mod start;
 
-pub use shared::forget;
-
+use super::contract::{Caps, Engine, Fit};
 use super::interpose;
-use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
 use crate::error::Result;
+use crate::exit::Ended;
 use crate::facts::Facts;
+use crate::launch::streams::{Child, Streams};
 use crate::plan::Plan;
 
 /// How call sites are treated.
@@ -100,11 +99,11 @@ impl Engine for Mode {
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-        start::spawn(*self, plan, streams)
+        become_guest::spawn(*self, plan, streams)
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        start::here(*self, plan)
+        become_guest::here(*self, plan)
     }
 }
 

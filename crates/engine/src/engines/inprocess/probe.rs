@@ -4,11 +4,11 @@
 //! children that are forked and executed, and is ended by a signal. That takes some ten milliseconds; whoever asks remembers the answer.
 
 use super::Mode;
-use super::start::Entry;
-use crate::choose::Engine as _;
+use super::become_guest::Entry;
+use crate::engines::Engine as _;
 use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::world::{Bound, Compiled};
-use crate::engines::launch::program;
+use crate::launch::program;
 use crate::plan::{Groups, Process, Seccomp};
 use host::Trial;
 use rustix::process::Resource;
@@ -88,7 +88,7 @@ fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
     Ok(Prepared { world, files: Files::of(&place, root.clone()), cwd: root })
 }
 
-fn execute(mode: Mode, prepared: &Prepared) -> crate::Result<std::convert::Infallible> {
+fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert::Infallible> {
     let process = Process {
         argv: [PROGRAM, WORD].map(str::to_owned).to_vec(),
         env: Vec::new(),

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
 /// How its name begins.
-pub(super) const NAME: &str = "stage-";
+pub(super) const NAME: &str = crate::launch::run_files::STAGE;
 
 /// The stage, ready to be executed.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::path::Path;
 use sys::shared::SharedWords;
 
 /// Its name in the container's directory for what is needed while it runs.
-pub const NAME: &str = "shared";
+pub const NAME: &str = crate::launch::run_files::SHARED;
 
 /// The file, mapped.
 #[derive(Debug)]

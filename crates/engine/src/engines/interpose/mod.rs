@@ -14,6 +14,7 @@
 //! | `run/shared` | what processes with the backend inside have in common; see [`common`] |
 //! | `run/memory/` | directories that stand for memory file systems, and a `/dev` of the container's own; emptied when nobody lives there |
 
+pub mod aliases;
 pub mod common;
 mod convert;
 pub mod copy_up;
@@ -24,13 +25,13 @@ pub mod loose;
 pub mod notes;
 mod points;
 pub mod prepare;
+pub(super) mod run;
 mod spot;
-pub(super) mod start;
 pub mod world;
 
-pub(crate) use start::{tidy, tidy_after_all};
+pub(crate) use run::{tidy, tidy_after_all};
 
-use crate::choose::{Caps, Fit};
+use super::contract::{Caps, Fit};
 use crate::facts::Facts;
 
 /// What engines without namespaces can do.

@@ -15,10 +15,9 @@ use super::points::{Found, Points};
 use super::world::{Bound, Compiled};
 use crate::error::{Error, Result};
 use crate::plan::{Ids, Mount, MountFlags, Plan, Root};
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use view::identity::Truth;
@@ -93,7 +92,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     }
     let memory = place.join(MEMORY);
     std::fs::create_dir_all(&memory).map_err(failed("mkdir"))?;
-    plan.files.iter().try_for_each(crate::engines::write_file)?;
+    plan.files.iter().try_for_each(crate::launch::etc_files::write_file)?;
     let points = Points::new(Bound {
         guest: b"/".to_vec(),
         host: root.as_os_str().as_bytes().to_vec(),
@@ -149,32 +148,6 @@ pub fn clean(place: &Path) {
             let _ = rustix::fs::unlinkat(&run, &entry.name[..], AtFlags::empty());
         }
     }
-}
-
-/// Somebody is in a container: held by each tracer for as long as it has guests. A program that ends can leave others behind, of
-/// which the records of the container know nothing.
-#[derive(Debug)]
-pub struct Presence(#[expect(dead_code, reason = "holds the lock until it is dropped")] OwnedFd);
-
-impl Presence {
-    /// In the container whose directory is `place`. Where there are no locks, nobody can tell.
-    pub fn new(place: &Path) -> Option<Self> {
-        let file = open_presence(place, OFlags::CREATE)?;
-        rustix::fs::flock(&file, FlockOperation::LockShared).ok()?;
-        Some(Self(file))
-    }
-
-    /// Whether nobody is there.
-    #[must_use]
-    pub fn is_none(place: &Path) -> bool {
-        let Some(file) = open_presence(place, OFlags::empty()) else { return true };
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
-    }
-}
-
-fn open_presence(place: &Path, more: OFlags) -> Option<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | more;
-    rustix::fs::open(place.join("run/.presence"), flags, Mode::from_raw_mode(0o600)).ok()
 }
 
 struct Maker {
@@ -496,19 +469,6 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_is_there_is_seen() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("run")).unwrap();
-        assert!(Presence::is_none(dir.path()));
-        let (one, other) = (Presence::new(dir.path()), Presence::new(dir.path()));
-        assert!(one.is_some() && other.is_some());
-        drop(one);
-        assert!(!Presence::is_none(dir.path()));
-        drop(other);
-        assert!(Presence::is_none(dir.path()));
-    }
 
     #[test]
     fn what_an_end_left_is_removed() {

@@ -20,20 +20,28 @@
 //! Who comes into a running container (`exec`, a further run in R1) enters its namespaces; the runtime is not asked, which would know nothing of
 //! processes whose first one has ended.
 
+mod around_tracer;
 mod bundle;
-pub mod inside;
-mod interposed;
-pub(super) mod start;
+mod bundle_dir;
+mod container;
 
-use super::{interpose, native};
-use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
+use super::contract::{Caps, Engine, Fit};
+use super::external::handed::Order;
+use super::namespaces::run::{self, Target};
+use super::{interpose, namespaces};
 use crate::error::Result;
+use crate::exit::Ended;
 use crate::facts::Facts;
+use crate::launch::attend::{adopt_orphans, attend};
+use crate::launch::spawn::Ties;
+use crate::launch::streams::{Child, Streams};
 use crate::plan::Plan;
-use serde::{Deserialize, Serialize};
+use crate::records::Records;
+use container::Container;
+use std::path::PathBuf;
 
 /// What runs in the container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The program: R1.
     Plain,
@@ -62,7 +70,7 @@ impl Engine for Mode {
 
     fn caps(&self) -> Caps {
         match self {
-            Self::Plain => Caps { fake_root: false, ..native::Native.caps() },
+            Self::Plain => Caps { fake_root: false, ..namespaces::CAPS },
             Self::Filtered | Self::EveryCall => interpose::CAPS,
         }
     }
@@ -86,33 +94,58 @@ impl Engine for Mode {
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-        start::adopt()?;
+        adopt_orphans()?;
         match self {
-            Self::Plain => native::start::spawn(plan, native::start::Into::Container, streams),
-            Self::Filtered | Self::EveryCall => interposed::spawn(*self, plan, streams),
+            Self::Plain => {
+                let make = |ties, records: &Records| make_plain(plan, ties, records);
+                run::spawn(plan, Target::Container, Some(&make), streams)
+            }
+            Self::Filtered | Self::EveryCall => around_tracer::spawn(*self, plan, streams),
         }
     }
 
     fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
         match self {
-            Self::Plain => native::start::spawn(plan, native::start::Into::Process(pid), streams),
-            Self::Filtered | Self::EveryCall => interposed::enter(*self, pid, plan, streams),
+            Self::Plain => run::spawn(plan, Target::Process(pid), None, streams),
+            Self::Filtered | Self::EveryCall => around_tracer::enter(*self, pid, plan, streams),
         }
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
         let streams = Streams { tied: true, ..Streams::default() };
-        start::attend(Some(&plan.place), || self.spawn(plan, streams))
+        attend(Some(&plan.place), || self.spawn(plan, streams))
     }
 
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {
         match self {
-            Self::Plain => native::start::here(plan, native::start::Into::Process(pid)),
+            Self::Plain => run::here(plan, Target::Process(pid)),
             Self::Filtered | Self::EveryCall => {
-                start::adopt()?;
+                adopt_orphans()?;
                 let streams = Streams { tied: true, ..Streams::default() };
-                start::attend(None, || interposed::enter(*self, pid, plan, streams))
+                attend(None, || around_tracer::enter(*self, pid, plan, streams))
             }
+        }
+    }
+}
+
+/// Has the runtime make the container of R1.
+fn make_plain(plan: &Plan, ties: Ties, records: &Records) -> Result<u32> {
+    let first = Order { plan, engine: None, reports: false, ties };
+    container::make(&runtime(plan), Container { plan, first }, Some(records))
+}
+
+/// The runtime's path.
+fn runtime(plan: &Plan) -> PathBuf {
+    plan.runtime.clone().unwrap_or_default()
+}
+
+impl Mode {
+    /// The name of the engine that runs the program in the container.
+    const fn engine_inside(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Filtered => Some("P1"),
+            Self::EveryCall => Some("P2"),
         }
     }
 }

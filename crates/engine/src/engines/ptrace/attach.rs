@@ -17,8 +17,8 @@
 
 use super::backend::Hands;
 use super::tracer::Tracer;
-use crate::engines::launch::report;
 use crate::error::{Error, Result};
+use crate::launch::report;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use std::io::Read;
@@ -47,28 +47,28 @@ pub(super) fn attach<'a, H: Hands>(
     end: impl FnOnce(),
 ) -> Result<()> {
     let (gate, opener) = report::raw_pipe()?;
-    let (teller, mut hearer) = report::pipe()?;
+    let (sender, mut receiver) = report::pipe()?;
     let this = std::process::id();
     let forked = sys::process::fork_apart().map_err(call("fork the tracer"))?;
     let Some(tracer) = forked else {
-        drop((opener, hearer));
+        drop((opener, receiver));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            be_tracer(this, guest, Ends { gate, teller }, make);
+            be_tracer(this, guest, Ends { gate, sender }, make);
             end();
         }));
         sys::process::exit_now(i32::from(ended.is_err()));
     };
-    drop((gate, teller));
+    drop((gate, sender));
     // No Yama: nothing to allow.
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(tracer));
     rustix::io::write(&opener, &[1]).map_err(call("start the tracer"))?;
-    hearer.outcome().map(drop)
+    receiver.outcome().map(drop)
 }
 
 /// The tracer's ends of the pipes between the two.
 struct Ends {
     gate: OwnedFd,
-    teller: report::Teller,
+    sender: report::StatusSender,
 }
 
 fn be_tracer<'a, H: Hands>(
@@ -88,19 +88,21 @@ fn be_tracer<'a, H: Hands>(
         let most = Rlimit { current: Some(maximum), maximum: Some(maximum) };
         let _ = rustix::process::setrlimit(Resource::Nofile, most);
     }
-    let Ends { gate, teller } = ends;
-    let Ok([gate, told]) = sys::process::keep_only([gate, teller.into()]) else { return };
-    let mut teller = report::Teller::from(told);
+    let Ends { gate, sender } = ends;
+    let Ok([gate, told]) = sys::process::keep_only([gate, sender.into()]) else { return };
+    let mut sender = report::StatusSender::from(told);
     let mut byte = [0];
     if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
         return;
     }
     match make().and_then(|tracer| seize(tracer, maker, guest)) {
         Ok(mut tracer) => {
-            drop(teller);
+            drop(sender);
             tracer.run();
         }
-        Err(error) => teller.failed(error),
+        Err(error) => {
+            sender.failed(&error);
+        }
     }
 }
 

@@ -24,24 +24,25 @@
 
 mod attach;
 mod backend;
+mod become_guest;
 mod call;
 mod exec;
 mod mapping;
 mod placement;
 mod processes;
 mod scratch;
-mod start;
 mod tracee;
 mod tracer;
 
 pub use backend::Hands;
-pub(super) use start::LOADER;
 pub use tracer::{Settings, Tracer};
 
+use super::contract::{Caps, Engine, Fit};
 use super::interpose;
-use crate::choose::{Caps, Child, Ended, Engine, Fit, Streams};
 use crate::error::Result;
+use crate::exit::Ended;
 use crate::facts::Facts;
+use crate::launch::streams::{Child, Streams};
 use crate::plan::Plan;
 
 /// Which calls stop.
@@ -79,10 +80,10 @@ impl Engine for Mode {
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
-        start::spawn(*self, plan, streams)
+        become_guest::spawn(*self, plan, streams)
     }
 
     fn become_guest(&self, plan: &Plan) -> Result<Ended> {
-        start::here(*self, plan)
+        become_guest::here(*self, plan)
     }
 }

@@ -146,11 +146,7 @@ impl<'a> Supervisor<'a> {
 
     fn start(&mut self) -> Result<(), Failure> {
         let options = &self.launch.options;
-        let failure = |error: Error| Failure {
-            exit_code: 125,
-            message: super::launch::full(&error),
-            hint: error.hint(),
-        };
+        let failure = |error: Error| Failure::of(&error);
         let (ends, stdio) =
             Ends::make(options.tty, options.stdin_open, self.size).map_err(failure)?;
         self.ends = ends;

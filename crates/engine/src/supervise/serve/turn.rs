@@ -10,9 +10,10 @@ use sys::terminal::{Size, resize};
 use super::super::log::Stream;
 use super::super::protocol::Message;
 use super::super::socket::Listener;
-use super::super::{Error, Signal, processes, state};
+use super::super::{Error, Signal, state};
 use super::clients::Client;
 use super::{Stop, Supervisor};
+use crate::processes;
 
 /// Connections at a time; more are refused.
 const MOST_CLIENTS: usize = 64;

@@ -1,0 +1,174 @@
+//! From a plan to a guest.
+//!
+//! | step | process |
+//! |---|---|
+//! | take the container's turn, prepare its world on disk, enter the cgroup | caller, or a child of it |
+//! | fork (only for an init) | |
+//! | directory, terminal | the program's process |
+//! | the shared file, with this world and its filter in it | |
+//! | the view decides about the program's `execve`; errors are told | |
+//! | limits, `execve` of the stage, which loads the program | |
+
+use super::Mode;
+use super::first_exec::{Caller, Program};
+use super::shared::Shared;
+use super::stage_file::{self, StageFile};
+use crate::engines::Engine as _;
+use crate::engines::interpose::emulators;
+use crate::engines::interpose::host::HostCalls;
+use crate::engines::interpose::prepare::Prepared;
+use crate::engines::interpose::run::{self, Ready, Ties};
+use crate::error::{Error, Result};
+use crate::exit::Ended;
+use crate::launch::program::{self, Try};
+use crate::launch::streams::{Child, Streams};
+use crate::plan::{Plan, Process};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::convert::Infallible;
+use std::os::unix::ffi::OsStrExt;
+use sys::process::Strings;
+use view::exec::Machine;
+use view::handover::{Handover, LONGEST};
+use view::world::Emulator;
+use view::{Task, World};
+
+/// Runs the start in the calling process.
+pub(super) fn here(mode: Mode, plan: &Plan) -> Result<Ended> {
+    run::here(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan)
+}
+
+/// Starts as a child of the caller.
+pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+    run::spawn(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, streams)
+}
+
+/// Which signals the program is to ignore because this process does, of those whose handlers are the stage's: bits as in a mask. All others
+/// are the kernel's to pass on.
+fn ignored() -> u64 {
+    let kept = [Signal::SEGV, Signal::BUS, Signal::SYS, Signal::ILL].map(Signal::as_raw);
+    let ignored =
+        kept.into_iter().filter(|&number| sys::event::is_ignored(number).unwrap_or(false));
+    ignored.fold(0, |bits, number| bits | 1 << (number - 1))
+}
+
+/// Turns the process into the program.
+fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Infallible> {
+    let Ready { program, prepared, records, fresh, turn } = ready;
+    run::settle(plan, &prepared, ties)?;
+    let task = run::first_task(plan)?;
+    let (switches, process) = (plan.switches, &plan.process);
+    let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };
+    let error = entry.execute(&program, || {
+        records.add(std::process::id())?;
+        program::limits(process)?;
+        if ties.tied {
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        }
+        Ok(())
+    })?;
+    records.remove(std::process::id());
+    drop((turn, records));
+    Err(error)
+}
+
+/// A process that is about to become a program.
+pub(super) struct Entry<'a> {
+    pub(super) mode: Mode,
+    /// What is not to be used: [`abi::shared::Switches`] as a number.
+    pub(super) switches: u64,
+    pub(super) process: &'a Process,
+    pub(super) prepared: &'a Prepared,
+    /// The thread, as the guest is to see it.
+    pub(super) task: Task,
+    /// Nobody lives in the container.
+    pub(super) fresh: bool,
+}
+
+impl Entry<'_> {
+    /// Executes the program; returns why that was not possible. `last` is done when everything is ready.
+    pub(super) fn execute(
+        &self,
+        program: &program::Ready,
+        last: impl FnOnce() -> Result<()>,
+    ) -> Result<Error> {
+        let prepared = self.prepared;
+        let found = emulators::find();
+        let emulators: Vec<Emulator<'_>> =
+            found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
+        let bindings = prepared.world.bindings();
+        let world = World::new(&bindings, prepared.world.identity(), &emulators);
+        let stage = stage_file::place(&prepared.files)?;
+        let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
+        let mut hands = HostCalls::new(run::parts(prepared)?);
+        if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
+            hands.rooted_at(root.host);
+        }
+        let mut caller = Caller::new(hands);
+        last()?;
+        // Rust's runtime ignores SIGPIPE; programs expect the default.
+        let _ = sys::event::set_ignored(Signal::PIPE.as_raw(), false);
+        Ok(program::search(
+            program,
+            &mut caller,
+            |path, caller| match caller.plan(&world, &self.task, path, &self.process.argv) {
+                Err(errno) => Try::Refused(Errno::from_raw_os_error(i32::from(errno.0))),
+                Ok(mut first) => {
+                    let tried = self.run((&first, caller.hands()), &shared, &stage);
+                    first.plan.release(caller.hands());
+                    tried
+                }
+            },
+            |path, caller| caller.exists(&world, &self.task, path),
+        ))
+    }
+
+    /// Executes the stage, which becomes the program.
+    fn run(
+        &self,
+        (first, hands): (&Program, &HostCalls),
+        shared: &Shared,
+        stage: &StageFile,
+    ) -> Try {
+        if first.plan.machine != Machine::X86_64 {
+            let program = self.process.argv.first().cloned().unwrap_or_default();
+            return Try::Failed(Error::Narrow { program, engine: self.mode.name().into() });
+        }
+        let Some(file) = first.plan.program else { return Try::Refused(Errno::NOEXEC) };
+        for held in [Some(file), first.plan.interpreter].into_iter().flatten() {
+            if let Err(errno) = hands.hand_on(held) {
+                return Try::Refused(Errno::from_raw_os_error(i32::from(errno.0)));
+            }
+        }
+        let handover = Handover {
+            program: file.0,
+            interpreter: first.plan.interpreter.map(|file| file.0),
+            name: first.plan.name.as_bytes(),
+            path: first.plan.program_guest.as_bytes(),
+            inode: first.plan.inode,
+            comm: first.plan.comm,
+            secure: first.plan.secure,
+            ids: first.plan.ids,
+            shared: shared.path.as_os_str().as_bytes(),
+            world: shared.world,
+            filter: Some(shared.filter),
+            switches: shared.switches,
+            ignored: ignored(),
+            blocked: 0,
+            filters: &[],
+        };
+        let mut string = vec![0; LONGEST];
+        let Some(length) = handover.write(&first.task, &mut string) else {
+            return Try::Refused(Errno::TOOBIG);
+        };
+        let environment: Vec<&[u8]> =
+            self.process.env.iter().map(String::as_bytes).chain([&string[..length]]).collect();
+        let arguments: Vec<&[u8]> = first.arguments.iter().map(|word| word.to_bytes()).collect();
+        let (Some(arguments), Some(environment)) =
+            (Strings::new(&arguments), Strings::new(&environment))
+        else {
+            return Try::Refused(Errno::INVAL);
+        };
+        Try::Refused(sys::process::exec(&stage.path, &arguments, &environment))
+    }
+}

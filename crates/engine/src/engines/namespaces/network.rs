@@ -1,0 +1,269 @@
+//! A network of one's own, connected through a program of the host.
+//!
+//! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the traffic over ordinary sockets; it goes into
+//! the background when it is ready. `slirp4netns` is the older way: a network 10.0.2.0/24 with address translation; it stays in the
+//! foreground. Neither ends by itself (pasta does for namespaces that are files, not for those of processes), so a small process of ours
+//! waits until nobody lives in the container and ends them.
+//!
+//! Ports are listened on by the helper, as the user, so ports below 1024 need `net.ipv4.ip_unprivileged_port_start`.
+
+use crate::error::{Error, Result};
+use crate::plan::{DNS_FORWARD, Network, Plan};
+use crate::processes;
+use crate::spec::Publish;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use sys::event::ForkResult;
+
+/// Connects the network namespace of a process. Called in the host's namespaces.
+pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
+    match &plan.network {
+        Network::Inherit | Network::Loopback => Ok(()),
+        Network::Helper { program, slirp: false, publish } => {
+            pasta(program, publish, &plan.place, pid)
+        }
+        Network::Helper { program, slirp: true, publish } => {
+            slirp(program, publish, &plan.place, pid)
+        }
+    }
+}
+
+/// Forks a process that belongs to nobody, and runs `work` in it.
+fn detached(work: impl FnOnce()) -> Result<()> {
+    let call = |errno: crate::error::Errno| Error::Call { doing: "fork a watcher".into(), errno };
+    match sys::event::fork().map_err(|error| call(error.into()))? {
+        ForkResult::Child => {
+            // Away from the caller's session and from its wait: reparented when this child ends.
+            let _ = rustix::process::setsid();
+            if matches!(sys::event::fork(), Ok(ForkResult::Child)) {
+                work();
+            }
+            sys::process::exit_now(0);
+        }
+        ForkResult::Parent(child) => {
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+            Ok(())
+        }
+    }
+}
+
+/// Waits until nobody lives in the container: first for this process, then for those that entered its namespaces meanwhile.
+fn outlive(place: &Path, first: u32) {
+    let mut next = Some(first);
+    while let Some(pid) = next.and_then(|pid| Pid::from_raw(pid as i32)) {
+        match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => {
+                let mut fds = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
+                let _ = rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None));
+            }
+            Err(rustix::io::Errno::NOSYS) => {
+                while rustix::process::test_kill_process(pid).is_ok() {
+                    std::thread::sleep(std::time::Duration::from_secs(1));
+                }
+            }
+            Err(_) => {}
+        }
+        let living = crate::records::living(place);
+        next = living.into_iter().map(|process| process.pid).find(|&other| Some(other) != next);
+    }
+}
+
+fn failed(program: &Path, status: &str, output: &str) -> Error {
+    let output = output.trim();
+    Error::Helper {
+        program: program.into(),
+        status: status.into(),
+        output: if output.is_empty() { String::new() } else { format!(": {output}") },
+    }
+}
+
+/// One `-t` or `-u` argument of pasta.
+fn pasta_port(publish: &Publish) -> String {
+    let range = |first: u16| match publish.count {
+        0 | 1 => first.to_string(),
+        count => format!("{first}-{}", first.saturating_add(count - 1)),
+    };
+    let ports = if publish.host == publish.inside {
+        range(publish.host)
+    } else {
+        format!("{}:{}", range(publish.host), range(publish.inside))
+    };
+    match publish.address {
+        Some(address) => format!("{address}/{ports}"),
+        None => ports,
+    }
+}
+
+fn pasta_arguments(publish: &[Publish], note: &str, pid: u32) -> Vec<String> {
+    let mut words: Vec<String> =
+        ["--config-net", "--quiet", "--dns-forward", DNS_FORWARD, "--pid", note]
+            .map(String::from)
+            .to_vec();
+    for (flag, udp) in [("-t", false), ("-u", true)] {
+        let ports: Vec<_> = publish.iter().filter(|one| one.udp == udp).map(pasta_port).collect();
+        if ports.is_empty() {
+            words.extend([flag.to_owned(), "none".to_owned()]);
+        }
+        for port in ports {
+            words.extend([flag.to_owned(), port]);
+        }
+    }
+    // The container must not reach services of the host that listen on loopback only.
+    words.extend(["-T", "none", "-U", "none", "--no-map-gw"].map(String::from));
+    words.push(pid.to_string());
+    words
+}
+
+fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
+    let not_started = |error: std::io::Error| failed(program, "not started", &error.to_string());
+    // The background process keeps its standard error, so that must be a file: a pipe would not end.
+    let said: std::fs::File = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|errno| not_started(errno.into()))?
+        .into();
+    // By then it is in another user namespace, so its note must have a plain path.
+    let note = place.join("run").join(format!("{pid}.pasta"));
+    let status = Command::new(program)
+        .args(pasta_arguments(publish, &note.to_string_lossy(), pid))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().map_err(not_started)?)
+        .status()
+        .map_err(not_started)?;
+    if !status.success() {
+        return Err(failed(program, &status.to_string(), &text_of(said)));
+    }
+    let number = std::fs::read_to_string(&note).unwrap_or_default();
+    let _ = std::fs::remove_file(&note);
+    // It may have ended, and its number be another process's.
+    let is_it = |pid: u32| processes::stat(pid).is_some_and(|stat| stat.name.starts_with("pas"));
+    let helper = number.trim().parse().ok().and_then(|pid| processes::which(pid, is_it));
+    let Some(helper) = helper else { return Ok(()) };
+    detached(|| {
+        let _ = sys::process::keep_only([]);
+        outlive(place, pid);
+        let _ = processes::send(&helper, Signal::TERM.as_raw());
+    })
+}
+
+/// What was written into a file in memory.
+fn text_of(mut file: std::fs::File) -> String {
+    let mut text = String::new();
+    let _ = file.rewind().and_then(|()| file.take(2000).read_to_string(&mut text));
+    text
+}
+
+/// Starts slirp4netns under a watcher that lives as long as the container.
+fn slirp(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
+    let (ready, tell) = crate::launch::report::raw_pipe()?;
+    let directory = place.join("run");
+    let socket = PathBuf::from(format!("{pid}.slirp"));
+    // A socket's path must be short, so it is used by a relative name.
+    rustix::process::chdir(&directory).map_err(|errno| Error::File {
+        doing: "enter".into(),
+        path: directory.clone(),
+        errno: errno.into(),
+    })?;
+    detached(|| watch(program, &socket, place, pid, tell))?;
+    let mut message = String::new();
+    let _ = std::fs::File::from(ready).read_to_string(&mut message);
+    if message != "1" {
+        return Err(failed(program, "not ready", &message));
+    }
+    let result = publish.iter().try_for_each(|one| slirp_forward(program, &socket, one));
+    let _ = std::fs::remove_file(&socket);
+    result
+}
+
+/// Runs slirp4netns as long as somebody lives in the container.
+fn watch(program: &Path, socket: &Path, place: &Path, pid: u32, tell: OwnedFd) {
+    let Ok([tell]) = sys::process::keep_only([tell]) else { return };
+    let mut tell = std::fs::File::from(tell);
+    let Ok((ready, ready_end)) = crate::launch::report::raw_pipe() else { return };
+    // The helper inherits the writing end under its own number.
+    if rustix::io::fcntl_setfd(&ready_end, rustix::io::FdFlags::empty()).is_err() {
+        return;
+    }
+    let child = Command::new(program)
+        .args(["--configure", "--mtu=65520", "--disable-host-loopback", "--enable-ipv6"])
+        .arg(format!("--ready-fd={}", ready_end.as_raw_fd()))
+        .arg(format!("--api-socket={}", socket.display()))
+        .arg(format!("--userns-path=/proc/{pid}/ns/user"))
+        .arg(pid.to_string())
+        .arg("tap0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    drop(ready_end);
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            let _ = tell.write_all(error.to_string().as_bytes());
+            return;
+        }
+    };
+    let mut byte = [0];
+    let is_ready = matches!(std::fs::File::from(ready).read(&mut byte), Ok(1));
+    let _ = tell.write_all(if is_ready { b"1" } else { b"it ended before it was ready" });
+    drop(tell);
+    if is_ready {
+        outlive(place, pid);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Publishes ports through slirp4netns' socket: one JSON request per connection.
+fn slirp_forward(program: &Path, socket: &Path, publish: &Publish) -> Result<()> {
+    for offset in 0..publish.count.max(1) {
+        let address = publish.address.map_or_else(|| "0.0.0.0".into(), |one| one.to_string());
+        let request = serde_json::json!({
+            "execute": "add_hostfwd",
+            "arguments": {
+                "proto": if publish.udp { "udp" } else { "tcp" },
+                "host_addr": address,
+                "host_port": publish.host.saturating_add(offset),
+                "guest_port": publish.inside.saturating_add(offset),
+            }
+        });
+        let mut answer = String::new();
+        let asked = UnixStream::connect(socket).and_then(|mut stream| {
+            stream.write_all(request.to_string().as_bytes())?;
+            stream.shutdown(std::net::Shutdown::Write)?;
+            stream.read_to_string(&mut answer)
+        });
+        if let Err(error) = asked {
+            return Err(failed(program, "no answer", &error.to_string()));
+        }
+        if answer.contains("\"error\"") {
+            return Err(failed(program, "port refused", &answer));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_in_pastas_words() {
+        let one = Publish { host: 8080, inside: 80, count: 1, ..Publish::default() };
+        assert_eq!(pasta_port(&one), "8080:80");
+        let range = Publish {
+            address: Some("127.0.0.1".parse().unwrap()),
+            host: 9000,
+            inside: 9000,
+            count: 3,
+            udp: true,
+        };
+        assert_eq!(pasta_port(&range), "127.0.0.1/9000-9002");
+        let words = pasta_arguments(&[one, range], "/note", 7).join(" ");
+        assert!(words.contains("-t 8080:80 -u 127.0.0.1/9000-9002 -T none"), "{words}");
+        assert!(words.ends_with(" 7"));
+    }
+}

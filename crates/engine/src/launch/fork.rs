@@ -1,0 +1,36 @@
+//! The forks of a start, and waiting for what they made.
+//!
+//! | function | the new process is | asks first for the number of threads |
+//! |---|---|---|
+//! | [`child`] | a child | yes |
+//! | [`child_of_one_thread`] | a child | no |
+//! | [`sibling`] | a child of the caller's parent | no |
+
+use crate::error::{Error, Result};
+use crate::exit::Ended;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions};
+use sys::event::ForkResult;
+
+/// Forks a process of one thread; refuses where it has several.
+pub(crate) fn child() -> Result<ForkResult> {
+    sys::event::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
+}
+
+/// Forks where `/proc` may not show this process, so that its number of threads cannot be read. It
+/// was one when the namespaces were left, which the kernel refuses to a process with several.
+pub(crate) fn child_of_one_thread() -> Result<ForkResult> {
+    sys::process::fork_single().map_err(|errno| Error::call("fork", errno))
+}
+
+/// Makes a child of the caller's parent; `None` in it.
+pub(crate) fn sibling() -> Result<Option<Pid>> {
+    sys::process::fork_sibling().map_err(|errno| Error::call("fork", errno))
+}
+
+/// Waits for the end of a child.
+pub(crate) fn wait(child: Pid) -> Result<Ended, Errno> {
+    let status =
+        rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
+    Ok(status.and_then(|(_, status)| Ended::of(status)).unwrap_or(Ended::Unknown))
+}
