@@ -39,15 +39,15 @@ fn main() -> ExitCode {
         let words: Vec<&str> = words[1..].iter().filter_map(|word| word.to_str()).collect();
         return ExitCode::from(engine::engines::inprocess::probe::be_guest(&words));
     }
-    if words.first().is_some_and(|word| word == engine::engines::oci::inside::WORD) {
-        return ExitCode::from(engine::engines::oci::inside::be_first());
+    if words.first().is_some_and(|word| word == engine::engines::external::first_process::WORD) {
+        return ExitCode::from(engine::choose::be_first_process());
     }
-    if words.first().is_some_and(|word| word == engine::supervise::init::WORD) {
-        return ExitCode::from(engine::supervise::init::be_init(
+    if words.first().is_some_and(|word| word == engine::launch::init::WORD) {
+        return ExitCode::from(engine::launch::init::be_init(
             words.get(1).and_then(|word| word.to_str()),
         ));
     }
-    engine::engines::lift_file_limit();
+    engine::launch::lift_file_limit();
     let ended = args::parse(words, as_udocker).and_then(args::Parsed::run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();

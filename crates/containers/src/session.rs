@@ -256,10 +256,10 @@ impl Session {
     /// Tells which programs the user's settings name.
     pub fn name_programs(&self, host: &mut host::Host) {
         if let Some(runtime) = self.settings().runtime.as_deref() {
-            host.programs.name(engine::facts::NAMED_RUNTIME, Path::new(runtime));
+            host.programs.name(engine::engines::oci::RUNTIME.key, Path::new(runtime));
         }
         if let Some(apptainer) = self.settings().apptainer.as_deref() {
-            host.programs.name(engine::facts::NAMED_APPTAINER, Path::new(apptainer));
+            host.programs.name(engine::engines::apptainer::APPTAINER.key, Path::new(apptainer));
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Exit, Report> 
     session.try_inside(&mut host);
     let mut facts = Facts::of(&host, &probing, &ContainerConfig::default());
     session.name_programs(&mut host);
-    facts.find_runtimes(&host);
+    facts.find_helpers(&host);
     let lines = engines(&host, &facts);
     let usable = lines.iter().any(|line| line.chosen);
     if json {
@@ -87,7 +87,7 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
     let chosen = ENGINES
         .iter()
         .find(|engine| {
-            !engine.is_asked_for(facts) && !matches!(engine.probe(facts), Fit::Unusable(_))
+            !engine.is_only_by_name(facts) && !matches!(engine.probe(facts), Fit::Unusable(_))
         })
         .map(|engine| engine.name());
     MODES

@@ -54,13 +54,13 @@ pub fn engine(
         return Ok(choose::choose(facts, None, config)?);
     };
     let plain = runs_plain(record, place, pid);
-    let fits = |engine: &&dyn Engine| engine.caps().own_ids == plain;
+    let fits = |engine: &&dyn Engine| engine.root().is_tree() == plain;
     let asked = config.exec_mode.as_deref().and_then(choose::by_name).filter(fits);
     // Who is inside a process shares more with others of its kind than with a tracer.
-    let inside = engine::engines::inprocess::members::home(pid).is_some();
+    let inside = engine::launch::members::by_stage::home(pid).is_some();
     let usable = |engine: &&dyn Engine| {
         fits(engine)
-            && engine.is_inside() == inside
+            && (engine.properties().calls == choose::CallsBy::Process) == inside
             && !matches!(engine.probe(facts), choose::Fit::Unusable(_))
     };
     let engine = asked.or_else(|| choose::ENGINES.iter().copied().find(usable));
@@ -77,14 +77,14 @@ pub fn fit(
 ) -> Result<()> {
     let place = container.path();
     let linked = record.own.root_form.driver == Some(Driver::HardLink);
-    if !engine.caps().own_ids || engine.caps().bare {
+    if !engine.root().is_tree() || engine.root() == choose::RootKind::OwnTree {
         nobody_inside(container, engine)?;
     }
-    if record.config.rootfs.is_some() || !linked && !engine.caps().own_ids {
+    if record.config.rootfs.is_some() || !linked && !engine.root().is_tree() {
         return Ok(());
     }
     let member = running::main_process(session, container.id());
-    let differs = |pid| runs_plain(record, &place, pid) != engine.caps().own_ids;
+    let differs = |pid| runs_plain(record, &place, pid) != engine.root().is_tree();
     if member.is_some_and(differs) {
         let title = record::title(container);
         return Err(Error::failed(format!(
@@ -93,7 +93,7 @@ pub fn fit(
         ))
         .with_hint(format!("stop it first: coracle stop {title}")));
     }
-    if !engine.caps().own_ids || is_ready(record, &place, engine) {
+    if !engine.root().is_tree() || is_ready(record, &place, engine) {
         return Ok(());
     }
     let mut stored;
@@ -117,7 +117,7 @@ pub fn fit(
         to_links(session, store, container, &mut stored)?;
     }
     merge(session, &stored.config, &place)?;
-    if engine.caps().bare && is_shared(&place) {
+    if engine.root() == choose::RootKind::OwnTree && is_shared(&place) {
         if place.join(drivers::ROOT).exists() {
             let title = record::title(container);
             session.note(&format!("{title} gets files of its own, for {}", engine.name()));
@@ -134,7 +134,7 @@ pub fn fit(
 fn is_ready(record: &Record, place: &Path, engine: &dyn Engine) -> bool {
     record.own.root_form.driver == Some(Driver::HardLink)
         && !place.join("upper").exists()
-        && !(engine.caps().bare && is_shared(place))
+        && !(engine.root() == choose::RootKind::OwnTree && is_shared(place))
 }
 
 /// Whether files of a container's tree are the image's too, or there is no tree yet.
@@ -149,14 +149,14 @@ pub fn to_plain(
     container: &ContainerDir,
     record: &mut Record,
 ) -> Result<()> {
-    let plain = choose::ENGINES.iter().find(|engine| engine.caps().own_ids);
+    let plain = choose::ENGINES.iter().find(|engine| engine.root().is_tree());
     plain.map_or(Ok(()), |engine| fit(session, store, container, record, *engine))
 }
 
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of
 /// changes: this engine would not.
 fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
-    let living = engine::engines::inprocess::members::all(&container.path());
+    let living = engine::launch::members::by_stage::all(&container.path());
     if living.is_empty() {
         return Ok(());
     }

@@ -291,7 +291,7 @@ impl<'a> Target<'a> {
                 let place = self.container.path();
                 ids::within_mounts(self.session, &self.record.config, || {
                     let root = root_form::for_engine(self.root.clone());
-                    let top = engine::engines::native::mounted(&root, &place)?;
+                    let top = engine::engines::namespaces::mounted(&root, &place)?;
                     work(&top)
                 })
             }

@@ -102,7 +102,7 @@ pub fn seal(session: &Session, isolate: bool) -> Result<()> {
         .iter()
         .map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat())
         .collect();
-    Ok(engine::engines::native::sealed::seal(&words, &variables)?)
+    Ok(engine::engines::namespaces::sealed::seal(&words, &variables)?)
 }
 
 /// The same for containers that are to be started. A container that does not exist is the start's

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use engine::processes;
 use engine::spec::{ImageSource, ProcessId};
-use engine::supervise::processes;
 use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image, Store};

@@ -38,14 +38,14 @@ pub fn prepare(
     let mut run =
         Run { effective: gpus::effective(session, record, overrides, &root)?, config, overrides };
     let known = run.name_users(session, container, record, (&facts, engine), &root)?;
-    if engine.caps().bare {
+    if engine.properties().ids == choose::IdsFrom::Caller {
         // A user whom nobody names is the caller.
         run.change().0.namespaces.user = UserNamespace::Host;
     }
     let (config, overrides) = run.as_planned();
     let of_root = engine::accounts::OfRoot(&root);
     // Without mounts, what a process has as its root is the host's.
-    let own_root = overrides.exec && !engine.caps().own_ids;
+    let own_root = overrides.exec && !engine.root().is_tree();
     let of_process = member.filter(|_| own_root).map(engine::accounts::OfProcess);
     let accounts: &dyn Accounts = match (&known, &of_process) {
         (Some(known), _) => known,
@@ -59,13 +59,13 @@ pub fn prepare(
         place: &place,
         facts: &facts,
         overrides,
-        own_ids: engine.caps().own_ids,
+        own_ids: engine.properties().ids != choose::IdsFrom::Map,
         fake_root: engine.caps().fake_root,
         accounts,
         running: &running,
     };
     let mut plan = plan::plan(&request)?;
-    if engine.caps().keeps_texts {
+    if engine.properties().made == choose::MadeFiles::BesideImage {
         plan.beside_image = root_form::beside_image(store, record);
     }
     Ok(Prepared { plan, engine })

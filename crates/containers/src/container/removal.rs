@@ -133,7 +133,7 @@ fn remove_locked(
     lock: store::ContainerLock,
 ) -> Result<()> {
     let volumes = volumes::anonymous_of(session, &container);
-    engine::engines::inprocess::forget(&container.path());
+    engine::engines::interpose::aliases::forget(&container.path());
     container.remove_with(&|path| ids::delete(session, path))?;
     drop(lock);
     // What stays is found by 'volume prune'.

@@ -53,7 +53,7 @@ pub fn choose_form(
 /// now will say so when it is run.
 fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
     let facts = Facts::of(session.host(), &session.probing(), config);
-    choose::choose(&facts, None, config).is_ok_and(|engine| engine.caps().own_ids)
+    choose::choose(&facts, None, config).is_ok_and(|engine| engine.root().is_tree())
 }
 
 /// The way of making roots that host and store allow.
@@ -277,7 +277,7 @@ pub fn prepare_for(
         return prepare(session, store, record, place);
     }
     let root = plain(session, store, record, place)?;
-    if engine.caps().own_ids { Ok(root) } else { Ok(drivers::prepare_stacked(place)?) }
+    if engine.root().is_tree() { Ok(root) } else { Ok(drivers::prepare_stacked(place)?) }
 }
 
 /// The whole tree of a container of links, made where it is not there.
