@@ -117,7 +117,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         facts: &facts,
         overrides: &overrides,
         fake_root: true,
-        own_ids: setup.engine().caps().own_ids,
+        own_ids: setup.engine().root().is_tree(),
         accounts: &engine::accounts::OfRoot(&setup.root),
         running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),
     })

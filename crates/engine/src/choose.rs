@@ -1,17 +1,28 @@
 //! The engines of this build, and the choice among them.
 //!
-//! An engine is one module and one entry in [`ENGINES`]. [`MODES`] also knows the modes of the design that this build does not have, so
-//! that asking for one gives a reason instead of "unknown".
+//! An engine is one module and one line in [`ENGINES`]. To add one:
+//!
+//! 1. Write its module under [`crate::engines`]: a type with an `impl` of [`Engine`], and its
+//!    [`Properties`], which say all that the rest of the program asks: its names, when it is taken,
+//!    what it makes the root of, what decides about ids, which program of the host it needs.
+//!    What it shares with others stands in `namespaces`, `interpose` and `external`.
+//! 2. Add its line to [`ENGINES`], where it belongs in the order of preference.
+//! 3. Add its row to the table of modes in `docs/engines.md`.
+//!
+//! A helper program that users may name in their settings also needs its setting in `cli`. No other
+//! code of this crate decides by the name of an engine.
 
-pub use crate::engines::{Caps, Engine, Fit};
-use crate::error::{Error, Result};
+pub use crate::engines::{CallsBy, Caps, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
 pub use crate::exit::Ended;
-use crate::facts::Facts;
 pub use crate::launch::streams::{Child, Session, Streams};
+
+use crate::error::{Error, Result};
+use crate::facts::{Facts, FoundHelper};
 use crate::spec::mount_options::Propagation;
 use crate::spec::{
     ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, SeccompChoice,
 };
+use host::{Context, Host};
 
 /// The engines of this build, best first.
 pub static ENGINES: &[&dyn Engine] = &[
@@ -28,29 +39,51 @@ pub static ENGINES: &[&dyn Engine] = &[
     &crate::engines::apptainer::Apptainer,
 ];
 
-/// Every mode of the design with one line about it; those without an engine in [`ENGINES`] are not in this build.
-pub const MODES: [(&str, &str); 13] = [
-    ("N1", "user namespaces"),
-    ("I1", "inside the process, call sites rewritten"),
-    ("I2", "inside the process, by signals"),
-    ("P1", "ptrace with seccomp"),
-    ("P2", "ptrace"),
-    ("F1", "text changed, by signals"),
-    ("F2", "text changed, call sites rewritten"),
-    ("F3", "the same as F2"),
-    ("F4", "the same as F2"),
-    ("R1", "runc or crun"),
-    ("R2", "runc or crun, ptrace with seccomp inside"),
-    ("R3", "runc or crun, ptrace inside"),
-    ("S1", "Apptainer or Singularity"),
-];
+/// All modes with one line about each, aliases too, in the order in which they are listed.
+#[must_use]
+pub fn modes() -> Vec<(&'static str, &'static str)> {
+    let properties = || ENGINES.iter().map(|engine| engine.properties());
+    let mut all: Vec<_> = properties()
+        .flat_map(|engine| [(engine.name, engine.about)].into_iter().chain(engine.aliases.to_vec()))
+        .collect();
+    let family = |name: &str| properties().position(|engine| engine.name[..1] == name[..1]);
+    all.sort_by_key(|(name, _)| (family(name), *name));
+    all
+}
 
 /// The engine of a mode name, in any case.
 pub fn by_name(mode: &str) -> Option<&'static dyn Engine> {
-    // What udocker does to loaders and headers there is not needed: where text is rewritten, whose it is makes no difference.
-    let mode =
-        if ["F3", "F4"].iter().any(|same| same.eq_ignore_ascii_case(mode)) { "F2" } else { mode };
-    ENGINES.iter().copied().find(|engine| engine.name().eq_ignore_ascii_case(mode))
+    let is_it = |name: &str| name.eq_ignore_ascii_case(mode);
+    ENGINES.iter().copied().find(|engine| {
+        let Properties { name, aliases, .. } = engine.properties();
+        is_it(name) || aliases.iter().any(|(alias, _)| is_it(alias))
+    })
+}
+
+impl Facts {
+    /// The facts that matter to this container.
+    #[must_use]
+    pub fn of(host: &Host, context: &Context, config: &ContainerConfig) -> Self {
+        let mut facts = Self::of_host(host, context, config);
+        let engine = config.exec_mode.as_deref().and_then(by_name);
+        if engine.is_some_and(|engine| engine.properties().helper.is_some()) {
+            facts.find_helpers(host);
+        }
+        facts
+    }
+
+    /// Looks for the programs that engines need.
+    pub fn find_helpers(&mut self, host: &Host) {
+        for helper in ENGINES.iter().filter_map(|engine| engine.properties().helper) {
+            let mut names = std::iter::once(helper.key).chain(helper.names.iter().copied());
+            if !self.helpers.contains_key(helper.key)
+                && let Some(path) = names.find_map(|name| host.programs.find(name))
+            {
+                let privileged = (helper.is_privileged)(&path);
+                self.helpers.insert(helper.key.to_owned(), FoundHelper { path, privileged });
+            }
+        }
+    }
 }
 
 /// Becomes the first process of a container that another program has made; returns the exit code of
@@ -83,7 +116,7 @@ pub fn choose(
         named(facts, mode)?
     } else {
         let mut reasons = Vec::new();
-        let mut free = ENGINES.iter().copied().filter(|engine| !engine.is_asked_for(facts));
+        let mut free = ENGINES.iter().copied().filter(|engine| !engine.is_only_by_name(facts));
         let first = free.find(|engine| match engine.probe(facts) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
@@ -98,17 +131,15 @@ pub fn choose(
 }
 
 fn named(facts: &Facts, mode: &str) -> Result<&'static dyn Engine> {
-    let Some((known, _)) = MODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(mode)) else {
-        return Err(Error::UnknownMode {
-            mode: mode.into(),
-            known: MODES.iter().map(|(known, _)| (*known).to_owned()).collect(),
-        });
-    };
-    let unusable =
-        |why: String| Error::Unusable { mode: (*known).into(), why, able: able(facts, |_| true) };
-    let engine = by_name(known).ok_or_else(|| unusable("this build does not have it".into()))?;
+    let engine = by_name(mode).ok_or_else(|| Error::UnknownMode {
+        mode: mode.into(),
+        known: modes().into_iter().map(|(known, _)| known.to_owned()).collect(),
+    })?;
     match engine.probe(facts) {
-        Fit::Unusable(why) => Err(unusable(why)),
+        Fit::Unusable(why) => {
+            let (mode, able) = (mode.to_ascii_uppercase(), able(facts, |_| true));
+            Err(Error::Unusable { mode, why, able })
+        }
         Fit::Ready | Fit::Degraded(_) => Ok(engine),
     }
 }
@@ -192,7 +223,9 @@ mod tests {
         assert!(error.hint().unwrap().contains("N1"));
         let error = choose(&facts, Some("r2"), &config).err().unwrap().to_string();
         assert!(error.contains("neither runc nor crun"), "{error}");
-        let found = Facts { runtime: Some("/usr/bin/crun".into()), ..Facts::default() };
+        let crun = FoundHelper { path: "/usr/bin/crun".into(), privileged: false };
+        let helpers = [(crate::engines::oci::RUNTIME.key.to_owned(), crun)].into();
+        let found = Facts { helpers, ..Facts::default() };
         assert_eq!(choose(&found, Some("R1"), &config).unwrap().name(), "R1");
         assert_eq!(choose(&found, None, &config).unwrap().name(), "N1");
         assert_eq!(choose(&facts, Some("p2"), &config).unwrap().name(), "P2");
@@ -225,9 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn every_engine_has_a_mode() {
-        for engine in ENGINES {
-            assert!(MODES.iter().any(|(mode, _)| mode == &engine.name()));
+    fn modes_are_listed_by_family_with_their_aliases() {
+        let names: Vec<_> = modes().into_iter().map(|(name, _)| name).collect();
+        let listed = ["N1", "I1", "I2", "P1", "P2", "F1", "F2", "F3", "F4", "R1", "R2", "R3", "S1"];
+        assert_eq!(names, listed);
+        for name in names {
+            assert!(by_name(&name.to_lowercase()).is_some());
         }
     }
 }

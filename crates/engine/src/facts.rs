@@ -1,25 +1,18 @@
 //! The few facts about caller and host that a plan depends on.
 //!
-//! Plain data, so that plans can be computed in tests for any host. [`Facts::of`] takes them from [`host::Host`] and looks for helper
-//! programs and control groups only where the container asks for something that needs them, so that an ordinary run pays nothing.
+//! Plain data, so that plans can be computed in tests for any host. [`Facts::of`] takes them from
+//! [`host::Host`] and looks for helper programs and control groups only where the container asks for
+//! something that needs them, so that an ordinary run pays nothing. It stands in [`crate::choose`],
+//! since the engine that is asked for says which programs it needs.
 
 use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
 use host::{Context, Host, Trial};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The variable with the names of [`Facts::switches`].
 pub const SWITCHES: &str = "CORACLE_STAGE";
-
-/// The program that the user has named as [`Facts::runtime`], and those that are looked for.
-const RUNTIMES: [&str; 3] = [NAMED_RUNTIME, "runc", "crun"];
-/// Under this name [`host::Programs`] knows a runtime that the user has named.
-pub const NAMED_RUNTIME: &str = "oci-runtime";
-
-/// The same for [`Facts::apptainer`].
-const APPTAINERS: [&str; 3] = [NAMED_APPTAINER, "apptainer", "singularity"];
-/// Under this name [`host::Programs`] knows the one that the user has named.
-pub const NAMED_APPTAINER: &str = "apptainer-program";
 
 /// Who asks, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,14 +60,21 @@ pub struct Facts {
     pub texts_work: bool,
     /// Why that does not work, if it was tried.
     pub no_texts: Option<String>,
-    /// Path of an OCI runtime, where a mode asks for one.
-    pub runtime: Option<PathBuf>,
-    /// Path of Apptainer or Singularity, where a mode asks for it.
-    pub apptainer: Option<PathBuf>,
-    /// An administrator has installed it with a program that is root's.
-    pub apptainer_is_setuid: bool,
+    /// Programs that engines need ([`crate::engines::Helper`]), by their keys: found where the mode
+    /// asked for needs one.
+    pub helpers: BTreeMap<String, FoundHelper>,
     /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
     pub switches: String,
+}
+
+/// A program of the host that an engine needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FoundHelper {
+    /// Its path.
+    pub path: PathBuf,
+    /// It works with privileges that its administrator gave it.
+    pub privileged: bool,
 }
 
 /// A control group that the caller owns.
@@ -88,8 +88,8 @@ pub struct Delegated {
 }
 
 impl Facts {
-    /// The facts that matter to this container.
-    pub fn of(host: &Host, context: &Context, config: &ContainerConfig) -> Self {
+    /// The facts that matter to this container, without helpers of engines.
+    pub(crate) fn of_host(host: &Host, context: &Context, config: &ContainerConfig) -> Self {
         let caller = &host.caller;
         let pairs = |ranges: &[host::IdRange]| {
             ranges.iter().map(|range| (range.start, range.count)).collect::<Vec<_>>()
@@ -136,9 +136,6 @@ impl Facts {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
         }
-        if config.exec_mode.as_deref().is_some_and(|mode| mode.starts_with(['R', 'r', 'S', 's'])) {
-            facts.find_runtimes(host);
-        }
         let limits = &config.limits;
         if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
             let cgroup = host.cgroup_now(context);
@@ -151,11 +148,10 @@ impl Facts {
         facts
     }
 
-    /// Looks for the programs of other containers' engines, which only the modes need that are named after them.
-    pub fn find_runtimes(&mut self, host: &Host) {
-        self.runtime = RUNTIMES.iter().find_map(|name| host.programs.find(name));
-        self.apptainer = APPTAINERS.iter().find_map(|name| host.programs.find(name));
-        self.apptainer_is_setuid = self.apptainer.as_deref().is_some_and(has_setuid_starter);
+    /// The program with this key, if it was found.
+    #[must_use]
+    pub fn helper(&self, key: &str) -> Option<&FoundHelper> {
+        self.helpers.get(key)
     }
 
     /// Whether a range of ids can be mapped.
@@ -200,20 +196,4 @@ fn own_map(path: &str) -> Vec<(u32, u32)> {
             Some((inside, count))
         })
         .collect()
-}
-
-/// Whether beside an Apptainer there is the program by which it works without user namespaces, and it is root's.
-fn has_setuid_starter(program: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(program) = program.canonicalize() else { return false };
-    let Some(prefix) = program.parent().and_then(Path::parent) else { return false };
-    let libraries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
-    let mut places = vec![prefix.join("libexec"), prefix.join("lib"), prefix.join("lib64")];
-    places.extend(libraries.map(|entry| entry.path()));
-    places.iter().flat_map(|place| [place.join("apptainer"), place.join("singularity")]).any(
-        |place| {
-            let starter = place.join("bin/starter-suid").metadata();
-            starter.is_ok_and(|found| found.uid() == 0 && found.mode() & 0o4001 == 0o4001)
-        },
-    )
 }

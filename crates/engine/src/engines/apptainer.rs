@@ -3,13 +3,15 @@
 //! It is worth having where user namespaces are forbidden and an administrator has installed an Apptainer that is root's; one that is not works
 //! too. The world is prepared as for the engines without mounts ([`interpose`]), and what they would show is mounted by Apptainer: the
 //! directory as `/`, everything else as binds. It writes straight into that directory, so no file in it may be the image's
-//! ([`Caps::bare`]).
+//! ([`RootKind::OwnTree`]).
 //!
 //! As with an OCI runtime ([`super::oci`]), what Apptainer starts is this very program, through a descriptor: streams, environment, arguments,
 //! limits and descriptors come to it as they are, past Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass
 //! signals on, is ended as soon as the container is there; the program is then a child of whoever watches it, as in the other engines.
 
-use super::contract::{Caps, Engine, Fit};
+use super::contract::{
+    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+};
 use super::external::first_process::WORD;
 use super::external::handed::{Handed, Order, memory, open, pipe};
 use super::external::helper::{self, LAUNCHER, await_adoption, complaint};
@@ -42,37 +44,45 @@ const UNWANTED: &str = "home,cwd,tmp,hostfs,bind-paths";
 /// It puts files of its own in their places, unless it is told to mount the container's there.
 const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
+/// Apptainer, or Singularity.
+pub const APPTAINER: Helper = Helper {
+    key: "apptainer-program",
+    names: &["apptainer", "singularity"],
+    is_privileged: has_setuid_starter,
+};
+
+const S1: Properties = Properties {
+    name: "S1",
+    aliases: &[],
+    about: "Apptainer or Singularity",
+    asked: Asked::ByName,
+    root: RootKind::OwnTree,
+    ids: IdsFrom::Caller,
+    calls: CallsBy::Kernel,
+    made: MadeFiles::None,
+    helper: Some(APPTAINER),
+    caps: Caps { fake_root: false, read_only: false, ..interpose::CAPS },
+};
+
 /// Mode S1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Apptainer;
 
 impl Engine for Apptainer {
-    fn name(&self) -> &'static str {
-        "S1"
-    }
-
-    fn about(&self) -> &'static str {
-        "the host's Apptainer or Singularity, as the caller"
-    }
-
-    fn caps(&self) -> Caps {
-        Caps { fake_root: false, read_only: false, bare: true, ..interpose::CAPS }
+    fn properties(&self) -> &'static Properties {
+        &S1
     }
 
     fn probe(&self, facts: &Facts) -> Fit {
-        if facts.apptainer.is_none() {
+        let Some(apptainer) = facts.helper(APPTAINER.key) else {
             return Fit::Unusable("neither apptainer nor singularity is in PATH".into());
-        }
+        };
         match &facts.no_user_namespace {
-            Some(why) if !facts.apptainer_is_setuid => Fit::Unusable(format!(
+            Some(why) if !apptainer.privileged => Fit::Unusable(format!(
                 "{why}, and without user namespaces Apptainer needs a starter-suid that is root's"
             )),
             _ => Fit::Ready,
         }
-    }
-
-    fn is_asked_for(&self, _facts: &Facts) -> bool {
-        true
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
@@ -90,7 +100,7 @@ impl Engine for Apptainer {
 /// Has Apptainer start the program; returns its number. The caller is a process that was forked for this.
 fn start(plan: &Plan, ties: Ties) -> Result<u32> {
     check(plan)?;
-    let apptainer = plan.apptainer.clone().unwrap_or_default();
+    let apptainer = plan.helpers.get(APPTAINER.key).cloned().unwrap_or_default();
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let fresh =
@@ -211,9 +221,27 @@ fn text(bytes: &[u8]) -> Result<String> {
     })
 }
 
+/// Whether an Apptainer has the program by which it works without user namespaces, owned by root and
+/// with the set-user-id bit.
+fn has_setuid_starter(program: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(program) = program.canonicalize() else { return false };
+    let Some(prefix) = program.parent().and_then(Path::parent) else { return false };
+    let libraries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
+    let mut places = vec![prefix.join("libexec"), prefix.join("lib"), prefix.join("lib64")];
+    places.extend(libraries.map(|entry| entry.path()));
+    places.iter().flat_map(|place| [place.join("apptainer"), place.join("singularity")]).any(
+        |place| {
+            let starter = place.join("bin/starter-suid").metadata();
+            starter.is_ok_and(|found| found.uid() == 0 && found.mode() & 0o4001 == 0o4001)
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FoundHelper;
 
     #[test]
     fn without_user_namespaces_it_must_be_roots() {
@@ -223,12 +251,16 @@ mod tests {
         };
         let mut facts = Facts::default();
         assert!(reason(&facts).unwrap().contains("neither apptainer nor singularity"));
-        facts.apptainer = Some("/usr/bin/apptainer".into());
+        let program = |privileged| {
+            let path = "/usr/bin/apptainer".into();
+            [(APPTAINER.key.to_owned(), FoundHelper { path, privileged })].into()
+        };
+        facts.helpers = program(false);
         assert_eq!(reason(&facts), None);
         facts.no_user_namespace = Some("AppArmor".into());
         let why = reason(&facts).unwrap();
         assert!(why.contains("AppArmor") && why.contains("starter-suid"), "{why}");
-        facts.apptainer_is_setuid = true;
+        facts.helpers = program(true);
         assert_eq!(reason(&facts), None);
     }
 

@@ -5,6 +5,106 @@ use crate::exit::Ended;
 use crate::facts::Facts;
 use crate::launch::streams::{Child, Streams};
 use crate::plan::Plan;
+use std::path::Path;
+
+/// An engine as data: what the rest of the program needs to know of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Properties {
+    /// The name of its mode (`--execmode`).
+    pub name: &'static str,
+    /// Other names of the mode, each with one line about it.
+    pub aliases: &'static [(&'static str, &'static str)],
+    /// One line about it, for `doctor`.
+    pub about: &'static str,
+    /// When it is taken.
+    pub asked: Asked,
+    /// What it makes the container's root of.
+    pub root: RootKind,
+    /// What decides about user and group ids.
+    pub ids: IdsFrom,
+    /// What handles the system calls of its programs.
+    pub calls: CallsBy,
+    /// Where it keeps the files that it makes of an image's.
+    pub made: MadeFiles,
+    /// The program of the host that it needs.
+    pub helper: Option<Helper>,
+    /// What it can do beyond running a program in another tree.
+    pub caps: Caps,
+}
+
+/// When an engine is taken.
+#[derive(Debug, Clone, Copy)]
+pub enum Asked {
+    /// Where no mode is asked for, and no engine before it works.
+    Unasked,
+    /// As [`Asked::Unasked`] where this holds; elsewhere only by its name.
+    Where(fn(&Facts) -> bool),
+    /// Only by its name.
+    ByName,
+}
+
+/// What an engine makes a container's root of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootKind {
+    /// Mounts: an overlay of layers, or a directory beneath other mounts.
+    Mounts,
+    /// A directory whose files may be hard links to the image's: a write replaces such a file by a
+    /// copy first.
+    LinkedTree,
+    /// A directory that programs write to directly, so no file in it may be the image's.
+    OwnTree,
+}
+
+impl RootKind {
+    /// Whether it is one directory of the host, without mounts.
+    #[must_use]
+    pub const fn is_tree(self) -> bool {
+        matches!(self, Self::LinkedTree | Self::OwnTree)
+    }
+}
+
+/// What decides about the user and group ids of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdsFrom {
+    /// The kernel, by the map of the container's user namespace.
+    Map,
+    /// The engine: any id, whatever the kernel would map.
+    Engine,
+    /// The caller: programs have his ids, and no others can be had.
+    Caller,
+}
+
+/// What handles the system calls of an engine's programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallsBy {
+    /// The kernel alone.
+    Kernel,
+    /// A tracer beside the programs.
+    Tracer,
+    /// A backend in each process.
+    Process,
+}
+
+/// Where an engine keeps the files that it makes of an image's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeFiles {
+    /// It makes none.
+    None,
+    /// Beside the image's tree, for all of the image's containers.
+    BesideImage,
+}
+
+/// A program of the host that an engine needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Helper {
+    /// Under this name [`host::Programs`] knows the one that the user's settings name, and a plan
+    /// the one that was found.
+    pub key: &'static str,
+    /// Names that are looked for in `PATH` otherwise, best first.
+    pub names: &'static [&'static str],
+    /// Whether it works with privileges that its administrator gave it.
+    pub is_privileged: fn(&Path) -> bool,
+}
 
 /// What an engine can do beyond running a program in another tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,13 +130,6 @@ pub struct Caps {
     pub enter: bool,
     /// Limits on memory, processors and processes.
     pub limits: bool,
-    /// Ids are the engine's own affair: any user and any group, whatever the kernel would map. Its root is one directory, since nothing
-    /// is mounted.
-    pub own_ids: bool,
-    /// Its programs write to that directory by themselves, so no file in it may be the image's; and they are the caller.
-    pub bare: bool,
-    /// It keeps what it makes of an image's files beside the image's tree.
-    pub keeps_texts: bool,
 }
 
 /// How well an engine fits a host.
@@ -52,37 +145,47 @@ pub enum Fit {
 
 /// One way of running a program in another tree.
 pub trait Engine: Sync {
-    /// Its mode name.
-    fn name(&self) -> &'static str;
-    /// One line for people.
-    fn about(&self) -> &'static str;
-    /// What it can do.
-    fn caps(&self) -> Caps;
+    /// What it is.
+    fn properties(&self) -> &'static Properties;
     /// Whether it works here.
     fn probe(&self, facts: &Facts) -> Fit;
-    /// Whether it runs only where its mode is asked for.
-    fn is_asked_for(&self, facts: &Facts) -> bool {
-        let _ = facts;
-        false
+    /// The name of its mode.
+    fn name(&self) -> &'static str {
+        self.properties().name
     }
-    /// Whether it works inside the guest's processes.
-    fn is_inside(&self) -> bool {
-        false
+    /// What it makes a container's root of.
+    fn root(&self) -> RootKind {
+        self.properties().root
     }
-    /// Starts the plan's program as a child. Returns when the program was executed, or with the step that failed.
+    /// What it can do.
+    fn caps(&self) -> Caps {
+        self.properties().caps
+    }
+    /// Whether it is taken here only where its mode is asked for.
+    fn is_only_by_name(&self, facts: &Facts) -> bool {
+        match self.properties().asked {
+            Asked::Unasked => false,
+            Asked::Where(holds) => !holds(facts),
+            Asked::ByName => true,
+        }
+    }
+    /// Starts the plan's program as a child. Returns when the program was executed, or with the step
+    /// that failed.
     ///
     /// The caller must have one thread.
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child>;
-    /// Starts the plan's program among the processes of a running container, as a child. Without namespaces there is nothing to enter:
-    /// it is another program in the same world.
+    /// Starts the plan's program among the processes of a running container, as a child. Without
+    /// namespaces it enters none: it is another program in the same world.
     fn enter(&self, pid: u32, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
         let _ = pid;
         self.spawn(plan, streams)
     }
-    /// Turns the calling process into the plan's program. Where the program needs a parent (a pid namespace of its own), the calling
-    /// process stays as that parent, passes signals on, and this returns how the program ended.
+    /// Turns the calling process into the plan's program. Where the program needs a parent (a pid
+    /// namespace of its own), the calling process stays as that parent, passes signals on, and this
+    /// returns how the program ended.
     ///
-    /// On an error the calling process may be anywhere (other namespaces, another root): it can print the error and exit, nothing else.
+    /// On an error the calling process may be in other namespaces, with another root: it can print
+    /// the error and exit, and do nothing else.
     fn become_guest(&self, plan: &Plan) -> Result<Ended>;
     /// As [`Engine::become_guest`], among the processes of a running container.
     fn become_resident(&self, pid: u32, plan: &Plan) -> Result<Ended> {

@@ -19,7 +19,9 @@ pub mod native;
 pub mod oci;
 pub mod ptrace;
 
-pub use contract::{Caps, Engine, Fit};
+pub use contract::{
+    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+};
 
 use crate::error::Result;
 use crate::exit::Ended;

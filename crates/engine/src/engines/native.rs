@@ -1,6 +1,6 @@
-//! The native engine: the kernel's namespaces, entered without privilege.
+//! N1: the kernel's namespaces and overlay, entered without privilege.
 
-use super::contract::{Caps, Engine, Fit};
+use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
 use super::namespaces;
 use super::namespaces::run::{Target, here, spawn};
 use crate::error::Result;
@@ -13,17 +13,22 @@ use crate::plan::Plan;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Native;
 
+const N1: Properties = Properties {
+    name: "N1",
+    aliases: &[],
+    about: "user namespaces",
+    asked: Asked::Unasked,
+    root: RootKind::Mounts,
+    ids: IdsFrom::Map,
+    calls: CallsBy::Kernel,
+    made: MadeFiles::None,
+    helper: None,
+    caps: namespaces::CAPS,
+};
+
 impl Engine for Native {
-    fn name(&self) -> &'static str {
-        "N1"
-    }
-
-    fn about(&self) -> &'static str {
-        "user and mount namespaces, kernel overlay; native speed"
-    }
-
-    fn caps(&self) -> Caps {
-        namespaces::CAPS
+    fn properties(&self) -> &'static Properties {
+        &N1
     }
 
     fn probe(&self, facts: &Facts) -> Fit {

@@ -7,6 +7,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::spec::{ContainerConfig, Limits, MountSpec, NamespaceMode, NetworkMode, UserNamespace};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use sys::namespace::Kinds;
 
@@ -45,9 +46,9 @@ pub struct Request<'a> {
     pub facts: &'a Facts,
     /// What differs this time.
     pub overrides: &'a Overrides,
-    /// The engine keeps ids itself ([`crate::choose::Caps::own_ids`]): no map restricts them.
+    /// Ids are not the kernel's to map: no map restricts them.
     pub own_ids: bool,
-    /// The engine answers root's own calls ([`crate::choose::Caps::fake_root`]).
+    /// The engine answers root's own calls.
     pub fake_root: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
@@ -136,8 +137,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         network,
         cgroup,
         emulate_root,
-        runtime: request.facts.runtime.clone(),
-        apptainer: request.facts.apptainer.clone(),
+        helpers: helpers(request.facts),
         switches: switches(request.facts, &mut warnings),
         beside_image: None,
         isolate: config.security.isolate,
@@ -148,7 +148,12 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     })
 }
 
-/// What the engine inside the process is told not to use.
+/// The programs of the host that the engine may need.
+fn helpers(facts: &Facts) -> BTreeMap<String, PathBuf> {
+    facts.helpers.iter().map(|(key, found)| (key.clone(), found.path.clone())).collect()
+}
+
+/// What the backend inside processes is told not to use.
 fn switches(facts: &Facts, warnings: &mut Vec<String>) -> u64 {
     match abi::shared::Switches::parse(&facts.switches) {
         Ok(switches) => switches.0,

@@ -16,6 +16,7 @@ pub use security::{capability_names, parse_capability};
 
 use crate::spec::MountSpec;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Address under which pasta answers name queries for the host.
@@ -52,12 +53,10 @@ pub struct Plan {
     pub process: Process,
     /// System calls that only root may make are answered and recorded.
     pub emulate_root: bool,
-    /// The OCI runtime that starts the container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<PathBuf>,
-    /// The Apptainer or Singularity that starts it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub apptainer: Option<PathBuf>,
+    /// Programs of the host that the engine may need to start the container, by the keys that the
+    /// engines give them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub helpers: BTreeMap<String, PathBuf>,
     /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
     #[serde(default)]
     pub switches: u64,

@@ -29,7 +29,7 @@ pub mod probe;
 mod shared;
 mod stage_file;
 
-use super::contract::{Caps, Engine, Fit};
+use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
 use super::interpose;
 use crate::error::Result;
 use crate::exit::Ended;
@@ -57,45 +57,47 @@ impl Mode {
     }
 }
 
+const I1: Properties = Properties {
+    name: "I1",
+    aliases: &[],
+    about: "inside the process, call sites rewritten",
+    asked: Asked::Where(|facts| facts.inside_works),
+    root: RootKind::LinkedTree,
+    ids: IdsFrom::Engine,
+    calls: CallsBy::Process,
+    made: MadeFiles::None,
+    helper: None,
+    caps: interpose::CAPS,
+};
+const I2: Properties = Properties { name: "I2", about: "inside the process, by signals", ..I1 };
+const F1: Properties = Properties {
+    name: "F1",
+    about: "text changed, by signals",
+    asked: Asked::Where(|facts| facts.texts_work),
+    made: MadeFiles::BesideImage,
+    ..I1
+};
+/// Where text is rewritten, it makes no difference whether a loader or a library is patched, as
+/// udocker's F3 and F4 do.
+const F2: Properties = Properties {
+    name: "F2",
+    aliases: &[("F3", "the same as F2"), ("F4", "the same as F2")],
+    about: "text changed, call sites rewritten",
+    ..F1
+};
+
 impl Engine for Mode {
-    fn name(&self) -> &'static str {
+    fn properties(&self) -> &'static Properties {
         match self {
-            Self::Rewritten => "I1",
-            Self::Signals => "I2",
-            Self::Traps => "F1",
-            Self::Texts => "F2",
+            Self::Rewritten => &I1,
+            Self::Signals => &I2,
+            Self::Traps => &F1,
+            Self::Texts => &F2,
         }
-    }
-
-    fn about(&self) -> &'static str {
-        match self {
-            Self::Rewritten => {
-                "inside the process, call sites rewritten; emulated root, no namespaces, no tracer"
-            }
-            Self::Signals => {
-                "inside the process, by signals alone; emulated root, no namespaces, no tracer"
-            }
-            Self::Traps => {
-                "text changed to raise signals; emulated root, no namespaces, tracer or filter"
-            }
-            Self::Texts => "text rewritten; emulated root, no namespaces, tracer or filter",
-        }
-    }
-
-    fn caps(&self) -> Caps {
-        Caps { keeps_texts: self.has_texts(), ..interpose::CAPS }
     }
 
     fn probe(&self, facts: &Facts) -> Fit {
         fit(*self, facts)
-    }
-
-    fn is_asked_for(&self, facts: &Facts) -> bool {
-        if self.has_texts() { !facts.texts_work } else { !facts.inside_works }
-    }
-
-    fn is_inside(&self) -> bool {
-        true
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {

@@ -47,9 +47,6 @@ pub const CAPS: Caps = Caps {
     read_only: true,
     enter: true,
     limits: true,
-    own_ids: true,
-    bare: false,
-    keeps_texts: false,
 };
 
 /// How well an engine that traces its programs fits a host; `filtered` if it lets a filter choose the calls that stop.

@@ -49,7 +49,4 @@ pub(super) const CAPS: Caps = Caps {
     read_only: true,
     enter: true,
     limits: true,
-    own_ids: false,
-    bare: false,
-    keeps_texts: false,
 };

@@ -25,7 +25,9 @@ mod bundle;
 mod bundle_dir;
 mod container;
 
-use super::contract::{Caps, Engine, Fit};
+use super::contract::{
+    Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
+};
 use super::external::handed::Order;
 use super::namespaces::run::{self, Target};
 use super::{interpose, namespaces};
@@ -51,27 +53,39 @@ pub enum Mode {
     EveryCall,
 }
 
+/// The runtime.
+pub const RUNTIME: Helper =
+    Helper { key: "oci-runtime", names: &["runc", "crun"], is_privileged: |_| false };
+
+const R1: Properties = Properties {
+    name: "R1",
+    aliases: &[],
+    about: "runc or crun",
+    asked: Asked::ByName,
+    root: RootKind::Mounts,
+    ids: IdsFrom::Map,
+    calls: CallsBy::Kernel,
+    made: MadeFiles::None,
+    helper: Some(RUNTIME),
+    caps: Caps { fake_root: false, ..namespaces::CAPS },
+};
+const R2: Properties = Properties {
+    name: "R2",
+    about: "runc or crun, ptrace with seccomp inside",
+    root: RootKind::LinkedTree,
+    ids: IdsFrom::Engine,
+    calls: CallsBy::Tracer,
+    caps: interpose::CAPS,
+    ..R1
+};
+const R3: Properties = Properties { name: "R3", about: "runc or crun, ptrace inside", ..R2 };
+
 impl Engine for Mode {
-    fn name(&self) -> &'static str {
+    fn properties(&self) -> &'static Properties {
         match self {
-            Self::Plain => "R1",
-            Self::Filtered => "R2",
-            Self::EveryCall => "R3",
-        }
-    }
-
-    fn about(&self) -> &'static str {
-        match self {
-            Self::Plain => "the host's runc or crun, without emulated root",
-            Self::Filtered => "the host's runc or crun, P1 inside",
-            Self::EveryCall => "the host's runc or crun, P2 inside",
-        }
-    }
-
-    fn caps(&self) -> Caps {
-        match self {
-            Self::Plain => Caps { fake_root: false, ..namespaces::CAPS },
-            Self::Filtered | Self::EveryCall => interpose::CAPS,
+            Self::Plain => &R1,
+            Self::Filtered => &R2,
+            Self::EveryCall => &R3,
         }
     }
 
@@ -79,7 +93,7 @@ impl Engine for Mode {
         if let Some(why) = &facts.no_user_namespace {
             return Fit::Unusable(why.clone());
         }
-        if facts.runtime.is_none() {
+        if facts.helper(RUNTIME.key).is_none() {
             return Fit::Unusable("neither runc nor crun is in PATH".into());
         }
         match self {
@@ -87,10 +101,6 @@ impl Engine for Mode {
             Self::Filtered => interpose::fit_of_tracing(facts, true),
             Self::EveryCall => interpose::fit_of_tracing(facts, false),
         }
-    }
-
-    fn is_asked_for(&self, _facts: &Facts) -> bool {
-        true
     }
 
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
@@ -136,7 +146,7 @@ fn make_plain(plan: &Plan, ties: Ties, records: &Records) -> Result<u32> {
 
 /// The runtime's path.
 fn runtime(plan: &Plan) -> PathBuf {
-    plan.runtime.clone().unwrap_or_default()
+    plan.helpers.get(RUNTIME.key).cloned().unwrap_or_default()
 }
 
 impl Mode {

@@ -37,7 +37,7 @@ mod tracer;
 pub use backend::Hands;
 pub use tracer::{Settings, Tracer};
 
-use super::contract::{Caps, Engine, Fit};
+use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};
 use super::interpose;
 use crate::error::Result;
 use crate::exit::Ended;
@@ -54,25 +54,26 @@ pub enum Mode {
     EveryCall,
 }
 
+const P1: Properties = Properties {
+    name: "P1",
+    aliases: &[],
+    about: "ptrace with seccomp",
+    asked: Asked::Unasked,
+    root: RootKind::LinkedTree,
+    ids: IdsFrom::Engine,
+    calls: CallsBy::Tracer,
+    made: MadeFiles::None,
+    helper: None,
+    caps: interpose::CAPS,
+};
+const P2: Properties = Properties { name: "P2", about: "ptrace", ..P1 };
+
 impl Engine for Mode {
-    fn name(&self) -> &'static str {
+    fn properties(&self) -> &'static Properties {
         match self {
-            Self::Filtered => "P1",
-            Self::EveryCall => "P2",
+            Self::Filtered => &P1,
+            Self::EveryCall => &P2,
         }
-    }
-
-    fn about(&self) -> &'static str {
-        match self {
-            Self::Filtered => {
-                "ptrace at the calls that a seccomp filter picks; emulated root, no namespaces"
-            }
-            Self::EveryCall => "ptrace at every call; slow, for kernels without seccomp filters",
-        }
-    }
-
-    fn caps(&self) -> Caps {
-        interpose::CAPS
     }
 
     fn probe(&self, facts: &Facts) -> Fit {
