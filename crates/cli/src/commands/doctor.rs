@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use engine::choose::{ENGINES, Fit, MODES, by_name};
+use engine::choose::{ENGINES, Fit, by_name, modes};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::{Finding, Host, Level};
@@ -90,8 +90,8 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
             !engine.is_only_by_name(facts) && !matches!(engine.probe(facts), Fit::Unusable(_))
         })
         .map(|engine| engine.name());
-    MODES
-        .iter()
+    modes()
+        .into_iter()
         .map(|(mode, about)| {
             let built = by_name(mode);
             let (state, why) = match built.map(|engine| engine.probe(facts)) {
@@ -101,7 +101,7 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
                 None => (State::Absent, Some("not in this build".to_owned())),
             };
             let advice = if state == State::Absent { None } else { advice(host, mode, state) };
-            EngineLine { mode, about, state, chosen: chosen == Some(*mode), why, advice }
+            EngineLine { mode, about, state, chosen: chosen == Some(mode), why, advice }
         })
         .collect()
 }
@@ -219,7 +219,7 @@ mod tests {
     fn every_mode_has_a_line_and_one_is_chosen() {
         let host = Host::default();
         let lines = facts_of(&host);
-        assert_eq!(lines.len(), MODES.len());
+        assert_eq!(lines.len(), modes().len());
         assert_eq!(lines.iter().filter(|line| line.chosen).count(), 1);
         for line in &lines {
             assert_eq!(
