@@ -1,12 +1,16 @@
 //! What can go wrong between a request and a running program, one variant per step.
 //!
-//! A child that sets a container up writes its error as JSON into a pipe to the process that made it, so every variant is plain
-//! data and an operating system error is kept as its number ([`Errno`]).
+//! A child that sets a container up writes its error as JSON into a pipe to the process that made
+//! it. So every variant is plain data, and an operating system error is kept as its number
+//! ([`Errno`]).
 //!
-//! Exit codes are Docker's: 125 for everything that is our affair, 126 for a program that cannot be executed, 127 for one that is
-//! not there.
+//! [`Error::reason`] says which kind of exit code an error has; the codes are those of
+//! [`crate::exit`]. [`Error::hint`] names the usual cause of an errno at the step that failed.
+
+mod causes;
 
 use crate::exit::Reason;
+use causes::Step;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -338,9 +342,42 @@ impl Error {
                         .into(),
                 )
             }
-            _ => None,
+            Self::Vanished(_) => Some(
+                "it was killed, perhaps for want of memory (`dmesg` or the control group tells), or \
+                 this is a defect of Coracle"
+                    .into(),
+            ),
+            _ => self.step().and_then(|(step, errno)| causes::hint(step, errno)),
         }
     }
+
+    /// The step that failed, and the kernel's answer, for the usual causes.
+    fn step(&self) -> Option<(Step, Errno)> {
+        let (step, errno) = match self {
+            Self::Mount { what, errno, .. } if what.starts_with("overlay") => {
+                (Step::Overlay, errno)
+            }
+            Self::Mount { errno, .. } => (Step::Mount, errno),
+            Self::MountSource { errno, .. } => (Step::MountSource, errno),
+            Self::MountPoint { errno, .. } => (Step::MountPoint, errno),
+            Self::Root { errno, .. } => (Step::Root, errno),
+            Self::Enter { errno, .. } => (Step::Enter, errno),
+            Self::File { path, errno, .. } if path.starts_with("/sys/fs/cgroup") => {
+                (Step::Cgroup, errno)
+            }
+            Self::File { errno, .. } | Self::WorkingDirectory { errno, .. } => (Step::File, errno),
+            Self::Call { doing, errno } if doing.starts_with("fork") => (Step::Fork, errno),
+            Self::Call { doing, errno } if doing.contains("filter") => (Step::Filter, errno),
+            Self::Call { errno, .. } | Self::IdMap { errno, .. } => (Step::Call, errno),
+            _ => return None,
+        };
+        Some((step, *errno))
+    }
+}
+
+/// What usually causes an operating system error that belongs to no step of its own.
+pub(crate) fn hint_of(error: &std::io::Error) -> Option<String> {
+    causes::hint(Step::Call, Errno(error.raw_os_error()?))
 }
 
 /// The usual reasons for which user namespaces are refused.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::hint_of;
 use crate::exit::FAILED;
 use crate::spec::Elsewhere;
 
@@ -194,6 +195,11 @@ impl Error {
                 path.display()
             ),
             Self::Damaged { .. } => "remove the container, or delete the file".into(),
+            Self::Make { source, .. }
+            | Self::Wait { source, .. }
+            | Self::File { source, .. }
+            | Self::Connect { source, .. }
+            | Self::Signals(source) => return hint_of(source),
             _ => return None,
         })
     }
