@@ -1,15 +1,12 @@
 //! From a request to a plan, without touching anything.
 
-use super::{
-    Capabilities, Cgroup, Ids, Namespaces, Network, Plan, Process, Root, Source, identity, mounts,
-    security,
-};
+use super::namespaces::{Neighbour, namespaces};
+use super::{Capabilities, Cgroup, Ids, Plan, Process, Root, Source, identity, mounts, security};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::spec::{ContainerConfig, Limits, MountSpec, NamespaceMode, NetworkMode, UserNamespace};
+use crate::spec::{ContainerConfig, Limits, MountSpec, UserNamespace};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use sys::namespace::Kinds;
 
 /// What differs from the container's own configuration for one `run` or `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,32 +53,6 @@ pub struct Request<'a> {
     pub running: &'a dyn Fn(&str) -> Option<Neighbour>,
 }
 
-/// A process whose namespaces are to be shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its number where the caller is.
-    pub pid: u32,
-    /// The kinds of namespace in which it differs from the caller.
-    pub own: Kinds,
-}
-
-impl Neighbour {
-    /// Looks at a process; `None` if it is gone or may not be looked at.
-    pub fn of(pid: u32) -> Option<Self> {
-        sys::namespace::different(pid).ok().map(|own| Self { pid, own })
-    }
-
-    /// Where its namespace comes from. The caller's own is not entered: that takes privilege in the namespace above.
-    fn source(self, kind: Kinds) -> Source {
-        if self.own.has(kind) { Source::Of(self.pid) } else { Source::Host }
-    }
-
-    /// The process whose user namespace must be entered before any other of its namespaces.
-    fn user(self) -> Option<u32> {
-        self.own.has(Kinds::USER).then_some(self.pid)
-    }
-}
-
 /// Computes the plan.
 pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let config = request.config;
@@ -113,7 +84,8 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         (Source::New, None) => Some(config.id.chars().take(12).collect()),
         (_, name) => name,
     };
-    // On the host's terminals another user than root of a range has no right, and mostly cannot be given it.
+    // On the host's terminals another user than root of a range has no right, and mostly cannot be
+    // given it.
     let own_terminals = config.tty && first.uid != 0 && matches!(ids, Ids::Range { .. });
     let (list, files) =
         mounts::mounts(request, &namespaces, &network, hostname.as_deref(), own_terminals)?;
@@ -175,113 +147,8 @@ fn check_mapped(person: &identity::Person, ids: &Ids) -> Result<()> {
     Ok(())
 }
 
-/// Namespaces and network.
-fn namespaces(
-    request: &Request<'_>,
-    hostname: Option<&str>,
-    warnings: &mut Vec<String>,
-) -> Result<(Namespaces, Network)> {
-    let config = request.config;
-    let isolate = config.security.isolate;
-    let neighbour =
-        |name: &str| (request.running)(name).ok_or_else(|| Error::NotRunning(name.into()));
-    let mut user_of = None;
-    let mut choose = |mode: &NamespaceMode, kind: Kinds| -> Result<Source> {
-        Ok(match mode {
-            NamespaceMode::Default if isolate => Source::New,
-            NamespaceMode::Default | NamespaceMode::Host => Source::Host,
-            NamespaceMode::Private => Source::New,
-            NamespaceMode::Container(name) => {
-                let other = neighbour(name)?;
-                // A namespace can only be entered with capabilities in the user namespace that owns it.
-                user_of = other.user();
-                other.source(kind)
-            }
-        })
-    };
-    let asked = &config.namespaces;
-    let mut namespaces = Namespaces {
-        pid: choose(&asked.pid, Kinds::PID)?,
-        ipc: choose(&asked.ipc, Kinds::IPC)?,
-        uts: choose(&asked.uts, Kinds::UTS)?,
-        cgroup: choose(&asked.cgroup, Kinds::CGROUP)?,
-        ..Namespaces::default()
-    };
-    if hostname.is_some() && namespaces.uts == Source::Host {
-        if asked.uts == NamespaceMode::Host {
-            return Err(Error::Invalid {
-                what: "--hostname".into(),
-                value: hostname.unwrap_or_default().into(),
-                why: "it needs a host name of the container's own, not --uts=host".into(),
-            });
-        }
-        namespaces.uts = Source::New;
-    }
-    let mode = match &config.network.mode {
-        NetworkMode::Default if isolate => &NetworkMode::Private,
-        NetworkMode::Default => &NetworkMode::Host,
-        mode => mode,
-    };
-    let network = match mode {
-        NetworkMode::Private => {
-            namespaces.net = Source::New;
-            helper(request)?
-        }
-        NetworkMode::None => {
-            namespaces.net = Source::New;
-            Network::Loopback
-        }
-        NetworkMode::Container(name) => {
-            let other = neighbour(name)?;
-            namespaces.net = other.source(Kinds::NET);
-            user_of = other.user();
-            Network::Inherit
-        }
-        NetworkMode::Default | NetworkMode::Host => Network::Inherit,
-    };
-    if !config.network.publish.is_empty() && !matches!(network, Network::Helper { .. }) {
-        let mode = String::from(mode.clone());
-        warnings.push(format!("published ports are discarded with --network={mode}"));
-    }
-    if let Some(name) = &config.join {
-        let other = neighbour(name)?;
-        user_of = other.user();
-        for (slot, mode, kind) in [
-            (&mut namespaces.pid, &asked.pid, Kinds::PID),
-            (&mut namespaces.ipc, &asked.ipc, Kinds::IPC),
-            (&mut namespaces.uts, &asked.uts, Kinds::UTS),
-        ] {
-            if *mode == NamespaceMode::Default {
-                *slot = other.source(kind);
-            }
-        }
-        if config.network.mode == NetworkMode::Default {
-            namespaces.net = other.source(Kinds::NET);
-        }
-    }
-    namespaces.user_of = user_of;
-    Ok((namespaces, network))
-}
-
-/// The program that connects a private network.
-fn helper(request: &Request<'_>) -> Result<Network> {
-    let facts = request.facts;
-    let publish = request.config.network.publish.clone();
-    let (program, slirp) = match (&facts.pasta, &facts.slirp4netns) {
-        (Some(pasta), _) => (pasta.clone(), false),
-        (None, Some(slirp)) => (slirp.clone(), true),
-        (None, None) => {
-            return Err(Error::Missing {
-                what: "a private network".into(),
-                needs: "the program pasta or slirp4netns".into(),
-                hint: Some("install one of them, or use --network=host or --network=none".into()),
-            });
-        }
-    };
-    Ok(Network::Helper { program, slirp, publish })
-}
-
-/// How limits are enforced: a delegated control group, or a systemd scope around this program, or (processors only) affinity.
+/// How limits are enforced: a delegated control group, or a systemd scope around this program, or
+/// (processors only) affinity.
 type Enforced = (Option<Cgroup>, Vec<usize>, Option<Vec<String>>);
 
 fn limits(request: &Request<'_>) -> Result<Enforced> {
@@ -442,7 +309,8 @@ fn process(
     })
 }
 
-/// The container's variables, then Docker's own where they are missing. A later value for a name replaces an earlier one in its place.
+/// The container's variables, then Docker's own where they are missing. A later value for a name
+/// replaces an earlier one in its place.
 fn environment(
     request: &Request<'_>,
     person: &identity::Person,

@@ -1,7 +1,9 @@
-//! Who the program is: user, group, supplementary groups, and the map of ids that makes this possible.
+//! Who the program is: user, group, supplementary groups, and the map of ids that makes this
+//! possible.
 //!
-//! Names are looked up in the container's own `/etc/passwd` and `/etc/group`, as Docker does; the host's user database is never asked.
-//! The files are read only when a name, a primary group or a home directory is really needed: for root, the usual case, never.
+//! Names are looked up in the container's own `/etc/passwd` and `/etc/group`, as Docker does; the
+//! host's user database is never asked. The files are read only when a name, a primary group or a
+//! home directory is really needed: for root, the usual case, never.
 
 use super::{Groups, IdRange, Ids};
 use crate::error::{Error, Result};
@@ -36,7 +38,8 @@ pub(super) struct Person {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) home: PathBuf,
-    /// Groups that the image's `/etc/group` gives the user (only asked for by name, as Docker does).
+    /// Groups that the image's `/etc/group` gives the user (only asked for by name, as Docker
+    /// does).
     pub(super) groups: Vec<u32>,
 }
 
@@ -162,8 +165,8 @@ pub(super) fn single(person: &Person, facts: &Facts) -> Ids {
     Ids::Single { uid: one(person.uid, facts.uid), gid: one(person.gid, facts.gid) }
 }
 
-/// For engines that keep ids themselves: the groups that the image gives and those asked for. (What the caller's own groups open on the
-/// host stays open, whatever is shown.)
+/// For engines that keep ids themselves: the groups that the image gives and those asked for. (What
+/// the caller's own groups open on the host stays open, whatever is shown.)
 pub(super) fn any_groups(
     person: &Person,
     asked: &[String],
@@ -179,7 +182,8 @@ pub(super) fn any_groups(
     Ok(Groups::Set(all))
 }
 
-/// The caller at `at`, the subordinate ids filling the numbers around it in order. Root, who holds every id, keeps them all as they are.
+/// The caller at `at`, the subordinate ids filling the numbers around it in order. Root, who holds
+/// every id, keeps them all as they are.
 fn range(caller: u32, at: u32, subordinate: &[(u32, u32)]) -> Vec<IdRange> {
     if caller == 0 {
         return subordinate
@@ -219,8 +223,9 @@ impl Ids {
 
 /// Supplementary groups.
 ///
-/// With one id the kernel forbids `setgroups`, so the caller's stay: they are what gives access to a project's shared files. With a
-/// range they stay too while the program is root and nothing else is asked for; the isolated profile and other users get the image's.
+/// With one id the kernel forbids `setgroups`, so the caller's stay: they are what gives access to
+/// a project's shared files. With a range they stay too while the program is root and nothing else
+/// is asked for; the isolated profile and other users get the image's.
 pub(super) fn groups(
     person: &Person,
     asked: &[String],

@@ -1,17 +1,21 @@
 //! The plan of a run: everything that will be done, as data.
 //!
-//! [`compute::plan`] is a pure function from a [`ContainerConfig`](crate::spec::ContainerConfig), the [`Facts`](crate::facts::Facts)
-//! and a [`Root`] to a [`Plan`]. An engine executes it step by step; `--explain` prints it; tests compare it. It holds no open file and
-//! no decision that depends on anything but its inputs, with two exceptions that only the executor can take: whether somebody already
-//! lives in the container (then its namespaces are entered instead of made), and which optional mounts exist.
+//! [`compute::plan`] is a pure function from a [`ContainerConfig`](crate::spec::ContainerConfig),
+//! the [`Facts`](crate::facts::Facts) and a [`Root`] to a [`Plan`]. An engine executes it step by
+//! step; `--explain` prints it; tests compare it. It holds no open file and no decision that
+//! depends on anything but its inputs, with two exceptions that only the executor can take: whether
+//! somebody already lives in the container (then its namespaces are entered instead of made), and
+//! which optional mounts exist.
 
 mod compute;
 mod identity;
 mod mounts;
+mod namespaces;
 mod security;
 
-pub use compute::{Neighbour, Overrides, Request, plan};
+pub use compute::{Overrides, Request, plan};
 pub use identity::{Accounts, NoAccounts, home};
+pub use namespaces::Neighbour;
 pub use security::{capability_names, parse_capability};
 
 use crate::spec::MountSpec;
@@ -57,10 +61,12 @@ pub struct Plan {
     /// engines give them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub helpers: BTreeMap<String, PathBuf>,
-    /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a number.
+    /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a
+    /// number.
     #[serde(default)]
     pub switches: u64,
-    /// Where what is made of the image's files is kept for all of its containers: a directory beside the image's tree, if there is one.
+    /// Where what is made of the image's files is kept for all of its containers: a directory
+    /// beside the image's tree, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_image: Option<PathBuf>,
     /// The container is a boundary (`--isolate`): its program and its image may be hostile.
@@ -72,7 +78,8 @@ pub struct Plan {
     pub added: Vec<MountSpec>,
     /// Files written into the container's directory before the mounts (they are bound by `mounts`).
     pub files: Vec<EtcFile>,
-    /// Arguments of a command that must start this program again so that limits hold (`systemd-run --user --scope ...`).
+    /// Arguments of a command that must start this program again so that limits hold (`systemd-run
+    /// --user --scope ...`).
     pub wrapper: Option<Vec<String>>,
     /// Things the user should hear about (a flag without effect, as in Docker).
     pub warnings: Vec<String>,
@@ -137,7 +144,8 @@ pub enum Ids {
         uids: Vec<IdRange>,
         /// Group lines.
         gids: Vec<IdRange>,
-        /// `newuidmap` and `newgidmap`; `None` where the caller may write the maps itself (real root).
+        /// `newuidmap` and `newgidmap`; `None` where the caller may write the maps itself (real
+        /// root).
         helpers: Option<(PathBuf, PathBuf)>,
     },
 }
@@ -223,7 +231,8 @@ pub enum Mount {
         flags: MountFlags,
         /// Options.
         options: Vec<(String, String)>,
-        /// When the kernel refuses (an enclosing container masks its `/proc`), bind the host's instead.
+        /// When the kernel refuses (an enclosing container masks its `/proc`), bind the host's
+        /// instead.
         or_bind: bool,
     },
     /// A symbolic link, kept if something is there already.

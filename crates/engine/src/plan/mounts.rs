@@ -1,8 +1,11 @@
-//! The list of mounts: what every container gets, what the user asked for, and what an isolated one must not see.
+//! The list of mounts: what every container gets, what the user asked for, and what an isolated one
+//! must not see.
 //!
-//! All of them are done after the container's root has become `/`, so every target is resolved by the kernel inside the container;
-//! host sources are opened before. Order: kernel file systems and devices, `/etc` files, the user's mounts by depth (so that a mount
-//! never hides a deeper one given earlier), masks, and last the root's own read-only flag, because mount points are made before it.
+//! All of them are done after the container's root has become `/`, so every target is resolved by
+//! the kernel inside the container; host sources are opened before. Order: kernel file systems and
+//! devices, `/etc` files, the user's mounts by depth (so that a mount never hides a deeper one
+//! given earlier), masks, and last the root's own read-only flag, because mount points are made
+//! before it.
 
 use super::{EtcFile, Mount, MountFlags, Namespaces, Network, Request, Source};
 use crate::error::{Error, Result};
@@ -104,8 +107,8 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
 
 /// The host's whole `/dev`, or a small one of its own.
 ///
-/// A small one is made when isolation is asked for, when only some devices are to be seen, and when a device is wanted under another name, since
-/// no name can be made in the host's `/dev`.
+/// A small one is made when isolation is asked for, when only some devices are to be seen, and when
+/// a device is wanted under another name, since no name can be made in the host's `/dev`.
 fn devices(
     config: &ContainerConfig,
     namespaces: &Namespaces,
@@ -181,7 +184,8 @@ fn terminals() -> Mount {
     kernel("devpts", "/dev/pts", flags, &options)
 }
 
-/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: the host's own files where nothing differs, else files of this container.
+/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: the host's own files where nothing
+/// differs, else files of this container.
 fn etc(
     request: &Request<'_>,
     network: &Network,

@@ -103,7 +103,8 @@ fn set_of(flag: &str, names: &[String]) -> Result<u64> {
 
 /// The program's capabilities; `None` leaves all that the namespace gives to root.
 ///
-/// A user other than root gets those that were added by name as ambient ones (as Podman does; Docker gives them to nobody).
+/// A user other than root gets those that were added by name as ambient ones (as Podman does;
+/// Docker gives them to nobody).
 pub(super) fn capabilities(config: &ContainerConfig, uid: u32) -> Result<Option<Capabilities>> {
     let add = set_of("--cap-add", &config.cap_add)?;
     let drop = set_of("--cap-drop", &config.cap_drop)?;

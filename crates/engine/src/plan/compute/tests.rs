@@ -1,6 +1,7 @@
 use super::*;
-use crate::plan::{IdRange, Mount, NoAccounts};
-use crate::spec::{MountKind, Namespaces as Asked, NetworkSpec, Publish, Security};
+use crate::plan::{IdRange, Mount, Namespaces, Network, NoAccounts};
+use crate::spec::{MountKind, NamespaceMode, Namespaces as Asked, NetworkSpec, Publish, Security};
+use sys::namespace::Kinds;
 
 fn root() -> Root {
     Root::Overlay {

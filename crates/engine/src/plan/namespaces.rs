@@ -1,0 +1,164 @@
+//! Which namespaces a container gets, and its network.
+
+use super::{Namespaces, Network, Request, Source};
+use crate::error::{Error, Result};
+use crate::spec::{NamespaceMode, NetworkMode};
+use sys::namespace::Kinds;
+
+/// A process whose namespaces are to be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its number where the caller is.
+    pub pid: u32,
+    /// The kinds of namespace in which it differs from the caller.
+    pub own: Kinds,
+}
+
+impl Neighbour {
+    /// Looks at a process; `None` if it is gone or may not be looked at.
+    pub fn of(pid: u32) -> Option<Self> {
+        sys::namespace::different(pid).ok().map(|own| Self { pid, own })
+    }
+
+    /// Where its namespace comes from. The caller's own is not entered: that takes privilege in the
+    /// namespace above.
+    fn source(self, kind: Kinds) -> Source {
+        if self.own.has(kind) { Source::Of(self.pid) } else { Source::Host }
+    }
+
+    /// The process whose user namespace must be entered before any other of its namespaces.
+    fn user(self) -> Option<u32> {
+        self.own.has(Kinds::USER).then_some(self.pid)
+    }
+}
+
+/// Namespaces and network of a container.
+pub(super) fn namespaces(
+    request: &Request<'_>,
+    hostname: Option<&str>,
+    warnings: &mut Vec<String>,
+) -> Result<(Namespaces, Network)> {
+    let mut chosen = Chosen { request, namespaces: Namespaces::default() };
+    chosen.private_or_shared(hostname)?;
+    let network = chosen.network(warnings)?;
+    chosen.join()?;
+    Ok((chosen.namespaces, network))
+}
+
+/// The choice so far.
+struct Chosen<'a> {
+    request: &'a Request<'a>,
+    namespaces: Namespaces,
+}
+
+impl Chosen<'_> {
+    /// A process of another container.
+    fn neighbour(&self, name: &str) -> Result<Neighbour> {
+        (self.request.running)(name).ok_or_else(|| Error::NotRunning(name.into()))
+    }
+
+    /// The namespace of a kind that is shared with another container. It can only be entered with
+    /// capabilities in the user namespace that owns it, so that one is entered before.
+    fn shared(&mut self, name: &str, kind: Kinds) -> Result<Source> {
+        let other = self.neighbour(name)?;
+        self.namespaces.user_of = other.user();
+        Ok(other.source(kind))
+    }
+
+    fn of_kind(&mut self, mode: &NamespaceMode, kind: Kinds) -> Result<Source> {
+        Ok(match mode {
+            NamespaceMode::Default if self.request.config.security.isolate => Source::New,
+            NamespaceMode::Default | NamespaceMode::Host => Source::Host,
+            NamespaceMode::Private => Source::New,
+            NamespaceMode::Container(name) => self.shared(name, kind)?,
+        })
+    }
+
+    fn private_or_shared(&mut self, hostname: Option<&str>) -> Result<()> {
+        let asked = &self.request.config.namespaces;
+        self.namespaces.pid = self.of_kind(&asked.pid, Kinds::PID)?;
+        self.namespaces.ipc = self.of_kind(&asked.ipc, Kinds::IPC)?;
+        self.namespaces.uts = self.of_kind(&asked.uts, Kinds::UTS)?;
+        self.namespaces.cgroup = self.of_kind(&asked.cgroup, Kinds::CGROUP)?;
+        if hostname.is_some() && self.namespaces.uts == Source::Host {
+            if asked.uts == NamespaceMode::Host {
+                return Err(Error::Invalid {
+                    what: "--hostname".into(),
+                    value: hostname.unwrap_or_default().into(),
+                    why: "it needs a host name of the container's own, not --uts=host".into(),
+                });
+            }
+            self.namespaces.uts = Source::New;
+        }
+        Ok(())
+    }
+
+    fn network(&mut self, warnings: &mut Vec<String>) -> Result<Network> {
+        let config = self.request.config;
+        let mode = match &config.network.mode {
+            NetworkMode::Default if config.security.isolate => &NetworkMode::Private,
+            NetworkMode::Default => &NetworkMode::Host,
+            mode => mode,
+        };
+        let network = match mode {
+            NetworkMode::Private => {
+                self.namespaces.net = Source::New;
+                helper(self.request)?
+            }
+            NetworkMode::None => {
+                self.namespaces.net = Source::New;
+                Network::Loopback
+            }
+            NetworkMode::Container(name) => {
+                self.namespaces.net = self.shared(name, Kinds::NET)?;
+                Network::Inherit
+            }
+            NetworkMode::Default | NetworkMode::Host => Network::Inherit,
+        };
+        if !config.network.publish.is_empty() && !matches!(network, Network::Helper { .. }) {
+            let mode = String::from(mode.clone());
+            warnings.push(format!("published ports are discarded with --network={mode}"));
+        }
+        Ok(network)
+    }
+
+    /// `--join`: the namespaces of another container, where nothing else is asked for.
+    fn join(&mut self) -> Result<()> {
+        let config = self.request.config;
+        let Some(name) = &config.join else { return Ok(()) };
+        let other = self.neighbour(name)?;
+        let (asked, namespaces) = (&config.namespaces, &mut self.namespaces);
+        namespaces.user_of = other.user();
+        for (slot, mode, kind) in [
+            (&mut namespaces.pid, &asked.pid, Kinds::PID),
+            (&mut namespaces.ipc, &asked.ipc, Kinds::IPC),
+            (&mut namespaces.uts, &asked.uts, Kinds::UTS),
+        ] {
+            if *mode == NamespaceMode::Default {
+                *slot = other.source(kind);
+            }
+        }
+        if config.network.mode == NetworkMode::Default {
+            namespaces.net = other.source(Kinds::NET);
+        }
+        Ok(())
+    }
+}
+
+/// The program that connects a private network.
+fn helper(request: &Request<'_>) -> Result<Network> {
+    let facts = request.facts;
+    let publish = request.config.network.publish.clone();
+    let (program, slirp) = match (&facts.pasta, &facts.slirp4netns) {
+        (Some(pasta), _) => (pasta.clone(), false),
+        (None, Some(slirp)) => (slirp.clone(), true),
+        (None, None) => {
+            return Err(Error::Missing {
+                what: "a private network".into(),
+                needs: "the program pasta or slirp4netns".into(),
+                hint: Some("install one of them, or use --network=host or --network=none".into()),
+            });
+        }
+    };
+    Ok(Network::Helper { program, slirp, publish })
+}
