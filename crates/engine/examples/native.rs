@@ -1,7 +1,10 @@
-//! Runs one container from a JSON file, without store and command line: for measuring engines, and for their tests.
+//! Runs one container from a JSON file, without store and command line: for measuring engines, and
+//! for their tests.
 //!
-//! `native run|spawn|explain FILE [COMMAND...]`, `native exec PID FILE COMMAND...`; FILE holds `{"place": DIR, "root": ..., "config": ...}`
-//! with [`engine::plan::Root`] and [`engine::spec::ContainerConfig`], and optionally `"mode"`, the engine. `native plan FILE` runs what `explain` printed.
+//! `native run|spawn|explain FILE [COMMAND...]`, `native exec PID FILE COMMAND...`; FILE holds
+//! `{"place": DIR, "root": ..., "config": ...}` with [`engine::plan::Root`] and
+//! [`engine::spec::ContainerConfig`], and optionally `"mode"`, the engine. `native plan FILE` runs
+//! what `explain` printed.
 
 use engine::choose::{Engine, Streams};
 use engine::engines::native::Native;

@@ -1,8 +1,11 @@
-//! The container's `/etc/passwd` and `/etc/group`, and the beginning of any other file, read without entering it.
+//! The container's `/etc/passwd` and `/etc/group`, and the beginning of any other file, read
+//! without entering it.
 //!
-//! The files of an image are hostile until proven otherwise: a symbolic link in `/etc` must not lead to the host's files. For a plain
-//! tree and for a running container the kernel resolves the path as if the tree were the root (`RESOLVE_IN_ROOT`, 5.6). For layers that
-//! are not mounted yet each is looked into from the top, honouring whiteouts and opaque directories, and links are not followed.
+//! The files of an image are hostile until proven otherwise: a symbolic link in `/etc` must not
+//! lead to the host's files. For a plain tree and for a running container the kernel resolves the
+//! path as if the tree were the root (`RESOLVE_IN_ROOT`, 5.6). For layers that are not mounted yet
+//! each is looked into from the top, honouring whiteouts and opaque directories, and links are not
+//! followed.
 
 use crate::error::{Error, Result};
 use crate::plan::{Accounts, Root};
@@ -108,8 +111,8 @@ fn in_root(root: &OwnedFd, tree: &Path, name: &str) -> Result<String> {
     }
 }
 
-/// The first bytes of a file of a container that is not mounted; `None` where there is no regular file with so many. A link may lead to another
-/// file of the same layer.
+/// The first bytes of a file of a container that is not mounted; `None` where there is no regular
+/// file with so many. A link may lead to another file of the same layer.
 #[must_use]
 pub fn header(root: &Root, path: &str) -> Option<[u8; 16]> {
     let layers: Vec<&Path> = match root {

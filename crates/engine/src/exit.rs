@@ -1,8 +1,8 @@
 //! How programs end, and the exit codes that say so.
 //!
 //! The numbers are Docker's and the shell's. They stand here alone: everything else passes on what
-//! happened as data ([`Ended`], [`Outcome`], [`Reason`] of an [`Error`](crate::error::Error)), and asks
-//! this module for the code where a process ends or a state file is written.
+//! happened as data ([`Ended`], [`Outcome`], [`Reason`] of an [`Error`](crate::error::Error)), and
+//! asks this module for the code where a process ends or a state file is written.
 //!
 //! | code | meaning | here |
 //! |---|---|---|

@@ -1,9 +1,9 @@
 //! The few facts about caller and host that a plan depends on.
 //!
 //! Plain data, so that plans can be computed in tests for any host. [`Facts::of`] takes them from
-//! [`host::Host`] and looks for helper programs and control groups only where the container asks for
-//! something that needs them, so that an ordinary run pays nothing. It stands in [`crate::choose`],
-//! since the engine that is asked for says which programs it needs.
+//! [`host::Host`] and looks for helper programs and control groups only where the container asks
+//! for something that needs them, so that an ordinary run pays nothing. It stands in
+//! [`crate::choose`], since the engine that is asked for says which programs it needs.
 
 use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
 use host::{Context, Host, Trial};
@@ -164,8 +164,8 @@ impl Facts {
     }
 }
 
-/// Whether `newuidmap` could do what it is for: set-id programs have their effect, and the ids exist where we are (in a sandbox that maps one id
-/// neither is so).
+/// Whether `newuidmap` could do what it is for: set-id programs have their effect, and the ids
+/// exist where we are (in a sandbox that maps one id neither is so).
 fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
     let known = own_map("/proc/self/uid_map");
     let exists = |range: &host::IdRange| {
@@ -176,8 +176,10 @@ fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
     !rustix::thread::no_new_privs().unwrap_or(false) && ranges.iter().all(exists)
 }
 
-/// Why nobody can be traced where an engine without namespaces is around this process: under a tracer there is one already; and an engine inside
-/// its processes makes calls of its own in them, and raises signals, which a tracer would take for the guest's. Both have a loader in this process.
+/// Why nobody can be traced where an engine without namespaces is around this process: under a
+/// tracer there is one already; and an engine inside its processes makes calls of its own in them,
+/// and raises signals, which a tracer would take for the guest's. Both have a loader in this
+/// process.
 fn surrounded() -> Option<String> {
     use abi::boot::{BASES, start};
     (0..BASES).any(|place| sys::mapped::is_mapped(start(place))).then(|| {

@@ -1,13 +1,16 @@
 //! What a container is: the data in `container.json` and `state.json`.
 //!
-//! [`ContainerConfig`] is written once, by `create` or `run`, and says everything that the image and the command line decided.
-//! [`ContainerState`] changes while the container lives. Both are plain data: nothing here touches a file.
+//! [`ContainerConfig`] is written once, by `create` or `run`, and says everything that the image
+//! and the command line decided. [`ContainerState`] changes while the container lives. Both are
+//! plain data: nothing here touches a file.
 //!
-//! Forward compatibility: every field except the id has a default, unknown fields are ignored, and enums that may grow keep
-//! their text form (`Display`/`FromStr`), so that an older program reads what a newer one wrote as far as it understands it.
+//! Forward compatibility: every field except the id has a default, unknown fields are ignored, and
+//! enums that may grow keep their text form (`Display`/`FromStr`), so that an older program reads
+//! what a newer one wrote as far as it understands it.
 //!
-//! A container that runs without a supervisor (the program *became* the guest) has no one to write its state: `state.json` then
-//! says `created`, and [`crate::records`] tells whether somebody lives in it.
+//! A container that runs without a supervisor (the program *became* the guest) has no one to write
+//! its state: `state.json` then says `created`, and [`crate::records`] tells whether somebody lives
+//! in it.
 
 mod elsewhere;
 pub mod mount_options;
@@ -48,7 +51,8 @@ pub struct ContainerConfig {
     pub mounts: Vec<MountSpec>,
     /// `--device`.
     pub devices: Vec<DeviceSpec>,
-    /// Of the host's devices only [`ContainerConfig::devices`] are to be seen, beside those that every program needs.
+    /// Of the host's devices only [`ContainerConfig::devices`] are to be seen, beside those that
+    /// every program needs.
     pub own_devices: bool,
     /// Namespaces.
     pub namespaces: Namespaces,
@@ -141,7 +145,8 @@ pub struct MountSpec {
     pub read_only: bool,
     /// Flags, propagation, and what a memory file system takes.
     pub options: MountOptions,
-    /// Make the host directory if it is missing (Docker's `-v`, not `--mount`). The caller of the engine does that.
+    /// Make the host directory if it is missing (Docker's `-v`, not `--mount`). The caller of the
+    /// engine does that.
     pub create_source: bool,
 }
 
@@ -153,7 +158,8 @@ pub struct DeviceSpec {
     pub source: PathBuf,
     /// Path inside.
     pub target: PathBuf,
-    /// Some of `r`, `w`, `m`; without `w` the bind is read-only (which does not forbid writing to a device, see `plan`).
+    /// Some of `r`, `w`, `m`; without `w` the bind is read-only (which does not forbid writing to a
+    /// device, see `plan`).
     pub access: String,
 }
 
@@ -196,7 +202,8 @@ impl std::str::FromStr for NamespaceMode {
         Ok(match text {
             "" => Self::Default,
             "host" => Self::Host,
-            // `shareable` is Docker's word for a private ipc namespace that others may enter; all of ours may be.
+            // `shareable` is Docker's word for a private ipc namespace that others may enter; all
+            // of ours may be.
             "private" | "shareable" => Self::Private,
             other => match other.strip_prefix("container:") {
                 Some(name) if !name.is_empty() => Self::Container(name.into()),
@@ -215,7 +222,8 @@ pub enum UserNamespace {
     Auto,
     /// The caller is the caller inside, and no other id is mapped.
     Host,
-    /// The caller is the caller inside; other ids come from the subordinate range where there is one.
+    /// The caller is the caller inside; other ids come from the subordinate range where there is
+    /// one.
     KeepId,
     /// One id, whatever the caller has (what `Auto` does without subordinate ids).
     Single,

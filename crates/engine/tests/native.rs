@@ -1,8 +1,9 @@
 //! The native engine, as unprivileged users, on real kernels.
 //!
-//! Each test runs the static example `native` as a user: whoever runs the tests, or, when that is root, uid 1000 (no subordinate ids)
-//! and every user named in `CORACLE_TEST_UIDS`. The guest is the same program as `/bin/guest` in a tree made here, so no image is needed.
-//! Where user namespaces are forbidden the tests say so and pass.
+//! Each test runs the static example `native` as a user: whoever runs the tests, or, when that is
+//! root, uid 1000 (no subordinate ids) and every user named in `CORACLE_TEST_UIDS`. The guest is
+//! the same program as `/bin/guest` in a tree made here, so no image is needed. Where user
+//! namespaces are forbidden the tests say so and pass.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -117,7 +118,8 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Files of subordinate ids and directories of mode 000 can be in it; the tests' runner is root or owns it all.
+        // Files of subordinate ids and directories of mode 000 can be in it; the tests' runner is
+        // root or owns it all.
         let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.directory).output();
         let _ = std::fs::remove_dir_all(&self.directory);
     }

@@ -1,8 +1,8 @@
 //! The ptrace engine, as an unprivileged user, with and without a filter.
 //!
-//! The guests are small C programs (`tests/ptrace/*.c`, compiled here, static) that check for themselves what they see. Each must pass on the
-//! host, so that what fails in a container is the engine's fault. Where tracing is forbidden or there is no compiler the tests say so
-//! and pass.
+//! The guests are small C programs (`tests/ptrace/*.c`, compiled here, static) that check for
+//! themselves what they see. Each must pass on the host, so that what fails in a container is the
+//! engine's fault. Where tracing is forbidden or there is no compiler the tests say so and pass.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -130,13 +130,15 @@ fn roads_that_few_programs_take() {
     as_on_the_host("corners");
 }
 
-/// Where every call stops it does so before the guest's own filters, so those do not see what the view answers: not tested in P2.
+/// Where every call stops it does so before the guest's own filters, so those do not see what the
+/// view answers: not tested in P2.
 #[test]
 fn filters_and_tracers_inside() {
     as_on_the_host("inside");
 }
 
-/// No arguments of a guest's end its tracer. Not on the host: what comes of them there is not for a test.
+/// No arguments of a guest's end its tracer. Not on the host: what comes of them there is not for a
+/// test.
 #[test]
 fn nonsense_does_no_harm() {
     let Some(container) = Container::new("nonsense") else { return };

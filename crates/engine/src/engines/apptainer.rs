@@ -1,13 +1,16 @@
 //! S1: Apptainer or Singularity of the host's, on a container's own directory.
 //!
-//! It is worth having where user namespaces are forbidden and an administrator has installed an Apptainer that is root's; one that is not works
-//! too. The world is prepared as for the engines without mounts ([`interpose`]), and what they would show is mounted by Apptainer: the
-//! directory as `/`, everything else as binds. It writes straight into that directory, so no file in it may be the image's
-//! ([`RootKind::OwnTree`]).
+//! It is worth having where user namespaces are forbidden and an administrator has installed an
+//! Apptainer that is root's; one that is not works too. The world is prepared as for the engines
+//! without mounts ([`interpose`]), and what they would show is mounted by Apptainer: the directory
+//! as `/`, everything else as binds. It writes straight into that directory, so no file in it may
+//! be the image's ([`RootKind::OwnTree`]).
 //!
-//! As with an OCI runtime ([`super::oci`]), what Apptainer starts is this very program, through a descriptor: streams, environment, arguments,
-//! limits and descriptors come to it as they are, past Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass
-//! signals on, is ended as soon as the container is there; the program is then a child of whoever watches it, as in the other engines.
+//! As with an OCI runtime ([`super::oci`]), what Apptainer starts is this very program, through a
+//! descriptor: streams, environment, arguments, limits and descriptors come to it as they are, past
+//! Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass signals on,
+//! is ended as soon as the container is there; the program is then a child of whoever watches it,
+//! as in the other engines.
 
 use super::contract::{
     Asked, CallsBy, Caps, Engine, Fit, Helper, IdsFrom, MadeFiles, Properties, RootKind,
@@ -97,7 +100,8 @@ impl Engine for Apptainer {
     }
 }
 
-/// Has Apptainer start the program; returns its number. The caller is a process that was forked for this.
+/// Has Apptainer start the program; returns its number. The caller is a process that was forked for
+/// this.
 fn start(plan: &Plan, ties: Ties) -> Result<u32> {
     check(plan)?;
     let apptainer = plan.helpers.get(APPTAINER.key).cloned().unwrap_or_default();
@@ -168,7 +172,8 @@ fn check(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The plan as this program is to read it in the container, where nobody has a capability and nothing is left to be mapped or mounted.
+/// The plan as this program is to read it in the container, where nobody has a capability and
+/// nothing is left to be mapped or mounted.
 fn inside_of(plan: &Plan) -> Plan {
     let root = IdRange { inside: 0, outside: 0, count: 1 };
     let process = Process { capabilities: None, seccomp: Seccomp::None, ..plan.process.clone() };
@@ -221,8 +226,8 @@ fn text(bytes: &[u8]) -> Result<String> {
     })
 }
 
-/// Whether an Apptainer has the program by which it works without user namespaces, owned by root and
-/// with the set-user-id bit.
+/// Whether an Apptainer has the program by which it works without user namespaces, owned by root
+/// and with the set-user-id bit.
 fn has_setuid_starter(program: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(program) = program.canonicalize() else { return false };

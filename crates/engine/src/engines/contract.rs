@@ -169,8 +169,8 @@ pub trait Engine: Sync {
             Asked::ByName => true,
         }
     }
-    /// Starts the plan's program as a child. Returns when the program was executed, or with the step
-    /// that failed.
+    /// Starts the plan's program as a child. Returns when the program was executed, or with the
+    /// step that failed.
     ///
     /// The caller must have one thread.
     fn spawn(&self, plan: &Plan, streams: Streams<'_>) -> Result<Child>;

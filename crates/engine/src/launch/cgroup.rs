@@ -1,7 +1,8 @@
 //! Control groups, version 2, in a directory that the caller owns.
 //!
-//! A program that nobody supervises leaves its group behind when it ends; an empty one of the same name is taken over by the next start,
-//! and [`remove`] is for those who know that it ended. See the kernel's admin-guide/cgroup-v2.
+//! A program that nobody supervises leaves its group behind when it ends; an empty one of the same
+//! name is taken over by the next start, and [`remove`] is for those who know that it ended. See
+//! the kernel's admin-guide/cgroup-v2.
 
 use crate::error::{Error, Result};
 use crate::plan::{CGROUP_PREFIX, Cgroup};
@@ -16,14 +17,15 @@ fn failed(doing: &str, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> 
 pub(crate) fn enter(group: &Cgroup) -> Result<()> {
     let controllers: Vec<&str> =
         group.settings.iter().filter_map(|(file, _)| file.split('.').next()).collect();
-    // Children have only the controllers that their parent passes on. It may do so already, or be forbidden to; then the limit's own file
-    // is missing below, and that is the error to show.
+    // Children have only the controllers that their parent passes on. It may do so already, or be
+    // forbidden to; then the limit's own file is missing below, and that is the error to show.
     for controller in controllers {
         let pass_on = || {
             std::fs::write(group.parent.join("cgroup.subtree_control"), format!("+{controller}"))
         };
         if pass_on().is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy) {
-            // A group that passes controllers on may have no processes of its own, and a scope of systemd's has the caller's shell.
+            // A group that passes controllers on may have no processes of its own, and a scope of
+            // systemd's has the caller's shell.
             move_aside(&group.parent);
             let _ = pass_on();
         }
@@ -84,7 +86,8 @@ fn path_of(who: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))
 }
 
-/// Enters the group of a process where that is another one of the caller's own. Best effort: a container without limits has none.
+/// Enters the group of a process where that is another one of the caller's own. Best effort: a
+/// container without limits has none.
 pub(crate) fn follow(pid: u32) {
     let (Some(theirs), Some(ours)) = (path_of(&pid.to_string()), path_of("self")) else { return };
     if theirs == ours {

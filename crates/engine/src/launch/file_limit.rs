@@ -1,4 +1,5 @@
-//! The limit of file sizes (`ulimit -f`) while we work: what a container needs is larger than what its caller may want programs to write.
+//! The limit of file sizes (`ulimit -f`) while we work: what a container needs is larger than what
+//! its caller may want programs to write.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::OnceLock;

@@ -114,11 +114,12 @@ pub fn run_init(main: Pid) -> Ended {
     }
 }
 
-/// Passes a signal on to a program: one that a process sent, to its main process; one that the terminal sent, to all whom it was meant for and
-/// has not reached.
+/// Passes a signal on to a program: one that a process sent, to its main process; one that the
+/// terminal sent, to all whom it was meant for and has not reached.
 ///
-/// The kernel gives a terminal's signal to the group in its foreground, ours. A program that a runtime started has a session of its own, and a
-/// shell in there waits for its child and ends with it, so the child must have the signal too.
+/// The kernel gives a terminal's signal to the group in its foreground, ours. A program that a
+/// runtime started has a session of its own, and a shell in there waits for its child and ends with
+/// it, so the child must have the signal too.
 pub(crate) fn pass_on(main: Pid, received: Received) {
     let number = received.number;
     let group = group_of(Some(main));
@@ -126,7 +127,8 @@ pub(crate) fn pass_on(main: Pid, received: Received) {
     if received.from_kernel() && is_shared {
         return;
     }
-    // One that came while the program was being started tells its sender no more (`MaskGuard::suspended`).
+    // One that came while the program was being started tells its sender no more
+    // (`MaskGuard::suspended`).
     let is_own = received.pid == rustix::process::getpid().as_raw_nonzero().get();
     let is_typed = !is_shared && (received.from_kernel() || is_own);
     let is_leader = group == main.as_raw_nonzero().get();
@@ -134,7 +136,8 @@ pub(crate) fn pass_on(main: Pid, received: Received) {
     if !is_typed || !is_leader || processes::is_ours(processes::number(main)) {
         let _ = send_signal(main, number);
     } else if number == Signal::TSTP.number() {
-        // In a session without a terminal the kernel stops nobody for this signal: nobody there could continue him.
+        // In a session without a terminal the kernel stops nobody for this signal: nobody there
+        // could continue him.
         let _ = send_signal_to_group(main, Signal::STOP.number());
         let _ = raise_default(number);
         let _ = send_signal_to_group(main, Signal::CONT.number());

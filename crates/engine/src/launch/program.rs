@@ -113,8 +113,8 @@ pub(crate) enum Try {
     Failed(Error),
 }
 
-/// Executes the first of the candidates that can be; returns why none could. `with` is what the two ways work with: to execute, and to ask
-/// whether a file is there.
+/// Executes the first of the candidates that can be; returns why none could. `with` is what the two
+/// ways work with: to execute, and to ask whether a file is there.
 pub(crate) fn search<T>(
     ready: &Ready,
     with: &mut T,

@@ -1,9 +1,9 @@
 //! The program's terminal.
 //!
-//! The process that starts the program has opened a pseudo-terminal of the host and passes it as the
-//! three standard streams. In a container with a `/dev/pts` of its own that terminal has no name
-//! (`tty` says "not a tty"). So the program's process opens another one there and sends the master
-//! side back. Where the container shows the host's `/dev/pts`, the passed one is used.
+//! The process that starts the program has opened a pseudo-terminal of the host and passes it as
+//! the three standard streams. In a container with a `/dev/pts` of its own that terminal has no
+//! name (`tty` says "not a tty"). So the program's process opens another one there and sends the
+//! master side back. Where the container shows the host's `/dev/pts`, the passed one is used.
 //!
 //! Either way the terminal becomes the program's user's, who could not open it by name otherwise.
 
@@ -76,7 +76,8 @@ impl Terminal {
         }
     }
 
-    /// Makes it the program's: called in the container, in the process that becomes the program, while that has all capabilities.
+    /// Makes it the program's: called in the container, in the process that becomes the program,
+    /// while that has all capabilities.
     pub(crate) fn take(&self, plan: &Plan, fresh: bool) -> Result<()> {
         let given = rustix::stdio::stdin();
         match self {
@@ -95,7 +96,8 @@ impl Terminal {
                     rustix::stdio::dup2_stdout(&slave).map_err(&failed)?;
                     rustix::stdio::dup2_stderr(&slave).map_err(&failed)?;
                 }
-                // A container that was started with another `/dev`: the terminal without a name must do.
+                // A container that was started with another `/dev`: the terminal without a name
+                // must do.
                 Err(_) if !fresh => give(plan, given),
                 Err(errno) => return Err(call("open a terminal in /dev/pts")(errno)),
             },
@@ -115,7 +117,8 @@ pub(crate) fn make_controlling() -> Result<()> {
         .map_err(call("make the terminal the controlling one"))
 }
 
-/// Gives it to the program's user. On a host whose terminals belong to a group `tty` that is refused: the group is not in our map.
+/// Gives it to the program's user. On a host whose terminals belong to a group `tty` that is
+/// refused: the group is not in our map.
 fn give(plan: &Plan, slave: BorrowedFd<'_>) {
     if plan.process.uid != 0 {
         let _ = rustix::fs::fchown(slave, Some(Uid::from_raw(plan.process.uid)), None);

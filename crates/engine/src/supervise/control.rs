@@ -1,9 +1,10 @@
 //! Acting on a running container from outside: `stop`, `kill`, `wait`, `top`, `pause`.
 //!
-//! With a supervisor that listens, requests go to it, so that it knows a restart is not wanted. Where
-//! none does (an unsupervised run, a foreground run that inherited its descriptors, a supervisor that was
-//! killed) the processes themselves are signalled, through descriptors opened and checked
-//! against the recorded start time first, so that a process which got an old number is never hit.
+//! With a supervisor that listens, requests go to it, so that it knows a restart is not wanted.
+//! Where none does (an unsupervised run, a foreground run that inherited its descriptors, a
+//! supervisor that was killed) the processes themselves are signalled, through descriptors opened
+//! and checked against the recorded start time first, so that a process which got an old number is
+//! never hit.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -135,8 +136,9 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
     if let Ok(socket) = socket::dial(dir) {
         let mut link = Link::new(socket);
-        // The welcome is the answer: messages are obeyed in the order they come. They go together, because the signal may be the program's
-        // end, and its supervisor's, before a second message could be sent.
+        // The welcome is the answer: messages are obeyed in the order they come. They go together,
+        // because the signal may be the program's end, and its supervisor's, before a second
+        // message could be sent.
         let request = Message::Signal(signal.number() as u8, true);
         link.send_all(&[request, Message::Hello { version: VERSION, wants: 0 }])?;
         link.answer()?;
@@ -280,7 +282,8 @@ impl<'a> Members<'a> {
         for main in mains {
             let world = members::world(main.pid);
             let members = members::of(main, world.as_deref());
-            // A process that has ended meanwhile tells nothing: that world may be another process's.
+            // A process that has ended meanwhile tells nothing: that world may be another
+            // process's.
             list.extend(members.into_iter().filter(|_| processes::alive(main)));
         }
         processes::sort(&mut list);

@@ -5,9 +5,10 @@
 //! this one alone is forwarded: a signal that the kernel made has been seen by the whole group
 //! (a program that a runtime of the host's started has another; [`init::pass_on`]).
 //!
-//! Job control: when Ctrl-Z stops the program, this process stops as well (the shell waits for
-//! it), and continues the program when it is continued. Process 1 of a pid namespace is immune to the key, and so is a session without a
-//! terminal; they are stopped by SIGSTOP, with all their processes.
+//! Job control: when Ctrl-Z stops the program, this process stops as well (the shell waits for it),
+//! and continues the program when it is continued. Process 1 of a pid namespace is immune to the
+//! key, and so is a session without a terminal; they are stopped by SIGSTOP, with all their
+//! processes.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,11 @@
 //! Starting a supervisor: two forks, a new session, and an answer before the caller goes on.
 //!
-//! The supervisor is the caller's image continued, not a new program: the plan, the engine's
-//! state and the cleanup are simply there. What that costs in memory was the question. A fork shares all
-//! pages; those that count for the supervisor are the ones either side writes to, plus the code
-//! it runs. Freed heap and code that was used go back to the kernel when the program runs, and
-//! again whenever the supervisor has had nothing to do for a while. Executing the program anew would save little more: its own start touches some
-//! 1.4 MB of code and constants.
+//! The supervisor is the caller's image continued, not a new program: the plan, the engine's state
+//! and the cleanup are simply there. What that costs in memory was the question. A fork shares all
+//! pages; those that count for the supervisor are the ones either side writes to, plus the code it
+//! runs. Freed heap and code that was used go back to the kernel when the program runs, and again
+//! whenever the supervisor has had nothing to do for a while. Executing the program anew would save
+//! little more: its own start touches some 1.4 MB of code and constants.
 //!
 //! The second fork makes it no leader of its session, so that it never gains a terminal by
 //! opening one. Whether the program started, and why not, comes back through a pipe that is

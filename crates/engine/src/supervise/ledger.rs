@@ -1,7 +1,7 @@
 //! What a supervisor writes down about its program, in `state.json` or in `run/`.
 //!
-//! Nothing here fails: a program is not ended because a disk is full. [`super::state::observe`] finds the
-//! truth from the processes where the file is behind.
+//! Nothing here fails: a program is not ended because a disk is full. [`super::state::observe`]
+//! finds the truth from the processes where the file is behind.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -16,8 +16,8 @@ pub struct Planned<'a> {
     pub engine: &'a dyn Engine,
     /// What.
     pub plan: &'a Plan,
-    /// Among the processes of this running container's process (`exec`, further runs), instead of in
-    /// new namespaces.
+    /// Among the processes of this running container's process (`exec`, further runs), instead of
+    /// in new namespaces.
     pub enter: Option<u32>,
 }
 

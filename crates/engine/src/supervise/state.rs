@@ -64,8 +64,8 @@ pub struct Running {
     pub init: Option<ProcessId>,
     /// The supervisor, if it lives.
     pub supervisor: Option<ProcessId>,
-    /// Runs without supervisor, and further runs of the same container; where there are none (and no first process), what runs that have
-    /// ended left behind.
+    /// Runs without supervisor, and further runs of the same container; where there are none (and
+    /// no first process), what runs that have ended left behind.
     pub runs: Vec<ProcessId>,
     /// Stopped by `pause`.
     pub paused: bool,

@@ -146,7 +146,8 @@ fn follow(
     if !plan.emulate_root {
         become_user(&plan)?;
         execute::bound(0)?;
-        // The loader opens its program through the tracer's descriptors. Those of whoever has come to other ids, or can do more, are hidden.
+        // The loader opens its program through the tracer's descriptors. Those of whoever has come
+        // to other ids, or can do more, are hidden.
         let none = CapabilitySets {
             effective: CapabilitySet::empty(),
             permitted: CapabilitySet::empty(),

@@ -61,7 +61,8 @@ impl Handed {
         } else {
             sys::process::inherited().map_err(call("list the descriptors"))?
         };
-        // One that was opened before its number was beyond the limit could be given that number by nobody.
+        // One that was opened before its number was beyond the limit could be given that number by
+        // nobody.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         inherited.retain(|(number, _)| limit.is_none_or(|limit| u64::from(*number) < limit));
         let umask = rustix::process::umask(Mode::empty());
@@ -97,7 +98,8 @@ impl Handed {
     }
 }
 
-/// A plan as it is to be read in the container: there the only id is 0, and the host's files have been used.
+/// A plan as it is to be read in the container: there the only id is 0, and the host's files have
+/// been used.
 fn nested(plan: &Plan) -> Plan {
     let mut plan = Plan { files: Vec::new(), cgroup: None, wrapper: None, ..plan.clone() };
     if let Ids::Single { uid, gid } = &mut plan.ids {

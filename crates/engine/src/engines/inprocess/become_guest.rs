@@ -43,8 +43,8 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
     run::spawn(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, streams)
 }
 
-/// Which signals the program is to ignore because this process does, of those whose handlers are the stage's: bits as in a mask. All others
-/// are the kernel's to pass on.
+/// Which signals the program is to ignore because this process does, of those whose handlers are
+/// the stage's: bits as in a mask. All others are the kernel's to pass on.
 fn ignored() -> u64 {
     let kept = [Signal::SEGV, Signal::BUS, Signal::SYS, Signal::ILL].map(Signal::as_raw);
     let ignored =
@@ -86,7 +86,8 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Executes the program; returns why that was not possible. `last` is done when everything is ready.
+    /// Executes the program; returns why that was not possible. `last` is done when everything is
+    /// ready.
     pub(super) fn execute(
         &self,
         program: &program::Ready,

@@ -1,4 +1,5 @@
-//! The first program of a start: the view decides about its `execve` as about every later one, but here, where an error can still be told.
+//! The first program of a start: the view decides about its `execve` as about every later one, but
+//! here, where an error can still be told.
 
 use super::memory::Memory;
 use crate::engines::interpose::hands::{Lent, pass_on_to_hands};
@@ -189,7 +190,8 @@ mod tests {
         let world = World::new(&bindings, None, &[]);
         let task = Task::new(Credentials::new(0, 0, Groups::new([]).unwrap()), 0o22);
         let words = ["script", "one"].map(str::to_owned);
-        // A child of another test, between its `fork` and its `execve`, may still have open what was written here.
+        // A child of another test, between its `fork` and its `execve`, may still have open what
+        // was written here.
         let program = loop {
             match caller.plan(&world, &task, &c"/bin/script".to_owned(), &words) {
                 Err(Errno::ETXTBSY) => std::thread::yield_now(),

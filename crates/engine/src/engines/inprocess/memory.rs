@@ -1,7 +1,8 @@
 //! The words of the first program as a guest's memory.
 //!
-//! The view reads what a program is called with from the memory of whoever calls `execve`. Before the first program there is no guest, so
-//! its words are laid out here, at addresses that mean nothing to anybody else: no memory of this process is ever touched.
+//! The view reads what a program is called with from the memory of whoever calls `execve`. Before
+//! the first program there is no guest, so its words are laid out here, at addresses that mean
+//! nothing to anybody else: no memory of this process is ever touched.
 
 use std::ffi::CString;
 use view::errno::Result;
@@ -31,7 +32,8 @@ impl Memory {
         at
     }
 
-    /// Puts strings, and a list of their addresses that ends with a null pointer; where the list is.
+    /// Puts strings, and a list of their addresses that ends with a null pointer; where the list
+    /// is.
     pub(super) fn put_list(&mut self, texts: &[String]) -> u64 {
         let mut all = Vec::new();
         let mut places = Vec::with_capacity(texts.len());

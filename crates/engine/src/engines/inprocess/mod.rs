@@ -1,7 +1,9 @@
-//! The engine inside the process: the guest's system calls come to a program of ours in its own address space, and the view decides there.
+//! The engine inside the process: the guest's system calls come to a program of ours in its own
+//! address space, and the view decides there.
 //!
-//! Two modes of one mechanism. In I1 a call site jumps straight to the stage from its second call on, because it was rewritten; in I2
-//! every call that is caught comes by a signal (`SIGSYS`), and no code of the guest's is ever changed.
+//! Two modes of one mechanism. In I1 a call site jumps straight to the stage from its second call
+//! on, because it was rewritten; in I2 every call that is caught comes by a signal (`SIGSYS`), and
+//! no code of the guest's is ever changed.
 //!
 //! ```text
 //!   engine (here)                          stage (crate `stage`, in each process of the container)
@@ -12,13 +14,16 @@
 //!   executes the stage, ───── a string ──────────► installs the filter, loads the program; from now on alone
 //! ```
 //!
-//! - [`become_guest`]: from a plan to a guest. [`first_exec`]: the first program, decided by the same rules as every later one.
-//! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is executed.
-//! - [`shared`]: what a start writes down for all processes of the container. [`crate::launch::members::by_stage`]: who these are.
+//! - [`become_guest`]: from a plan to a guest. [`first_exec`]: the first program, decided by the
+//!   same rules as every later one.
+//! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is
+//!   executed.
+//! - [`shared`]: what a start writes down for all processes of the container.
+//!   [`crate::launch::members::by_stage`]: who these are.
 //! - [`probe`]: the trial by which a host shows that all this works.
 //!
-//! There is no process of ours beside the guests: when the last one ends nobody notices, and what it left is tidied away by whoever starts
-//! the next one or removes the container.
+//! There is no process of ours beside the guests: when the last one ends nobody notices, and what
+//! it left is tidied away by whoever starts the next one or removes the container.
 //!
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 
@@ -109,7 +114,8 @@ impl Engine for Mode {
     }
 }
 
-/// It needs a filter that may trap, the one architecture that the stage is for, and a trial that did not fail.
+/// It needs a filter that may trap, the one architecture that the stage is for, and a trial that
+/// did not fail.
 fn fit(mode: Mode, facts: &Facts) -> Fit {
     let rewriting = facts.no_rewriting.as_ref().filter(|_| mode == Mode::Rewritten);
     let failed = if mode.has_texts() {

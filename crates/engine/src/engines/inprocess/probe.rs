@@ -1,7 +1,8 @@
 //! Whether the engine works here: a program of ours is run by it, and does what programs do.
 //!
-//! In an empty tree with nothing but that program, it looks at files often enough for call sites to be rewritten, in several threads and in
-//! children that are forked and executed, and is ended by a signal. That takes some ten milliseconds; whoever asks remembers the answer.
+//! In an empty tree with nothing but that program, it looks at files often enough for call sites to
+//! be rewritten, in several threads and in children that are forked and executed, and is ended by a
+//! signal. That takes some ten milliseconds; whoever asks remembers the answer.
 
 use super::Mode;
 use super::become_guest::Entry;
@@ -22,19 +23,20 @@ use view::Task;
 use view::identity::{Credentials, Groups as Ids};
 use view::world::Kind;
 
-/// The first argument by which a program knows that it is to be the guest: then it calls [`be_guest`].
+/// The first argument by which a program knows that it is to be the guest: then it calls
+/// [`be_guest`].
 pub const WORD: &str = "_self-test";
 /// Where the guest finds its own program.
 const PROGRAM: &str = "/self-test";
 /// What a child of it is to do.
 const CHILD: &str = "child";
 const WAIT: &str = "wait";
-/// How many times as long as other trials this one may take: it starts a dozen programs, and may meet a busy or an emulated machine, or
-/// containers around it.
+/// How many times as long as other trials this one may take: it starts a dozen programs, and may
+/// meet a busy or an emulated machine, or containers around it.
 const PATIENCE: u32 = 5;
 
-/// The trials of the modes: by signals alone, with rewriting, and without a filter. `program` is one that calls [`be_guest`]; `scratch` an empty directory of
-/// the caller's own, which is used up.
+/// The trials of the modes: by signals alone, with rewriting, and without a filter. `program` is
+/// one that calls [`be_guest`]; `scratch` an empty directory of the caller's own, which is used up.
 #[must_use]
 pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 3] {
     [Mode::Signals, Mode::Rewritten, Mode::Texts].map(|mode| {
@@ -184,7 +186,8 @@ struct Remembered {
     trials: host::InsideProcess,
 }
 
-/// Why no file of ours can be large enough, if that is so: what a container's processes share has room for this many inodes of an image.
+/// Why no file of ours can be large enough, if that is so: what a container's processes share has
+/// room for this many inodes of an image.
 fn too_small_files() -> Option<String> {
     const INODES: usize = 1 << 16;
     let most = rustix::process::getrlimit(Resource::Fsize).maximum?;
@@ -194,7 +197,8 @@ fn too_small_files() -> Option<String> {
     })
 }
 
-/// Whether this process has limits that others of the same user need not have, and that a trial may fail for.
+/// Whether this process has limits that others of the same user need not have, and that a trial may
+/// fail for.
 fn is_limited() -> bool {
     let below = |resource: Resource, enough: u64| {
         rustix::process::getrlimit(resource).current.is_some_and(|limit| limit < enough)
@@ -207,7 +211,8 @@ fn is_limited() -> bool {
         || below(Resource::Stack, 1 << 20)
 }
 
-/// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless a failure may be over in a moment).
+/// The trials, as the file `memory` has them for this host, else made anew (and remembered, unless
+/// a failure may be over in a moment).
 ///
 /// `scratch` is asked for a directory where they are made, as in [`try_modes`], and for whatever
 /// keeps others from removing it.
@@ -246,7 +251,8 @@ pub fn known<Hold>(
     let _ = std::fs::remove_dir_all(scratch);
     drop(hold);
     let trials = host::InsideProcess { signals, rewriting, texts };
-    // A machine that was too busy may not be so the next time, nor a caller under limits of its own.
+    // A machine that was too busy may not be so the next time, nor a caller under limits of its
+    // own.
     let passing = |trial: &Trial| {
         trial.is_fails() && (is_limited() || trial.why().is_some_and(|why| why.contains("hung")))
     };

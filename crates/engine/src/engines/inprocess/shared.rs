@@ -1,4 +1,5 @@
-//! What a start adds to the file that all processes of the container share: its world, and the filter that makes its calls come to the stage.
+//! What a start adds to the file that all processes of the container share: its world, and the
+//! filter that makes its calls come to the stage.
 
 use super::Mode;
 use super::stage_file::StageFile;
@@ -106,8 +107,9 @@ impl Shared {
     }
 }
 
-/// Where this stage keeps text that it has changed, beside an image. Other builds' are removed once they are old. None where it cannot be made or is
-/// somebody else's, and where the stage is not executed from a file: then nothing that is kept there could be executed either.
+/// Where this stage keeps text that it has changed, beside an image. Other builds' are removed once
+/// they are old. None where it cannot be made or is somebody else's, and where the stage is not
+/// executed from a file: then nothing that is kept there could be executed either.
 fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(stage.path.to_bytes()));
     let name = path.strip_prefix("/proc").is_err().then(|| path.file_name())??;
@@ -130,7 +132,8 @@ fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
     place.metadata().is_ok_and(is_ours).then_some(place)
 }
 
-/// Loads the instruction pointer: of a filter that begins so, the kernel can note for no call that it always passes.
+/// Loads the instruction pointer: of a filter that begins so, the kernel can note for no call that
+/// it always passes.
 const LOOK: Instruction = Instruction { code: 0x20, jt: 0, jf: 0, k: 8 };
 
 /// The seccomp program, as the kernel reads it.

@@ -1,7 +1,8 @@
 //! The stage as a file that can be executed, and where in a process it goes.
 //!
-//! It lies in the container's `run/`, under a name that tells builds and places apart, and its link in `/proc/PID/exe` tells which processes
-//! live in the container. Where programs cannot be executed there (`noexec`), it is executed out of memory.
+//! It lies in the container's `run/`, under a name that tells builds and places apart, and its link
+//! in `/proc/PID/exe` tells which processes live in the container. Where programs cannot be
+//! executed there (`noexec`), it is executed out of memory.
 
 use crate::engines::interpose::prepare::{Files, place_stage};
 use crate::error::{Error, Result};
@@ -26,7 +27,8 @@ pub(super) struct StageFile {
     _memory: Option<OwnedFd>,
 }
 
-/// The first place where nothing is: somebody else's stage is in ours where we run in a container ourselves.
+/// The first place where nothing is: somebody else's stage is in ours where we run in a container
+/// ourselves.
 fn free_base() -> Option<u64> {
     (0..BASES).find(|&base| !sys::mapped::is_mapped(start(base)))
 }

@@ -1,8 +1,9 @@
 //! A child that stays in the host's namespaces while its parent leaves them.
 //!
-//! Two things can only be done from outside: writing a map of several ids (`newuidmap`, `newgidmap`, or real root), and connecting a
-//! network namespace (`pasta`, `slirp4netns`). The assistant is forked before the parent leaves, does what it is asked over a socket, and
-//! ends when the socket closes, which is before the program starts.
+//! Two things can only be done from outside: writing a map of several ids (`newuidmap`,
+//! `newgidmap`, or real root), and connecting a network namespace (`pasta`, `slirp4netns`). The
+//! assistant is forked before the parent leaves, does what it is asked over a socket, and ends when
+//! the socket closes, which is before the program starts.
 
 use super::network;
 use crate::error::{Error, Result};

@@ -38,7 +38,8 @@ pub(in crate::engines) fn has_namespaces(pid: u32) -> bool {
     namespace::different(pid).is_ok()
 }
 
-/// Whether a process sees the same at a mount's place as the mount would show there. Memory file systems are never the same.
+/// Whether a process sees the same at a mount's place as the mount would show there. Memory file
+/// systems are never the same.
 pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let target = mount.target.strip_prefix("/").unwrap_or(&mount.target);
@@ -53,7 +54,8 @@ pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
     inside.and_then(is_shown).unwrap_or(false)
 }
 
-/// Enters every namespace in which a process differs from us except the pid namespace, and its control group.
+/// Enters every namespace in which a process differs from us except the pid namespace, and its
+/// control group.
 pub(in crate::engines) fn enter(pid: u32) -> Result<Option<Later>> {
     let kinds = namespace::different(pid).map_err(failed(pid, "unknown"))?;
     cgroup::follow(pid);

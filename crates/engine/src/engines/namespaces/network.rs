@@ -1,11 +1,13 @@
 //! A network of one's own, connected through a program of the host.
 //!
-//! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the traffic over ordinary sockets; it goes into
-//! the background when it is ready. `slirp4netns` is the older way: a network 10.0.2.0/24 with address translation; it stays in the
-//! foreground. Neither ends by itself (pasta does for namespaces that are files, not for those of processes), so a small process of ours
-//! waits until nobody lives in the container and ends them.
+//! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the
+//! traffic over ordinary sockets; it goes into the background when it is ready. `slirp4netns` is
+//! the older way: a network 10.0.2.0/24 with address translation; it stays in the foreground.
+//! Neither ends by itself (pasta does for namespaces that are files, not for those of processes),
+//! so a small process of ours waits until nobody lives in the container and ends them.
 //!
-//! Ports are listened on by the helper, as the user, so ports below 1024 need `net.ipv4.ip_unprivileged_port_start`.
+//! Ports are listened on by the helper, as the user, so ports below 1024 need
+//! `net.ipv4.ip_unprivileged_port_start`.
 
 use crate::error::{Error, Result};
 use crate::plan::{DNS_FORWARD, Network, Plan};
@@ -51,7 +53,8 @@ fn detached(work: impl FnOnce()) -> Result<()> {
     }
 }
 
-/// Waits until nobody lives in the container: first for this process, then for those that entered its namespaces meanwhile.
+/// Waits until nobody lives in the container: first for this process, then for those that entered
+/// its namespaces meanwhile.
 fn outlive(place: &Path, first: u32) {
     let mut next = Some(first);
     while let Some(pid) = next.and_then(|pid| Pid::from_raw(pid as i32)) {
@@ -120,7 +123,8 @@ fn pasta_arguments(publish: &[Publish], note: &str, pid: u32) -> Vec<String> {
 
 fn pasta(program: &Path, publish: &[Publish], place: &Path, pid: u32) -> Result<()> {
     let not_started = |error: std::io::Error| failed(program, "not started", &error.to_string());
-    // The background process keeps its standard error, so that must be a file: a pipe would not end.
+    // The background process keeps its standard error, so that must be a file: a pipe would not
+    // end.
     let said: std::fs::File = rustix::fs::memfd_create("said", rustix::fs::MemfdFlags::CLOEXEC)
         .map_err(|errno| not_started(errno.into()))?
         .into();

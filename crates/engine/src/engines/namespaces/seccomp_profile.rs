@@ -1,9 +1,10 @@
 //! System call filters: Docker's default profile, and profiles in its JSON form.
 //!
-//! Docker's file (moby, `profiles/seccomp/default.json`) is a list of allowed calls, some only with a capability, an architecture or an
-//! argument, and `EPERM` for the rest. [`default`] holds what of it concerns x86-64 and i386, [`Rule`]s of both sources are compiled
-//! alike: a linear list of comparisons. The kernel (5.11 and later) remembers which numbers are always allowed, so the length costs
-//! nothing after the filter has been installed.
+//! Docker's file (moby, `profiles/seccomp/default.json`) is a list of allowed calls, some only with
+//! a capability, an architecture or an argument, and `EPERM` for the rest. [`default`] holds what
+//! of it concerns x86-64 and i386, [`Rule`]s of both sources are compiled alike: a linear list of
+//! comparisons. The kernel (5.11 and later) remembers which numbers are always allowed, so the
+//! length costs nothing after the filter has been installed.
 
 use crate::error::{Error, Result};
 use crate::plan::{Capabilities, parse_capability};
@@ -113,7 +114,8 @@ fn compile(rules: &[Rule], otherwise: u32) -> Option<Vec<Instruction>> {
     program.if_at_least(X32_BIT, x32);
     program.jump(normal);
     program.place(x32);
-    // x32 has the numbers of x86-64 with a bit set; its own numbers above 512 are for calls with other layouts. No image needs them.
+    // x32 has the numbers of x86-64 with a bit set; its own numbers above 512 are for calls with
+    // other layouts. No image needs them.
     program.ret(bpf::ERRNO | ENOSYS);
     program.place(normal);
     let calls: Calls = CALLS.iter().map(|entry| (entry.name, entry)).collect();
@@ -164,7 +166,8 @@ fn table(
     program.ret(otherwise);
 }
 
-/// The JSON form, as far as it has a meaning here. Architectures are those of this machine whatever the file says.
+/// The JSON form, as far as it has a meaning here. Architectures are those of this machine whatever
+/// the file says.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Profile {

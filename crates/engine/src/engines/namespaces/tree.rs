@@ -1,17 +1,20 @@
 //! The container's tree: its root, what is mounted in it, and making it `/`.
 //!
 //! Three phases, because no path may ever be resolved half on the host and half in the container:
-//! 1. [`open_sources`] copies every host file and directory that will be mounted into detached mount trees (host paths);
+//! 1. [`open_sources`] copies every host file and directory that will be mounted into detached
+//!    mount trees (host paths);
 //! 2. [`enter_root`] mounts the root over the container's own directory and pivots into it;
-//! 3. [`mount_all`] attaches the copies and makes the rest (container paths, resolved by [`inside`]), then [`leave_host`] lets go of
-//!    the host's tree.
+//! 3. [`mount_all`] attaches the copies and makes the rest (container paths, resolved by
+//!    [`inside`]), then [`leave_host`] lets go of the host's tree.
 //!
-//! The old root stays stacked over the new one until the end (a fresh `/proc` needs one that is visible): absolute paths begin below
-//! it, and `.` still leads to it. So would `..` from any directory of the new root, because a step up to `/` arrives on what is
-//! mounted there. Symbolic links of an image may hold `..`; therefore no path with one is left to the kernel.
+//! The old root stays stacked over the new one until the end (a fresh `/proc` needs one that is
+//! visible): absolute paths begin below it, and `.` still leads to it. So would `..` from any
+//! directory of the new root, because a step up to `/` arrives on what is mounted there. Symbolic
+//! links of an image may hold `..`; therefore no path with one is left to the kernel.
 //!
-//! Kernels before 5.2 cannot copy mount trees; there a source is kept as an `O_PATH` descriptor and bound in phase 3 through the working
-//! directory (directories) or `/proc/self/fd` (files; `/proc` is always first in a plan).
+//! Kernels before 5.2 cannot copy mount trees; there a source is kept as an `O_PATH` descriptor and
+//! bound in phase 3 through the working directory (directories) or `/proc/self/fd` (files; `/proc`
+//! is always first in a plan).
 
 mod mounts;
 mod overlay;
@@ -61,7 +64,8 @@ pub(super) fn enter_root(plan: &Plan) -> Result<()> {
 
 /// Mounts a root and opens its top, for copying into a container that does not run.
 ///
-/// The caller is root of a user namespace with a mount namespace of its own, which takes the mount along when it ends.
+/// The caller is root of a user namespace with a mount namespace of its own, which takes the mount
+/// along when it ends.
 pub fn mounted(root: &Root, place: &Path) -> Result<std::os::fd::OwnedFd> {
     let top = match root {
         Root::Overlay { lowers, upper, work, volatile } => {

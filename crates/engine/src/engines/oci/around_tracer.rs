@@ -2,8 +2,8 @@
 //! same paths as on the host.
 //!
 //! So the plan means in the container what it means outside, and the container's files are the same
-//! for P1, P2, R2 and R3. The view shows what is mounted in the container, with the plan's flags and
-//! in its order.
+//! for P1, P2, R2 and R3. The view shows what is mounted in the container, with the plan's flags
+//! and in its order.
 
 use super::Mode;
 use super::container::{self, Container};
@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 /// File systems of the kernel's, which the view shows in parts.
 const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// A plan in which every path of the host's is canonical, and that of the container in which it can be carried out.
+/// A plan in which every path of the host's is canonical, and that of the container in which it can
+/// be carried out.
 struct Split {
     inside: Plan,
     around: Plan,
@@ -69,7 +70,8 @@ impl Split {
     }
 }
 
-/// Binds of these paths to themselves; what lies in another one is there already. A runtime must see that `/dev` is not for it to fill.
+/// Binds of these paths to themselves; what lies in another one is there already. A runtime must
+/// see that `/dev` is not for it to fill.
 fn around(needed: &BTreeSet<PathBuf>) -> Vec<Mount> {
     let is_kernels = |path: &PathBuf| KERNELS.iter().any(|kernels| path == Path::new(kernels));
     let is_covered =

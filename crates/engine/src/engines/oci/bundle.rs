@@ -1,7 +1,8 @@
 //! The `config.json` of a bundle, from a plan.
 //!
-//! Pure: what has to be known of the host's files comes in with the plan. The format is the OCI runtime specification's, `config.md` and
-//! `config-linux.md`, version 1.0.2, of which only fields are written that `runc` 1.0 and `crun` 1.0 know.
+//! Pure: what has to be known of the host's files comes in with the plan. The format is the OCI
+//! runtime specification's, `config.md` and `config-linux.md`, version 1.0.2, of which only fields
+//! are written that `runc` 1.0 and `crun` 1.0 know.
 
 use crate::error::{Error, Result};
 use crate::plan::{Mount, MountFlags, Namespaces, Plan, Source, capability_names};
@@ -81,7 +82,8 @@ struct Namespace {
     path: Option<PathBuf>,
 }
 
-/// What a runtime makes by itself in a `/dev` of the container's own ("Default Devices" in `config-linux.md`).
+/// What a runtime makes by itself in a `/dev` of the container's own ("Default Devices" in
+/// `config-linux.md`).
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What the plan does not say.
@@ -97,7 +99,8 @@ pub(super) struct Terms<'a> {
 }
 
 impl Config {
-    /// The configuration of a plan. Devices and symbolic links that a runtime makes by itself are left to it.
+    /// The configuration of a plan. Devices and symbolic links that a runtime makes by itself are
+    /// left to it.
     pub(super) fn of(plan: &Plan, terms: Terms<'_>) -> Self {
         let Terms { root, args, capabilities, recursive } = terms;
         let names = capability_names(capabilities);

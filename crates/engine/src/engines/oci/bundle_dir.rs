@@ -99,7 +99,8 @@ impl BundleDir {
         let program = runtime.display().to_string();
         let mut words = vec![program];
         if is_crun(runtime) {
-            // It would look for a controller that an ordinary user has; and refuses hosts that have both versions of them.
+            // It would look for a controller that an ordinary user has; and refuses hosts that have
+            // both versions of them.
             words.push("--cgroup-manager=disabled".into());
             let unified = Path::new("/sys/fs/cgroup/unified");
             if unified.is_dir() {
@@ -152,7 +153,8 @@ fn is_whole(mount: &Mount) -> bool {
     matches!(mount, Mount::Bind { target, .. } if target == Path::new("/"))
 }
 
-/// The mounts of a plan that can be made: optional ones need their source, and a place in a tree that is not the container's own.
+/// The mounts of a plan that can be made: optional ones need their source, and a place in a tree
+/// that is not the container's own.
 fn present(plan: &Plan, root: &Path) -> Result<Vec<Mount>> {
     let foreign = matches!(plan.root, Root::Directory { .. });
     let top = open(root, OFlags::PATH | OFlags::DIRECTORY)?;

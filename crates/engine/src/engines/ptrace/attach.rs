@@ -1,8 +1,9 @@
 //! The tracer's process, and the moment from which its maker is a guest.
 //!
-//! The guest is the process that the user started, so its number, its signals, its job and its exit status are what everybody expects. The
-//! tracer is made by it and nobody's child, so that no `wait` shows it, in a session of its own, without any descriptor of
-//! the guest's. It seizes its maker:
+//! The guest is the process that the user started, so its number, its signals, its job and its exit
+//! status are what everybody expects. The tracer is made by it and nobody's child, so that no
+//! `wait` shows it, in a session of its own, without any descriptor of the guest's. It seizes its
+//! maker:
 //!
 //! | guest to be | tracer |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | reads the end of the report, or an error | closes the report; waits for events |
 //! | installs the filter, executes the program | answers |
 //!
-//! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`, Linux 3.8). When the last guest has
-//! ended, so does the tracer.
+//! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`,
+//! Linux 3.8). When the last guest has ended, so does the tracer.
 
 use super::backend::Hands;
 use super::tracer::Tracer;
@@ -38,7 +39,8 @@ pub(super) struct Guest {
     pub(super) filtered: bool,
 }
 
-/// Makes the calling process a guest of a new tracer. `make` runs in the tracer's process, as does `end` when the last guest has ended.
+/// Makes the calling process a guest of a new tracer. `make` runs in the tracer's process, as does
+/// `end` when the last guest has ended.
 ///
 /// The caller must have one thread.
 pub(super) fn attach<'a, H: Hands>(

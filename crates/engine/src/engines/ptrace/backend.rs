@@ -1,4 +1,5 @@
-//! The view's backend in a tracer: the memory of a stopped thread, and the tracer's own calls on the host's files.
+//! The view's backend in a tracer: the memory of a stopped thread, and the tracer's own calls on
+//! the host's files.
 
 use super::processes::Processes;
 use super::scratch::{Chunks, Room, Scratch, Spot};
@@ -12,7 +13,8 @@ use sys::ptrace::{Id, Memory};
 use view::guest::{Guest, Host};
 use view::{Errno, Task, Text};
 
-/// Calls on the host's files for a thread whose descriptors and working directory are reached through `/proc`.
+/// Calls on the host's files for a thread whose descriptors and working directory are reached
+/// through `/proc`.
 pub trait Hands: Host {
     /// From now on the calls are for this thread.
     fn serve(&mut self, thread: u32);
@@ -98,7 +100,8 @@ impl<H> Guest for Backend<'_, H> {
         let mut page = [0; PAGE];
         let mut at = at.wrapping_add(length as u64);
         loop {
-            // Not past the end of a page: the next one may not be there, and the string may end before it.
+            // Not past the end of a page: the next one may not be there, and the string may end
+            // before it.
             let length = PAGE - at as usize % PAGE;
             let length = self.read_some(at, &mut page[..length])?;
             if take(&page[..length], into)? {
@@ -149,7 +152,8 @@ impl<H: Host> Host for Backend<'_, H> {
 
     fn is_executed(&mut self, (major, minor): (u32, u32), inode: u64) -> bool {
         let file = (major, minor, inode);
-        // The kernel lets the parent of a vfork go on when its child has executed something, which we may hear of later.
+        // The kernel lets the parent of a vfork go on when its child has executed something, which
+        // we may hear of later.
         self.programs.values().any(|program| program.inode == file)
             || self.tracees.values().any(|tracee| tracee.phase.executes() == Some(file))
     }

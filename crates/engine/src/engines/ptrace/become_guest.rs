@@ -35,7 +35,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use view::World;
 
-/// The file of the loader for i386 programs in the container's `run/`; its name begins as [`LOADER`].
+/// The file of the loader for i386 programs in the container's `run/`; its name begins as
+/// [`LOADER`].
 const LOADER_I386: &str = "loader-i386";
 
 fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
@@ -122,7 +123,8 @@ fn interest(prepared: &Prepared) -> Interest {
     }
 }
 
-/// Tidies up when the last guest has ended, unless somebody else is in the container. Runs in the tracer.
+/// Tidies up when the last guest has ended, unless somebody else is in the container. Runs in the
+/// tracer.
 fn clean(plan: &Plan, presence: Option<Presence>) {
     let Ok(records) = Records::open(&plan.place) else { return };
     let Ok(_turn) = records.turn() else { return };

@@ -1,11 +1,13 @@
 //! One system call of a guest: what the view decides about it, and how that is carried out.
 //!
-//! A call that the kernel is not to make is skipped by giving it the number -1; its result is put into the registers at once. So most calls
-//! cost one stop, with one reading and one writing of the registers. Only where something has to be done *after* the kernel's work (a path to
-//! translate back, arguments to put back) the thread stops again at the end of the call.
+//! A call that the kernel is not to make is skipped by giving it the number -1; its result is put
+//! into the registers at once. So most calls cost one stop, with one reading and one writing of the
+//! registers. Only where something has to be done *after* the kernel's work (a path to translate
+//! back, arguments to put back) the thread stops again at the end of the call.
 //!
-//! A call that is interrupted by a signal is made again by the kernel, from the registers. So the end of a changed call always puts back what
-//! the guest had given, number included, and the call made again is caught again.
+//! A call that is interrupted by a signal is made again by the kernel, from the registers. So the
+//! end of a changed call always puts back what the guest had given, number included, and the call
+//! made again is caught again.
 
 use super::backend::{Backend, Hands};
 use super::processes::Processes;
@@ -23,7 +25,8 @@ use sys::ptrace::{Id, Stopped};
 use view::guest::{Dir, Guest as _};
 use view::{After, Call, CallContext, Errno, HostFd, Task, Verdict};
 
-/// Results by which the kernel marks a call that is to be made again after a signal: `ERESTARTSYS` to `ERESTART_RESTARTBLOCK`.
+/// Results by which the kernel marks a call that is to be made again after a signal: `ERESTARTSYS`
+/// to `ERESTART_RESTARTBLOCK`.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 /// Files above this size are copied by a process of their own (bytes).
 const LARGE: u64 = 4 << 20;

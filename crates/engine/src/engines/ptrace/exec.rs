@@ -16,12 +16,14 @@ fn ours(file: HostFd) -> String {
 }
 
 impl<H: Hands> Tracer<'_, H> {
-    /// Carries out the plan that the view has left in the buffers. `before` is the thread's state as it was, if the kernel refuses.
+    /// Carries out the plan that the view has left in the buffers. `before` is the thread's state
+    /// as it was, if the kernel refuses.
     pub(super) fn execute(&mut self, held: Held, mut scratch: Scratch, before: Option<Box<Task>>) {
         let Held { stopped, call, .. } = held;
         let mut block = [0; BOOT_ROOM];
         let plan = &mut self.buffers.exec;
-        // By descriptor rather than by path: whoever waits for the `execve` may delete the file before the loader opens it.
+        // By descriptor rather than by path: whoever waits for the `execve` may delete the file
+        // before the loader opens it.
         let name = |file: Option<HostFd>, host: &Text| match file {
             Some(file) => ours(file).into_bytes(),
             None => host.as_bytes().to_vec(),

@@ -5,8 +5,9 @@
 //! | 32-bit calls of 64-bit programs (`int 0x80`) | what they point to has to lie below 4 GiB, where such a program has neither its stack nor its loader |
 //! | the arguments of a script, if there are very many | the vector is made anew, and may be as long as the kernel allows |
 //!
-//! The thread's call becomes an `mmap` instead; by the same gate, so a 32-bit call gives memory that 32-bit calls reach. Then the program
-//! makes its own call again: the instruction, of two bytes, is right behind it.
+//! The thread's call becomes an `mmap` instead; by the same gate, so a 32-bit call gives memory
+//! that 32-bit calls reach. Then the program makes its own call again: the instruction, of two
+//! bytes, is right behind it.
 
 use super::backend::Hands;
 use super::scratch::Room;
@@ -40,8 +41,8 @@ impl<H: Hands> Tracer<'_, H> {
         self.map(held, Want::Low).err()
     }
 
-    /// Has a thread map room for a call that needs more than there is, after which it makes the call again. The call comes back where it
-    /// was tried already, or cannot be.
+    /// Has a thread map room for a call that needs more than there is, after which it makes the
+    /// call again. The call comes back where it was tried already, or cannot be.
     pub(super) fn map_many(&mut self, held: Held) -> Result<(), Held> {
         let id = held.stopped.id();
         let tracee = self.tracees.get(&id);

@@ -1,8 +1,10 @@
-//! The ptrace engine: a tracer stops the guest at its system calls, and the view decides about them.
+//! The ptrace engine: a tracer stops the guest at its system calls, and the view decides about
+//! them.
 //!
-//! Two modes of one mechanism. In P1 a seccomp filter ([`abi::calls::filter`]) lets most calls pass at full speed and stops those that name
-//! files, change ids, or show something of the host. In P2 every call stops twice; it is for kernels without filters (before 3.5, or
-//! where a sandbox around us forbids them).
+//! Two modes of one mechanism. In P1 a seccomp filter ([`abi::calls::filter`]) lets most calls pass
+//! at full speed and stops those that name files, change ids, or show something of the host. In P2
+//! every call stops twice; it is for kernels without filters (before 3.5, or where a sandbox around
+//! us forbids them).
 //!
 //! ```text
 //!   guest ──call──► filter ──stop──► tracer: registers ──► view ──► verdict ──► registers ──► guest goes on
@@ -12,13 +14,16 @@
 //! ```
 //!
 //! - [`attach`]: the tracer's process and how its parent becomes a guest.
-//! - [`tracer`]: its loop. [`call`]: one call. [`exec`]: `execve`. [`tracee`]: what is known of a thread.
-//! - [`backend`]: the guest's memory and the calls made for it, as the view wants them. [`processes`]: processes of other tracers.
-//! - [`scratch`]: memory in the guest for paths. [`mapping`]: where that does not do. [`placement`]: on which processor.
+//! - [`tracer`]: its loop. [`call`]: one call. [`exec`]: `execve`. [`tracee`]: what is known of a
+//!   thread.
+//! - [`backend`]: the guest's memory and the calls made for it, as the view wants them.
+//!   [`processes`]: processes of other tracers.
+//! - [`scratch`]: memory in the guest for paths. [`mapping`]: where that does not do.
+//!   [`placement`]: on which processor.
 //!
-//! One thread traces, and deals with one event at a time. There is one lock, of [`placement`], which a second thread shares that only lets idle
-//! guests go to other processors. What takes long (copying a large file of the image)
-//! is done by a process of its own while the guest waits.
+//! One thread traces, and deals with one event at a time. There is one lock, of [`placement`],
+//! which a second thread shares that only lets idle guests go to other processors. What takes long
+//! (copying a large file of the image) is done by a process of its own while the guest waits.
 //!
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 

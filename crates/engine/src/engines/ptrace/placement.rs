@@ -1,20 +1,25 @@
 //! On which processor the tracer and a busy guest run.
 //!
-//! At every stop the tracer is woken, and the guest after it. Left alone, the scheduler finds an idle processor for whoever is woken, so the
-//! two run on different ones, and each stop costs two wake-ups across processors. Measured in a virtual machine (a `stat`, real-time
-//! priority, so that other load does not count): 42 µs, and 13 µs where both are on one processor. Binding the tracer alone gains nothing,
-//! because then the guest goes elsewhere (43 µs). `SCHED_IDLE` for the tracer would keep the guest where it is, but starves the tracer on a
-//! busy machine, and cannot be left again without privilege.
+//! At every stop the tracer is woken, and the guest after it. Left alone, the scheduler finds an
+//! idle processor for whoever is woken, so the two run on different ones, and each stop costs two
+//! wake-ups across processors. Measured in a virtual machine (a `stat`, real-time priority, so that
+//! other load does not count): 42 µs, and 13 µs where both are on one processor. Binding the tracer
+//! alone gains nothing, because then the guest goes elsewhere (43 µs). `SCHED_IDLE` for the tracer
+//! would keep the guest where it is, but starves the tracer on a busy machine, and cannot be left
+//! again without privilege.
 //!
-//! So a thread that does little but make calls that stop is bound, together with the tracer, to the tracer's processor: the two take turns anyway.
-//! A new process, and one that has just executed a program, is bound at once, because the start of a program is full of such calls. That ends
-//! as soon as another thread stops, when the thread makes a child (which does not inherit it), when it asks for its processors
-//! or chooses them, now and then by itself, so that the scheduler can find a better place, and when the thread has not stopped for a while:
-//! then it computes, and may do that wherever there is room. Where several threads turn out to stop at the same time, new processes stay free for
-//! a while: together they are faster on several processors, however slow each is.
+//! So a thread that does little but make calls that stop is bound, together with the tracer, to the
+//! tracer's processor: the two take turns anyway. A new process, and one that has just executed a
+//! program, is bound at once, because the start of a program is full of such calls. That ends as
+//! soon as another thread stops, when the thread makes a child (which does not inherit it), when it
+//! asks for its processors or chooses them, now and then by itself, so that the scheduler can find
+//! a better place, and when the thread has not stopped for a while: then it computes, and may do
+//! that wherever there is room. Where several threads turn out to stop at the same time, new
+//! processes stay free for a while: together they are faster on several processors, however slow
+//! each is.
 //!
-//! Who computes is let go by a thread of the tracer's that does nothing else: a signal in its stead would interrupt calls that the tracer
-//! makes for guests.
+//! Who computes is let go by a thread of the tracer's that does nothing else: a signal in its stead
+//! would interrupt calls that the tracer makes for guests.
 
 use rustix::thread::CpuSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -216,7 +221,8 @@ impl Placement {
         }
     }
 
-    /// A thread has made another, which shall not inherit what we did. A new process mostly executes a program soon.
+    /// A thread has made another, which shall not inherit what we did. A new process mostly
+    /// executes a program soon.
     pub(super) fn child(&mut self, parent: Id, child: Id, process: bool) {
         let Some(bench) = &self.bench else { return };
         let mut state = bench.state();

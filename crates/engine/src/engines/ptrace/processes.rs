@@ -1,7 +1,7 @@
 //! Processes of the container that another tracer traces: `exec` into a running one makes its own.
 //!
-//! They are known by what they execute, the loader in the container's own directory. What they run is the file in which the kernel finds
-//! their program headers, as the loader has told it.
+//! They are known by what they execute, the loader in the container's own directory. What they run
+//! is the file in which the kernel finds their program headers, as the loader has told it.
 
 use abi::processes::{headers, mapping, number};
 use std::ffi::CStr;
@@ -28,7 +28,8 @@ impl Processes<'_> {
         self.loaders.iter().position(|loader| loader.to_bytes() == link)
     }
 
-    /// Guest path of what a process runs; false if it is none of the container's. Where the guest has no name for it, that is `/`.
+    /// Guest path of what a process runs; false if it is none of the container's. Where the guest
+    /// has no name for it, that is `/`.
     pub(super) fn program(&self, process: Id, into: &mut Text) -> bool {
         let Some(loader) = self.loader(process) else { return false };
         let wide = loader == 0;

@@ -1,10 +1,12 @@
-//! Memory in the guest for what its calls are to read instead of its own: host paths, changed arguments.
+//! Memory in the guest for what its calls are to read instead of its own: host paths, changed
+//! arguments.
 //!
-//! The stack below the red zone would do, as debuggers use it, but for programs with many small stacks (goroutines, coroutines), which have other
-//! data below theirs. So what is left of the loader's boot block serves: 16 KiB that nobody uses once the program runs, at the same place
-//! in every process. It is dealt out in chunks, to calls that are under way in any thread of any process: processes can share their
-//! memory (`vfork`, threads), and a call keeps its chunks until it ends. Only where none is left, or the process has no loader yet, is it the
-//! stack.
+//! The stack below the red zone would do, as debuggers use it, but for programs with many small
+//! stacks (goroutines, coroutines), which have other data below theirs. So what is left of the
+//! loader's boot block serves: 16 KiB that nobody uses once the program runs, at the same place in
+//! every process. It is dealt out in chunks, to calls that are under way in any thread of any
+//! process: processes can share their memory (`vfork`, threads), and a call keeps its chunks until
+//! it ends. Only where none is left, or the process has no loader yet, is it the stack.
 
 use abi::boot::BOOT_ROOM;
 
@@ -73,7 +75,8 @@ impl Scratch {
         Self { narrow, stack, ..Self::default() }
     }
 
-    /// A place for so many bytes; `free` are the chunks that no other call uses. `None`: too many. `align` is a power of two.
+    /// A place for so many bytes; `free` are the chunks that no other call uses. `None`: too many.
+    /// `align` is a power of two.
     pub(super) fn take(
         &mut self,
         room: Room,

@@ -33,7 +33,8 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// Device and inode number of the program that the thread is executing: the kernel may have done so already.
+    /// Device and inode number of the program that the thread is executing: the kernel may have
+    /// done so already.
     pub(super) fn executes(&self) -> Option<(u32, u32, u64)> {
         match self {
             Self::InCall(pending) => pending.exec.as_ref().map(|executing| executing.inode),
@@ -112,7 +113,8 @@ pub(super) struct Program {
     pub(super) files: [Option<HostFd>; 2],
     /// Memory of its that nobody else uses.
     pub(super) room: Room,
-    /// Likewise, within reach of 32-bit calls of a 64-bit program, once it has made one; see [`super::mapping`].
+    /// Likewise, within reach of 32-bit calls of a 64-bit program, once it has made one; see
+    /// [`super::mapping`].
     pub(super) low: Option<Room>,
     /// A thread that has mapped room for a long call, and where; 0 where it could not.
     pub(super) many: Option<(Id, u64)>,

@@ -10,7 +10,8 @@
 //! | a group stop | left alone (`PTRACE_LISTEN`) until `SIGCONT` |
 //! | an end | forgotten; after the last one the loop ends |
 //!
-//! Every request to a thread can fail because it was killed; its end is then reported by itself, so such failures are not looked at.
+//! Every request to a thread can fail because it was killed; its end is then reported by itself, so
+//! such failures are not looked at.
 
 use super::backend::Hands;
 use super::placement::Placement;
@@ -84,7 +85,8 @@ impl<'a, H: Hands> Tracer<'a, H> {
         }
     }
 
-    /// Takes over a process that was seized, which becomes a guest: its next call is decided by the view.
+    /// Takes over a process that was seized, which becomes a guest: its next call is decided by the
+    /// view.
     ///
     /// Where every call stops it must make one more first, whatever that is.
     pub fn adopt(&mut self, process: Id, task: Task) {
@@ -225,7 +227,8 @@ impl<'a, H: Hands> Tracer<'a, H> {
         }
     }
 
-    /// A process has executed a program: the loader's, or in the case of a foreign one whatever it was.
+    /// A process has executed a program: the loader's, or in the case of a foreign one whatever it
+    /// was.
     fn executed(&mut self, stopped: Stopped) {
         let process = stopped.id();
         let former = stopped.message().unwrap_or(process);
@@ -342,9 +345,10 @@ impl<'a, H: Hands> Tracer<'a, H> {
 
 /// What has happened, in an order in which everybody gets a turn.
 ///
-/// The kernel tells of the newest thread that has stopped first (ptrace(2) promises no order). A few threads that do nothing but make calls
-/// would so keep all older ones waiting for ever. Where events of different threads alternate, everything that has happened is
-/// heard before the first of them goes on.
+/// The kernel tells of the newest thread that has stopped first (ptrace(2) promises no order). A
+/// few threads that do nothing but make calls would so keep all older ones waiting for ever. Where
+/// events of different threads alternate, everything that has happened is heard before the first of
+/// them goes on.
 #[derive(Debug, Default)]
 struct Heard {
     waiting: VecDeque<Event>,
@@ -363,7 +367,8 @@ impl Heard {
         }
         self.waiting.push_back(first);
         while let Ok(Some(event)) = ptrace::wait(Whom::Any, true) {
-            // A thread that executes a program takes over the number of its process, whose first thread has been killed.
+            // A thread that executes a program takes over the number of its process, whose first
+            // thread has been killed.
             if let Event::Stopped(stopped, Stop::Exec) = &event {
                 let process = stopped.id();
                 self.waiting.retain(|earlier| earlier.id() != process);

@@ -1,8 +1,10 @@
-//! Which processes live in a container, found without any record: whoever started them may have ended long ago.
+//! Which processes live in a container, found without any record: whoever started them may have
+//! ended long ago.
 //!
-//! Each executes the stage, whose file lies in the container's `run/`: its link `/proc/PID/exe` says where, whatever the guest's own programs
-//! are. With the engine inside, the stage is called otherwise than where a tracer uses it to load programs. Where the stage had to be executed out of
-//! memory, it is the shared file among the process's mappings that tells.
+//! Each executes the stage, whose file lies in the container's `run/`: its link `/proc/PID/exe`
+//! says where, whatever the guest's own programs are. With the engine inside, the stage is called
+//! otherwise than where a tracer uses it to load programs. Where the stage had to be executed out
+//! of memory, it is the shared file among the process's mappings that tells.
 //!
 //! Most containers have nobody, and many may be asked about, so first the kernel is: whether the
 //! file that a container's processes share is open for writing (a lease says so), or a process of
@@ -19,7 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use sys::life::of_any_thread;
 
-/// The `run/` of the container in which a process lives that has the engine inside; `None` where it lives in none, or may not be asked.
+/// The `run/` of the container in which a process lives that has the engine inside; `None` where it
+/// lives in none, or may not be asked.
 #[must_use]
 pub fn home(pid: u32) -> Option<PathBuf> {
     executes(pid, &[STAGE])

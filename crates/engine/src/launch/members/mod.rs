@@ -46,8 +46,9 @@ const TRACER: &str = "tracer:";
 /// Before the directory of a container whose engine is inside its processes, likewise.
 const INSIDE: &str = "inside:";
 
-/// What all processes of a container have in common, told by one of them: the directory of the stage that they execute, where the engine is
-/// inside them; the tracer, where it traces; else the mount namespace.
+/// What all processes of a container have in common, told by one of them: the directory of the
+/// stage that they execute, where the engine is inside them; the tracer, where it traces; else the
+/// mount namespace.
 pub(crate) fn world(pid: u32) -> Option<String> {
     if let Some(home) = by_stage::home(pid) {
         return Some(format!("{INSIDE}{}", home.display()));

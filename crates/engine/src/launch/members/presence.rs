@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Shows that a container has traced processes: each tracer holds it for as long as it has guests. A
-/// program that ends can leave others behind, of which the records of the container do not know.
+/// Shows that a container has traced processes: each tracer holds it for as long as it has guests.
+/// A program that ends can leave others behind, of which the records of the container do not know.
 #[derive(Debug)]
 pub(crate) struct Presence(
     #[expect(dead_code, reason = "holds the lock until it is dropped")] OwnedFd,

@@ -1,8 +1,9 @@
-//! The log of a container: `log.json`, and `log.json.1`, `log.json.2`, ... for what was rotated away.
+//! The log of a container: `log.json`, and `log.json.1`, `log.json.2`, ... for what was rotated
+//! away.
 //!
 //! One JSON object per line, in Docker's json-file form, so that what reads Docker's logs reads
-//! these: `{"log":"text\n","stream":"stdout","time":"2026-11-20T09:00:00.123456789Z"}`. A line of the program
-//! longer than 16 KiB becomes several objects; only the last ends in a newline.
+//! these: `{"log":"text\n","stream":"stdout","time":"2026-11-20T09:00:00.123456789Z"}`. A line of
+//! the program longer than 16 KiB becomes several objects; only the last ends in a newline.
 //!
 //! Docker replaces bytes that are not UTF-8 and so loses them. Here such a line has a fourth
 //! member, `"raw"`, with the bytes in base64; `"log"` holds the same replacement text as Docker's.

@@ -1,11 +1,12 @@
 //! The supervisor: one loop from the first start to the last exit.
 //!
-//! `run` is the life of a container: start, serve until the first process ended, kill what it
-//! left, read what it wrote, and start again or finish. `turn` is one round of the loop: it waits for
+//! `run` is the life of a container: start, serve until the first process ended, kill what it left,
+//! read what it wrote, and start again or finish. `turn` is one round of the loop: it waits for
 //! whatever comes first and handles that. Everything that can block does so only there.
 //!
-//! Order at the end: output is read to its end and logged, the state is written, the caller's cleanup
-//! runs, and only then clients learn the exit code. A client that has it can rely on the rest.
+//! Order at the end: output is read to its end and logged, the state is written, the caller's
+//! cleanup runs, and only then clients learn the exit code. A client that has it can rely on the
+//! rest.
 
 mod clients;
 mod turn;

@@ -1,12 +1,15 @@
-//! Calls about files: finding the file that a waiting process means, and recording what it asked for.
+//! Calls about files: finding the file that a waiting process means, and recording what it asked
+//! for.
 //!
-//! A path is resolved as the process would: from its root, its working directory or one of its descriptors, all reached through `/proc`.
-//! An absolute path is confined to its root by the kernel (`RESOLVE_IN_ROOT`). The process could change the path while we look; then it
-//! gets the ownership of another of its own files recorded, which it could have asked for directly.
+//! A path is resolved as the process would: from its root, its working directory or one of its
+//! descriptors, all reached through `/proc`. An absolute path is confined to its root by the kernel
+//! (`RESOLVE_IN_ROOT`). The process could change the path while we look; then it gets the ownership
+//! of another of its own files recorded, which it could have asked for directly.
 //!
-//! Records are the extended attribute `user.coracle.owner` of regular files and directories: `uid:gid:mode:type:major:minor`, the mode in
-//! octal. A record that is there follows later changes of the mode. Symbolic links, pipes and sockets cannot have such attributes; they go by
-//! path into a table (see `table`).
+//! Records are the extended attribute `user.coracle.owner` of regular files and directories:
+//! `uid:gid:mode:type:major:minor`, the mode in octal. A record that is there follows later changes
+//! of the mode. Symbolic links, pipes and sockets cannot have such attributes; they go by path into
+//! a table (see `table`).
 
 use super::server::Server;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, XattrFlags};
@@ -92,7 +95,8 @@ impl Files {
         if path.is_absolute() {
             let root = self.of_thread(thread, "root")?;
             return match open_in_root(&root, path, flags, ResolveFlags::empty()) {
-                // Kernels before 5.6: our root is the container's, so this is right unless the process has changed its root.
+                // Kernels before 5.6: our root is the container's, so this is right unless the
+                // process has changed its root.
                 Err(Errno::NOSYS) => rustix::fs::open(path, flags, Mode::empty()),
                 result => result,
             };
@@ -140,7 +144,8 @@ impl Files {
         Some(Recorded { owner, kind, device })
     }
 
-    /// Records the owner of a file that has no attributes, by its path. Files of other mounts are the host's affair.
+    /// Records the owner of a file that has no attributes, by its path. Files of other mounts are
+    /// the host's affair.
     fn record_by_path(&self, found: &Found, kind: char, owner: (u32, u32)) -> Result<(), Errno> {
         let Some((directory, name)) = &self.table else { return Ok(()) };
         let mount = |file: &OwnedFd| {
@@ -168,7 +173,8 @@ impl Files {
         let mode = mode & 0o7777;
         let text = format!("{}:{}:{mode:o}:{kind}:{}:{}", owner.0, owner.1, device.0, device.1);
         match rustix::fs::fsetxattr(file, ATTRIBUTE, text.as_bytes(), XattrFlags::empty()) {
-            // The file system has no attributes, or no room for one: the call succeeds, and the owner is forgotten.
+            // The file system has no attributes, or no room for one: the call succeeds, and the
+            // owner is forgotten.
             Err(Errno::OPNOTSUPP | Errno::NOSPC | Errno::RANGE) => Ok(()),
             result => result,
         }
@@ -250,11 +256,13 @@ impl Server {
         if !identity.may_chown(owner, (uid, gid)) {
             return Err(Errno::PERM);
         }
-        // Changes no id, but does what every `chown` does besides: the time of change, and the setuid and setgid bits go.
+        // Changes no id, but does what every `chown` does besides: the time of change, and the
+        // setuid and setgid bits go.
         rustix::fs::chownat(&found.file, "", None, None, AtFlags::EMPTY_PATH)?;
         let new =
             (if uid == KEEP { owner.0 } else { uid }, if gid == KEEP { owner.1 } else { gid });
-        // A new file belongs to root without a record; an old one may have another owner in its image.
+        // A new file belongs to root without a record; an old one may have another owner in its
+        // image.
         let is_new = found.born.is_some_and(|born| born >= self.files.since);
         let nothing_to_say = known.is_none() && new == (0, 0) && is_new;
         if known.as_ref().map(|known| known.owner) != Some(new) && !nothing_to_say {
@@ -424,7 +432,8 @@ impl Server {
         self.set_attribute(call, &file, &name)
     }
 
-    /// Tries for real (file capabilities work in a user namespace), and succeeds whatever comes of it.
+    /// Tries for real (file capabilities work in a user namespace), and succeeds whatever comes of
+    /// it.
     fn set_attribute(
         &mut self,
         call: &Waiting,

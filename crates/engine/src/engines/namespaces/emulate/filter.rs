@@ -41,7 +41,8 @@ const TYPE_MASK: u64 = 0o170_000;
 const CHARACTER: u64 = 0o020_000;
 const BLOCK: u64 = 0o060_000;
 
-/// The program; `action` is [`bpf::USER_NOTIF`], or [`bpf::ERRNO`] (with 0: success) where there are no listeners.
+/// The program; `action` is [`bpf::USER_NOTIF`], or [`bpf::ERRNO`] (with 0: success) where there
+/// are no listeners.
 pub(super) fn program(action: u32) -> Vec<Instruction> {
     let mut program = Assembler::new();
     let pass = program.label();

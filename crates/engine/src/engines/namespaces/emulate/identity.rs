@@ -1,4 +1,5 @@
-//! The ids that processes believe to have: the rules of credentials(7), setuid(2), setresuid(2), setfsuid(2), setgroups(2).
+//! The ids that processes believe to have: the rules of credentials(7), setuid(2), setresuid(2),
+//! setfsuid(2), setgroups(2).
 
 use rustix::io::Errno;
 
@@ -11,8 +12,9 @@ pub(super) struct Identity {
     pub(super) group: [u32; 4],
     /// Supplementary groups; `None` until somebody set them: then the kernel's answer holds.
     pub(super) groups: Option<Vec<u32>>,
-    /// `PR_SET_KEEPCAPS`: the capabilities outlast a change of the user, so that the groups can be changed after it (`setpriv`). Really they
-    /// last until `execve`; here, where that is not seen, for one change of the group and one of the supplementary groups.
+    /// `PR_SET_KEEPCAPS`: the capabilities outlast a change of the user, so that the groups can be
+    /// changed after it (`setpriv`). Really they last until `execve`; here, where that is not seen,
+    /// for one change of the group and one of the supplementary groups.
     pub(super) keeps: [bool; 2],
 }
 
@@ -125,7 +127,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether `chown` to these ids (`u32::MAX`: leave) is allowed for a file that belongs to `owner`.
+    /// Whether `chown` to these ids (`u32::MAX`: leave) is allowed for a file that belongs to
+    /// `owner`.
     pub(super) fn may_chown(&self, owner: (u32, u32), to: (u32, u32)) -> bool {
         if self.is_root() {
             return true;

@@ -1,9 +1,10 @@
 //! Root's own system calls in a namespace with one id.
 //!
-//! With one id mapped the kernel refuses what package managers do all day: `chown` to an id that is not mapped, `mknod` of a device,
-//! `setgroups`, `setuid` to another user. A filter holds these calls back, and a small process outside the program's family, the
-//! *notifier*, answers them: they succeed, ownership and device numbers are recorded where `export` and `commit` find them, and a process
-//! that dropped its ids reads back what it set (`apt` checks).
+//! With one id mapped the kernel refuses what package managers do all day: `chown` to an id that is
+//! not mapped, `mknod` of a device, `setgroups`, `setuid` to another user. A filter holds these
+//! calls back, and a small process outside the program's family, the *notifier*, answers them: they
+//! succeed, ownership and device numbers are recorded where `export` and `commit` find them, and a
+//! process that dropped its ids reads back what it set (`apt` checks).
 //!
 //! ```text
 //!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: records 42:42 in an attribute of f
@@ -11,20 +12,24 @@
 //!      └──────────────────────── 0 ◄───────────────────────────┘
 //! ```
 //!
-//! - The notifier is forked before the filter exists, so it is not held back itself. It is nobody's child, or the program would meet it: `strace`
-//!   waits until it has no child left, with a flag that shows every kind. It shares the container's namespaces and root, has no descriptor
-//!   of the program's, and ends when the last process under the filter has ended.
-//! - Calls that only *read* ids are held back too, which costs a few microseconds each. While nobody has dropped his ids they
-//!   are waved through to the kernel, whose answer (0) is right.
-//! - Which ids a process has set is kept in the kernel, not in a table by pid: the soft limit `RLIMIT_RTTIME` (real-time programs only,
-//!   otherwise infinite) of the process carries a number of ours. It is inherited by `fork`, survives `execve`, and dies with the process;
-//!   no race with pids that are used again is possible.
+//! - The notifier is forked before the filter exists, so it is not held back itself. It is nobody's
+//!   child, or the program would meet it: `strace` waits until it has no child left, with a flag
+//!   that shows every kind. It shares the container's namespaces and root, has no descriptor of the
+//!   program's, and ends when the last process under the filter has ended.
+//! - Calls that only *read* ids are held back too, which costs a few microseconds each. While
+//!   nobody has dropped his ids they are waved through to the kernel, whose answer (0) is right.
+//! - Which ids a process has set is kept in the kernel, not in a table by pid: the soft limit
+//!   `RLIMIT_RTTIME` (real-time programs only, otherwise infinite) of the process carries a number
+//!   of ours. It is inherited by `fork`, survives `execve`, and dies with the process; no race with
+//!   pids that are used again is possible.
 //!
-//! What it does not do: `stat` shows the true owner (the one mapped id), files made by a process that dropped its ids belong to root in
-//! the record, a setuid program does not give root back to a process that dropped it, and 32-bit programs are not emulated. It is no
-//! security boundary: every process in the container has the caller's rights whatever ids it believes in.
+//! What it does not do: `stat` shows the true owner (the one mapped id), files made by a process
+//! that dropped its ids belong to root in the record, a setuid program does not give root back to a
+//! process that dropped it, and 32-bit programs are not emulated. It is no security boundary: every
+//! process in the container has the caller's rights whatever ids it believes in.
 //!
-//! On kernels before 5.0, which have no listeners, the calls are answered with success by the filter alone, and nothing is recorded.
+//! On kernels before 5.0, which have no listeners, the calls are answered with success by the
+//! filter alone, and nothing is recorded.
 
 mod files;
 mod filter;
@@ -60,9 +65,10 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
 impl Notifier {
     /// Forks the notifier. `None` if the plan asks for none, or if it is another user's program.
     ///
-    /// Called as soon as we are in the container's user and mount namespaces, so that the notifier gets ready while the rest is set up;
-    /// `pivot_root` moves its root along with ours. It must be before a pid namespace is made: as a process of that namespace it would
-    /// become a child of its first process.
+    /// Called as soon as we are in the container's user and mount namespaces, so that the notifier
+    /// gets ready while the rest is set up; `pivot_root` moves its root along with ours. It must be
+    /// before a pid namespace is made: as a process of that namespace it would become a child of
+    /// its first process.
     pub(super) fn start(plan: &Plan, host: Option<&Host>) -> Result<Option<Self>> {
         let Some(host) = host.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
             return Ok(None);
@@ -77,13 +83,15 @@ impl Notifier {
         sys::process::exit_now(0);
     }
 
-    /// Installs the filter and hands its listener over. From here on the calls of this process are answered by the notifier.
+    /// Installs the filter and hands its listener over. From here on the calls of this process are
+    /// answered by the notifier.
     pub(super) fn attach(self) -> Result<()> {
         let doing = "install the filter for root's calls";
         match sys::seccomp::install_with_listener(&filter::program(abi::bpf::USER_NOTIF)) {
             Ok(listener) => descriptor::send(&self.socket, listener.as_fd())
                 .map_err(call("hand the listener to the notifier")),
-            // Kernels before 5.0 know no listeners; a filter with another listener (5.x: at most one) is already there when nested.
+            // Kernels before 5.0 know no listeners; a filter with another listener (5.x: at most
+            // one) is already there when nested.
             Err(Errno::INVAL | Errno::BUSY) => {
                 sys::seccomp::install(&filter::program(abi::bpf::ERRNO)).map_err(call(doing))
             }

@@ -26,7 +26,8 @@ pub(super) struct Server {
     pub(super) files: Files,
 }
 
-/// Answers until the last process under the filter has ended. `proc` is a `/proc` in which our own pid namespace is shown.
+/// Answers until the last process under the filter has ended. `proc` is a `/proc` in which our own
+/// pid namespace is shown.
 ///
 /// `table` is the container's directory and the name of its ownership table there.
 pub(super) fn serve(listener: &Listener, proc: OwnedFd, table: Option<(OwnedFd, &'static str)>) {
@@ -129,7 +130,8 @@ impl Server {
 
     fn read_id(&self, call: &Waiting, field: fn(&Identity) -> u32) -> Answer {
         let identity = self.identity(call.thread);
-        // The kernel knows best what a process is that never changed: it may have made a namespace of its own.
+        // The kernel knows best what a process is that never changed: it may have made a namespace
+        // of its own.
         if identity.is_plain() {
             return Answer::Continue;
         }

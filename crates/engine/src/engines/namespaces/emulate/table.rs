@@ -1,9 +1,10 @@
 //! Owners of files that cannot carry an attribute: symbolic links, pipes and sockets.
 //!
-//! They are lines of the ownership table in the container's directory, which has the form of `rootfs::owners` and is read by `export`,
-//! `commit` and `cp`. Lines are only ever added here, the last one for a path counts, and a lock keeps several notifiers apart. A path is a
-//! weaker name than an inode: a link that is renamed afterwards belongs to root again, and a line whose path has become
-//! something else is passed over by the reader.
+//! They are lines of the ownership table in the container's directory, which has the form of
+//! `rootfs::owners` and is read by `export`, `commit` and `cp`. Lines are only ever added here, the
+//! last one for a path counts, and a lock keeps several notifiers apart. A path is a weaker name
+//! than an inode: a link that is renamed afterwards belongs to root again, and a line whose path
+//! has become something else is passed over by the reader.
 
 use crate::plan::{Plan, Root};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -13,8 +14,8 @@ use std::os::fd::OwnedFd;
 /// First line of a table.
 const MAGIC: &[u8] = b"coracle-owners 1\n";
 
-/// The name of a container's table, in its directory: beside the upper directory or beside the whole tree. A tree that is somebody
-/// else's (`--rootfs`) has none.
+/// The name of a container's table, in its directory: beside the upper directory or beside the
+/// whole tree. A tree that is somebody else's (`--rootfs`) has none.
 pub(super) fn name(plan: &Plan) -> Option<&'static str> {
     match &plan.root {
         Root::Overlay { upper, .. } if upper.parent() == Some(&*plan.place) => Some("upper.owners"),

@@ -1,4 +1,5 @@
-//! Docker's default profile as a table (moby's `profiles/seccomp/default.json` of 2024, kernel 4.8 and later).
+//! Docker's default profile as a table (moby's `profiles/seccomp/default.json` of 2024, kernel 4.8
+//! and later).
 
 use super::{Compare, Condition, ENOSYS, Rule};
 use abi::bpf;
@@ -86,7 +87,8 @@ const WITH: &[(&str, &[&str])] = &[
 const NAMESPACE_FLAGS: u64 = 0x7e02_0000;
 /// Address family of virtual machine sockets, which know no network namespace.
 const AF_VSOCK: u64 = 40;
-/// Personalities that are harmless: Linux, 32-bit Linux, both with another `uname`, and the question.
+/// Personalities that are harmless: Linux, 32-bit Linux, both with another `uname`, and the
+/// question.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
 /// The rules for a program with these capabilities.

@@ -87,7 +87,8 @@ fn is_directory(source: &Opened) -> Result<bool, Errno> {
     }
 }
 
-/// Binds a descriptor of a file that is still mounted in our namespace, on kernels without mount trees.
+/// Binds a descriptor of a file that is still mounted in our namespace, on kernels without mount
+/// trees.
 fn bind_path(source: &OwnedFd, target: &Path) -> Result<(), Errno> {
     let mode = rustix::fs::fstat(source)?.st_mode;
     let flags = Legacy::BIND | Legacy::REC;
@@ -104,7 +105,8 @@ fn bind_path(source: &OwnedFd, target: &Path) -> Result<(), Errno> {
 
 /// Sets flags of a mount by remounting it and what is beneath, on kernels without `mount_setattr`.
 ///
-/// Inside a user namespace a remount must repeat the flags that the mount has already: they are locked.
+/// Inside a user namespace a remount must repeat the flags that the mount has already: they are
+/// locked.
 fn remount(target: &Path, flags: MountFlags) -> Result<(), Errno> {
     let full = std::fs::canonicalize(target)
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;

@@ -13,8 +13,9 @@ const OPTIONS_LIMIT: usize = 4095;
 
 /// Mounts an overlay on `place`.
 ///
-/// A volatile overlay leaves a mark in its work directory that forbids the next mount: it means "what was written may not have
-/// reached the disk when the machine crashed". Our containers accept that, as Docker's do, and remove the mark.
+/// A volatile overlay leaves a mark in its work directory that forbids the next mount: it means
+/// "what was written may not have reached the disk when the machine crashed". Our containers accept
+/// that, as Docker's do, and remove the mark.
 pub(in crate::engines) fn mount_overlay(
     place: &Path,
     lowers: &[PathBuf],

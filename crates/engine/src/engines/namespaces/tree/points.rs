@@ -10,8 +10,9 @@ use sys::fs::resolve;
 /// How many links may lead from one to the next (as in the kernel, `path_resolution(7)`).
 const LINKS: usize = 40;
 
-/// The path of a mount's target without symbolic links: as the container will see it, never through the host's root that is stacked
-/// over the container's. Missing directories on the way are made if `make` says so; the last component may be missing.
+/// The path of a mount's target without symbolic links: as the container will see it, never through
+/// the host's root that is stacked over the container's. Missing directories on the way are made if
+/// `make` says so; the last component may be missing.
 pub(super) fn inside(root: &OwnedFd, target: &Path, make: bool) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let failed = |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
