@@ -1,6 +1,7 @@
 //! Safe Linux for the std side.
 
 pub mod event;
+pub mod fork;
 pub mod fs;
 pub mod lease;
 pub mod life;

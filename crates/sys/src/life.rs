@@ -103,7 +103,7 @@ pub fn link(pid: u32, name: &str) -> Result<PathBuf, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::ForkResult;
+    use crate::fork::ForkResult;
     use crate::{process, raw};
     use linux_raw_sys::general as numbers;
     use rustix::process::{Pid, Signal, WaitOptions};
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn a_process_lives_on_without_its_first_thread() {
-        let child = match process::fork_single().unwrap() {
+        let child = match crate::fork::fork_single().unwrap() {
             ForkResult::Parent(pid) => pid,
             ForkResult::Child => {
                 std::thread::spawn(|| std::thread::sleep(Duration::from_mins(2)));
                 // SAFETY: ends this thread alone, of which no other uses anything.
                 let _ = unsafe { raw::call(numbers::__NR_exit, [0; 5]) };
-                process::exit_now(1)
+                crate::fork::exit_now(1)
             }
         };
         let number = child.as_raw_nonzero().get() as u32;

@@ -123,7 +123,7 @@ pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
     // The number that the child puts the copy under.
     let mut place = rustix::fs::open("/", flags, rustix::fs::Mode::empty())?;
     let kinds = numbers::CLONE_NEWUSER | numbers::CLONE_NEWNS | numbers::CLONE_FILES;
-    crate::process::in_clone(kinds, || {
+    crate::fork::in_clone(kinds, || {
         let tree = copy_tree(file)?;
         set_attributes(tree.as_fd(), Attributes::READ_ONLY, true)?;
         rustix::io::dup3(&tree, &mut place, rustix::io::DupFlags::CLOEXEC)

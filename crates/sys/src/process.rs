@@ -1,10 +1,9 @@
-//! Becoming another program, ending without clean-up, a sibling instead of a child.
+//! Becoming another program, and the descriptors that it finds.
 
 pub use crate::life::start_time;
 use crate::raw;
 use linux_raw_sys::general as numbers;
 use rustix::io::Errno;
-use rustix::process::Pid;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,8 +11,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 unsafe extern "C" {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char)
     -> c_int;
-    fn _exit(code: c_int) -> !;
-    fn fork() -> c_int;
 }
 
 /// Arguments or variables in the form that `execve` takes, made before anything irreversible.
@@ -41,144 +38,6 @@ pub fn exec(path: &CStr, arguments: &Strings, environment: &Strings) -> Errno {
     // SAFETY: both vectors end with a null pointer and own the strings they point to.
     unsafe { execve(path.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr()) };
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
-}
-
-/// Ends the process at once: no destructors, no `atexit` functions. For children made by `fork`, whose clean-up is their parent's.
-pub fn exit_now(code: i32) -> ! {
-    // SAFETY: no preconditions.
-    unsafe { _exit(code) }
-}
-
-/// Duplicates the process as a child of the caller's *parent*. `None` in the new process.
-///
-/// Only for a process with one thread that does little before it executes a program or ends: the C library does not know of it.
-/// See [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
-pub fn fork_sibling() -> Result<Option<Pid>, Errno> {
-    clone(numbers::CLONE_PARENT)
-}
-
-/// As [`crate::event::fork`], for a process that is known to have one thread: nothing is asked of `/proc`.
-pub fn fork_single() -> Result<crate::event::ForkResult, Errno> {
-    // SAFETY: no preconditions of its own; the C library makes its locks right in the child. With several threads the child could
-    // wait forever for a lock of ours that another thread held, but nothing unsound follows.
-    match unsafe { fork() } {
-        -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
-        pid => Ok(Pid::from_raw(pid)
-            .map_or(crate::event::ForkResult::Child, crate::event::ForkResult::Parent)),
-    }
-}
-
-/// As `fork`, for processes with one thread, without asking whether it is so, of a child whose end raises no signal: wait(2) shows it
-/// to those who ask with `__WALL` or `__WCLONE` only. `None` in the child.
-///
-/// The C library is told nothing, so its functions about threads must not be used in the child.
-pub fn fork_unseen() -> Result<Option<Pid>, Errno> {
-    clone(0)
-}
-
-/// As [`fork_unseen`], of a process that is no child of the caller's at all but an orphan from its beginning: not even `__WALL` shows it. `None`
-/// in it.
-///
-/// A step between makes it and ends. That one only borrows the caller's memory, which is copied once, as by a plain fork.
-/// The orphan goes to the nearest process that takes orphans in. If that is the caller, as process 1 of a pid namespace, it is an unseen
-/// child after all.
-pub fn fork_apart() -> Result<Option<Pid>, Errno> {
-    if rustix::process::getpid() == Pid::INIT {
-        return fork_unseen();
-    }
-    let adopts = rustix::process::child_subreaper().is_ok_and(|adopts| adopts.is_some());
-    if adopts {
-        rustix::process::set_child_subreaper(None)?;
-    }
-    let forked = fork_twice();
-    if adopts && !matches!(forked, Ok(None)) {
-        rustix::process::set_child_subreaper(Some(Pid::INIT))?;
-    }
-    forked
-}
-
-fn fork_twice() -> Result<Option<Pid>, Errno> {
-    let step_flags = u64::from(numbers::CLONE_VM | numbers::CLONE_VFORK);
-    // What the second call said to the step.
-    let mut said = -i64::from(Errno::INTR.raw_os_error());
-    let step: i64;
-    // SAFETY: the step runs on this very stack, so it must not return to Rust: it makes a process, writes down what came of it, and ends. It
-    // touches no other memory, and the caller does not run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all
-    // memory with a stack like the caller's, and leaves the block as from a plain fork.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "mov eax, {clone}",
-            "xor edi, edi",
-            "syscall",
-            "test rax, rax",
-            "jz 2f",
-            "mov [{said}], rax",
-            "mov eax, {exit}",
-            "xor edi, edi",
-            "syscall",
-            "ud2",
-            "2:",
-            clone = const numbers::__NR_clone,
-            exit = const numbers::__NR_exit,
-            said = in(reg) &raw mut said,
-            inlateout("rax") u64::from(numbers::__NR_clone) => step,
-            inlateout("rdi") step_flags => _,
-            in("rsi") 0_u64,
-            in("rdx") 0_u64,
-            in("r10") 0_u64,
-            in("r8") 0_u64,
-            out("rcx") _,
-            out("r11") _,
-        );
-    }
-    match step {
-        0 => return Ok(None),
-        1.. => {
-            let arguments = [step as usize, 0, numbers::__WALL as usize, 0, 0];
-            // SAFETY: waits for the step, which has ended; nothing is written.
-            let waited = || unsafe { raw::call(numbers::__NR_wait4, arguments) };
-            rustix::io::retry_on_intr(waited)?;
-        }
-        _ => return Err(Errno::from_raw_os_error(-step as i32)),
-    }
-    if said < 0 {
-        return Err(Errno::from_raw_os_error(-said as i32));
-    }
-    Ok(Pid::from_raw(said as i32))
-}
-
-fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
-    // SAFETY: no new stack, so memory is copied as by fork; no pointers are given.
-    let pid = unsafe { raw::call(numbers::__NR_clone, [flags as usize, 0, 0, 0, 0]) }?;
-    Ok(Pid::from_raw(pid as i32))
-}
-
-/// Does something in a child and waits for it; its error is the answer. For processes with one
-/// thread.
-///
-/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it
-/// holds when it ends is closed with the child, unless descriptors are shared (`CLONE_FILES`).
-pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    let Some(child) = clone(flags & !numbers::CLONE_VM)? else {
-        exit_now(work().map_or_else(|errno| errno.raw_os_error() & 0xff, |()| 0));
-    };
-    let mut status = 0_i32;
-    let waited = || {
-        let number = child.as_raw_nonzero().get() as usize;
-        let arguments = [number, &raw mut status as usize, numbers::__WALL as usize, 0, 0];
-        // SAFETY: waits for the child; `status` lives until the call returns.
-        unsafe { raw::call(numbers::__NR_wait4, arguments) }
-    };
-    rustix::io::retry_on_intr(waited)?;
-    // An exit status is the second byte; the first is a signal.
-    match (status & 0x7f, status >> 8 & 0xff) {
-        (0, 0) => Ok(()),
-        (0, errno) => Err(Errno::from_raw_os_error(errno)),
-        _ => Err(Errno::INTR),
-    }
 }
 
 /// Closes every descriptor but these (which are none of 0 to 2); 0 to 2 become `/dev/null`.
@@ -332,52 +191,6 @@ mod tests {
     use super::*;
 
     /// Whether a child of the calling process is left that `wait` shows to who asks for all.
-    fn has_children() -> bool {
-        // SAFETY: nothing is written.
-        let waited = unsafe { raw::call(numbers::__NR_wait4, [usize::MAX, 0, ALL, 0, 0]) };
-        waited != Err(Errno::CHILD)
-    }
-
-    const ALL: usize = (numbers::__WALL | numbers::WNOHANG) as usize;
-
-    #[test]
-    fn what_is_forked_apart_is_nobodys_child() {
-        // Among the threads of a test program others fork too.
-        let limit = std::time::Duration::from_secs(20);
-        for adopts in [false, true] {
-            let report = crate::probe::in_child(limit, |_| {
-                let this = rustix::process::getpid();
-                if adopts && rustix::process::set_child_subreaper(Some(this)).is_err() {
-                    return 10;
-                }
-                let Ok((reader, writer)) = rustix::pipe::pipe() else { return 11 };
-                let Ok((held, holder)) = rustix::pipe::pipe() else { return 12 };
-                match fork_apart() {
-                    Ok(None) => {
-                        drop(holder);
-                        let _ = rustix::io::read(&held, &mut [0_u8; 1][..]);
-                        let own = rustix::process::getpid().as_raw_nonzero().get();
-                        let _ = rustix::io::write(&writer, &own.to_ne_bytes());
-                        exit_now(0)
-                    }
-                    Ok(Some(apart)) => {
-                        if has_children() {
-                            return 1;
-                        }
-                        drop((holder, writer));
-                        let mut own = [0; 4];
-                        let _ = rustix::io::read(&reader, &mut own[..]);
-                        let kept = rustix::process::child_subreaper().is_ok_and(|s| s.is_some());
-                        let told = i32::from_ne_bytes(own) == apart.as_raw_nonzero().get();
-                        i32::from(!told) * 2 + i32::from(kept != adopts) * 4
-                    }
-                    Err(errno) => errno.raw_os_error(),
-                }
-            });
-            assert_eq!(report.unwrap().ended, crate::probe::Ended::Exited(0), "{adopts}");
-        }
-    }
-
     #[test]
     fn zero_bytes_are_refused() {
         assert!(Strings::new(&["a\0b"]).is_none());

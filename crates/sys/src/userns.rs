@@ -3,7 +3,7 @@
 //! A map of one id is written by its owner. More need a helper with privilege in the parent namespace: `newuidmap` and `newgidmap`
 //! (setuid), or root itself. See [user_namespaces(7)](https://man7.org/linux/man-pages/man7/user_namespaces.7.html).
 
-use crate::event::{ForkResult, fork};
+use crate::fork::{ForkResult, fork};
 use crate::namespace::{self, Kinds};
 use rustix::io::Errno;
 use std::fmt::Write as _;
@@ -187,19 +187,19 @@ fn inside(
     let _ = File::from(ready).write_all(&errno.to_ne_bytes());
     let mut byte = [0];
     if errno != 0 || !matches!(File::from(go).read(&mut byte), Ok(1)) {
-        crate::process::exit_now(1);
+        crate::fork::exit_now(1);
     }
     if maps.uids.iter().any(|line| line.0 == 0) {
         let _ = rustix::thread::set_thread_gid(rustix::process::Gid::ROOT);
         let _ = rustix::thread::set_thread_uid(rustix::process::Uid::ROOT);
     }
     let Ok(bytes) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) else {
-        crate::process::exit_now(1);
+        crate::fork::exit_now(1);
     };
     let mut result = File::from(result);
     // The leading byte tells an empty result from a process that died.
     let sent = result.write_all(&[1]).and_then(|()| result.write_all(&bytes));
-    crate::process::exit_now(i32::from(sent.is_err()));
+    crate::fork::exit_now(i32::from(sent.is_err()));
 }
 
 fn outside(

@@ -10,22 +10,22 @@ use crate::error::{Error, Result};
 use crate::exit::Ended;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 
 /// Forks a process of one thread; refuses where it has several.
 pub(crate) fn child() -> Result<ForkResult> {
-    sys::event::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
+    sys::fork::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
 }
 
 /// Forks where `/proc` may not show this process, so that its number of threads cannot be read. It
 /// was one when the namespaces were left, which the kernel refuses to a process with several.
 pub(crate) fn child_of_one_thread() -> Result<ForkResult> {
-    sys::process::fork_single().map_err(|errno| Error::call("fork", errno))
+    sys::fork::fork_single().map_err(|errno| Error::call("fork", errno))
 }
 
 /// Makes a child of the caller's parent; `None` in it.
 pub(crate) fn sibling() -> Result<Option<Pid>> {
-    sys::process::fork_sibling().map_err(|errno| Error::call("fork", errno))
+    sys::fork::fork_sibling().map_err(|errno| Error::call("fork", errno))
 }
 
 /// Waits for the end of a child.

@@ -21,7 +21,8 @@ use crate::error::Result;
 use crate::exit::{Ended, FAILED};
 use crate::processes;
 use crate::signal::Signal;
-use sys::process::{Strings, exec, exit_now, keep_only};
+use sys::fork::exit_now;
+use sys::process::{Strings, exec, keep_only};
 
 /// The word by which this program knows that it is an init, with the number of the main process
 /// after it.

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::exit::{Ended, FAILED};
 use rustix::process::{Pid, PidfdFlags};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use sys::event::ForkResult;
-use sys::process::exit_now;
+use sys::fork::ForkResult;
+use sys::fork::exit_now;
 
 /// How a program's process stands to the process that started it.
 #[derive(Debug, Default)]

@@ -19,7 +19,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
-use sys::event::{ForkResult, close_foreign, exit_now, fork, set_title, trim_heap};
+use sys::event::{close_foreign, set_title, trim_heap};
+use sys::fork::{ForkResult, exit_now, fork};
 
 use super::ledger::Ledger;
 use super::serve::Supervisor;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::process::{exit_now, fork_unseen};
+use crate::fork::{exit_now, fork_unseen};
 
 #[test]
 fn statuses_are_told_apart() {

@@ -23,7 +23,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 use sys::namespace::Kinds;
 use sys::process::FIRST;
 

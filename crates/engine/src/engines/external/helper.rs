@@ -13,7 +13,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 
 /// How Coracle is called in the container: by the first of the descriptors.
 pub(in crate::engines) const LAUNCHER: &str = "/proc/self/fd/3";
@@ -62,7 +62,7 @@ pub(in crate::engines) fn begin(
                 let text = format!("cannot execute it: {errno}\n");
                 let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
             }
-            sys::process::exit_now(i32::from(Reason::NotFound.code()));
+            sys::fork::exit_now(i32::from(Reason::NotFound.code()));
         }
     }
 }

@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal};
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 use view::Task;
 use view::identity::Credentials;
 
@@ -110,7 +110,7 @@ fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) ->
             drop(receiver);
             let ties = Ties { tied: true, ..ties };
             let Err(error) = become_guest(plan, ties, ready);
-            sys::process::exit_now(sender.failed(&error));
+            sys::fork::exit_now(sender.failed(&error));
         }
         ForkResult::Parent(pid) => pid,
     };

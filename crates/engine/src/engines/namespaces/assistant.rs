@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitOptions};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 use sys::userns::Maps;
 
 /// Longest message.
@@ -90,7 +90,7 @@ impl Assistant {
             ForkResult::Child => {
                 drop(ours);
                 serve(plan, &theirs);
-                sys::process::exit_now(0);
+                sys::fork::exit_now(0);
             }
         }
     }

@@ -13,8 +13,8 @@ use rustix::process::{DumpableBehavior, Signal};
 use std::convert::Infallible;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use sys::event::ForkResult;
-use sys::process::exit_now;
+use sys::fork::ForkResult;
+use sys::fork::exit_now;
 
 /// What the forked process is given.
 pub(super) struct First<'a> {

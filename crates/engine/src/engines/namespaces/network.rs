@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 
 /// Connects the network namespace of a process. Called in the host's namespaces.
 pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
@@ -37,14 +37,14 @@ pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
 /// Forks a process that belongs to nobody, and runs `work` in it.
 fn detached(work: impl FnOnce()) -> Result<()> {
     let call = |errno: crate::error::Errno| Error::Call { doing: "fork a watcher".into(), errno };
-    match sys::event::fork().map_err(|error| call(error.into()))? {
+    match sys::fork::fork().map_err(|error| call(error.into()))? {
         ForkResult::Child => {
             // Away from the caller's session and from its wait: reparented when this child ends.
             let _ = rustix::process::setsid();
-            if matches!(sys::event::fork(), Ok(ForkResult::Child)) {
+            if matches!(sys::fork::fork(), Ok(ForkResult::Child)) {
                 work();
             }
-            sys::process::exit_now(0);
+            sys::fork::exit_now(0);
         }
         ForkResult::Parent(child) => {
             let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());

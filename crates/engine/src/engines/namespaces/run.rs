@@ -27,7 +27,7 @@ use crate::sharing;
 use crate::spec::ProcessId;
 use rustix::process::Pid;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use sys::event::ForkResult;
+use sys::fork::ForkResult;
 use sys::namespace::Kinds;
 
 /// Where the program goes.

@@ -51,14 +51,14 @@ pub(super) fn attach<'a, H: Hands>(
     let (gate, opener) = report::raw_pipe()?;
     let (sender, mut receiver) = report::pipe()?;
     let this = std::process::id();
-    let forked = sys::process::fork_apart().map_err(call("fork the tracer"))?;
+    let forked = sys::fork::fork_apart().map_err(call("fork the tracer"))?;
     let Some(tracer) = forked else {
         drop((opener, receiver));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             be_tracer(this, guest, Ends { gate, sender }, make);
             end();
         }));
-        sys::process::exit_now(i32::from(ended.is_err()));
+        sys::fork::exit_now(i32::from(ended.is_err()));
     };
     drop((gate, sender));
     // No Yama: nothing to allow.

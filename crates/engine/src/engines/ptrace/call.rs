@@ -318,10 +318,10 @@ impl<H: Hands> Tracer<'_, H> {
         let Held { stopped, call, stack } = held;
         let path = self.buffers.host;
         self.hands.will_copy(path.as_c_str());
-        match sys::process::fork_unseen() {
+        match sys::fork::fork_unseen() {
             Ok(None) => {
                 let result = self.hands.copy_up(path.as_c_str());
-                sys::process::exit_now(result.err().map_or(0, |errno| i32::from(errno.0)));
+                sys::fork::exit_now(result.err().map_or(0, |errno| i32::from(errno.0)));
             }
             Ok(Some(worker)) => {
                 let id = stopped.id();

@@ -74,13 +74,13 @@ impl Notifier {
             return Ok(None);
         };
         let (ours, theirs) = descriptor::sockets()?;
-        let forked = sys::process::fork_apart().map_err(call("fork the notifier"))?;
+        let forked = sys::fork::fork_apart().map_err(call("fork the notifier"))?;
         if forked.is_some() {
             return Ok(Some(Self { socket: ours }));
         }
         drop(ours);
         be_notifier(theirs, host, table::name(plan));
-        sys::process::exit_now(0);
+        sys::fork::exit_now(0);
     }
 
     /// Installs the filter and hands its listener over. From here on the calls of this process are

@@ -1,17 +1,12 @@
-//! `fork`, the process title, descriptors of the caller, signals of any number.
+//! The process title, descriptors of the caller, signals of any number.
 
 use std::ffi::{c_int, c_long};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
 unsafe extern "C" {
-    #[link_name = "fork"]
-    fn c_fork() -> c_int;
-    #[link_name = "_exit"]
-    fn c_exit(code: c_int) -> !;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
@@ -24,47 +19,8 @@ const FD_CLOEXEC: c_int = 1;
 /// The same number on every architecture.
 const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
-/// So long may a thread that was joined still be counted: it says that it has ended a little before the kernel takes it away.
-const ENDING: Duration = Duration::from_millis(500);
-
-/// On which side of a [`fork`] the caller is.
-pub enum ForkResult {
-    /// The process that called; holds the child's id.
-    Parent(Pid),
-    /// The new process.
-    Child,
-}
-
-/// Duplicates the process through the C library, so that its locks and its idea of the current
-/// thread are right in the child.
-///
-/// # Errors
-/// `EAGAIN` at the limit of processes, `ENOMEM`; and `EBUSY` if the process has more than one
-/// thread: the others would be missing in the child, with whatever locks they held.
-pub fn fork() -> io::Result<ForkResult> {
-    let began = Instant::now();
-    while threads() != Some(1) {
-        if began.elapsed() > ENDING {
-            return Err(rustix::io::Errno::BUSY.into());
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: there is one thread, so the child is a whole copy and may do whatever the parent
-    // may.
-    match unsafe { c_fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(ForkResult::Child),
-        pid => Ok(Pid::from_raw(pid).map_or(ForkResult::Child, ForkResult::Parent)),
-    }
-}
-
-/// How many threads this process has, from `/proc/self/stat` field 20; `None` without `/proc`.
-fn threads() -> Option<u32> {
-    stat_field(20)?.try_into().ok()
-}
-
 /// A numeric field of `/proc/self/stat`, counted from 1 as in proc(5).
-fn stat_field(number: usize) -> Option<u64> {
+pub(crate) fn stat_field(number: usize) -> Option<u64> {
     let text = std::fs::read("/proc/self/stat").ok()?;
     let after = text.iter().rposition(|&byte| byte == b')')? + 2;
     let field = text.get(after..)?.split(|&byte| byte == b' ').nth(number - 3)?;
@@ -90,7 +46,7 @@ pub fn set_title(name: &str, line: &str) {
     // A last byte that is not zero tells the kernel that the text ends at its first zero (see
     // `get_mm_proctitle` in fs/proc/base.c); else readers are shown all of the area.
     // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped,
-    // writable, and read by nobody else (one thread; see `fork`, the only caller's origin).
+    // writable, and read by nobody else (one thread; see [`crate::fork::fork`], the only caller's origin).
     // `length < space`, so the last byte is never the text's.
     unsafe {
         std::ptr::write_bytes(target, 0, space);
@@ -99,12 +55,6 @@ pub fn set_title(name: &str, line: &str) {
             target.add(space - 1).write(b' ');
         }
     }
-}
-
-/// Ends the process at once: no destructors, no flushing of buffers that a fork duplicated.
-pub fn exit_now(code: i32) -> ! {
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { c_exit(code) }
 }
 
 /// Closes every descriptor from 3 up that is not marked close-on-exec.
