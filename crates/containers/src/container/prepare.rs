@@ -1,5 +1,6 @@
 //! Plans a run of a container: which engine, which root, which accounts, which devices.
 
+use engine::choose;
 use engine::choose::Engine;
 use engine::facts::Facts;
 use engine::plan::{self, Accounts, Overrides, Plan, Request};
