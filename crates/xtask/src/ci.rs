@@ -34,7 +34,7 @@ pub(crate) fn run() -> Outcome {
     note("format", check(&mut cargo(&["fmt", "--all", "--check"])));
     note("format of the loader", check(&mut cargo(&["fmt", "--manifest-path", STAGE, "--check"])));
     step("tidy");
-    note("tidy", tidy::run());
+    note("tidy", tidy::run(&[]));
     if has("cargo-deny") {
         step("dependencies");
         note("dependencies", check(&mut cargo(&["deny", "check"])));

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         "demo" => demo::run(),
         "ci" => ci::run(),
         "setup" => tools::set_up(),
-        "tidy" => tidy::run(),
+        "tidy" => tidy::run(rest),
         "test" => suite::run(rest).and_then(|counts| counts.verdict()),
         "fuzz" => fuzz::run(rest),
         "crash" => crash::run(rest),

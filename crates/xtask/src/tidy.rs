@@ -1,9 +1,19 @@
-//! The rules that a compiler does not know, checked over the sources and `cargo metadata`.
+//! Checks what a compiler does not: `cargo xtask tidy`, over the sources and `cargo metadata`.
 //!
-//! Dependency arrows, `unsafe` only in `sys`, file lengths, module essays, and what libraries must
-//! not do (print, read the environment, end the process, ask NSS). Every finding has a file and a
-//! line; the task prints all of them.
+//! - which crate may depend on which ([`ARROWS`], [`NO_IO`]), and lints of every manifest;
+//! - circles of modules inside a crate ([`circles`]);
+//! - who may print, read the environment and end the process, and that nothing asks NSS;
+//! - `unsafe` only in `sys` and `stage`; module headers; lengths of files and of lines ([`lines`]);
+//!
+//! Every finding names a file, most of them a line; the task prints all of them. `--bless` brings
+//! the lists of `circles` and `lines` up to date.
 
+mod circles;
+mod lexer;
+mod lines;
+mod modules;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,20 +46,11 @@ const NO_IO: &[(&str, &[&str])] = &[
     ("view", &["rustix", "serde", "libc", "nix"]),
 ];
 
-/// Libraries: they never print, never look around, never end the process.
-const LIBRARIES: &[&str] = &[
-    "abi",
-    "view",
-    "blobs",
-    "sys",
-    "oci",
-    "registry",
-    "store",
-    "rootfs",
-    "host",
-    "engine",
-    "containers",
-];
+/// Crates that are no libraries. All others never print, read the environment or end the process.
+const PROGRAMS: &[&str] = &["cli", "stage", "testkit", "xtask"];
+
+/// Crates with `unsafe` code.
+const UNSAFE: &[&str] = &["sys", "stage"];
 
 /// The longest file, in lines.
 const LONGEST: usize = 800;
@@ -66,9 +67,9 @@ const IN_LIBRARIES: &[Ban] = &[
     Ban { text: "env::var(", reason: "only `cli` reads the environment" },
     Ban { text: "env::var_os(", reason: "only `cli` reads the environment" },
     Ban { text: "env::vars", reason: "only `cli` reads the environment" },
-    Ban { text: "env::current_dir(", reason: "only `cli` looks where it stands" },
+    Ban { text: "env::current_dir(", reason: "only `cli` reads the working directory" },
     Ban { text: "env::temp_dir(", reason: "a directory comes in as an argument" },
-    Ban { text: "process::exit(", reason: "only `cli` decides an exit code" },
+    Ban { text: "process::exit(", reason: "only `main` ends the process" },
 ];
 
 const EVERYWHERE: &[Ban] = &[
@@ -82,28 +83,95 @@ const EVERYWHERE: &[Ban] = &[
     Ban { text: "unimplemented!(", reason: "not finished" },
 ];
 
-/// Checks everything.
-pub(crate) fn run() -> Outcome {
+/// Something that product code does in named places only.
+struct Only {
+    text: &'static str,
+    /// Beginnings of file names; each must be needed.
+    places: &'static [&'static str],
+    reason: &'static str,
+}
+
+const ONLY: &[Only] = &[
+    Only {
+        text: "env::var",
+        places: &[
+            "crates/cli/src/context.rs",
+            // Before there is a context: the logger, colours of an error, the name it is called by.
+            "crates/cli/src/logging.rs",
+            "crates/cli/src/report.rs",
+            "crates/cli/src/udocker.rs",
+        ],
+        reason: "the environment is read once, in `cli::context`",
+    },
+    Only {
+        text: "exit_now(",
+        places: &["crates/engine/src/engines/", "crates/engine/src/supervise/", "crates/sys/src/"],
+        reason: "only a forked child ends itself",
+    },
+    Only {
+        text: "ExitCode::",
+        places: &["crates/cli/src/main.rs"],
+        reason: "`main` turns a status into the exit code",
+    },
+    Only {
+        text: "fn exit_code(",
+        places: &["crates/engine/src/error.rs", "crates/engine/src/supervise/error.rs"],
+        reason: "the exit code of an error is decided beside its type",
+    },
+];
+
+/// Checks everything. Words: `--bless` or none.
+pub(crate) fn run(words: &[String]) -> Outcome {
+    let bless = match words {
+        [] => false,
+        [word] if word == "--bless" => true,
+        _ => return Err("there is only the option --bless".to_owned()),
+    };
     let mut findings = Vec::new();
     arrows(&mut findings)?;
-    let mut long = Vec::new();
-    for file in sources()? {
-        let name = file.strip_prefix(root()).unwrap_or(&file).display().to_string();
-        let text = fs::read_to_string(&file).map_err(|error| format!("{name}: {error}"))?;
+    circles::check(&mut findings, bless)?;
+    let mut long = 0;
+    let mut used = Used::default();
+    let files = sources()?;
+    for file in &files {
+        let name = file.strip_prefix(root()).unwrap_or(file).display().to_string();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
         let lines = text.lines().count();
         if lines > 400 {
-            long.push(format!("{name} ({lines})"));
+            long += 1;
         }
-        source(&name, &text, &mut findings);
+        source(&name, &text, &mut used, &mut findings);
     }
+    used.check(&mut findings);
+    lines::check(&files, &mut findings, bless)?;
     findings.extend(crate::calls::check().err());
-    if !long.is_empty() {
-        println!("over 400 lines, which is the exception: {}", long.join(", "));
+    if long > 0 {
+        println!("{long} files have more than 400 lines, which is to be the exception");
     }
     for finding in &findings {
         println!("{finding}");
     }
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
+}
+
+/// The places of [`ONLY`] that have been needed, as indices.
+#[derive(Default)]
+struct Used(BTreeSet<(usize, usize)>);
+
+impl Used {
+    /// Finds places that are listed in vain.
+    fn check(&self, findings: &mut Vec<String>) {
+        for (n, only) in ONLY.iter().enumerate() {
+            for (m, place) in only.places.iter().enumerate() {
+                if !self.0.contains(&(n, m)) {
+                    findings.push(format!(
+                        "{place}: no {}...: take it off the list in crates/xtask/src/tidy.rs",
+                        only.text
+                    ));
+                }
+            }
+        }
+    }
 }
 
 fn sources() -> Outcome<Vec<PathBuf>> {
@@ -124,7 +192,7 @@ fn sources() -> Outcome<Vec<PathBuf>> {
 }
 
 /// One source file.
-fn source(name: &str, text: &str, findings: &mut Vec<String>) {
+fn source(name: &str, text: &str, used: &mut Used, findings: &mut Vec<String>) {
     let crate_name = name.split('/').nth(1).unwrap_or_default();
     let lines = text.lines().count();
     if lines > LONGEST {
@@ -134,7 +202,8 @@ fn source(name: &str, text: &str, findings: &mut Vec<String>) {
     if !first.is_some_and(|line| line.starts_with("//!")) && !is_tests(name) {
         findings.push(format!("{name}:1: no `//!` that says what this module is"));
     }
-    let library = LIBRARIES.contains(&crate_name) && is_product(name);
+    let library = !PROGRAMS.contains(&crate_name) && is_product(name);
+    let shipped = (library || matches!(crate_name, "cli" | "stage")) && is_product(name);
     // xtask holds the list of bans itself.
     if crate_name == "xtask" {
         return;
@@ -151,8 +220,21 @@ fn source(name: &str, text: &str, findings: &mut Vec<String>) {
         for ban in bans.filter(|ban| code.contains(ban.text)) {
             findings.push(format!("{name}:{}: {}...: {}", number + 1, ban.text, ban.reason));
         }
-        if library && crate_name != "sys" && code.split_whitespace().any(|word| word == "unsafe") {
-            findings.push(format!("{name}:{}: `unsafe` lives in `sys` alone", number + 1));
+        if !UNSAFE.contains(&crate_name) && code.split_whitespace().any(|word| word == "unsafe") {
+            findings.push(format!("{name}:{}: `unsafe` is for `sys` and `stage`", number + 1));
+        }
+        for (n, only) in ONLY.iter().enumerate().filter(|_| shipped) {
+            if code.contains(only.text) {
+                match only.places.iter().position(|place| name.starts_with(place)) {
+                    Some(place) => drop(used.0.insert((n, place))),
+                    None => findings.push(format!(
+                        "{name}:{}: {}...: {}; places are listed in crates/xtask/src/tidy.rs",
+                        number + 1,
+                        only.text,
+                        only.reason
+                    )),
+                }
+            }
         }
     }
 }
@@ -211,8 +293,15 @@ mod tests {
 
     fn findings(name: &str, text: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        source(name, text, &mut findings);
+        source(name, text, &mut Used::default(), &mut findings);
         findings
+    }
+
+    #[test]
+    fn places_that_are_not_needed_are_found() {
+        let mut findings = Vec::new();
+        Used::default().check(&mut findings);
+        assert_eq!(findings.len(), ONLY.iter().map(|only| only.places.len()).sum::<usize>());
     }
 
     #[test]
@@ -228,6 +317,13 @@ mod tests {
         assert!(findings("crates/store/src/a.rs", in_tests).is_empty());
         let comment = "//! What.\n// println!(\"x\")\n";
         assert!(findings("crates/store/src/a.rs", comment).is_empty());
+        let ends = "//! What.\nfn f() { sys::process::exit_now(1); }\n";
+        assert_eq!(findings("crates/engine/src/plan/a.rs", ends).len(), 1);
+        assert!(findings("crates/engine/src/engines/a.rs", ends).is_empty());
+        let looks = "//! What.\nfn f() { std::env::var_os(\"A\"); }\n";
+        assert_eq!(findings("crates/cli/src/a.rs", looks).len(), 1);
+        assert_eq!(findings("crates/store/src/a.rs", looks).len(), 2);
+        assert!(findings("crates/cli/src/context.rs", looks).is_empty());
         let long = "//! What.\n".repeat(LONGEST + 1);
         assert_eq!(findings("crates/cli/src/a.rs", &long).len(), 1);
     }
