@@ -4,6 +4,7 @@
 //! - circles of modules inside a crate ([`circles`]);
 //! - who may print, read the environment and end the process, and that nothing asks NSS;
 //! - `unsafe` only in `sys` and `stage`; module headers; lengths of files and of lines ([`lines`]);
+//! - documents that are printed from code or must name what is in the code ([`variables`]).
 //!
 //! Every finding names a file, most of them a line; the task prints all of them. `--bless` brings
 //! the lists of `circles` and `lines` up to date.
@@ -12,6 +13,7 @@ mod circles;
 mod lexer;
 mod lines;
 mod modules;
+mod variables;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -144,6 +146,7 @@ pub(crate) fn run(words: &[String]) -> Outcome {
     }
     used.check(&mut findings);
     lines::check(&files, &mut findings, bless)?;
+    variables::check(&files, &mut findings)?;
     findings.extend(crate::calls::check().err());
     if long > 0 {
         println!("{long} files have more than 400 lines, which is to be the exception");
