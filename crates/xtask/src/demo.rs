@@ -1,152 +1,123 @@
-//! `cargo xtask demo`: the whole road, from a registry to a process, as people without privilege.
+//! `cargo xtask demo`: shows what Coracle does to somebody who has just cloned it.
 //!
-//! A Debian image is served by a registry on this machine; each test user (or the caller, when that
-//! is not root) pulls it and runs it in every engine that `coracle doctor` calls ready. Where root
-//! can forbid user namespaces for a moment, one more row shows what is said then.
+//! It compiles the release binary and meanwhile prepares a registry and an image ([`prepare`]).
+//! Then an unprivileged user pulls the image and runs it ([`road`]), in every mode that this host
+//! allows and beside other tools ([`compare`]). That user is a test user if root calls, else the
+//! caller; all files lie in a temporary directory. What is missing is replaced by something smaller
+//! and named. `--all` shows every mode to every test user ([`all`]).
+
+mod all;
+mod build;
+mod compare;
+mod prepare;
+mod road;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use testkit::command::{Finished, Input, run_with};
-use testkit::docker_registry::DockerRegistry;
 use testkit::scratch::Scratch;
-use testkit::users::{self, Setting, User};
-use testkit::{debian, guest};
+use testkit::users::{Setting, User};
 
-use crate::shell::{Outcome, step};
-use crate::table::Table;
-use crate::{release, tools};
+use crate::shell::Outcome;
+use prepare::{Kind, Prepared};
 
-const LIMIT: Duration = Duration::from_mins(5);
+/// The longest that one command may take.
+const LIMIT: Duration = Duration::from_mins(2);
 
+/// What all parts work with.
 struct Demo {
+    /// A copy of the release binary that every user can execute.
     coracle: PathBuf,
+    /// The image's name with its registry.
     image: String,
+    kind: Kind,
+    /// `HOST:PORT` of the registry.
+    registry: String,
     scratch: Scratch,
-    /// Whether the image is Debian, with a shell in it.
-    shell: bool,
+    user: User,
+    home: PathBuf,
 }
 
-/// Runs it.
-pub(crate) fn run() -> Outcome {
-    let began = Instant::now();
-    tools::set_up()?;
-    step("building");
-    let binary = release::build()?;
-    let scratch = Scratch::new("demo").map_err(|error| error.to_string())?;
-    let coracle = scratch.path().join("coracle");
-    fs::copy(binary, &coracle).map_err(|error| format!("copying the binary: {error}"))?;
-    fs::set_permissions(&coracle, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
-    step("serving an image from a local registry");
-    let registry = DockerRegistry::start().map_err(|error| error.to_string())?;
-    let (image, shell) = match debian::image() {
-        Ok(image) => (image, true),
-        Err(reason) => {
-            println!("no Debian tree ({reason}); a small made image stands in for it");
-            (guest::image(), false)
-        }
-    };
-    let built = image.build();
-    registry.target().image("debian", "bookworm", &built).map_err(|error| error.to_string())?;
-    let size: usize = built.layers.iter().map(|layer| layer.bytes.len()).sum();
-    let image = format!("{}/debian:bookworm", registry.host());
-    println!("{image}: {} MB compressed", size >> 20);
-    let demo = Demo { coracle, image, scratch, shell };
-    let mut table = Table::new(&["USER", "SUBORDINATE IDS", "MODE", "STEP", "RESULT", "TIME"]);
-    let mut failed = 0;
-    for user in users::all() {
-        step(&format!("as {} (uid {})", user.name, user.uid));
-        failed += demo.user(&user, &mut table)?;
+/// Words: `--all` or none.
+pub(crate) fn run(words: &[String]) -> Outcome {
+    match words {
+        [] => quick(),
+        [word] if word == "--all" => all::run(),
+        _ => Err("there is only the option --all".to_owned()),
     }
-    println!("\n{}", table.text());
-    println!("done in {:.0} seconds", began.elapsed().as_secs_f64());
-    if failed == 0 { Ok(()) } else { Err(format!("{failed} steps failed")) }
+}
+
+fn quick() -> Outcome {
+    let began = Instant::now();
+    println!("[1/4] Compiling coracle; meanwhile a registry and an image are prepared.");
+    let (binary, prepared) = thread::scope(|scope| {
+        let prepared = scope.spawn(prepare::prepare);
+        let binary = build::release();
+        let prepared = prepared.join().map_err(|_| "the preparation panicked".to_owned());
+        (binary, prepared)
+    });
+    let (binary, prepared) = (binary?, prepared??);
+    let compiled = Instant::now();
+    println!("      Done after {:.0} s.", began.elapsed().as_secs_f64());
+    for note in &prepared.notes {
+        println!("      {note}");
+    }
+    let user = prepare::user()?;
+    let demo = Demo::new(&binary, &prepared, user)?;
+    println!("\n[2/4] {} is in the registry {}.", prepared.about, demo.registry);
+    println!("      User {} (uid {}) pulls it and runs it.\n", demo.user.name, demo.user.uid);
+    let mut failed = road::show(&demo);
+    println!(
+        "\n[3/4] `true` in every mode: in a new container, and in the same container again.\n"
+    );
+    failed += compare::show(&demo, prepared.tree.as_deref())?;
+    println!("\n[4/4] With user namespaces forbidden, as on many clusters.\n");
+    failed += road::without_namespaces(&demo);
+    println!(
+        "\nShown in {:.0} s after the compilation. The program is one static file; copy it anywhere:\n  {}\n\
+         All modes and users, with more steps: cargo xtask demo --all",
+        compiled.elapsed().as_secs_f64(),
+        binary.display()
+    );
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} commands failed")) }
 }
 
 impl Demo {
-    fn user(&self, user: &User, table: &mut Table) -> Outcome<usize> {
-        let home = self
-            .scratch
-            .dir(&user.name, Some((user.uid, user.gid)), 0o755)
+    fn new(binary: &Path, prepared: &Prepared, user: User) -> Outcome<Self> {
+        let scratch = Scratch::new("demo").map_err(|error| error.to_string())?;
+        let coracle = scratch.path().join("coracle");
+        fs::copy(binary, &coracle).map_err(|error| format!("copying the binary: {error}"))?;
+        fs::set_permissions(&coracle, fs::Permissions::from_mode(0o755))
             .map_err(|error| error.to_string())?;
-        let mut failed = 0;
-        let ids = if user.range { "a range" } else { "none" };
-        let mut row = |mode: &str, what: &str, done: &Finished, time: f64, good: bool| {
-            let result =
-                if good { brief(&done.out()) } else { format!("FAILED: {}", brief(&done.err())) };
-            if !good {
-                failed += 1;
-                println!("{done:?}");
-            }
-            table.row(&[&user.name, ids, mode, what, &result, &format!("{:.0} ms", time * 1000.0)]);
-        };
-        let run = |words: &[&str], setting: &Setting| {
-            println!("$ coracle {}", words.join(" "));
-            let began = Instant::now();
-            let mut command = user.command_in(&self.coracle, &home, setting);
-            let done = run_with(command.args(words), Input::Null, LIMIT);
-            (done, began.elapsed().as_secs_f64())
-        };
-        let plain = Setting::default();
-        let (done, time) = run(&["pull", "-q", "--tls-verify=false", &self.image], &plain);
-        row("", "pull", &done, time, done.code() == 0);
-        let engines = self.engines(user, &home);
-        if engines.is_empty() {
-            println!("no engine is ready for {} on this host", user.name);
-        }
-        for mode in &engines {
-            let flag = format!("--execmode={mode}");
-            let program: &[&str] = if self.shell {
-                &["sh", "-c", "echo $(id -un) in $(cat /etc/debian_version)"]
-            } else {
-                &["/bin/guest", "say", "hello"]
-            };
-            let quick: &[&str] = if self.shell { &["true"] } else { &["/bin/guest", "exit", "0"] };
-            let base = ["run", "--rm", &flag, &self.image];
-            let (done, time) = run(&[&base, program].concat(), &plain);
-            row(mode, "first run", &done, time, done.code() == 0);
-            let (done, time) = run(&[&base, quick].concat(), &plain);
-            row(mode, "run true", &done, time, done.code() == 0);
-            // A runtime of the host's knows the kernel's ids only.
-            if self.shell && (mode != "R1" || user.range) {
-                let write = [
-                    "sh",
-                    "-c",
-                    "touch /etc/mine && chown www-data /etc/mine && echo changed, as root",
-                ];
-                let (done, time) = run(&[&base[..], &write].concat(), &plain);
-                row(mode, "act as root", &done, time, done.code() == 0);
-            }
-        }
-        if users::no_namespaces().is_ok() {
-            let setting = Setting { no_namespaces: true, ..plain };
-            let (done, time) = run(&["run", "--rm", &self.image, "true"], &setting);
-            let explained = done.code() == 125 && done.err().contains("hint:");
-            let said = if done.code() == 0 { "runs".to_owned() } else { brief(&done.err()) };
-            println!("{}", done.err().trim());
-            let shown = Finished { stdout: said.into_bytes(), ..done.clone() };
-            row("", "user namespaces forbidden", &shown, time, done.code() == 0 || explained);
-        }
-        Ok(failed)
+        let home = home(&scratch, &user)?;
+        let registry = prepared.registry.host();
+        let image = format!("{registry}/{}", prepared.kind.name());
+        Ok(Self { coracle, image, kind: prepared.kind, registry, scratch, user, home })
     }
 
-    /// The modes that `doctor` calls usable for this user.
-    fn engines(&self, user: &User, home: &Path) -> Vec<String> {
-        let mut command = user.command(&self.coracle, home);
-        let done = run_with(command.args(["doctor", "--format", "json"]), Input::Null, LIMIT);
-        let report: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
-        let list = report["engines"].as_array().cloned().unwrap_or_default();
-        let usable =
-            |engine: &&Value| matches!(engine["state"].as_str(), Some("ready" | "degraded"));
-        list.iter().filter(usable).filter_map(|e| e["mode"].as_str().map(str::to_owned)).collect()
+    /// Runs `coracle` as the user; gives what it printed and the seconds that it took.
+    fn coracle(&self, words: &[&str], setting: &Setting) -> (Finished, f64) {
+        let mut command = self.user.command_in(&self.coracle, &self.home, setting);
+        command
+            .env("CORACLE_REGISTRY", &self.registry)
+            .env("CORACLE_INSECURE_REGISTRIES", &self.registry)
+            .args(words);
+        let began = Instant::now();
+        let done = run_with(&mut command, Input::Null, LIMIT);
+        (done, began.elapsed().as_secs_f64())
     }
 }
 
-fn brief(text: &str) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let short: String = line.chars().take(60).collect();
-    if short.is_empty() { "ok".to_owned() } else { short }
+/// An empty home directory for a user.
+fn home(scratch: &Scratch, user: &User) -> Outcome<PathBuf> {
+    scratch.dir(&user.name, Some((user.uid, user.gid)), 0o755).map_err(|error| error.to_string())
+}
+
+/// Seconds, as short text.
+fn time(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1000.0) } else { format!("{seconds:.1} s") }
 }

@@ -22,12 +22,14 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  demo               build, serve a Debian image from a local registry, pull and run it as
-                     unprivileged users in every engine that this host allows
+  demo [--all]       compile, serve an image from a registry on this machine, pull and run it as an
+                     unprivileged user, in every mode and beside other tools; --all installs what
+                     the tests need and shows more steps to each test user
   ci                 everything that must hold; as root on Debian it first installs what the
                      tests need and makes two test users
   setup              only that: install and make users
-  tidy               the rules that a compiler does not know
+  tidy [--bless]     rules that a compiler does not know; --bless updates the lists of circles
+                     and long lines
   test [ARGS]        all tests, counted; ARGS go to cargo test
   fuzz [SECONDS | +SEED,SEED] [NAME]...
                      new sequences of system calls for so long in every engine, user and mode
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let (task, rest) = words.split_first().map_or(("help", &[][..]), |(t, r)| (t.as_str(), r));
     let result = match task {
-        "demo" => demo::run(),
+        "demo" => demo::run(rest),
         "ci" => ci::run(),
         "setup" => tools::set_up(),
         "tidy" => tidy::run(rest),

@@ -198,7 +198,27 @@ fn install(packages: &[&str]) {
     }
 }
 
+/// Installs packages and prints nothing; an error is one line.
+pub(crate) fn install_quietly(packages: &[&str]) -> Outcome {
+    let words = [&["install", "-y", "-qq", "--no-install-recommends"], packages].concat();
+    // Known packages may be there without a new list.
+    if try_apt(&words).is_ok() {
+        return Ok(());
+    }
+    let _ = try_apt(&["update", "-qq"]);
+    try_apt(&words).map_err(|text| {
+        let line = text.lines().find(|line| line.starts_with("E:")).unwrap_or("no network?");
+        format!("apt-get: {}", line.trim_start_matches("E: "))
+    })
+}
+
+/// Runs `apt-get`; prints its error.
 fn apt(words: &[&str]) -> bool {
+    try_apt(words).inspect_err(|text| println!("apt-get {}: {text}", words.join(" "))).is_ok()
+}
+
+/// Runs `apt-get`; an error is what it wrote.
+fn try_apt(words: &[&str]) -> Outcome {
     let output = Command::new("apt-get")
         .args(words)
         .env("DEBIAN_FRONTEND", "noninteractive")
@@ -207,15 +227,8 @@ fn apt(words: &[&str]) -> bool {
         .stdin(Stdio::null())
         .output();
     match output {
-        Ok(output) if output.status.success() => true,
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stderr);
-            println!("apt-get {}: {}", words.join(" "), text.trim());
-            false
-        }
-        Err(error) => {
-            println!("apt-get: {error}");
-            false
-        }
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
