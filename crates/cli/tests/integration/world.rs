@@ -18,9 +18,6 @@ pub(crate) type Case = fn(&World) -> Outcome;
 /// The name of the image.
 pub(crate) const IMAGE: &str = "localhost/debian:integration";
 
-const PACKAGES: &[&str] =
-    &["x11-apps", "xauth", "dbus", "openssh-client", "python3-minimal", "libpython3-stdlib"];
-
 /// One engine of each kind.
 const ENGINES: [&str; 3] = ["N1", "I1", "P1"];
 
@@ -48,7 +45,7 @@ impl Stage {
     /// Imports the tree as a user without subordinate ids and asks which engines are ready.
     pub(crate) fn set() -> Result<Self, String> {
         let text = |error: std::io::Error| error.to_string();
-        let tree = testkit::debian::tar_with("integration", PACKAGES).map_err(|skip| skip.0)?;
+        let tree = testkit::trees::integration().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("integration").map_err(text)?;
         let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
         let person = people.into_iter().next().ok_or("there is no test user")?;

@@ -13,10 +13,6 @@ use crate::stage::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("by_real_apptainer", by_real_apptainer)];
 
-/// What Apptainer needs beside what every tree has.
-const PACKAGES: &[&str] =
-    &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
-
 /// Enters a tree as its root: in a mere `chroot` the kernel refuses user namespaces.
 const ENTER: &str = r#"
 tree=$1 here=$2; shift 2
@@ -47,7 +43,7 @@ impl<'w> Host<'w> {
         for program in ["unshare", "pivot_root", "dpkg"] {
             need_program(program)?;
         }
-        let packages = testkit::debian::newest_packages("apptainer", PACKAGES)?;
+        let packages = testkit::trees::apptainer()?;
         let tree = scratch.path().join("host");
         let script = r#"mkdir "$1"; tar -xf "$2" -C "$1"; tree=$1; shift 2
             for package; do dpkg -x "$package" "$tree"; done"#;

@@ -9,7 +9,7 @@ use crate::stage::{Case, World};
 pub(crate) const CASES: &[(&str, Case)] = &[("zlib", zlib), ("cxx", cxx)];
 
 fn zlib(w: &World) -> Outcome {
-    let archive = testkit::debian::source("zlib")?;
+    let archive = testkit::trees::zlib()?;
     let c = w.container();
     let bytes = std::fs::read(archive).expect("the archive of the source");
     c.feed("mkdir /z; tar xj -C /z --strip-components=1", bytes).ok();

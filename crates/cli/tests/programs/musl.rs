@@ -11,7 +11,7 @@ use crate::stage::{Case, World};
 pub(crate) const CASES: &[(&str, Case)] = &[("lua", lua)];
 
 fn lua(w: &World) -> Outcome {
-    let archive = testkit::debian::source("lua5.4")?;
+    let archive = testkit::trees::lua()?;
     let c = w.container();
     let bytes = fs::read(archive).expect("the archive of the source");
     c.feed("mkdir /l; tar xz -C /l --strip-components=1", bytes).ok();

@@ -30,7 +30,7 @@ fn container(w: &World) -> Result<Container<'_>, Skip> {
 
 /// The tree.
 pub(crate) fn tree() -> Result<PathBuf, Skip> {
-    testkit::debian::newest_with("programs", &["python3"])
+    testkit::trees::newest()
 }
 
 /// The image, which is made once for all engines.

@@ -23,31 +23,6 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(4);
 /// The name of the image.
 pub(crate) const IMAGE: &str = "localhost/debian:programs";
 
-/// What the tree holds beside the minimal base.
-pub(crate) const PACKAGES: &[&str] = &[
-    "build-essential",
-    "python3",
-    "libpython3.11-testsuite",
-    "git",
-    "openssh-server",
-    "openssh-client",
-    "rsync",
-    "sudo",
-    "iputils-ping",
-    "gosu",
-    "rpm",
-    "dnf",
-    "createrepo-c",
-    "busybox-static",
-    "libopenmpi-dev",
-    "openmpi-bin",
-    "libmpich-dev",
-    "mpich",
-    "musl-tools",
-    "gdb",
-    "strace",
-];
-
 /// Everything that lives as long as the suite.
 pub(crate) struct Stage {
     /// One per engine.
@@ -74,7 +49,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 impl Stage {
     /// Imports the tree as a user without subordinate ids and asks which engines are ready.
     pub(crate) fn set() -> Result<Self, String> {
-        let tree = testkit::debian::tar_with("programs", PACKAGES).map_err(|skip| skip.0)?;
+        let tree = testkit::trees::programs().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("programs").map_err(|error| error.to_string())?;
         let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
             .map_err(|error| error.to_string())?;

@@ -1,0 +1,80 @@
+//! The Debian trees, packages and sources of the suites, which [`make_all`] makes ahead.
+//!
+//! Each takes a package mirror and up to minutes, most of them spent waiting, so `cargo xtask ci`
+//! makes them while it compiles. A suite that finds one missing makes it then.
+
+use std::path::PathBuf;
+
+use crate::debian;
+use crate::skip::Skip;
+
+/// What the tree of the suite `programs` holds beside the minimal base.
+const PROGRAMS: &[&str] = &[
+    "build-essential",
+    "python3",
+    "libpython3.11-testsuite",
+    "git",
+    "openssh-server",
+    "openssh-client",
+    "rsync",
+    "sudo",
+    "iputils-ping",
+    "gosu",
+    "rpm",
+    "dnf",
+    "createrepo-c",
+    "busybox-static",
+    "libopenmpi-dev",
+    "openmpi-bin",
+    "libmpich-dev",
+    "mpich",
+    "musl-tools",
+    "gdb",
+    "strace",
+];
+
+/// The same for the suite `integration`.
+const INTEGRATION: &[&str] =
+    &["x11-apps", "xauth", "dbus", "openssh-client", "python3-minimal", "libpython3-stdlib"];
+
+/// Apptainer and the libraries that it needs, for a tree that is the host of that case.
+const APPTAINER: &[&str] =
+    &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
+
+/// The tree of the suite `programs`.
+pub fn programs() -> Result<PathBuf, Skip> {
+    debian::tar_with("programs", PROGRAMS)
+}
+
+/// The tree of the suite `integration`.
+pub fn integration() -> Result<PathBuf, Skip> {
+    debian::tar_with("integration", INTEGRATION)
+}
+
+/// Debian's newest release with Python.
+pub fn newest() -> Result<PathBuf, Skip> {
+    debian::newest_with("programs", &["python3"])
+}
+
+/// Apptainer's packages.
+pub fn apptainer() -> Result<Vec<PathBuf>, Skip> {
+    debian::newest_packages("apptainer", APPTAINER)
+}
+
+/// zlib's source.
+pub fn zlib() -> Result<PathBuf, Skip> {
+    debian::source("zlib")
+}
+
+/// Lua's source.
+pub fn lua() -> Result<PathBuf, Skip> {
+    debian::source("lua5.4")
+}
+
+/// Makes what is missing of all of these; gives why the others could not be made.
+pub fn make_all() -> Vec<Skip> {
+    let trees = [debian::tar, programs, integration, newest, zlib, lua];
+    let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
+    skips.extend(apptainer().err());
+    skips
+}
