@@ -1,8 +1,8 @@
-//! The release binary's shape: static, small, and a stranger to the host's libraries.
+//! Checks the release binary: it must be static, small, and open no library of the host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::nss;
@@ -14,25 +14,38 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// The most bytes that the stripped binary may have.
 const LARGEST: u64 = 9 << 20;
 
+/// What cargo is asked for.
+pub(crate) const BUILD: [&str; 6] =
+    ["build", "--release", "--locked", "--package", "cli", "--quiet"];
+
+/// Where the binary is, once it is built.
+pub(crate) fn binary() -> PathBuf {
+    built("release", "coracle")
+}
+
 /// Builds the binary.
 pub(crate) fn build() -> Outcome<PathBuf> {
-    check(&mut cargo(&["build", "--release", "--locked", "--package", "cli", "--quiet"]))?;
-    Ok(built("release", "coracle"))
+    check(&mut cargo(&BUILD))?;
+    Ok(binary())
 }
 
 /// Builds and checks it.
 pub(crate) fn build_and_check() -> Outcome {
-    let binary = build()?;
-    let bytes = fs::read(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+    check_shape(&build()?)
+}
+
+/// Checks size, linking, and that it opens no library of the host.
+pub(crate) fn check_shape(binary: &Path) -> Outcome {
+    let bytes = fs::read(binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let size = bytes.len() as u64;
     println!("{}: {} kB", binary.display(), size >> 10);
     if size > LARGEST {
         return Err(format!("the binary has {size} bytes, more than {LARGEST}"));
     }
     shape(&bytes)?;
-    let version = read(Command::new(&binary).arg("--version"))?;
+    let version = read(Command::new(binary).arg("--version"))?;
     println!("{}", version.trim());
-    no_host_library(&binary)
+    no_host_library(binary)
 }
 
 /// Static: no interpreter, and no library needed.
@@ -71,7 +84,7 @@ fn shape(elf: &[u8]) -> Outcome {
 }
 
 /// Follows it with strace while it resolves a host name and a user's name.
-fn no_host_library(binary: &std::path::Path) -> Outcome {
+fn no_host_library(binary: &Path) -> Outcome {
     let scratch = Scratch::new("release").map_err(|error| error.to_string())?;
     let copy = scratch.path().join("coracle");
     fs::copy(binary, &copy).map_err(|error| error.to_string())?;
