@@ -9,8 +9,8 @@
 //! - [`machine`]: another host on the same files;
 //! - [`guest`]: the static program that looks around inside a container;
 //! - [`nss`]: watching that no library of the host is loaded;
-//! - [`debian`], [`trees`], [`big`]: a real distribution's tree, those of the suites, and a big made
-//!   image for measurements;
+//! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big made image for
+//!   measurements;
 //! - [`tools`]: test programs of others, built for us;
 //! - [`harness`], [`skip`]: a test runner for suites with parameters, where skips are counted.
 //!

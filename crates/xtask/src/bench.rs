@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: how fast, as ratios to peers measured in the same run.
+//! `cargo xtask bench [NAME]...`: measures Coracle beside other tools in the same run.
 //!
 //! Everything runs as an unprivileged user, with the release binary. Start-up is measured pinned to
-//! one CPU: in a virtual machine a wake-up across CPUs costs more than what is measured. Peers take
-//! turns with Coracle, so a slow second hits both; the medians are compared. Without arguments
-//! everything is measured; what was measured is written to `docs/benchmarks.md`, whose other sections and notes are kept.
+//! one CPU, because in a virtual machine a wake-up across CPUs costs more than what is measured.
+//! Peers take turns with Coracle, so a slow second hits both; medians are compared. Without names
+//! all is measured. The results replace their sections of `docs/benchmarks.md`; other sections and
+//! the notes are kept.
 
 mod engines;
 mod lists;
@@ -29,13 +30,13 @@ use crate::{release, tools};
 pub(crate) struct Line {
     /// What was measured.
     pub(crate) what: String,
-    /// Against what.
+    /// The peer, in words.
     pub(crate) against: String,
-    /// Ours, as text with a unit.
+    /// Coracle's result, as text with a unit.
     pub(crate) ours: String,
     /// The peer's.
     pub(crate) theirs: String,
-    /// The ratio or value that the aim speaks of.
+    /// The ratio or value that is compared with the aim.
     pub(crate) value: f64,
     /// The aim: `value` is to be at most this.
     pub(crate) aim: f64,
@@ -56,7 +57,7 @@ pub(crate) struct Bench {
 
 type Measure = fn(&Bench) -> Outcome<Vec<Line>>;
 
-/// Who measures: peers map one id at a start, and need a range of ids to unpack.
+/// The user that measures: peers map one id to start, and need a range of ids to unpack.
 #[derive(Clone, Copy)]
 enum Who {
     OneId,
@@ -73,7 +74,7 @@ const ALL: &[(&str, Who, Measure)] = &[
 
 pub(crate) use engines::call_loop;
 
-/// Measures what is named, or all.
+/// Measures the named sections, or all.
 pub(crate) fn run(names: &[String]) -> Outcome {
     tools::set_up()?;
     let mut bench = Bench::set()?;
@@ -98,7 +99,7 @@ pub(crate) fn run(names: &[String]) -> Outcome {
     if trouble.is_empty() { Ok(()) } else { Err(trouble.join("; ")) }
 }
 
-/// What can be measured.
+/// The names of all sections.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
@@ -124,7 +125,7 @@ impl Bench {
         Ok(Self { coracle, xtask, user, home, scratch, registry, rounds: rounds.unwrap_or(3) })
     }
 
-    /// Changes to another user, with an empty home. An ordinary user stays who he is.
+    /// Changes to another user, with an empty home. Called by an ordinary user it keeps that user.
     fn become_user(&mut self, who: Who) -> Outcome {
         let mut users = users::all();
         self.user = match who {
@@ -154,10 +155,11 @@ impl Bench {
         crate::shell::read(&mut command)
     }
 
-    /// The median seconds of each command, `count` times in turn, pinned to one CPU and, where root starts it, before all other work.
+    /// The median seconds of each command: `count` times in turn, pinned to one CPU, and with
+    /// real-time priority if root calls.
     pub(crate) fn medians(&self, count: usize, commands: &[Vec<String>]) -> Outcome<Vec<f64>> {
         let before_others = |policy: &str, priority: &str| {
-            // Inherited by what we start; an ordinary user may not, and then competes.
+            // Children inherit it. Only root may set it; without it the commands compete.
             let us = std::process::id().to_string();
             let _ = Command::new("chrt").args([policy, "-p", priority, &us]).status();
         };
@@ -196,14 +198,15 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// `time-loop COUNT COMMAND... --- COMMAND... ---`: each in turn, COUNT times; prints `which
-/// nanoseconds`, or an error behind those of all others. Runs as the measured user, so that changing to that user is not measured.
+/// nanoseconds`, and at the end the errors. It runs as the measured user, so that the change of
+/// user is not measured.
 pub(crate) fn time_loop(words: &[String]) -> Outcome {
     let (count, rest) = words.split_first().ok_or("a count is needed")?;
     let count: usize = count.parse().map_err(|_| "the count is no number")?;
     let commands: Vec<&[String]> =
         rest.split(|word| word == "---").filter(|words| !words.is_empty()).collect();
     let mut failed = vec![None; commands.len()];
-    // One unmeasured round: files into memory, caches of each program made.
+    // One round is not measured: it brings files into memory and fills the programs' caches.
     for round in 0..=count {
         for (which, words) in commands.iter().enumerate() {
             if failed[which].is_some() {

@@ -1,4 +1,4 @@
-//! `docs/syscalls.md`, printed from the table of system calls: what engines without namespaces do with each.
+//! Prints `docs/syscalls.md` from the table of system calls in `abi`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ pub(crate) fn write() -> Outcome {
     fs::write(root().join(FILE), text()).map_err(|error| format!("{FILE}: {error}"))
 }
 
-/// Whether the document says what the table says.
+/// Checks that the document is what the table gives.
 pub(crate) fn check() -> Outcome {
     let there = fs::read_to_string(root().join(FILE)).unwrap_or_default();
     if there == text() { Ok(()) } else { Err(format!("{FILE} is old: run `cargo xtask docs`")) }
@@ -24,54 +24,60 @@ const CLASSES: [(Class, &str, &str); 8] = [
     (
         Class::Path,
         "Files by name",
-        "The path is resolved inside the container's root and bindings; the call is answered for the guest, or made with the host's path.",
+        "The path is resolved inside the container's root and bindings. Then the engine answers the \
+         call, or makes it with the host's path.",
     ),
     (
         Class::Descriptor,
         "Open files",
-        "Owner, mode, attributes, directory entries and working directory are shown and kept as the container has them.",
+        "Owner, mode, attributes, directory entries and working directory are shown and kept as the \
+         container has them.",
     ),
     (
         Class::Identity,
         "Ids",
-        "Kept per thread as credentials(7) says, where ids are emulated; else the kernel's.",
+        "Emulated ids are kept for each thread as credentials(7) says; otherwise they are the kernel's.",
     ),
     (
         Class::Socket,
         "Addresses of sockets",
-        "Names of Unix sockets are resolved and shown as the guest's; ids in messages are translated.",
+        "Names of Unix sockets are resolved in the container, and shown as the guest knows them; ids \
+         in messages are translated.",
     ),
     (
         Class::Exec,
         "Programs",
-        "Scripts and interpreters are found in the container; our loader maps the program.",
+        "Scripts and interpreters are found in the container; the stage maps the program.",
     ),
     (
         Class::Process,
         "Processes and the system",
-        "Where the guest is not the host: filters, tracing, roots, namespaces.",
+        "Calls whose answer differs between container and host: filters, tracing, roots, namespaces.",
     ),
     (
         Class::Refused,
         "Refused",
-        "Would reach around the root or change the host: the error that a kernel without the feature, or without the privilege, gives.",
+        "These would leave the container's root or change the host. They give the error of a kernel \
+         without the feature, or without the privilege.",
     ),
-    (Class::Plain, "Left to the kernel", "Never stopped in P1."),
+    (Class::Plain, "Left to the kernel", "These are never stopped in P1."),
 ];
 
+const OPENING: &str = "\
+`cargo xtask docs` makes this file from `crates/abi/src/calls/table.rs`; do not edit it. It says what \
+engines without kernel namespaces (I1, I2, F1, F2, P1, P2) do with each system call of Linux on \
+x86-64, i386 and arm64. The seccomp filter and the dispatch come from the same table. Arguments in \
+bold are paths that are resolved inside the container. A call that is not listed gives `ENOSYS` to \
+the guest.";
+
 fn text() -> String {
-    let mut text = String::from(
-        "# System calls\n\nMade by `cargo xtask docs` from `crates/abi/src/calls/table.rs`; do not edit. This is what engines without kernel \
-         namespaces (P1, P2)\ndo with each call of Linux on x86-64, i386 and arm64. From the same table come the seccomp filter and the \
-         dispatch.\nArguments in bold are paths that are resolved inside the container. A call that is not here is `ENOSYS` to a \
-         guest.\n",
-    );
+    let mut text = format!("# System calls\n\n{}", wrapped(OPENING));
     for (class, title, about) in CLASSES {
-        let _ = write!(text, "\n## {title}\n\n{about}\n\n");
+        let _ = write!(text, "\n## {title}\n\n{}\n", wrapped(about));
         let entries = CALLS.iter().filter(|entry| entry.class == class);
         if class == Class::Plain {
             let names: Vec<&str> = entries.map(|entry| entry.name).collect();
-            let _ = writeln!(text, "{}", names.join(", "));
+            text.push_str(&wrapped(&names.join(", ")));
             continue;
         }
         text.push_str("| call | x86-64 | i386 | arm64 | arguments |\n|---|---|---|---|---|\n");
@@ -80,6 +86,26 @@ fn text() -> String {
         }
     }
     text
+}
+
+/// Prose in lines of at most 100 columns.
+fn wrapped(prose: &str) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in prose.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > 100 {
+            text.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
 }
 
 fn row(entry: &Entry) -> String {

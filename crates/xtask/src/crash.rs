@@ -1,14 +1,14 @@
-//! `cargo xtask crash losses|rounds [N]`: the long forms of two kinds of cases of the suite
+//! `cargo xtask crash losses|rounds [N]`: runs the long forms of two kinds of cases of the suite
 //! `crash`.
 //!
 //! `losses` takes the power away at N moments of a recorded disk, for each commit interval of the
 //! file system; `rounds` runs programs in the same container N times. The suite itself does a few
-//! of each whenever all tests run. Both want root and the test users, as `ci` does.
+//! of each. Both need root and the test users.
 
 use crate::shell::{Outcome, cargo, check, step};
 use crate::tools;
 
-/// A kind, the cases that belong to it, and how many are a long form.
+/// A kind, the filter for its cases, and the number of a long form.
 const KINDS: &[(&str, &str, u64)] = &[("losses", "losses::", 500), ("rounds", "rounds::", 10_000)];
 
 /// Words: the kind, how many, and parts of case names in place of the kind's own.

@@ -1,6 +1,6 @@
-//! Files for a distribution: the binary, man pages and shell completions.
+//! Makes the files of a distribution package: the binary, man pages and shell completions.
 //!
-//! The pages and completions come from the binary's own declarations: it prints them itself.
+//! The binary prints man pages and completions itself, from the declarations of its options.
 
 use std::fs;
 use std::path::Path;

@@ -1,15 +1,18 @@
-//! `cargo xtask fuzz`: sequences of system calls that nobody has seen yet, in a real chroot and in every engine.
+//! `cargo xtask fuzz`: runs new random sequences of system calls in a real chroot and in every
+//! engine.
 //!
-//! The suite `sequences` does it; a fault that it finds is made short there. What was one for good belongs into its `corpus`.
+//! The suite `sequences` does the work and shortens a sequence that shows a fault. A sequence whose
+//! fault has been mended belongs into the suite's `corpus`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::shell::{Outcome, cargo, check};
 
-/// How long for every engine, user and mode, where nothing is said.
+/// Seconds for every engine, user and mode, unless the caller names a number.
 const SECONDS: u64 = 60;
 
-/// Words: seconds, then parts of case names. Instead of the seconds, seeds: `+SEED,SEED` plays these alone, and makes short what differs.
+/// Words: seconds, then parts of case names. `+SEED,SEED` instead of the seconds runs the sequences
+/// of these seeds and shortens those that differ.
 pub(crate) fn run(words: &[String]) -> Outcome {
     if let Some((first, names)) = words.split_first()
         && let Some(seeds) = first.strip_prefix('+')

@@ -1,12 +1,15 @@
-//! `cargo xtask kernels [--debug] [--kvm] [NAME]... [-- CASE...]`: every engine on other kernels, in virtual machines.
+//! `cargo xtask kernels [--debug] [--kvm] [NAME]... [-- CASE...]`: runs the differential suite on
+//! other kernels, in virtual machines.
 //!
-//! Distributions' kernels ([`fetch`]) boot under QEMU with a small Debian tree as their disk ([`machine`]). In it the release binary
-//! and the differential suite run as they do on a host: natively in a chroot as root, and in every engine as an unprivileged user; engines
-//! without namespaces where user namespaces are forbidden, N1 where they are not. The suite judges, with its own list of known differences
-//! ([`report`] only counts).
+//! Kernels of distributions ([`fetch`]) boot under QEMU with a small Debian tree as their disk
+//! ([`machine`]). There the suite runs the release binary as on a host: natively in a chroot as
+//! root, and in every engine as an unprivileged user. Engines without namespaces run with user
+//! namespaces forbidden, N1 with them allowed. The suite judges by its own list of known
+//! differences;
+//! [`report`] only counts.
 //!
-//! Root only, since the tree has owners and the suite wants them. By emulation a kernel takes half an hour and more; `--kvm` is for hosts that can do better.
-//! It is no part of `cargo xtask ci`.
+//! Only root can run it, because the tree has files of several owners. An emulated kernel takes
+//! half an hour or more; `--kvm` is for hosts with KVM. `cargo xtask ci` does not include it.
 
 mod fetch;
 mod machine;
@@ -22,7 +25,8 @@ use fetch::Release;
 use machine::Machine;
 use report::Report;
 
-/// What is tested, oldest first. Debian's mirrors have what is supported; older ones are Ubuntu's, whose archive keeps its releases.
+/// The kernels, oldest first. Debian's mirrors hold supported releases only; the older kernels are
+/// Ubuntu's, whose archive keeps all releases.
 const RELEASES: &[Release] = &[
     Release::ubuntu("xenial"),
     Release::ubuntu("bionic"),
@@ -36,18 +40,18 @@ const RELEASES: &[Release] = &[
 /// How the machines run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Manner {
-    /// The debug build of the program, which is quicker to make.
+    /// Test the debug build, which compiles faster.
     debug: bool,
-    /// With the processor's help.
+    /// Use KVM.
     kvm: bool,
 }
 
-/// Where kernels, the disk and logs are kept.
+/// The directory of kernels, the disk and logs.
 fn cache() -> PathBuf {
     target().join("kernels")
 }
 
-/// Runs it for the named releases, or all. Words after `--` choose cases of the suite.
+/// Runs the suite on the named releases, or on all. Words after `--` choose cases.
 pub(crate) fn run(words: &[String]) -> Outcome {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let cases = words.get(end + 1..).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The project's tasks: `cargo xtask TASK`. See [`USAGE`] and CONTRIBUTING.md.
+//! Runs the project's tasks: `cargo xtask TASK`. See [`USAGE`] and CONTRIBUTING.md.
 //!
-//! Plain `std`: this is the first thing that a fresh machine compiles, so it stays small.
+//! A fresh machine compiles this first, so it has few dependencies.
 
 mod bench;
 mod calls;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             Ok(())
         }
-        other => Err(format!("no task {other}\n\n{USAGE}")),
+        other => Err(format!("unknown task {other:?}\n\n{USAGE}")),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,10 +11,10 @@ use testkit::users;
 
 use crate::shell::{Outcome, built, cargo, check, read};
 
-/// The most bytes that the stripped binary may have.
+/// The largest size of the stripped binary, in bytes.
 const LARGEST: u64 = 9 << 20;
 
-/// What cargo is asked for.
+/// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =
     ["build", "--release", "--locked", "--package", "cli", "--quiet"];
 
@@ -48,7 +48,7 @@ pub(crate) fn check_shape(binary: &Path) -> Outcome {
     no_host_library(binary)
 }
 
-/// Static: no interpreter, and no library needed.
+/// Checks that the file is static: no interpreter, no needed library.
 fn shape(elf: &[u8]) -> Outcome {
     let number = |at: usize, size: usize| {
         elf.get(at..at + size)
@@ -83,7 +83,7 @@ fn shape(elf: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// Follows it with strace while it resolves a host name and a user's name.
+/// Watches with strace that no library of the host is opened to resolve a host name or user name.
 fn no_host_library(binary: &Path) -> Outcome {
     let scratch = Scratch::new("release").map_err(|error| error.to_string())?;
     let copy = scratch.path().join("coracle");

@@ -1,9 +1,10 @@
-//! Running programs for the tasks: said aloud, checked, in the workspace's root.
+//! Runs programs for the tasks: shows the command, checks its status, works in the workspace's
+//! root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a task ends with.
+/// The result of a task; an error is a text for the user.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
 /// The workspace's root.
@@ -17,12 +18,12 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A file that cargo built for our target.
+/// A file that cargo built for the target of `.cargo/config.toml`.
 pub(crate) fn built(profile: &str, name: &str) -> PathBuf {
     target().join("x86_64-unknown-linux-gnu").join(profile).join(name)
 }
 
-/// A headline between steps.
+/// Prints a headline between steps.
 pub(crate) fn step(text: &str) {
     println!("\n== {text}");
 }
@@ -34,7 +35,7 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
     command
 }
 
-/// Runs with inherited output and insists on success.
+/// Shows the command, runs it with inherited output, and insists on success.
 pub(crate) fn check(command: &mut Command) -> Outcome {
     println!("$ {}", describe(command));
     match command.status() {
@@ -44,7 +45,7 @@ pub(crate) fn check(command: &mut Command) -> Outcome {
     }
 }
 
-/// Runs and gives standard output; insists on success.
+/// Runs and returns standard output; insists on success.
 pub(crate) fn read(command: &mut Command) -> Outcome<String> {
     let words = describe(command);
     let output =
@@ -56,7 +57,7 @@ pub(crate) fn read(command: &mut Command) -> Outcome<String> {
     Err(format!("{words}: {}: {}", output.status, text.trim()))
 }
 
-/// Whether a program is there.
+/// Whether a program is in `PATH`.
 pub(crate) fn has(name: &str) -> bool {
     testkit::command::find_program(name).is_some()
 }

@@ -1,7 +1,7 @@
-//! All tests, with their output passed on and their results added up.
+//! Runs `cargo test`, passes its output on and adds up the results of all test binaries.
 //!
-//! The standard harness hides what passing tests print, and with it the `SKIP` lines, so it is told
-//! to show them; what else passing tests print is left out again here.
+//! The standard harness hides what passing tests print, and with it the `SKIP` lines. So it is told
+//! to show that output, and all of it but the `SKIP` lines is removed again here.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
     skipped: usize,
     reasons: BTreeMap<String, Vec<String>>,
     unstable: Vec<String>,
-    /// Each test binary, from its start to the next one's, preparations included.
+    /// Each test binary with the time from its start to the start of the next one.
     times: Vec<(String, Duration)>,
     binaries: usize,
     finished: bool,
@@ -35,7 +35,7 @@ impl Counts {
         Err(format!("{} tests failed", self.failed))
     }
 
-    /// Prints the skips by reason and the sums.
+    /// Prints the skipped tests by reason, the times and the sums.
     pub(crate) fn print(&self) {
         if !self.reasons.is_empty() {
             println!("skipped:");
@@ -59,7 +59,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// What each test binary took, the longest first.
+    /// Prints how long each test binary took, the longest first.
     fn print_times(&self) {
         let mut times: Vec<_> = self.times.iter().collect();
         times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
@@ -74,10 +74,10 @@ impl Counts {
     }
 }
 
-/// Shorter ones are not listed.
+/// Binaries that took less are not listed.
 const LONG: Duration = Duration::from_secs(6);
 
-/// The test binary that cargo says it starts: its name and that of its main file.
+/// The name and main file of the test binary that cargo announces in `line`.
 fn started(line: &str) -> Option<String> {
     if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
         return Some(format!("{name}, documentation"));
@@ -107,17 +107,18 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     all.extend(words[end..].iter().skip(1).map(String::as_str));
     let cargo = cargo(&all);
     println!("$ {}", describe(&cargo));
-    // Tests send these to programs, which ignore what whoever started us ignored: `nohup`, or a shell that left us in the background.
+    // Tests send these signals to programs. An ignored signal is inherited, and `nohup` or a shell
+    // that starts a background job ignores some.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,QUIT").arg(cargo.get_program()).args(cargo.get_args());
-    // Cargo says on standard error which test binary it starts, so both go into one pipe, where
-    // they keep their order.
+    // Cargo announces test binaries on standard error, so both streams go into one pipe, which
+    // keeps their order.
     let failed = |error: std::io::Error| format!("{}: {error}", describe(&cargo));
     let (output, input) = std::io::pipe().map_err(failed)?;
     let errors = input.try_clone().map_err(failed)?;
     command.current_dir(root()).stdin(Stdio::null()).stdout(input).stderr(errors);
     let mut child = command.spawn().map_err(failed)?;
-    // It holds the pipe's other end, which has to be closed where the output is to end.
+    // It holds the writing end of the pipe, which must be closed for the output to end.
     drop(command);
     let mut counts = Counts::default();
     let mut reader = Reader::default();
@@ -134,7 +135,7 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
                     println!("{line}");
                 }
             }
-            // A process that a test has left behind may hold the pipe.
+            // A process that a test left behind may hold the pipe open.
             Err(RecvTimeoutError::Timeout) if !matches!(child.try_wait(), Ok(Some(_))) => {}
             Err(_) => break,
         }
@@ -148,7 +149,7 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     Ok(counts)
 }
 
-/// Follows the output of one test binary after the other.
+/// Interprets the output of one test binary after the other.
 #[derive(Debug, Default)]
 struct Reader {
     in_output_of_passing: bool,
@@ -157,12 +158,12 @@ struct Reader {
 }
 
 impl Reader {
-    /// The last test binary has ended.
+    /// Keeps the time of the binary that has just ended.
     fn ended(&mut self, counts: &mut Counts) {
         counts.times.extend(self.running.take().map(|(name, began)| (name, began.elapsed())));
     }
 
-    /// Takes a line in; says whether it is worth showing.
+    /// Interprets a line; returns whether to show it.
     fn line(&mut self, line: &str, counts: &mut Counts) -> bool {
         if let Some((test, reason)) =
             line.strip_prefix("SKIP ").and_then(|rest| rest.split_once(": "))
@@ -198,8 +199,8 @@ impl Reader {
                 .unwrap_or_default()
         };
         let (passed, failed, ignored) = (number("passed"), number("failed"), number("ignored"));
-        // Our own harness counts skips as ignored; under the standard one a skip is a test that
-        // passed without testing anything.
+        // The harness of `testkit` counts skips as ignored; under the standard one a skip is a test
+        // that passed without testing anything.
         let noted = self.skips.len();
         let silent = noted.saturating_sub(ignored);
         counts.passed += passed.saturating_sub(silent);

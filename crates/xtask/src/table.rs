@@ -1,4 +1,4 @@
-//! A table of text with columns as wide as they need to be.
+//! A table of text whose columns are as wide as their longest cell.
 
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
-//! What the tests and the demo need from the system: Debian packages, a test program from crates.io and two unprivileged users.
+//! Installs what the tests need: Debian packages, a test program from crates.io, Python clients,
+//! and two unprivileged users.
 //!
-//! Only root on a Debian-like system gets anything installed; everybody else works with what is
-//! there, and what misses a program skips with its name. A package that cannot be had is a note,
-//! not an error: the tests that need it say so themselves.
+//! Only root on Debian can install packages and make users. Otherwise a message names what is
+//! missing, and the tests that need it are skipped with that reason. So a package that cannot be
+//! installed is not an error.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -38,24 +39,24 @@ const WANTED: &[(&str, &str)] = &[
     ("git", "git"),
     ("mkfs.ext4", "e2fsprogs"),
     ("make", "make"),
-    // The host's side of what containers are shown of it.
+    // Services of the host that a container can use.
     ("Xvfb", "xvfb"),
     ("dbus-daemon", "dbus-daemon"),
     ("ssh-agent", "openssh-client"),
-    // They start containers as the ranks of a job.
+    // These start containers as the ranks of a job.
     ("mpiexec.openmpi", "openmpi-bin"),
     ("mpiexec.mpich", "mpich"),
     ("slurmctld", "slurmctld"),
     ("slurmd", "slurmd"),
     ("srun", "slurm-client"),
     ("munged", "munge"),
-    // Guests of other kinds: another C library, other linkers, 32 bits, another architecture.
+    // For guests with another C library, another linker, 32 bits, another architecture.
     ("musl-gcc", "musl-tools"),
     ("ld.lld", "lld"),
     ("qemu-aarch64-static", "qemu-user-static"),
 ];
 
-/// Files that say that a package without a program of its own is there.
+/// Packages without a program of their own, each with a file that it installs.
 const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/include/gnu/stubs-32.h", "gcc-multilib"),
     // Slurm loads it for ranks that speak PMIx.
@@ -64,7 +65,7 @@ const WANTED_FILES: &[(&str, &str)] = &[
     ("/usr/bin/pip3", "python3-pip"),
 ];
 
-/// Installs what is missing and makes the test users, as root; else says what is missing.
+/// Installs what is missing and makes the test users if root calls; else prints what is missing.
 pub(crate) fn set_up() -> Outcome {
     let root = is_root();
     let programs = WANTED.iter().filter(|(program, _)| !has(program));
@@ -75,7 +76,7 @@ pub(crate) fn set_up() -> Outcome {
         if root && has("apt-get") {
             install(&names);
         } else {
-            println!("not installed (only root on Debian can change that): {}", names.join(" "));
+            println!("not installed (only root on Debian can install them): {}", names.join(" "));
         }
     }
     build_pjdfstest();
@@ -88,7 +89,7 @@ pub(crate) fn set_up() -> Outcome {
     Ok(())
 }
 
-/// What virtual machines with other kernels need besides.
+/// Programs for virtual machines with other kernels, with their packages.
 const WANTED_FOR_KERNELS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -98,7 +99,7 @@ const WANTED_FOR_KERNELS: &[(&str, &str)] = &[
     ("musl-gcc", "musl-tools"),
 ];
 
-/// Installs what `cargo xtask kernels` needs, as root; an error names what is missing then.
+/// Installs what `cargo xtask kernels` needs if root calls; an error names what is still missing.
 pub(crate) fn set_up_kernels() -> Outcome {
     let missing = || WANTED_FOR_KERNELS.iter().filter(|(program, _)| !has(program));
     let names: Vec<&str> = missing().map(|(_, package)| *package).collect();
@@ -112,7 +113,7 @@ pub(crate) fn set_up_kernels() -> Outcome {
     if is_root() { Ok(()) } else { Err("only root can make the machines' disk".to_owned()) }
 }
 
-/// Builds pjdfstest as a static program, for containers of any image. What misses it skips.
+/// Builds pjdfstest as a static program, for containers of any image.
 fn build_pjdfstest() {
     let (name, version) = tools::PJDFSTEST;
     let root = tools::root();
@@ -130,11 +131,11 @@ fn build_pjdfstest() {
     if let Err(error) = check(&mut command) {
         println!("could not build {name}: what needs it will be skipped ({error})");
     }
-    // What is left of the compilation is of no use; and if it stays, it is in nobody's way.
+    // The compilation's files are not needed any more; if they cannot be removed, they do no harm.
     let _ = fs::remove_dir_all(root.join("build"));
 }
 
-/// Installs Python programs that call containers' programs, where Debian's Python finds them. What misses them skips.
+/// Installs clients of udocker (workflow engines in Python) where Debian's Python finds them.
 fn install_clients() {
     if tools::python().is_ok() {
         return;
@@ -142,7 +143,7 @@ fn install_clients() {
     let directory = tools::root().join("python");
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    // The directory is nobody else's; pip warns of root in general.
+    // pip warns root in general, but this directory belongs to these tests alone.
     command.args(["--root-user-action=ignore", "--target"]).arg(&directory).args(tools::PYTHON);
     if let Err(error) = check(&mut command) {
         println!(
@@ -151,7 +152,7 @@ fn install_clients() {
     }
 }
 
-/// Adds Rust's library for musl, of which a guest is a static program.
+/// Adds Rust's target for musl, for a static guest program.
 fn add_rust_target() {
     let target = "x86_64-unknown-linux-musl";
     if !has("rustup") {
@@ -167,8 +168,8 @@ fn add_rust_target() {
     }
 }
 
-/// Gives the network helpers' device the mode that udev gives it everywhere (50-udev-default.rules); a machine without udev has it for
-/// root alone, and then private networks cannot be tested.
+/// Gives `/dev/net/tun` the mode that udev gives it (50-udev-default.rules). On a machine without
+/// udev only root can open it, and then private networks cannot be tested.
 fn open_tun() {
     if let Err(error) = fs::set_permissions("/dev/net/tun", Permissions::from_mode(0o666)) {
         println!("/dev/net/tun: {error}; private networks will not be tested");
@@ -186,7 +187,7 @@ pub(crate) fn is_root() -> bool {
 
 fn install(packages: &[&str]) {
     println!("installing {}", packages.join(" "));
-    // Package sources that do not belong to Debian may be out of order; ours need not care.
+    // An update fails if one source of packages fails, although Debian's own may be fine.
     let _ = apt(&["update", "-qq"]);
     if apt(&[&["install", "-y", "-qq", "--no-install-recommends"], packages].concat()) {
         return;
@@ -201,7 +202,7 @@ fn install(packages: &[&str]) {
 /// Installs packages and prints nothing; an error is one line.
 pub(crate) fn install_quietly(packages: &[&str]) -> Outcome {
     let words = [&["install", "-y", "-qq", "--no-install-recommends"], packages].concat();
-    // Known packages may be there without a new list.
+    // The packages may be in the list that the machine has already.
     if try_apt(&words).is_ok() {
         return Ok(());
     }

@@ -1,9 +1,11 @@
-//! Engines without kernel namespaces against a plain chroot, `PRoot` and fakechroot, on the work that people do in containers.
+//! Measures work inside containers, beside a plain chroot, `PRoot` and fakechroot.
 //!
-//! One Debian tree with a compiler, git and Python is made once. The native side is `chroot` into it as the measured user; ours is a
-//! container of the same tree. In both, this program's own `time-loop` runs *inside* and times each piece of work, so what is compared
-//! is the work and not the start of a container. Environments take turns, round by round; medians are compared. Programs are
-//! measured twice: pinned to one CPU, and free (in a virtual machine a wake-up across CPUs costs more than a stop of a tracer).
+//! One Debian tree with a compiler, git and Python is made once. The native side is `chroot` into
+//! it as the measured user; Coracle's is a container of the same tree. In both, this program's own
+//! `time-loop` runs *inside* and times each piece of work, so the start of a container does not
+//! count. Environments take turns, round by round; medians are compared. Programs are measured
+//! twice: pinned to one CPU, and free (in a virtual machine a wake-up across CPUs costs more than a
+//! tracer's stop).
 
 mod work;
 
@@ -31,12 +33,12 @@ struct Place {
     prefix: Vec<String>,
     /// The program there that times the work.
     timer: String,
-    /// Every call stops: once and on one processor is enough to know, and of single calls not even that.
+    /// Every call stops: such a place is measured once, on one processor, and without single calls.
     slow: bool,
 }
 
 impl Place {
-    /// What a peer cannot do is worth knowing; ours, and the native side, have to.
+    /// A peer may fail, which is shown; Coracle and the native side must not.
     fn is_peer(&self) -> bool {
         self.timer != TIMER || self.name.starts_with("PRoot")
     }
@@ -82,7 +84,8 @@ fn tree(bench: &Bench) -> Outcome<PathBuf> {
     Ok(tree)
 }
 
-/// A plain chroot as the measured user, with the host's `/dev`, `/proc` and `/sys` in a mount namespace that ends with it.
+/// A plain chroot as the measured user, with the host's `/dev`, `/proc` and `/sys` mounted in a
+/// mount namespace of its own.
 pub(super) fn native(bench: &Bench, tree: &Path) -> Vec<String> {
     let script = "mount --rbind /dev \"$1/dev\" && mount --rbind /proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && tree=$1 ids=$2 && shift 2 && \
         exec chroot --userspec=\"$ids\" \"$tree\" \"$@\"";
@@ -108,7 +111,7 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
     user.push(format!("HOME={}", text(&bench.home)));
     let place = |name, prefix, slow| Place { name, prefix, timer: TIMER.to_owned(), slow };
     let mut places = vec![place("native", native(bench, tree), false)];
-    // In F3 and F4 it is F2; R2 and R3 are P1 and P2 in R1.
+    // F3 and F4 are F2; R2 and R3 are P1 and P2 inside R1.
     let modes = ["I1", "I2", "F2", "F1", "P1", "P2", "N1", "R1"];
     for mode in modes.into_iter().filter(|mode| *mode != "R1" || has("runc")) {
         let name = format!("engines-{mode}");
@@ -128,7 +131,7 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
         prefix.extend(
             ["proot", "-0", "-b", "/proc", "-b", "/dev", "-r", &text(tree)].map(str::to_owned),
         );
-        // Debian's is built without seccomp.
+        // Debian's PRoot is built without seccomp.
         let about = read(Command::new("proot").arg("-V")).unwrap_or_default();
         let slow = !about.contains("seccomp_filter = yes");
         places.push(place(if slow { "PRoot without seccomp" } else { "PRoot" }, prefix, slow));
@@ -142,7 +145,8 @@ fn places(bench: &Bench, tree: &Path) -> Outcome<Vec<Place>> {
     Ok(places)
 }
 
-/// This program with the C library as a library, without which fakechroot sees nothing; what is in the tree must be the one of this system.
+/// Builds this program dynamically linked, because fakechroot works by a preload library. The
+/// tree's C library must be that of this system.
 fn dynamic_timer(bench: &Bench, tree: &Path) -> Outcome<String> {
     let target = crate::shell::target().join("dynamic").display().to_string();
     let words = [
@@ -168,7 +172,7 @@ fn dynamic_timer(bench: &Bench, tree: &Path) -> Outcome<String> {
 
 /// Rounds of everything: each environment in turn, so that a slow minute hits all.
 fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> {
-    // Single calls: fakechroot does not see those that this program makes.
+    // fakechroot does not see the single calls that this program makes.
     let measured = |place: &Place, work: &Work| match work.kind {
         Kind::Program => pinned || !place.slow,
         Kind::Calls => pinned && !place.is_peer() && !place.slow,
@@ -214,7 +218,7 @@ fn compare(bench: &Bench, places: &[Place], pinned: bool) -> Outcome<Vec<Line>> 
     Ok(lines)
 }
 
-/// What one run of `time-loop` inside says: which work, and seconds.
+/// The output of one run of `time-loop` inside: which work, and seconds.
 fn timed(place: &Place, work: &[&Work], pinned: bool, count: usize) -> Outcome<Vec<(usize, f64)>> {
     let mut words: Vec<String> = Vec::new();
     if pinned {
@@ -241,7 +245,7 @@ fn timed(place: &Place, work: &[&Work], pinned: bool, count: usize) -> Outcome<V
     Ok(output.lines().filter_map(parse).collect())
 }
 
-/// One fork of a small shell, without `execve`: what the stage's pages cost.
+/// Measures a fork of a small shell without `execve`, which shows the cost of the stage's pages.
 fn forks(bench: &Bench, places: &[Place]) -> Outcome<Line> {
     let mut middle = Vec::new();
     for place in ["native", "I1"].iter().filter_map(|name| named(places, name)) {
@@ -263,7 +267,7 @@ fn forks(bench: &Bench, places: &[Place]) -> Outcome<Line> {
     })
 }
 
-/// Memory of its own that one sleeping process has, beyond the same process in a chroot.
+/// Measures the private memory of a sleeping process beyond that of the same process in a chroot.
 fn memory(bench: &Bench, places: &[Place]) -> Outcome<Line> {
     let mut sizes = Vec::new();
     for place in ["native", "I1"].iter().filter_map(|name| named(places, name)) {
@@ -293,10 +297,10 @@ fn named<'a>(places: &'a [Place], name: &str) -> Option<&'a Place> {
     places.iter().find(|place| place.name == name)
 }
 
-/// So long does the measured process sleep; nobody else's does.
+/// How long the measured process sleeps, by which it is found.
 const SECONDS: &str = "86397";
 
-/// The user's process that is `sleep` itself, not what started it.
+/// The user's process that executes `sleep`, not the one that started it.
 fn find_sleeper(uid: u32) -> Option<Pid> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -307,7 +311,8 @@ fn find_sleeper(uid: u32) -> Option<Pid> {
     })
 }
 
-/// Kilobytes of memory that this process has made its own (`proc_pid_smaps`(5)); pages of files may be unshared, or just written, by mere chance.
+/// Kilobytes of a process's private memory (`proc_pid_smaps`(5)), without pages of files, which are
+/// shared or not by chance.
 fn private(process: Pid) -> Outcome<u32> {
     let path = format!("/proc/{}/smaps_rollup", process.as_raw_nonzero());
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -1,4 +1,4 @@
-//! `ps` with 10,000 containers and `images` with 1,000 images.
+//! Measures `ps` with 10,000 containers and `images` with 1,000 images.
 
 use std::fs;
 use std::path::Path;
@@ -62,8 +62,8 @@ fn images(bench: &Bench) -> Outcome {
     bench.coracle(&["load", "-q", "-i", &dir.display().to_string()]).map(drop)
 }
 
-/// Makes one container and copies its directory under other ids, which is what making them one by
-/// one leaves behind.
+/// Makes one container and copies its directory under other ids, which gives the same files as
+/// making them one by one.
 fn containers(bench: &Bench) -> Outcome {
     let id = bench.coracle(&["create", "localhost/many/image-0:latest", "/x"])?.trim().to_owned();
     let all = bench.home.join(".local/share/coracle/containers");

@@ -1,8 +1,9 @@
-//! Messages between two ranks on one machine, in Open MPI and MPICH, against the same tree in a plain chroot.
+//! Measures messages between two MPI ranks on one machine, beside the same tree in a plain chroot.
 //!
-//! Ranks share memory and, for large messages, copy from one process to the other; no engine has a part in that, so the ratio is to be 1.
-//! The two ranks have a processor each and, where root starts them, come before all other work. A round measures each size twenty times in each
-//! place; the least time of all rounds counts, since all that a busy machine does to a message is to delay it.
+//! Ranks share memory and, for large messages, copy from one process to the other. No engine takes
+//! part in that, so the ratio should be 1. Each rank has a processor of its own and, if root calls,
+//! real-time priority. A round measures each size twenty times in each place. The least time of all
+//! rounds counts, since other work on the machine can only delay a message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("mpich", "MPICH", &["-bind-to", "core"]),
 ];
 const MODES: &[&str] = &["I1", "P1"];
-/// How often each message is thrown back and forth before the clock is read; large ones less often.
+/// How often each message goes back and forth before the clock is read; large ones less often.
 const THROWS: &str = "400";
 const ROUNDS: usize = 5;
 
@@ -57,7 +58,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
                     ours: format!("{time:.2} µs"),
                     theirs: format!("{native:.2} µs"),
                     value: time / native,
-                    // What rounds to 1.00 is 1.00.
+                    // A ratio that rounds to 1.00 counts as 1.00.
                     aim: if *mode == "I1" { 1.005 } else { f64::INFINITY },
                     unit: "",
                 })

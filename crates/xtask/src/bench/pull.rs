@@ -1,6 +1,6 @@
-//! Pull and unpack: five layers, 460 MB compressed, 1.4 GB, 43,000 files, from a registry on the
-//! loopback; against `gzip | tar` of the same layers all at once, `podman pull`, and `skopeo` with
-//! `umoci`.
+//! Measures pull and unpack: five layers, 460 MB compressed, 1.4 GB, 43,000 files, from a registry
+//! on the loopback; against `gzip | tar` of the same layers all at once, `podman pull`, and
+//! `skopeo` with `umoci`.
 
 use std::fs;
 use std::path::Path;
@@ -73,18 +73,18 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     Ok(lines.collect())
 }
 
-/// Does it once in an empty home.
+/// Runs it once in an empty home.
 type Runner = fn(&Bench, &Path, &str, &Path) -> Outcome;
 
 fn once(bench: &Bench, runner: Runner, image: &str, layers: &Path) -> Outcome<f64> {
     let owner = Some((bench.user.uid, bench.user.gid));
     let home = bench.scratch.dir("pull-home", owner, 0o755).map_err(|error| error.to_string())?;
-    // What the last one left to write must not be paid by the next.
+    // Data that the last one left to be written must not slow down the next.
     let _ = Command::new("sync").status();
     let began = Instant::now();
     let result = runner(bench, &home, image, layers);
     let time = began.elapsed().as_secs_f64();
-    // Trees of mapped users can only be removed by root or by their own tool.
+    // Only root, or the tool that made them, can remove trees of mapped users.
     let _ = Command::new("rm").arg("-rf").arg(&home).status();
     result.map(|()| time)
 }

@@ -1,4 +1,4 @@
-//! The results as text, and as `docs/benchmarks.md`.
+//! Writes the results as text, and into `docs/benchmarks.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,8 @@ use super::{Bench, Line};
 use crate::shell::{Outcome, read, root};
 use crate::table::Table;
 
-/// What a person writes stands below this headline and is kept.
+/// Sections that people write and that are kept: the first stands before the results.
+const MISSED: &str = "## Missed aims";
 const NOTES: &str = "## Notes";
 
 /// All results.
@@ -18,17 +19,25 @@ pub(crate) fn table(lines: &[Line]) -> Table {
         let unit = if line.unit.is_empty() { String::new() } else { format!(" {}", line.unit) };
         let (aim, verdict) = match line.aim {
             // Measured for comparison.
-            aim if aim.is_infinite() => (String::new(), ""),
-            aim if line.value <= aim => (format!("<= {aim}{unit}"), "met"),
-            aim => (format!("<= {aim}{unit}"), "**missed**"),
+            aim if aim.is_infinite() => (String::new(), String::new()),
+            aim => (format!("<= {aim}{unit}"), verdict(line.value, aim)),
         };
         let value = match line.value {
             value if value.is_nan() => String::new(),
             value => format!("{value:.2}{unit}"),
         };
-        table.row(&[&line.what, &line.against, &line.ours, &line.theirs, &value, &aim, verdict]);
+        table.row(&[&line.what, &line.against, &line.ours, &line.theirs, &value, &aim, &verdict]);
     }
     table
+}
+
+/// Whether the aim is met, else by how much it is missed.
+fn verdict(value: f64, aim: f64) -> String {
+    match (value / aim - 1.0) * 100.0 {
+        over if over <= 0.0 => "met".to_owned(),
+        over if over < 1.0 => "**missed** by less than 1 %".to_owned(),
+        over => format!("**missed** by {over:.0} %"),
+    }
 }
 
 /// Writes the sections that were measured into the document, keeping the others and its notes.
@@ -38,10 +47,14 @@ pub(crate) fn write(bench: &Bench, sections: &[Section]) -> Outcome {
     let path = docs.join("benchmarks.md");
     let old = fs::read_to_string(&path).unwrap_or_default();
     let mut text = String::from(
-        "# Benchmarks\n\nMade by `cargo xtask bench [NAME]...`, a section for each name; do not edit above the notes. Everything runs as an \
-         unprivileged user with\nthe release binary. Start-up is pinned to one CPU and each command takes turns with its peer; medians are \
-         compared. A ratio is Coracle's time\nover the peer's in the same run, so below 1 is faster than the peer.\n",
+        "# Benchmarks\n\n\
+         `cargo xtask bench [NAME]...` writes the tables here, a section for each name; only the section\n\
+         \"Missed aims\" and the notes are written by hand. Everything runs as an unprivileged user with the\n\
+         release binary. Start-up is pinned to one CPU. Each command takes turns with its peer, and medians\n\
+         are compared. A ratio is Coracle's time over the peer's in the same run, so below 1 Coracle is\n\
+         faster than the peer. An aim is the worst result that is acceptable.\n",
     );
+    text.push_str(part(&old, MISSED));
     for name in super::names() {
         match sections.iter().find(|section| section.name == name) {
             Some(section) => text.push_str(&section.text(bench)),
@@ -84,7 +97,7 @@ fn headline(name: &str) -> String {
     format!("## `{name}`")
 }
 
-/// A section of the document with its headline and the empty line before; nothing where there is none.
+/// A section of the document with its headline and the empty line before; empty if there is none.
 fn part<'a>(text: &'a str, headline: &str) -> &'a str {
     let Some(start) = text.find(&format!("\n{headline}\n")) else { return "" };
     let end = text[start + 1..].find("\n## ").map_or(text.len(), |end| start + 1 + end);
@@ -130,4 +143,17 @@ fn machine(bench: &Bench) -> String {
         let _ = writeln!(text, "- {name}: {value}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_by_how_much_an_aim_is_missed() {
+        assert_eq!(verdict(1.0, 1.0), "met");
+        assert_eq!(verdict(1.02, 1.005), "**missed** by 1 %");
+        assert_eq!(verdict(10.03, 10.0), "**missed** by less than 1 %");
+        assert_eq!(verdict(1.57, 1.2), "**missed** by 31 %");
+    }
 }

@@ -1,5 +1,5 @@
-//! Start-up: an existing container against `bwrap` and `runc`, a fresh one from a large image, the
-//! bare binary, and what a supervisor keeps in memory.
+//! Measures start-up: an existing container beside `bwrap` and `runc`, a fresh one from a large
+//! image, the bare binary, and the memory of a supervisor.
 
 use std::fs;
 use std::num::NonZero;
@@ -78,7 +78,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// Debian with its `true`, or the guest program where no Debian can be had.
+/// Debian with its `true`, or the guest program if there is no Debian tree.
 fn image(bench: &Bench) -> Outcome<(String, String, PathBuf)> {
     let name = format!("{}/bench/start:1", bench.registry.host());
     let target = bench.registry.target();
@@ -126,7 +126,7 @@ fn runc(bench: &Bench, tree: &Path, program: &str) -> Outcome<Vec<String>> {
     config["process"]["terminal"] = Value::Bool(false);
     config["process"]["args"] = serde_json::json!([program]);
     fs::write(&file, config.to_string()).map_err(|error| error.to_string())?;
-    // A container's name is taken until it ends, and each run ends before the next.
+    // The name is free again for each run, since each ends before the next begins.
     let state = text(&bench.home.join("runc"));
     Ok(words(&["runc", "--root", &state, "run", "--bundle", &text(bundle), "bench"]))
 }
@@ -144,7 +144,7 @@ fn version(bench: &Bench) -> Outcome<Line> {
     difference(bench, "`--version`".to_owned(), ours, words(&["/bin/true"]), 2.0)
 }
 
-/// How many milliseconds longer one takes than the other.
+/// The difference of two commands in milliseconds.
 fn difference(
     bench: &Bench,
     what: String,
@@ -166,7 +166,8 @@ fn difference(
     Ok(line)
 }
 
-/// A container made and run from an image of 40,000 files: with an overlay, and removed again; and where each has a tree of its own, made on all CPUs.
+/// Measures making and running a container from an image of 40,000 files: with an overlay, and in a
+/// mode without, where each container has its own tree, which is made on all CPUs.
 fn fresh(bench: &Bench) -> Outcome<Vec<Line>> {
     let mut layer = Layer::new();
     for n in 0..40_000 {
@@ -205,11 +206,11 @@ fn fresh(bench: &Bench) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// The memory of what stays beside a container in the background.
+/// Measures the memory of the supervisor of a container in the background.
 fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
     let sleep = ["run", "-d", "--name=member", image, "sleep", "60"];
     bench.coracle(&sleep)?;
-    // It gives its memory back when nothing has happened for two seconds.
+    // A supervisor gives memory back after two seconds without an event.
     std::thread::sleep(std::time::Duration::from_secs(4));
     let pid = bench.coracle(&["inspect", "--format={{.State.Pid}}", "member"])?;
     let field = |pid: &str, name: &str| {

@@ -1,8 +1,8 @@
 //! `cargo xtask demo --all`: every test user runs a Debian image in every mode.
 //!
-//! It first installs all that the tests need. A registry on this machine serves the image; each test
-//! user (or the caller, if that is not root) pulls it and runs it in every mode that
-//! `coracle doctor` calls ready. Root also forbids user namespaces for one run.
+//! It first installs all that the tests need. A registry on this machine serves the image; each
+//! test user (or the caller, if that is not root) pulls it and runs it in every mode that `coracle
+//! doctor` calls ready. Root also forbids user namespaces for one run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,8 +1,8 @@
 //! Compiles the release binary and says how far it is.
 //!
-//! Cargo shows its own progress on terminals only, and not how much is left of the time. Here a line
-//! says how many of the crates are done; on a terminal it is rewritten, else it is printed anew
-//! every [`PAUSE`].
+//! Cargo shows its own progress on terminals only, and not how much is left of the time. Here a
+//! line says how many of the crates are done; on a terminal it is rewritten, else it is printed
+//! anew every [`PAUSE`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};

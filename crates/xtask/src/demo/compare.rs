@@ -1,4 +1,5 @@
-//! The table of modes: `true` in a new container and once more in it, beside other tools that are installed.
+//! Prints the table of modes: `true` in a new container and once more in it, beside other tools
+//! that are installed.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,6 +1,7 @@
-//! Distributions' kernels, as `apt-get` fetches them: the image, and the few modules that a machine needs to find its disk.
+//! Fetches kernels of distributions by `apt-get`: the image, and the modules that a machine needs
+//! to find its disk.
 //!
-//! Each release has package lists of its own below the cache; the host's are left alone.
+//! Each release has its own package lists below the cache; the host's lists are not touched.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -26,7 +27,8 @@ impl Release {
         Self { name, archive, package: "linux-image-cloud-amd64" }
     }
 
-    /// An Ubuntu release. Debian has no keys for Ubuntu's archive, so nobody vouches for these kernels: all that they get is a machine without a network.
+    /// An Ubuntu release. Debian has no keys for Ubuntu's archive, so the packages are not
+    /// verified; the kernel runs in a machine without a network.
     pub(super) const fn ubuntu(name: &'static str) -> Self {
         let archive = "deb [trusted=yes] http://archive.ubuntu.com/ubuntu";
         Self { name, archive, package: "linux-image-virtual" }
@@ -36,14 +38,14 @@ impl Release {
 /// A kernel, ready to boot.
 #[derive(Debug)]
 pub(super) struct Kernel {
-    /// As `uname -r` says it.
+    /// As `uname -r` prints it.
     pub(super) version: String,
     pub(super) image: PathBuf,
     /// Modules in the order in which they are loaded.
     pub(super) modules: Vec<PathBuf>,
 }
 
-/// What finds the disk and what lies on it, and what engines use. What is built in needs no loading.
+/// Modules for the disk, its file system and the engines. A module that is built in is passed over.
 const MODULES: &[&str] = &[
     "crc32c_generic",
     "virtio_pci",

@@ -1,6 +1,8 @@
-//! A virtual machine: its disk with a Debian tree and what is tested, its initial file system, and QEMU.
+//! Runs a virtual machine: makes its disk with a Debian tree and the programs under test, its
+//! initial file system, and starts QEMU.
 //!
-//! The disk is made once for all kernels, and each writes to a copy that QEMU forgets. What is told comes back by the second serial line.
+//! The disk is made once for all kernels; each machine's writes go to a temporary copy of QEMU's.
+//! Results come back over the second serial line.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -17,7 +19,9 @@ use crate::shell::{Outcome, built, cargo, check, read};
 const INIT: &str = include_str!("init.sh");
 const TRIAL: &str = include_str!("trial.sh");
 
-/// The kernel's. A machine that others keep waiting has no timer that a kernel would trust, so none is checked. Old ones wait for the outside's entropy, of which a machine without anything has none, unless told to trust who offers some.
+/// The kernel's command line. An emulated machine on a busy host has no timer that passes the
+/// kernel's checks, so they are off. Old kernels wait for entropy that this machine does not have,
+/// unless they trust the processor's.
 const COMMAND_LINE: &str =
     "console=ttyS0 panic=-1 no_timer_check rng_core.default_quality=1000 random.trust_cpu=on quiet";
 
@@ -75,7 +79,7 @@ pub(super) fn disk(program: &Path, cases: &[String]) -> Outcome<PathBuf> {
     fs::write(tree.join("trial/settings"), settings).map_err(text)?;
     let disk = super::cache().join("disk.img");
     let _ = fs::remove_file(&disk);
-    // Without what kernels of ten years ago do not know.
+    // Without features that kernels of ten years ago do not know.
     let features = "^metadata_csum,^metadata_csum_seed,^orphan_file,^64bit";
     let mut command = Command::new("mke2fs");
     command.args(["-q", "-t", "ext4", "-O", features, "-E", "lazy_itable_init=0", "-d"]);
@@ -111,7 +115,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Runs it to its end, and gives what the trial told.
+    /// Runs it to its end, and returns the output of the trial.
     pub(super) fn run(&self) -> Outcome<String> {
         let home = self.kernel.image.parent().unwrap_or(Path::new("."));
         let initial = home.join("initial.cpio");

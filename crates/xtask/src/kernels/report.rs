@@ -1,4 +1,4 @@
-//! What a trial told: which engine is chosen, and how the suite's cases ended in each.
+//! Reads the output of a trial: which engine is chosen, and how the suite's cases ended in each.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ struct Score {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     scores: BTreeMap<String, Score>,
-    /// What is used where nobody says anything, without user namespaces.
+    /// The engine that is chosen by itself, without user namespaces.
     default: String,
-    /// What `run` said where it failed.
+    /// The error of `run`, if it failed.
     complaint: Option<String>,
     /// Failures, each with its words.
     details: String,
@@ -69,7 +69,7 @@ impl Report {
             line.strip_prefix("SKIP ").and_then(|rest| rest.split_once(": "))
         {
             let engine = case.split("::").next().unwrap_or(case);
-            // The reason of the user who can least.
+            // The reason for the user without subordinate ids.
             let score = self.scores.entry(engine.to_owned()).or_default();
             score.missing.get_or_insert_with(|| reason.to_owned());
             return;
@@ -107,13 +107,14 @@ impl Report {
         ENGINES.iter().map(cell).collect()
     }
 
-    /// Nothing differs, both runs of the suite came to their end, and a program runs without being told how.
+    /// Whether nothing differs, both runs of the suite ended, and a program runs without a chosen
+    /// mode.
     pub(super) fn is_good(&self) -> bool {
         let failed = self.scores.values().any(|score| !score.failed.is_empty());
         !failed && self.suites == 2 && self.complaint.is_none() && !self.default.is_empty()
     }
 
-    /// Says what a table has no room for.
+    /// Prints what does not fit into the table.
     pub(super) fn print(&self) {
         if let Some(complaint) = &self.complaint {
             println!("`coracle run hello` failed:\n{complaint}");

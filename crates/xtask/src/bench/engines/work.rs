@@ -1,4 +1,4 @@
-//! What is done in each environment, and how long it may take as a ratio to native.
+//! The pieces of work that are measured, with their aims as ratios to native.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
