@@ -14,12 +14,13 @@ pub(crate) mod containers;
 mod explain;
 mod help;
 pub(crate) mod images;
-mod leftout;
+
 mod normal;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod system;
 mod table;
+mod unsupported;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -228,13 +229,16 @@ mod tests {
             failure(&["run", "--privileged", "img"]),
             "coracle run has no option '--privileged'"
         );
-        assert_eq!(failure(&["pulll", "x"]), "'pulll' is no command of coracle");
+        assert_eq!(failure(&["pulll", "x"]), r#"unknown command "pulll"; did you mean "pull"?"#);
         assert_eq!(failure(&["run"]), "coracle run: missing CONTAINER|IMAGE");
         assert_eq!(
             failure(&["run", "--name"]),
             "coracle run: option '--name' wants a value (NAME)"
         );
-        assert_eq!(failure(&["volume", "lss"]), "'lss' is no command of coracle volume");
+        assert_eq!(
+            failure(&["volume", "lss"]),
+            r#"unknown command "volume lss"; did you mean "volume ls"?"#
+        );
         assert_eq!(failure(&["--stroe", "/x", "ps"]), "coracle: unknown option '--stroe'");
         assert_eq!(
             failure(&["ps", "-n", "x"]),

@@ -17,7 +17,7 @@ use containers::{Cancel, Dialect, Session, Surroundings, Threads};
 use crate::args::Global;
 use crate::dialect::Presentation;
 use crate::report::{Exit, Report};
-use crate::terminal::{Terminal, Wish};
+use crate::terminal::{Shown, Terminal};
 
 /// What a command shows less than usual while it is under way.
 #[derive(Debug, Clone, Copy, Default)]
@@ -98,7 +98,7 @@ impl Context {
 
     fn terminal(&self, show: Show) -> Result<Terminal, Report> {
         let is_quiet = self.is_quiet();
-        Ok(Terminal::new(Wish {
+        Ok(Terminal::new(Shown {
             progress: if show.quiet || is_quiet {
                 config::Progress::None
             } else {
@@ -179,9 +179,12 @@ impl Context {
             let mut directory = self.absolute(directory)?;
             if own {
                 if !directory.is_dir() {
-                    return Err(Report::new(format!("{} is no repository", directory.display()))
-                        .hint(format!("make it: udocker mkrepo {}", directory.display()))
-                        .exit(Exit(1)));
+                    return Err(Report::new(format!(
+                        "{} is not a repository",
+                        directory.display()
+                    ))
+                    .hint(format!("make it: udocker mkrepo {}", directory.display()))
+                    .exit(Exit(1)));
                 }
                 directory.push(udocker::STORE);
             }

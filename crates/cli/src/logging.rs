@@ -14,7 +14,7 @@ pub(crate) fn start(global: &Global) -> Result<(), Report> {
         _ if global.debug => LevelFilter::DEBUG,
         None | Some("" | "off" | "fatal") => return Ok(()),
         Some(name) => name.parse().map_err(|_| {
-            Report::usage(format!("'{name}' is no log level"))
+            Report::usage(format!("'{name}' is not a log level"))
                 .hint(format!("it is one of: {LEVELS}"))
         })?,
     };

@@ -2,9 +2,7 @@
 //! status.
 //!
 //! Exit codes are Docker's: 125 Coracle failed, 126 the command cannot be executed, 127 it was not
-//! found, 128+n it died by signal n. Library errors become reports here, by walking `source()`;
-//! causes whose text is already part of the line above are left out, since crates differ in how
-//! much they repeat.
+//! found, 128+n it died by signal n. They are decided here alone ([`status_of`]).
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};

@@ -21,7 +21,7 @@ pub(crate) fn note(text: &str) {
 
 /// What the user wants to see.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct Shown {
     /// How progress is shown.
     pub progress: config::Progress,
     /// Lines are not shown where bars cannot be.
@@ -44,9 +44,9 @@ enum Style {
 }
 
 impl Style {
-    /// What fits the user's wish and the terminal.
-    fn choose(wish: config::Progress) -> Self {
-        match wish {
+    /// What fits the setting and the terminal.
+    fn choose(setting: config::Progress) -> Self {
+        match setting {
             config::Progress::None => Self::Silent,
             config::Progress::Bar => Self::Bars,
             config::Progress::Auto if std::io::stderr().is_terminal() => Self::Bars,
@@ -57,7 +57,7 @@ impl Style {
 
 /// The listener that writes to the terminal.
 pub(crate) struct Terminal {
-    wish: Wish,
+    shown: Shown,
     /// Looked up when there is something to show.
     style: OnceLock<Style>,
     /// Made by the first piece of work that has something to show.
@@ -73,13 +73,13 @@ struct Bars {
 
 impl Terminal {
     /// Nothing is shown yet.
-    pub(crate) fn new(wish: Wish) -> Self {
-        Self { wish, style: OnceLock::new(), bars: Mutex::default() }
+    pub(crate) fn new(shown: Shown) -> Self {
+        Self { shown, style: OnceLock::new(), bars: Mutex::default() }
     }
 
     fn style(&self) -> Style {
-        *self.style.get_or_init(|| match Style::choose(self.wish.progress) {
-            Style::Plain if self.wish.bars_only => Style::Silent,
+        *self.style.get_or_init(|| match Style::choose(self.shown.progress) {
+            Style::Plain if self.shown.bars_only => Style::Silent,
             style => style,
         })
     }
@@ -187,11 +187,11 @@ impl Events for Terminal {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Warning(text) => note(&format!("warning: {text}")),
-            Event::Waiting(_) if !self.wish.waiting => {}
+            Event::Waiting(_) if !self.shown.waiting => {}
             Event::Note(text) | Event::Waiting(text) => note(text),
             // The program's terminal is raw: a line does not return by itself.
             Event::Notice(text) => note(&format!("{text}\r")),
-            Event::Starting { container, command } if self.wish.banner => {
+            Event::Starting { container, command } if self.shown.banner => {
                 crate::udocker::banner(container, command);
             }
             Event::Progress { work, text } => self.say(*work, text),

@@ -28,7 +28,7 @@ pub(crate) fn version() -> String {
     )
 }
 
-/// The status for a failure of ours, where udocker's users look for 1.
+/// The status for a failure of Coracle's own, where udocker's users look for 1.
 pub(crate) fn status(exit: Exit) -> Exit {
     if exit == Exit::FAILED { Exit(1) } else { exit }
 }

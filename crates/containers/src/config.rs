@@ -1,4 +1,4 @@
-//! Configuration: where each setting comes from, and what it is.
+//! Reads the configuration, and knows where each setting comes from.
 //!
 //! Five layers, later ones win: the built-in default, `/etc/coracle/config.toml` (the site's),
 //! `config.toml` in `$XDG_CONFIG_HOME/coracle` (the user's), the environment, flags. Every value
@@ -43,7 +43,7 @@ pub use value::SettingValue;
 /// The site's file.
 pub const SYSTEM_FILE: &str = "/etc/coracle/config.toml";
 
-/// Variables `CORACLE_*` that are no settings, so that nobody is warned of them.
+/// Variables `CORACLE_*` that are not settings. They are not warned of.
 const OTHER_VARIABLES: &[&str] = &["CORACLE_CONFIG", "CORACLE_LOG"];
 
 /// What the layers are made of. Made by the context, which alone may look at the environment.

@@ -1,4 +1,4 @@
-//! What differs when the program is called `udocker`: plain data, decided here alone.
+//! Decides what operations do differently when the program is called `udocker`, as plain data.
 //!
 //! An operation asks for one behaviour by its name and never for the name of the program. The
 //! default is Coracle's own behaviour, which is Docker's where Docker has the command. How answers
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::udocker::settings;
 
-/// What is run under udocker's name where nobody says what.
+/// What is run under udocker's name where neither the image nor the request says what.
 const SHELL: [&str; 2] = ["bash", "-i"];
 
 /// The variable of the host that programs get under udocker's name, unless told otherwise.

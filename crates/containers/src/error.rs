@@ -1,4 +1,4 @@
-//! The one error of this crate: what kind of failure it is, its causes, and what can be done.
+//! Defines the one error of this crate: the kind of failure, its causes, and what can be done.
 //!
 //! A front end decides by [`Error::kind`] what a failure means to its caller (an exit code, an HTTP
 //! status) and shows [`Error::fact`], [`Error::causes`] and [`Error::hint`]. Errors of the

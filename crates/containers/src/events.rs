@@ -1,4 +1,4 @@
-//! What an operation tells its caller while it is under way, and what it may ask.
+//! Defines what an operation tells its caller while it is under way, and what it may ask.
 //!
 //! Operations call [`Events`]; a terminal, a JSON stream, an HTTP response and a test implement it.
 //! An [`Event`] is plain data: a terminal draws bars from it, a stream writes it as JSON. Events
@@ -106,17 +106,17 @@ pub trait Events: Send + Sync {
     /// Answers a question.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where nobody can answer, which is the default.
+    /// [`Error::Unsupported`] where no one can answer, which is the default.
     fn ask(&self, question: &Question<'_>) -> Result<Secret> {
         let Question::Password { user } = question;
         Err(Error::unsupported(format!(
-            "the password of {user} is needed, and nobody can be asked"
+            "the password of {user} is needed, and no one can be asked"
         ))
         .with_hint("give the password with the request"))
     }
 }
 
-/// Events that nobody wants to hear.
+/// A listener that ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! Requests as plain data, and the readers of the text forms that Docker has for parts of them.
+//! Defines requests as plain data, and reads the text forms that Docker has for parts of them.
 //!
 //! A front end fills a [`ContainerRequest`] from its own words: the command line from flags, an
 //! HTTP server from JSON. Text forms that both share (`-v`, `-p`, `--ulimit`) are read by the

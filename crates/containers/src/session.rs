@@ -1,4 +1,4 @@
-//! What every operation works on: the store, the facts of the host, the settings and the dialect.
+//! Holds what every operation works on: store, facts of the host, settings and dialect.
 //!
 //! A [`Session`] is made once by a front end, from what the front end has read from its
 //! surroundings. It is `Send + Sync`, and any number of operations may use it at once.

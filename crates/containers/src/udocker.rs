@@ -1,4 +1,4 @@
-//! udocker's settings and udocker's own directory, which can be used and taken over.
+//! Reads udocker's settings, and uses or takes over the contents of udocker's directory.
 //!
 //! What differs under udocker's name is decided in [`crate::dialect`]; how answers look there is
 //! the front end's.

@@ -2,7 +2,7 @@
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-use super::{leftout, table};
+use super::{table, unsupported};
 use crate::report::Report;
 
 fn context(error: &Error, kind: ContextKind) -> Option<String> {
@@ -29,7 +29,7 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
             Report::usage(format!("{name}: unexpected argument '{argument}'")).hint(help)
         }
         ErrorKind::UnknownArgument => {
-            if let Some(advice) = leftout::advice(option) {
+            if let Some(advice) = unsupported::advice(option) {
                 Report::usage(format!("{name} has no option '{option}'")).hint(advice)
             } else {
                 let report = Report::usage(format!("{name}: unknown option '{option}'"));
@@ -85,21 +85,25 @@ fn suggest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
 
 /// No command has this name.
 pub(super) fn unknown_command(word: &str) -> Report {
-    let report = Report::usage(format!("'{word}' is no command of coracle"));
-    if let Some(advice) = table::left_out(word) {
-        return report.hint(advice);
+    let fact = format!("unknown command {word:?}");
+    if let Some(advice) = table::unsupported(word) {
+        return Report::usage(fact).hint(advice);
     }
-    match suggest(word, table::top_names()) {
-        Some(name) => report.hint(format!("did you mean 'coracle {name}'? see 'coracle --help'")),
-        None => report.hint("see 'coracle --help'"),
-    }
+    let meant = suggest(word, table::top_names());
+    Report::usage(with_meant(fact, meant.as_deref())).hint("see 'coracle --help'")
 }
 
 /// The group has no such command.
 pub(super) fn unknown_in_group(group: &str, word: &str) -> Report {
-    let report = Report::usage(format!("'{word}' is no command of coracle {group}"));
-    match suggest(word, table::group_names(group)) {
-        Some(name) => report.hint(format!("did you mean 'coracle {group} {name}'?")),
-        None => report.hint(format!("see 'coracle {group} --help'")),
+    let fact = format!("unknown command \"{group} {word}\"");
+    let meant = suggest(word, table::group_names(group)).map(|name| format!("{group} {name}"));
+    Report::usage(with_meant(fact, meant.as_deref())).hint(format!("see 'coracle {group} --help'"))
+}
+
+/// A fact about an unknown name, with the name that was probably meant.
+fn with_meant(fact: String, meant: Option<&str>) -> String {
+    match meant {
+        Some(name) => format!("{fact}; did you mean {name:?}?"),
+        None => fact,
     }
 }

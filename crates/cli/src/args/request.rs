@@ -235,7 +235,7 @@ fn image(
         Some("reuse") => (true, Some(PullPolicy::Missing)),
         Some(text) => {
             let policy = <PullPolicy as SettingValue>::from_text(text).map_err(|_| {
-                Report::usage(format!("--pull '{text}' is no policy"))
+                Report::usage(format!("--pull '{text}' is not a policy"))
                     .hint("there are always, missing, never and newer")
             })?;
             (false, Some(policy))

@@ -1,9 +1,8 @@
 //! `run` and `create`: the flags that describe a container. Names, shorts and meanings are
-//! Docker's; the few that come from udocker or are ours say so. The headings group them in
+//! Docker's; the few that come from udocker or are Coracle's own say so. The headings group them in
 //! `--help`.
 //!
-//! Everything here is *low*: what was typed. `commands::make` turns it into an `engine`
-//! specification.
+//! Everything here is *low*: what was typed. [`super::request`] turns it into the core's request.
 
 use std::path::PathBuf;
 

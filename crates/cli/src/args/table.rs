@@ -64,7 +64,7 @@ pub(crate) const GROUPS: &[(&str, &str)] = &[
 ];
 
 /// Commands of Docker that are not there, and what to do in their place.
-const LEFT_OUT: &[(&str, &str)] = &[
+const UNSUPPORTED: &[(&str, &str)] = &[
     (
         "build",
         "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
@@ -79,8 +79,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("swarm", "there is no swarm"),
 ];
 
-pub(super) fn left_out(word: &str) -> Option<&'static str> {
-    LEFT_OUT.iter().find(|(name, _)| *name == word).map(|(_, advice)| *advice)
+pub(super) fn unsupported(word: &str) -> Option<&'static str> {
+    UNSUPPORTED.iter().find(|(name, _)| *name == word).map(|(_, advice)| *advice)
 }
 
 macro_rules! command {

@@ -56,7 +56,7 @@ fn tail(text: &str) -> Result<Option<usize>, Report> {
         // Negative numbers mean all, as in Docker.
         text if text.starts_with('-') && text[1..].parse::<u64>().is_ok() => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
-            Report::usage(format!("--tail '{text}' is no number"))
+            Report::usage(format!("--tail '{text}' is not a number"))
                 .hint("write a number of lines, or all")
         }),
     }
@@ -64,7 +64,7 @@ fn tail(text: &str) -> Result<Option<usize>, Report> {
 
 fn point(flag: &str, text: &str) -> Result<SystemTime, Report> {
     time::point(text).map(SystemTime::from).ok_or_else(|| {
-        Report::usage(format!("{flag} '{text}' is no time"))
+        Report::usage(format!("{flag} '{text}' is not a time"))
             .hint("write 2026-01-02T13:23:37Z, 2026-01-02, or a span back from now as 42m")
     })
 }

@@ -48,7 +48,7 @@ fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<()
         && !args.detach
         && !std::io::stdin().is_terminal()
     {
-        return Err(Report::usage("standard input is no terminal, so -it cannot connect to it")
+        return Err(Report::usage("standard input is not a terminal, so -it cannot connect to it")
             .hint("use -i alone, or -t alone"));
     }
     let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));

@@ -16,16 +16,16 @@ fn unknown_options_and_commands() {
       hint: did you mean '--name'? see 'coracle run --help'
     status 125
     ");
-    insta::assert_snapshot!(mistake(&["pul", "debian"]), @r"
-    error: 'pul' is no command of coracle
-      hint: did you mean 'coracle pull'? see 'coracle --help'
+    insta::assert_snapshot!(mistake(&["pul", "debian"]), @r#"
+    error: unknown command "pul"; did you mean "pull"?
+      hint: see 'coracle --help'
     status 125
-    ");
-    insta::assert_snapshot!(mistake(&["image", "rmm", "debian"]), @r"
-    error: 'rmm' is no command of coracle image
-      hint: did you mean 'coracle image rm'?
+    "#);
+    insta::assert_snapshot!(mistake(&["image", "rmm", "debian"]), @r#"
+    error: unknown command "image rmm"; did you mean "image rm"?
+      hint: see 'coracle image --help'
     status 125
-    ");
+    "#);
 }
 
 #[test]
@@ -35,11 +35,11 @@ fn what_docker_has_and_we_have_not() {
       hint: a user's container can never have more rights than the user; see --cap-add, --security-opt, --device
     status 125
     ");
-    insta::assert_snapshot!(mistake(&["push", "img"]), @r"
-    error: 'push' is no command of coracle
+    insta::assert_snapshot!(mistake(&["push", "img"]), @r#"
+    error: unknown command "push"
       hint: use 'coracle save --format oci-archive' and 'skopeo copy'
     status 125
-    ");
+    "#);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn values() {
     status 125
     ");
     insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--memory", "lots", "x"]), @r"
-    error: --memory 'lots' is no size
+    error: --memory 'lots' is not a size
       hint: write a number with b, k, m or g, as 512m
     status 125
     ");

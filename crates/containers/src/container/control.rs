@@ -149,7 +149,7 @@ pub fn add_name(session: &Session, name: &str, further: &str) -> Result<()> {
 /// Takes a name from a container.
 pub fn remove_name(session: &Session, name: &str) -> Result<()> {
     if !record::find(session, name)?.remove_name(name)? {
-        return Err(Error::not_found(format!("'{name}' is no name of a container"))
+        return Err(Error::not_found(format!("'{name}' is not a name of a container"))
             .with_hint("ids stay; 'coracle ps -a' lists names"));
     }
     Ok(())

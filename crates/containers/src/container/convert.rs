@@ -1,6 +1,6 @@
-//! A container goes from an engine with mounts to one without, or back.
+//! Converts a container's tree for an engine without mounts, and back for one with mounts.
 //!
-//! | it stands on | an engine with mounts | an engine without |
+//! | its root | an engine with mounts | an engine without |
 //! |---|---|---|
 //! | layers and an upper (overlay) | as it is | a whole tree of links is made, and the upper merged into it |
 //! | a copy of its own | as it is | the copy gets the form that such engines want |
@@ -8,7 +8,7 @@
 //!
 //! A crash in between leaves a container that is whole: the tree is there before the record says
 //! so, and from then on an overlay of tree and upper is what the container is, until the upper has
-//! been merged. Nobody may run in it meanwhile.
+//! been merged. No program may run in it meanwhile.
 
 use std::path::Path;
 
@@ -26,12 +26,12 @@ use super::{ids, inode_log, root_form, running, spool};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
-/// How often is looked whether another has brought a container into its form.
+/// Pause between two looks whether another process has converted the container.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Whether whoever runs in a container runs without mounts. The container's files tell, because a
-/// process that is just starting has not left the host's namespaces yet; only where a tree is used
-/// as it is, its process is asked.
+/// Whether the programs of a running container run without mounts. The container's files tell,
+/// because a process that is just starting has not left the host's namespaces yet; only where a
+/// tree is used as it is, its process tells.
 pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     if record.config.rootfs.is_some() {
         return Neighbour::of(pid).is_none_or(|neighbour| !neighbour.own.has(Kinds::MOUNT));
@@ -39,8 +39,8 @@ pub fn runs_plain(record: &Record, place: &Path, pid: u32) -> bool {
     record.own.root_form.driver == Some(Driver::HardLink) && !place.join("upper").exists()
 }
 
-/// The engine for a run: that of whoever runs in the container already, unless another is asked
-/// for; else what is asked for or fits.
+/// The engine for a run: that of the programs that run in the container already, unless another is
+/// asked for; else the one that is asked for, or that fits.
 pub fn engine(
     facts: &Facts,
     record: &Record,
@@ -56,7 +56,7 @@ pub fn engine(
     let plain = runs_plain(record, place, pid);
     let fits = |engine: &&dyn Engine| engine.root().is_tree() == plain;
     let asked = config.exec_mode.as_deref().and_then(choose::by_name).filter(fits);
-    // Who is inside a process shares more with others of its kind than with a tracer.
+    // Engines inside the process share more with each other than with a tracer.
     let inside = engine::launch::members::by_stage::home(pid).is_some();
     let usable = |engine: &&dyn Engine| {
         fits(engine)
@@ -78,7 +78,7 @@ pub fn fit(
     let place = container.path();
     let linked = record.own.root_form.driver == Some(Driver::HardLink);
     if !engine.root().is_tree() || engine.root() == choose::RootKind::OwnTree {
-        nobody_inside(container, engine)?;
+        refuse_inside(container, engine)?;
     }
     if record.config.rootfs.is_some() || !linked && !engine.root().is_tree() {
         return Ok(());
@@ -155,7 +155,7 @@ pub fn to_plain(
 
 /// Who is inside a container's processes remembers what it saw of the tree, and must be told of
 /// changes: this engine would not.
-fn nobody_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
+fn refuse_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
     let living = engine::launch::members::by_stage::all(&container.path());
     if living.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! From an image and a request to the record of a container (`container.json`).
+//! Makes the record of a container (`container.json`) from an image and a request.
 //!
 //! The image says what it would like, the request wins. Nothing is looked up here but paths and
 //! devices of the host; named volumes get their place from [`super::volumes`], which needs the
@@ -112,7 +112,7 @@ fn override_image(
     let process = &request.process;
     if let Some(directory) = &process.workdir {
         if !directory.starts_with('/') {
-            return Err(Error::invalid(format!("--workdir '{directory}' is no absolute path"))
+            return Err(Error::invalid(format!("--workdir '{directory}' is not an absolute path"))
                 .with_hint(format!("write --workdir /{directory}")));
         }
         config.cwd.clone_from(directory);
@@ -172,7 +172,7 @@ fn rootfs(session: &Session, directory: &Path) -> Result<PathBuf> {
         Error::failed(format!("cannot use --rootfs {}", directory.display())).cause(error)
     })?;
     if !path.is_dir() {
-        return Err(Error::invalid(format!("--rootfs {} is no directory", directory.display()))
+        return Err(Error::invalid(format!("--rootfs {} is not a directory", directory.display()))
             .with_hint("unpack the archive first, or make an image of it: coracle import"));
     }
     session::text(&path)?;

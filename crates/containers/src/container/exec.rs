@@ -1,4 +1,4 @@
-//! `exec` and `attach`: a further program in a running container, or a connection to its program.
+//! Runs a further program in a running container (`exec`), or connects to its program (`attach`).
 
 use engine::plan::Overrides;
 use engine::supervise::{self, AttachOptions, Console, Launch, Options};

@@ -1,4 +1,4 @@
-//! What a request changes in a container that exists.
+//! Applies a request to a container that exists, for one run.
 //!
 //! Each field of a request has one of three meanings there. It changes this run alone
 //! ([`adapted`]); or it is refused, because the container's other runs share what it decides

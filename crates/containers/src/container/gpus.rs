@@ -1,5 +1,5 @@
-//! `--gpus`, `setup --nvidia` and `--device vendor.com/class=name`: what of the host a container
-//! needs to use its GPUs.
+//! Gives a container the host's GPUs: devices, libraries and tools, found anew at each start
+//! (`--gpus`, `setup --nvidia`, `--device vendor.com/class=name`).
 //!
 //! A record keeps what was asked for, not what was found: devices, libraries and tools of the host
 //! are looked for at each start and bound, so that a container survives another driver or another
@@ -35,7 +35,7 @@ pub struct GpuRequest {
     pub gpus: String,
     /// Devices by their qualified names.
     pub devices: Vec<String>,
-    /// They are this run's alone, so it starts beside whoever runs in the container.
+    /// They are for this run alone, so it starts beside the programs that run in the container.
     #[serde(skip)]
     pub now: bool,
 }
@@ -111,7 +111,7 @@ fn choice(text: &str) -> Result<Option<Choice>> {
 }
 
 /// The configuration and what differs from it, with what the host has for the container's GPUs;
-/// `None` where nobody asked for any.
+/// `None` where the container asks for none.
 pub fn effective(
     session: &Session,
     record: &Record,
@@ -354,7 +354,7 @@ impl Found {
         let spec = MountSpec {
             source: host.to_owned(),
             target: inside.to_owned(),
-            // Nobody in a container may change the host's driver.
+            // No program in a container may change the host's driver.
             read_only: options.is_empty() || options.iter().any(|option| option == "ro"),
             options: MountOptions::of(MountKind::Bind, kept).unwrap_or_default(),
             ..MountSpec::default()

@@ -1,9 +1,9 @@
-//! What is known of files that cannot carry it themselves (links, pipes), in a container whose tree
-//! is a plain directory.
+//! Reads and writes the owners and modes of files that cannot carry them as an attribute (links,
+//! pipes), in a container whose tree is a plain directory.
 //!
-//! While programs run it stands in a log by inode (`notes`, see [`engine::engines::interpose`]).
-//! Whoever makes a tree hands it over as a table by path (`loose`), and whoever reads one wants
-//! such a table (`owners`).
+//! While programs run, these records are in a log by inode (`notes`, see
+//! [`engine::engines::interpose`]). The maker of a tree hands them over as a table by path
+//! (`loose`), and readers of a tree want such a table (`owners`).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! From a container's record to a running process.
+//! Starts a container's program from its record.
 //!
 //! Three ways (see `engine::supervise`): this process *becomes* the program, when nothing has to be
 //! watched; or it stays in front of it, for a terminal, `--rm`, a log or restarts; or a supervisor
@@ -180,7 +180,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         let ended = engine::engines::stay(prepared.engine, &prepared.plan, None, lock)?;
         return Ok(Ended::Exited(ended.code() as u8));
     }
-    // The lock goes with `execve`; until then nobody removes the container.
+    // The lock goes with `execve`; until then the container cannot be removed.
     let ended = prepared.engine.become_guest(&prepared.plan)?;
     drop(lock);
     Ok(Ended::Exited(ended.code() as u8))

@@ -171,7 +171,7 @@ fn find_image(
     let image = find::get(session, &query)?;
     let mut config = image.config()?;
     if of_image.ignore_config {
-        config = without_wishes(&config)?;
+        config = without_running_config(&config)?;
     }
     let source = source(&image, &config, name)?;
     Ok(Some((image, config, source)))
@@ -195,8 +195,8 @@ fn outlive(
 }
 
 /// An image's configuration without what it asks for (`--nometa`): platform and layers.
-fn without_wishes(config: &ImageConfig) -> Result<ImageConfig> {
-    let cannot = |error| Error::failed("the image's configuration is no JSON").cause(error);
+fn without_running_config(config: &ImageConfig) -> Result<ImageConfig> {
+    let cannot = |error| Error::failed("the image's configuration is not JSON").cause(error);
     let mut value: serde_json::Value = serde_json::from_slice(config.raw()).map_err(cannot)?;
     if let Some(map) = value.as_object_mut() {
         map.remove("config");

@@ -1,4 +1,4 @@
-//! Variables by which programs learn who they are and where they run, as udocker sets them.
+//! Sets the variables by which programs learn their user and their container, as udocker does.
 
 use std::path::PathBuf;
 

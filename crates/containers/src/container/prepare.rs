@@ -40,7 +40,7 @@ pub fn prepare(
         Run { effective: gpus::effective(session, record, overrides, &root)?, config, overrides };
     let known = run.name_users(session, container, record, (&facts, engine), &root)?;
     if engine.properties().ids == choose::IdsFrom::Caller {
-        // A user whom nobody names is the caller.
+        // Without a user of its own, a program runs as the caller.
         run.change().0.namespaces.user = UserNamespace::Host;
     }
     let (config, overrides) = run.as_planned();

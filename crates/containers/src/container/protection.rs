@@ -1,4 +1,4 @@
-//! Containers and images that `protect` keeps from being removed.
+//! Knows which containers and images `protect` keeps from being removed.
 
 use engine::spec::ContainerConfig;
 use store::{ContainerDir, Image};
@@ -16,8 +16,8 @@ pub fn holds(config: &ContainerConfig) -> bool {
     config.labels.contains_key(CONTAINER_LABEL)
 }
 
-/// Whether a container is to be removed when its program ends: its record says so and nobody has
-/// protected it.
+/// Whether a container is to be removed when its program ends: its record says so, and it is
+/// not protected.
 pub fn lets_go(config: &ContainerConfig) -> bool {
     config.auto_remove && !holds(config)
 }

@@ -1,4 +1,5 @@
-//! A rank of a parallel job: a `run` that `mpiexec`, `srun` or the like has started.
+//! Recognises a rank of a parallel job, a `run` that `mpiexec`, `srun` or the like has started, and
+//! adds to its request what a rank needs.
 //!
 //! Launchers speak to ranks by variables, by descriptors and by directories that the variables
 //! name. Descriptors pass through every engine by themselves; here the rest is asked for as the

@@ -1,4 +1,4 @@
-//! The right to remove a container when a run of it ends.
+//! Removes containers, by request or by the right of a run that ends.
 //!
 //! A run removes only what it made. A command cannot set a flag for that: it needs a [`Removal`],
 //! which is built from the [`Made`] that [`super::make::make`] returns, or from the container's own

@@ -1,4 +1,4 @@
-//! `run`: a new container of an image, or another run of an existing container.
+//! Runs a new container of an image, or a program in an existing container (`run`).
 //!
 //! What is stored decides what its word means ([`meant`]). Which process made a container decides
 //! what may be removed afterwards ([`super::removal`]).

@@ -1,4 +1,4 @@
-//! The mode of execution and the GPUs that a container keeps.
+//! Changes the mode of execution and the GPUs that a container keeps.
 
 use engine::choose;
 use engine::facts::Facts;

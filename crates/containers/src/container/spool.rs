@@ -1,8 +1,8 @@
-//! Archives on their way between a container and something else.
+//! Keeps an archive in a file without a name between writing and reading it.
 //!
 //! Reading a container's files may need a process of its own in a user namespace
 //! ([`super::ids::within`]), which must be forked while there is one thread. So an archive is
-//! written whole, to a file without a name, before somebody reads it.
+//! written whole before it is read.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

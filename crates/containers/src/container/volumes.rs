@@ -1,5 +1,4 @@
-//! Named volumes: found or made when a container is, and filled with what the image has at their
-//! place.
+//! Finds or makes the volumes that a new container mounts, and knows which volumes are in use.
 //!
 //! A new volume with a name is on the disk before anything is told of it or runs in it: it outlives
 //! every container. While one is filled, a file beside its content says so; where that is left
@@ -108,7 +107,7 @@ pub fn anonymous_of(session: &Session, container: &ContainerDir) -> Vec<String> 
 }
 
 /// Removes unnamed volumes of a container that is gone, except those that another one mounts: it
-/// may have them from `--volumes-from`, or be a clone. Nobody can make a container while that is
+/// may have them from `--volumes-from`, or be a clone. No container can be made while that is
 /// looked up. What others do in the store at this moment is not waited for long.
 pub fn release(session: &Session, names: &[String]) -> Result<()> {
     if names.is_empty() {

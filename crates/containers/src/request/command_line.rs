@@ -1,5 +1,4 @@
-//! The command line of a container: the image's entrypoint and command, merged with the request's
-//! as Docker does.
+//! Merges an image's entrypoint and command with the request's, as Docker does.
 
 /// Reads `--entrypoint`: a program, a list in JSON form, or `""` for none.
 pub fn entrypoint(text: &str) -> Vec<String> {

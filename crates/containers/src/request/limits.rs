@@ -15,7 +15,7 @@ pub fn bytes(flag: &str, text: &str) -> Result<Option<u64>> {
     match text {
         "0" | "-1" => Ok(None),
         text => size::parse(text).map(Some).ok_or_else(|| {
-            Error::invalid(format!("{flag} '{text}' is no size"))
+            Error::invalid(format!("{flag} '{text}' is not a size"))
                 .with_hint("write a number with b, k, m or g, as 512m")
         }),
     }
@@ -26,7 +26,7 @@ pub fn cpus(text: &str) -> Result<Option<f64>> {
     match text.parse::<f64>() {
         Ok(0.0) => Ok(None),
         Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-        _ => Err(Error::invalid(format!("--cpus '{text}' is no number of processors"))
+        _ => Err(Error::invalid(format!("--cpus '{text}' is not a number of processors"))
             .with_hint("write 2 or 1.5")),
     }
 }
@@ -34,7 +34,7 @@ pub fn cpus(text: &str) -> Result<Option<f64>> {
 /// `--ulimit TYPE=SOFT[:HARD]`.
 pub fn ulimit(text: &str) -> Result<Ulimit> {
     let wrong = || {
-        Error::invalid(format!("--ulimit '{text}' is no limit"))
+        Error::invalid(format!("--ulimit '{text}' is not a limit"))
             .with_hint("write TYPE=SOFT[:HARD], as nofile=1024:4096 or core=unlimited")
     };
     let (name, values) = text.split_once('=').ok_or_else(wrong)?;

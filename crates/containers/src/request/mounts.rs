@@ -16,7 +16,7 @@ pub struct MountRequest {
     pub spec: MountSpec,
     /// Do not fill a new volume with what the image has there.
     pub no_copy: bool,
-    /// A volume that nobody named: it goes with the container.
+    /// A volume without a name of its own: it goes with the container.
     pub anonymous: bool,
 }
 
@@ -118,80 +118,85 @@ fn apply_option(request: &mut MountRequest, option: &str) -> Result<(), String> 
 
 /// `--mount type=...,src=...,dst=...`.
 pub fn mount(text: &str, working: &Path) -> Result<MountRequest> {
-    let wrong = |why: String| {
+    parsed(text, working).map_err(|why| {
         Error::invalid(format!("--mount '{text}': {why}")).with_hint(
             "write --mount type=bind|volume|tmpfs,src=SOURCE,dst=PATH[,ro][,tmpfs-size=SIZE]",
         )
-    };
+    })
+}
+
+fn parsed(text: &str, working: &Path) -> Result<MountRequest, String> {
     let mut request =
         MountRequest::of(MountSpec { kind: MountKind::Volume, ..MountSpec::default() });
     let (mut source, mut inside) = (None, None);
     for field in fields(text) {
         let (key, value) = match field.split_once('=') {
-            Some((key, value)) => (key.to_owned(), Some(value.to_owned())),
-            None => (field, None),
+            Some((key, value)) => (key, Some(value)),
+            None => (field.as_str(), None),
         };
-        let needed = || value.clone().ok_or_else(|| wrong(format!("'{key}' wants a value")));
+        let needed = || value.ok_or_else(|| format!("'{key}' wants a value"));
         match key.to_ascii_lowercase().as_str() {
-            "type" => {
-                request.spec.kind = match needed()?.as_str() {
-                    "bind" => MountKind::Bind,
-                    "volume" => MountKind::Volume,
-                    "tmpfs" => MountKind::Tmpfs,
-                    other => {
-                        return Err(wrong(format!(
-                            "there is no type '{other}' (bind, volume, tmpfs)"
-                        )));
-                    }
-                }
-            }
-            "source" | "src" => source = Some(needed()?),
-            "target" | "destination" | "dst" => inside = Some(needed()?),
-            "readonly" | "ro" => request.spec.read_only = value.as_deref().is_none_or(truth),
-            "rw" => request.spec.read_only = !value.as_deref().is_none_or(truth),
-            "bind-propagation" => {
-                let word = needed()?;
-                let known = ["private", "rprivate", "slave", "rslave", "shared", "rshared"];
-                if !known.contains(&word.as_str()) {
-                    return Err(wrong(format!("unknown propagation '{word}' (rslave, rprivate)")));
-                }
-                request.spec.options.add(MountKind::Bind, &word).map_err(wrong)?;
-            }
-            "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {
-                if key == "bind-nonrecursive" && value.as_deref().is_none_or(truth) {
-                    return Err(wrong(
-                        "what is mounted beneath the source always comes with it".into(),
-                    ));
-                }
-            }
-            "volume-nocopy" => request.no_copy = value.as_deref().is_none_or(truth),
-            "tmpfs-size" => {
-                let word = format!("size={}", size(&needed()?).map_err(wrong)?);
-                request.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
-            }
-            "tmpfs-mode" => {
-                let word = format!("mode={}", needed()?);
-                request.spec.options.add(MountKind::Tmpfs, &word).map_err(wrong)?;
-            }
-            other => return Err(wrong(format!("unknown key '{other}'"))),
+            "source" | "src" => source = Some(needed()?.to_owned()),
+            "target" | "destination" | "dst" => inside = Some(needed()?.to_owned()),
+            lower => set_field(&mut request, key, lower, value)?,
         }
     }
-    request.spec.target =
-        target(&inside.ok_or_else(|| wrong("'dst' is missing".into()))?).map_err(wrong)?;
+    request.spec.target = target(&inside.ok_or("'dst' is missing")?)?;
     match (request.spec.kind, source) {
-        (MountKind::Bind, None) => return Err(wrong("'src' is missing".into())),
+        (MountKind::Bind, None) => return Err("'src' is missing".into()),
         (MountKind::Bind, Some(source)) => request.spec.source = working.join(source),
         (MountKind::Volume, None) => request.anonymous = true,
         (MountKind::Volume, Some(name)) if name.contains('/') => {
-            return Err(wrong(format!(
-                "'{name}' is no volume's name; for a host path write type=bind"
-            )));
+            return Err(format!(
+                "'{name}' is not a volume's name; for a host path write type=bind"
+            ));
         }
         (MountKind::Volume, Some(name)) => request.spec.name = Some(name),
-        (MountKind::Tmpfs, Some(_)) => return Err(wrong("a tmpfs has no source".into())),
+        (MountKind::Tmpfs, Some(_)) => return Err("a tmpfs has no source".into()),
         (MountKind::Tmpfs, None) => {}
     }
     Ok(request)
+}
+
+/// One field of `--mount` other than source and target. `lower` is the key in lower case.
+fn set_field(
+    request: &mut MountRequest,
+    key: &str,
+    lower: &str,
+    value: Option<&str>,
+) -> Result<(), String> {
+    let needed = || value.ok_or_else(|| format!("'{key}' wants a value"));
+    let is_on = value.is_none_or(truth);
+    let spec = &mut request.spec;
+    match lower {
+        "type" => {
+            spec.kind = match needed()? {
+                "bind" => MountKind::Bind,
+                "volume" => MountKind::Volume,
+                "tmpfs" => MountKind::Tmpfs,
+                other => return Err(format!("there is no type '{other}' (bind, volume, tmpfs)")),
+            }
+        }
+        "readonly" | "ro" => spec.read_only = is_on,
+        "rw" => spec.read_only = !is_on,
+        "bind-propagation" => {
+            let word = needed()?;
+            let known = ["private", "rprivate", "slave", "rslave", "shared", "rshared"];
+            if !known.contains(&word) {
+                return Err(format!("unknown propagation '{word}' (rslave, rprivate)"));
+            }
+            spec.options.add(MountKind::Bind, word)?;
+        }
+        "bind-nonrecursive" if is_on => {
+            return Err("what is mounted beneath the source always comes with it".into());
+        }
+        "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {}
+        "volume-nocopy" => request.no_copy = is_on,
+        "tmpfs-size" => spec.options.add(MountKind::Tmpfs, &format!("size={}", size(needed()?)?))?,
+        "tmpfs-mode" => spec.options.add(MountKind::Tmpfs, &format!("mode={}", needed()?))?,
+        other => return Err(format!("unknown key '{other}'")),
+    }
+    Ok(())
 }
 
 fn truth(value: &str) -> bool {
@@ -199,7 +204,7 @@ fn truth(value: &str) -> bool {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    crate::size::parse(text).ok_or_else(|| format!("'{text}' is no size"))
+    crate::size::parse(text).ok_or_else(|| format!("'{text}' is not a size"))
 }
 
 /// Fields parted by commas; quotes keep a comma in a field, as in CSV (RFC 4180).
@@ -272,7 +277,7 @@ pub fn device(text: &str) -> Result<DeviceSpec> {
     match Path::new(source).metadata().map(|meta| meta.file_type()) {
         Err(_) => return Err(wrong("there is no such device on this host")),
         Ok(kind) if kind.is_char_device() || kind.is_block_device() || kind.is_dir() => {}
-        Ok(_) => return Err(wrong("this is no device; files are mounted with -v")),
+        Ok(_) => return Err(wrong("this is not a device; files are mounted with -v")),
     }
     Ok(DeviceSpec { source: source.into(), target: inside.into(), access: access.to_owned() })
 }

@@ -33,7 +33,7 @@ pub fn restart(text: &str) -> Result<RestartPolicy> {
 /// `--add-host NAME:ADDRESS`.
 pub fn add_host(text: &str) -> Result<(String, String)> {
     let wrong = || {
-        Error::invalid(format!("--add-host '{text}' is no HOST:IP"))
+        Error::invalid(format!("--add-host '{text}' is not HOST:IP"))
             .with_hint("write --add-host NAME:ADDRESS")
     };
     let (name, address) = text.split_once([':', '=']).ok_or_else(wrong)?;
@@ -152,7 +152,7 @@ pub fn mode<T: std::str::FromStr<Err = String>>(flag: &str, text: &str) -> Resul
 /// The name or number of a signal.
 pub fn signal(name: &str) -> Result<Signal> {
     name.parse().map_err(|_| {
-        Error::invalid(format!("'{name}' is no signal"))
+        Error::invalid(format!("'{name}' is not a signal"))
             .with_hint("write a name as TERM or SIGTERM, or a number")
     })
 }

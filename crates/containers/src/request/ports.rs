@@ -1,4 +1,4 @@
-//! `-p`: `[[IP:]HOST[-HOST]:]CONTAINER[-CONTAINER][/PROTOCOL]`.
+//! Reads `-p [[IP:]HOST[-HOST]:]CONTAINER[-CONTAINER][/PROTOCOL]`, and chooses free ports.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 
@@ -39,7 +39,7 @@ fn parsed(text: &str) -> Result<Publish, String> {
         None | Some("") => None,
         Some(address) => {
             let bare = address.trim_start_matches('[').trim_end_matches(']');
-            Some(bare.parse::<IpAddr>().map_err(|_| format!("'{address}' is no address"))?)
+            Some(bare.parse::<IpAddr>().map_err(|_| format!("'{address}' is not an address"))?)
         }
     };
     let (host, host_count) = if host.is_empty() { (0, count) } else { range_or_zero(host)? };
@@ -57,7 +57,7 @@ fn range(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let port = |text: &str| match text.parse::<u16>() {
         Ok(port) if port > 0 => Ok(port),
-        _ => Err(format!("'{text}' is no port (1 to 65535)")),
+        _ => Err(format!("'{text}' is not a port (1 to 65535)")),
     };
     let (first, last) = (port(first)?, port(last)?);
     if last < first {

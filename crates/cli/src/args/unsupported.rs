@@ -2,7 +2,7 @@
 //!
 //! A flag is never accepted and ignored: who typed it learns here why it is not there.
 
-const LEFT_OUT: &[(&str, &str)] = &[
+const UNSUPPORTED: &[(&str, &str)] = &[
     (
         "--privileged",
         "a user's container can never have more rights than the user; see --cap-add, --security-opt, --device",
@@ -57,5 +57,5 @@ const LEFT_OUT: &[(&str, &str)] = &[
 /// What to do in place of `flag`, where it is known and left out.
 pub(super) fn advice(flag: &str) -> Option<&'static str> {
     let name = flag.split('=').next().unwrap_or(flag);
-    LEFT_OUT.iter().find(|(known, _)| *known == name).map(|(_, advice)| *advice)
+    UNSUPPORTED.iter().find(|(known, _)| *known == name).map(|(_, advice)| *advice)
 }
