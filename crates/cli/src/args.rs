@@ -12,6 +12,7 @@
 pub(crate) mod archives;
 pub(crate) mod containers;
 mod explain;
+pub(crate) mod global;
 mod help;
 pub(crate) mod images;
 
@@ -23,45 +24,14 @@ mod table;
 mod unsupported;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 
-use crate::context::Context;
-use crate::report::{Exit, Report};
+use self::global::Global;
+use crate::report::Report;
 
 pub(crate) use help::tree;
 pub(crate) use table::{Command, NoArgs};
-
-/// Options before the command.
-#[derive(Args, Debug, Default, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
-pub(crate) struct Global {
-    /// Directory of the store (default: ~/.local/share/coracle)
-    #[arg(long, visible_alias = "root", alias = "repo", value_name = "DIR")]
-    pub store: Option<PathBuf>,
-    /// Further store to read images from; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub store_ro: Vec<PathBuf>,
-    /// Configuration file, in place of the usual ones
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Say what is being done, in detail
-    #[arg(short = 'D', long)]
-    pub debug: bool,
-    /// How much to say: error, warn, info, debug or trace
-    #[arg(short, long, value_name = "LEVEL")]
-    pub log_level: Option<String>,
-    /// No progress, no notes
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Accept plain HTTP and unchecked certificates (as --tls-verify=false)
-    #[arg(long)]
-    pub insecure: bool,
-    /// Accepted for udocker's sake: being root is no error
-    #[arg(long, hide = true)]
-    pub allow_root: bool,
-}
 
 /// What the words on the command line came to.
 pub(crate) enum Parsed {
@@ -69,20 +39,6 @@ pub(crate) enum Parsed {
     Command(Global, &'static Command, ArgMatches),
     /// Help or another text that was asked for.
     Text(String),
-}
-
-impl Parsed {
-    /// Runs it.
-    pub(crate) fn run(self) -> Result<Exit, Report> {
-        match self {
-            Self::Text(text) => crate::output::print(&text).map(|()| Exit::OK),
-            Self::Command(global, command, matches) => {
-                crate::logging::start(&global)?;
-                let context = Context::new(global);
-                (command.run)(&context, &matches)
-            }
-        }
-    }
 }
 
 /// Reads the words after the program's name, which may be udocker's.

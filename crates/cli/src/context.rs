@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use containers::config::{self, Config, Settings, Sources};
 use containers::udocker;
-use containers::{Cancel, Dialect, Session, Surroundings, Threads};
+use containers::{Cancel, Dialect, Foreign, Session, Surroundings, Threads};
 
-use crate::args::Global;
+use crate::args::global::Global;
 use crate::dialect::Presentation;
 use crate::report::{Exit, Report};
 use crate::terminal::{Shown, Terminal};
@@ -76,9 +76,10 @@ impl Context {
         }
         settings.tls_verify &= !self.global.insecure;
         let dialect = if self.presentation.as_udocker {
-            Dialect::udocker(self.udocker()?, self.home().as_deref())
+            let dialect = Dialect::udocker(self.udocker()?, self.home().as_deref());
+            (dialect, udocker::legacy::FOREIGN)
         } else {
-            Dialect::default()
+            (Dialect::default(), Foreign::default())
         };
         let terminal = Arc::new(self.terminal(Show::default())?);
         let session = Session::new(Arc::clone(&self.surroundings), settings, dialect, terminal);
@@ -188,7 +189,7 @@ impl Context {
                 }
                 directory.push(udocker::STORE);
             }
-            config.set_flag("store.dir", &containers::session::text(&directory)?, "--store")?;
+            config.set_flag("store.dir", &containers::path::text(&directory)?, "--store")?;
         }
         if !self.is_quiet() {
             for warning in config.warnings() {
@@ -206,6 +207,11 @@ impl Context {
     /// The store, made if it does not exist.
     pub(crate) fn store(&self) -> Result<&store::Store, Report> {
         Ok(self.session()?.store()?)
+    }
+
+    /// Whether standard input and standard output are terminals.
+    pub(crate) fn on_terminal(&self) -> bool {
+        self.input_is_terminal && self.output_is_terminal
     }
 
     /// Whether standard input is a terminal.

@@ -2,16 +2,15 @@
 
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::args::Global;
 use crate::report::Report;
 
 const LEVELS: &str = "error, warn, info, debug, trace";
 
-/// Starts the log. Without a wish nothing is set up: the cost would be on every command.
-pub(crate) fn start(global: &Global) -> Result<(), Report> {
-    let wish = global.log_level.clone().or_else(|| std::env::var("CORACLE_LOG").ok());
-    let level = match wish.as_deref() {
-        _ if global.debug => LevelFilter::DEBUG,
+/// Starts the log. Unless a level is named nothing is set up: the cost would be on every command.
+pub(crate) fn start(debug: bool, level: Option<&str>) -> Result<(), Report> {
+    let named = level.map(str::to_owned).or_else(|| std::env::var("CORACLE_LOG").ok());
+    let level = match named.as_deref() {
+        _ if debug => LevelFilter::DEBUG,
         None | Some("" | "off" | "fatal") => return Ok(()),
         Some(name) => name.parse().map_err(|_| {
             Report::usage(format!("'{name}' is not a log level"))

@@ -22,6 +22,9 @@ mod udocker;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use context::Context;
+use report::{Exit, Report};
+
 /// What `--version` prints: udocker's lines under its name.
 fn version_text() -> String {
     if dialect::is_udocker() { udocker::version() } else { version_line() }
@@ -30,6 +33,17 @@ fn version_text() -> String {
 /// Name and version.
 fn version_line() -> String {
     format!("coracle version {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// Does what the words on the command line came to.
+fn run(parsed: args::Parsed) -> Result<Exit, Report> {
+    match parsed {
+        args::Parsed::Text(text) => output::print(&text).map(|()| Exit::OK),
+        args::Parsed::Command(global, command, matches) => {
+            logging::start(global.debug, global.log_level.as_deref())?;
+            (command.run)(&Context::new(global), &matches)
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -48,7 +62,7 @@ fn main() -> ExitCode {
         ));
     }
     engine::launch::lift_file_limit();
-    let ended = args::parse(words, as_udocker).and_then(args::Parsed::run);
+    let ended = args::parse(words, as_udocker).and_then(run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

@@ -10,7 +10,6 @@ pub(crate) mod listing;
 use std::path::Path;
 
 use crate::args::run::ContainerFlags;
-use crate::context::Context;
 use crate::output;
 use crate::report::Exit;
 
@@ -41,11 +40,12 @@ pub(crate) fn options(run: clap::Command) -> clap::Command {
 }
 
 /// Gives the flags the meaning that they have for udocker.
-pub(crate) fn adapt(context: &Context, flags: &mut ContainerFlags) {
+/// `on_terminal`: standard input and output are terminals.
+pub(crate) fn adapt(on_terminal: bool, flags: &mut ContainerFlags) {
     let process = &mut flags.process;
     process.interactive = true;
     // udocker's program has the caller's terminal, if there is one, whatever -t says.
-    process.tty &= context.input_is_terminal() && context.output_is_terminal();
+    process.tty &= on_terminal;
     if let Some(text) = &process.entrypoint {
         let words: Vec<&str> = text.split_whitespace().collect();
         if words.len() > 1 {

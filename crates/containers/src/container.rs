@@ -21,6 +21,7 @@ pub mod inode_log;
 pub mod launch;
 pub mod list;
 pub mod look;
+pub mod made;
 pub mod make;
 mod naming;
 pub mod prepare;

@@ -6,6 +6,7 @@
 
 pub mod command_line;
 pub mod environment;
+pub mod gpus;
 pub mod limits;
 pub mod mounts;
 pub mod options;
@@ -21,8 +22,8 @@ use engine::spec::{
 use oci::Platform;
 
 use crate::config::PullPolicy;
-use crate::container::gpus::GpuRequest;
 use environment::Change;
+use gpus::GpuRequest;
 use mounts::MountRequest;
 
 /// A container that is to be made, or a run of one that exists.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use store::{ContainerDir, Image};
+
 use crate::config::Settings;
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
@@ -72,12 +74,39 @@ impl Cancel {
     }
 }
 
+/// How another program's images and containers are used, where the dialect has such a program.
+/// Operations reach it through the session, so that they need not know it.
+#[derive(Debug, Clone, Copy)]
+pub struct Foreign {
+    /// Finds the other program's container of this name, and makes it one of this store.
+    pub container: fn(&Session, &str) -> Result<Option<ContainerDir>>,
+    /// Finds the other program's image of this name, and takes it into this store.
+    pub image: fn(&Session, &str) -> Result<Option<Image>>,
+    /// Refuses to remove a container whose tree is the other program's.
+    pub check_removable: fn(&ContainerDir) -> Result<()>,
+    /// Shows a new container where the other program's users look for it.
+    pub announce: fn(&Session, &ContainerDir) -> Result<()>,
+}
+
+impl Default for Foreign {
+    /// No other program.
+    fn default() -> Self {
+        Self {
+            container: |_, _| Ok(None),
+            image: |_, _| Ok(None),
+            check_removable: |_| Ok(()),
+            announce: |_, _| Ok(()),
+        }
+    }
+}
+
 /// The parts of a session that all its operations share.
 #[derive(Debug)]
 struct Shared {
     surroundings: Arc<Surroundings>,
     settings: Settings,
     dialect: Dialect,
+    foreign: Foreign,
     host: OnceLock<host::Host>,
     next_work: AtomicU64,
 }
@@ -95,13 +124,14 @@ impl Session {
     pub fn new(
         surroundings: Arc<Surroundings>,
         settings: Settings,
-        dialect: Dialect,
+        (dialect, foreign): (Dialect, Foreign),
         events: Arc<dyn Events>,
     ) -> Self {
         let shared = Shared {
             surroundings,
             settings,
             dialect,
+            foreign,
             host: OnceLock::new(),
             next_work: AtomicU64::new(1),
         };
@@ -146,6 +176,11 @@ impl Session {
     /// What differs from one front end's habits to another's.
     pub fn dialect(&self) -> &Dialect {
         &self.shared.dialect
+    }
+
+    /// How another program's images and containers are used.
+    pub fn foreign(&self) -> &Foreign {
+        &self.shared.foreign
     }
 
     /// The settings in force.
@@ -347,12 +382,4 @@ impl Surroundings {
             Ok(self.working_directory()?.join(path))
         }
     }
-}
-
-/// A path that has to go into a record as text.
-pub fn text(path: &Path) -> Result<String> {
-    path.to_str().map(str::to_owned).ok_or_else(|| {
-        Error::invalid(format!("the path {} is not UTF-8", path.display()))
-            .with_hint("rename it, or reach it by a link")
-    })
 }

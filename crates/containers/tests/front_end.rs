@@ -9,7 +9,7 @@ use containers::container::{control, list, make, record, removal};
 use containers::events::Silent;
 use containers::images::find::{self, ImageQuery};
 use containers::request::{ContainerRequest, RegistryRequest, options};
-use containers::{Cancel, Dialect, Event, Events, Kind, Session, Surroundings};
+use containers::{Cancel, Dialect, Event, Events, Foreign, Kind, Session, Surroundings};
 use store::Store;
 use testkit::image::{Built, Image};
 use testkit::layer::Layer;
@@ -44,8 +44,9 @@ fn session(place: &Path) -> Session {
         directory: Some(place.to_owned()),
         ..Surroundings::default()
     };
+    let dialect = (Dialect::default(), Foreign::default());
     let settings = Settings { store_dir: Some(place.join("store")), ..Settings::default() };
-    Session::new(Arc::new(surroundings), settings, Dialect::default(), Arc::new(Silent))
+    Session::new(Arc::new(surroundings), settings, dialect, Arc::new(Silent))
 }
 
 /// A container of a plain tree, which needs neither an image nor the host's abilities.

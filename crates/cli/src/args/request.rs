@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use containers::Surroundings;
 use containers::config::{PullPolicy, SettingValue};
-use containers::container::gpus::GpuRequest;
+use containers::request::gpus::GpuRequest;
 use containers::request::{
     ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
     RecordRequest, RegistryRequest, SecurityRequest, command_line, environment, limits, mounts,

@@ -12,7 +12,7 @@ use crate::{output, udocker};
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> {
     let mut flags = args.flags.clone();
     if context.presentation().as_udocker {
-        udocker::adapt(context, &mut flags);
+        udocker::adapt(context.on_terminal(), &mut flags);
     }
     let image = args.image.as_deref();
     let request = request::container(&flags, image, &args.command, context.surroundings())?;

@@ -10,10 +10,10 @@ use crate::args::system::MigrateArgs;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
-use containers::container::gpus::GpuRequest;
 use containers::container::{make, record};
 use containers::images::remote;
 use containers::request::ContainerRequest;
+use containers::request::gpus::GpuRequest;
 use containers::udocker::legacy::{self, LABEL, OldContainer, OldImage};
 
 /// Takes all over; what cannot be is told at the end.

@@ -14,7 +14,7 @@ use crate::{output, udocker};
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     let mut flags = args.flags.clone();
     if context.presentation().as_udocker {
-        udocker::adapt(context, &mut flags);
+        udocker::adapt(context.on_terminal(), &mut flags);
         if flags.image.rootfs.is_none() {
             flags.image.rootfs.clone_from(&context.session()?.dialect().root_of_all);
         }

@@ -15,13 +15,14 @@ use oci::ImageConfig;
 use super::record;
 use crate::config::{IdMapping, Settings};
 use crate::error::{Error, Result};
+use crate::path;
 use crate::request::environment::{self, Change};
 use crate::request::mounts::MountRequest;
 use crate::request::{
     ContainerRequest, FileRequest, LogRequest, SecurityOption, SecurityRequest, VolumesFrom,
     command_line, options,
 };
-use crate::session::{self, Session};
+use crate::session::Session;
 
 /// What describes the host's own session would be wrong in a container.
 const SESSION_VARIABLES: [&str; 7] = ["HOME", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME"];
@@ -157,7 +158,7 @@ fn variables(
     if request.files.x11 {
         let mut names = vec![environment::flag("DISPLAY", host)?];
         if let Some(path) = Screen::find(session)?.keys {
-            names.push(Change::Set("XAUTHORITY".to_owned(), session::text(&path)?));
+            names.push(Change::Set("XAUTHORITY".to_owned(), path::text(&path)?));
         }
         environment::apply(&mut all, names);
     }
@@ -175,7 +176,7 @@ fn rootfs(session: &Session, directory: &Path) -> Result<PathBuf> {
         return Err(Error::invalid(format!("--rootfs {} is not a directory", directory.display()))
             .with_hint("unpack the archive first, or make an image of it: coracle import"));
     }
-    session::text(&path)?;
+    path::text(&path)?;
     Ok(path)
 }
 
@@ -312,7 +313,7 @@ fn check_source(mount: &MountRequest) -> Result<()> {
     if mount.spec.kind != MountKind::Bind {
         return Ok(());
     }
-    session::text(source)?;
+    path::text(source)?;
     std::fs::metadata(source).map(|_| ()).map_err(|error| {
         let cannot = format!("cannot mount {}", source.display());
         if error.kind() == std::io::ErrorKind::NotFound {

@@ -12,8 +12,8 @@ use store::ContainerDir;
 
 use super::record::Record;
 use super::{accounts, draft, naming, volumes};
-use crate::container::gpus::GpuRequest;
 use crate::error::{Error, Result};
+use crate::request::gpus::GpuRequest;
 use crate::request::{
     ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
     RecordRequest, SecurityRequest, command_line, ports,

@@ -16,7 +16,7 @@ use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
 use store::ContainerDir;
 
-use super::make::Made;
+use super::made::Made;
 use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
 use super::removal::{Removal, Removed};

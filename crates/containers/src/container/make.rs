@@ -14,12 +14,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use engine::processes;
-use engine::spec::{ImageSource, ProcessId};
+use engine::spec::ImageSource;
 use oci::{ImageConfig, chain_ids};
 use rootfs::copy;
 use store::{ContainerDir, Image, Store};
 
+use super::made::Made;
 use super::record::{self, Own, Record, RootForm};
 use super::{draft, ids, protection, removal, root_form, running, spool, volumes};
 use crate::error::{Error, Result};
@@ -27,52 +27,6 @@ use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
 use crate::request::{ContainerRequest, command_line, ports};
 use crate::session::Session;
-use crate::udocker::legacy;
-
-/// A container that this process has made: the proof that it may remove it again. Only [`make`]
-/// makes one, and [`Made::again`] after the program was executed anew.
-#[derive(Debug, Clone)]
-pub struct Made(ContainerDir);
-
-/// Says which process has made the container, while that one is executed anew.
-const MAKER: &str = "maker";
-
-impl Made {
-    /// Which one.
-    pub fn container(&self) -> &ContainerDir {
-        &self.0
-    }
-
-    /// The container, without the proof that this process made it.
-    pub fn into_container(self) -> ContainerDir {
-        self.0
-    }
-
-    /// Leaves word of this process for [`Made::again`].
-    pub fn leave_word(&self) -> Result<()> {
-        let path = self.0.join(MAKER);
-        let cannot = || Error::failed(format!("cannot write {}", path.display()));
-        let maker = processes::identity(std::process::id()).ok_or_else(cannot)?;
-        let text = serde_json::to_vec(&maker).map_err(|error| cannot().cause(error))?;
-        std::fs::write(&path, text).map_err(|error| cannot().cause(error))
-    }
-
-    /// The container of this id, if this very process has made it before it was executed anew, or
-    /// one above it that lives. The word counts once.
-    pub fn again(session: &Session, id: &str) -> Result<Option<Self>> {
-        let Some(container) = record::find_some(session, id)? else { return Ok(None) };
-        let path = container.join(MAKER);
-        let Ok(text) = std::fs::read(&path) else { return Ok(None) };
-        let Ok(maker) = serde_json::from_slice::<ProcessId>(&text) else { return Ok(None) };
-        if !processes::alive(&maker) || !processes::is_above(maker.pid, std::process::id()) {
-            return Ok(None);
-        }
-        std::fs::remove_file(&path).map_err(|error| {
-            Error::failed(format!("cannot remove {}", path.display())).cause(error)
-        })?;
-        Ok(Some(Self(container)))
-    }
-}
 
 /// Makes a container of an image, or of a plain tree.
 pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Record)> {
@@ -114,7 +68,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     if let Some((file, path)) = cidfile {
         write_cid(file, path, container.id())?;
     }
-    Ok((Made(container), record))
+    Ok((Made::new(container), record))
 }
 
 /// Makes a container that stays, and waits until it is on the disk. `replace`: a container of that
@@ -135,7 +89,7 @@ pub fn create(
     }
     let (made, _) = make(session, request)?;
     let container = made.into_container();
-    legacy::announce(session, &container)?;
+    (session.foreign().announce)(session, &container)?;
     container.sync()?;
     Ok(container)
 }

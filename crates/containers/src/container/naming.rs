@@ -8,7 +8,8 @@ use engine::spec::ContainerConfig;
 use store::ContainerDir;
 
 use crate::error::Result;
-use crate::session::{self, Session};
+use crate::path;
+use crate::session::Session;
 
 /// Sets variables that name the user inside, and the one who started the container. Those that are
 /// set already stay.
@@ -71,7 +72,7 @@ pub(super) fn home(
     };
     let mut mounts = config.mounts.iter().chain(&overrides.mounts);
     let known = exists || mounts.any(|mount| mount.target == home);
-    known.then(|| session::text(&home)).transpose()
+    known.then(|| path::text(&home)).transpose()
 }
 
 fn set_missing(config: &mut ContainerConfig, variables: &[(&str, String)]) {

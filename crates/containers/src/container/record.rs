@@ -36,7 +36,7 @@ pub struct Own {
     /// `--hostauth`: users and groups are the host's.
     pub hostauth: bool,
     /// GPUs and other devices that are found anew at each start.
-    pub gpus: super::gpus::GpuRequest,
+    pub gpus: crate::request::gpus::GpuRequest,
 }
 
 impl<'de> Deserialize<'de> for Record {
@@ -85,7 +85,7 @@ pub fn find_some(session: &Session, name: &str) -> Result<Option<ContainerDir>> 
     match session.store()?.containers().find(name) {
         Ok(container) => Ok(Some(container)),
         Err(store::Error::NoContainer { .. } | store::Error::BadName { .. }) => {
-            crate::udocker::legacy::container(session, name)
+            (session.foreign().container)(session, name)
         }
         Err(error) => Err(error.into()),
     }

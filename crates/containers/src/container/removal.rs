@@ -19,12 +19,11 @@ use std::time::Duration;
 use engine::supervise::{self, Signal, StopOptions};
 use store::ContainerDir;
 
-use super::make::Made;
+use super::made::Made;
 use super::running::{self, is_running};
 use super::{ids, protection, record, volumes};
 use crate::error::Result;
 use crate::session::Session;
-use crate::udocker::legacy;
 
 /// The right to remove a container at the end of this run.
 #[derive(Clone)]
@@ -74,7 +73,7 @@ impl Removal {
         {
             return Ok(None);
         }
-        legacy::check_removable(container)?;
+        (session.foreign().check_removable)(container)?;
         Ok(Some(Self { container: container.clone(), right: Right::Udockers }))
     }
 
@@ -165,10 +164,7 @@ pub fn remove(session: &Session, name: &str, request: RemoveRequest) -> Result<b
 /// Refuses to remove what is protected or another program's.
 pub fn check_removable(session: &Session, container: &ContainerDir) -> Result<()> {
     protection::check_container(container)?;
-    if session.dialect().legacy.is_some() {
-        legacy::check_removable(container)?;
-    }
-    Ok(())
+    (session.foreign().check_removable)(container)
 }
 
 /// Removes a container that may be removed.

@@ -6,7 +6,8 @@
 use store::ContainerDir;
 
 use super::launch::{self, Ended, Run};
-use super::make::{self, Made};
+use super::made::Made;
+use super::make;
 use super::ranks::Rank;
 use super::record::{self, Record};
 use super::removal::Removal;

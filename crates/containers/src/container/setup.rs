@@ -3,9 +3,9 @@
 use engine::choose;
 use engine::facts::Facts;
 
-use super::gpus::GpuRequest;
 use super::{convert, record, running};
 use crate::error::Result;
+use crate::request::gpus::GpuRequest;
 use crate::session::Session;
 
 /// Keeps GPUs for a container: `gpus` as `--gpus` has it, `nvidia` for all.

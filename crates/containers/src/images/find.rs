@@ -34,7 +34,7 @@ pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
     }
     match absent(images.images().find(name))? {
         Some(image) => Ok(Some(image)),
-        None => crate::udocker::legacy::image(session, name),
+        None => (session.foreign().image)(session, name),
     }
 }
 

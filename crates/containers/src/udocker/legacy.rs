@@ -24,7 +24,10 @@ use crate::error::{Error, Result};
 use crate::images::pull::{self, Road};
 use crate::images::{layers, remote};
 use crate::request::ContainerRequest;
-use crate::session::Session;
+use crate::session::{Foreign, Session};
+
+/// How operations use udocker's images and containers.
+pub const FOREIGN: Foreign = Foreign { container, image, check_removable, announce };
 
 /// The label of a container of ours whose root is udocker's: udocker's id.
 pub const LABEL: &str = "dev.coracle.udocker.container";

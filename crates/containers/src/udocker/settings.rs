@@ -91,7 +91,7 @@ impl Settings {
         }
         if let Some(top) = &sources.top {
             let origin = Origin::Flag { name: "--repo".to_owned() };
-            let text = crate::session::text(top)?;
+            let text = crate::path::text(top)?;
             settings.values.insert("topdir", Value { text, origin });
         }
         let top = settings.path("topdir", sources.home);
@@ -172,7 +172,7 @@ impl Settings {
     /// Puts what has a meaning here into the configuration.
     pub fn apply(&self, config: &mut Config) -> Result<()> {
         if self.top_is_named {
-            let place = crate::session::text(&self.top.join(STORE))?;
+            let place = crate::path::text(&self.top.join(STORE))?;
             self.put(config, "topdir", "store.dir", &place)?;
         }
         if let Some(url) = self.text("dockerio_registry_url") {
