@@ -287,8 +287,9 @@ fn prepared(request: &RunRequest, container: ContainerDir, record: Record) -> Ru
 
 /// An error for what has no meaning for a container that exists.
 fn refuse(session: &Session, request: &ContainerRequest, container: &ContainerDir) -> Result<()> {
-    let (dialect, title) = (session.dialect(), record::title(container));
+    let dialect = session.dialect();
     if request.record.remove && !dialect.removes_existing {
+        let title = record::title(container);
         return Err(Error::invalid(format!(
             "--rm removes what this run makes, and {title} is a container that is there already"
         ))
@@ -301,6 +302,7 @@ fn refuse(session: &Session, request: &ContainerRequest, container: &ContainerDi
         && !dialect.passes_over_decided;
     let flag = existing::decided_before(request).or_else(|| pulls.then_some("--pull"));
     let Some(flag) = flag else { return Ok(()) };
+    let title = record::title(container);
     Err(Error::invalid(format!(
         "{flag} is decided when a container is made, and {title} is one already"
     ))
