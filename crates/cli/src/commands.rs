@@ -46,7 +46,8 @@ pub(crate) mod wait;
 
 use crate::report::{Exit, Report};
 
-/// Does something for each of several names. All are tried; every failure is told, and the command fails if there was one.
+/// Does something for each of several names. All are tried; every failure is told, and the command
+/// fails if there was one.
 pub(crate) fn each(
     names: &[String],
     mut act: impl FnMut(&str) -> Result<(), Report>,

@@ -1,4 +1,5 @@
-//! What libraries trace, shown on standard error when the user asks (`--debug`, `--log-level`, `CORACLE_LOG`).
+//! What libraries trace, shown on standard error when the user asks (`--debug`, `--log-level`,
+//! `CORACLE_LOG`).
 
 use tracing_subscriber::filter::LevelFilter;
 

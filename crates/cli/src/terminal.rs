@@ -1,8 +1,8 @@
 //! Shows on standard error what operations tell: notes, and bars on a terminal or lines elsewhere.
 //!
-//! Standard output belongs to the answer alone. On a terminal each part (a layer) has a bar, and the
-//! total has one with rate and time left; in a pipe there is one line when a part begins and one
-//! when it is done; with `-q` nothing.
+//! Standard output belongs to the answer alone. On a terminal each part (a layer) has a bar, and
+//! the total has one with rate and time left; in a pipe there is one line when a part begins and
+//! one when it is done; with `-q` nothing.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};

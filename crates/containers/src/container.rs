@@ -18,6 +18,7 @@ pub mod export;
 pub mod gpus;
 pub mod ids;
 pub mod inode_log;
+pub mod inspect;
 pub mod launch;
 pub mod list;
 pub mod look;

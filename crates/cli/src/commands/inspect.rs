@@ -98,7 +98,8 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
     if matches!(kind, Kind::Any | Kind::Container)
         && let Some(container) = record::find_some(context.session()?, name)?
     {
-        return describe::container(context, &container, size);
+        let session = context.session()?;
+        return Ok(containers::container::inspect::container(session, &container, size)?);
     }
     if matches!(kind, Kind::Any | Kind::Image)
         && let Some(image) = image::local(context.session()?, name)?

@@ -11,7 +11,8 @@ use super::value::{Bounded, Duration, Kind, SettingValue, Size};
 pub struct Setting {
     /// Dotted key in the files.
     pub key: &'static str,
-    /// Variables of the environment, the first that is set wins. `NAME=value`: if NAME is set at all, the setting is `value`.
+    /// Variables of the environment, the first that is set wins. `NAME=value`: if NAME is set at all,
+    /// the setting is `value`.
     pub environment: &'static [&'static str],
     /// What values look like.
     pub kind: Kind,
@@ -94,7 +95,8 @@ settings! {
     /// Without it `apptainer` is taken, else `singularity`.
     apptainer: Option<String> = None, "run.apptainer", ["CORACLE_APPTAINER"];
 
-    /// Isolate containers as Docker does: own pid, ipc and network namespaces, seccomp profile, few capabilities.
+    /// Isolate containers as Docker does.
+    /// They get pid, ipc and network namespaces of their own, a seccomp profile and few capabilities.
     isolate: bool = false, "run.isolate", ["CORACLE_ISOLATE"];
 
     /// How ids are mapped in user namespaces.
@@ -106,10 +108,12 @@ settings! {
     /// The program that makes private networks.
     network_helper: HelperChoice = HelperChoice::Auto, "run.network-helper", ["CORACLE_NETWORK_HELPER"];
 
-    /// Directories with CDI files, which describe GPUs and other devices; later ones override earlier ones.
+    /// Directories with CDI files, which describe GPUs and other devices.
+    /// Later ones override earlier ones.
     cdi_dirs: Vec<PathBuf> = vec!["/etc/cdi".into(), "/var/run/cdi".into()], "devices.cdi-dirs", ["CORACLE_CDI_DIRS"];
 
-    /// Where NVIDIA's driver is looked for if no CDI file describes it: the root of its tree (`/run/nvidia/driver` on some clusters).
+    /// Where NVIDIA's driver is looked for if no CDI file describes it.
+    /// It is the root of the driver's tree (`/run/nvidia/driver` on some clusters).
     driver_root: PathBuf = "/".into(), "devices.driver-root", ["CORACLE_DRIVER_ROOT"];
 
     /// Keys that detach from a container's terminal.
@@ -118,7 +122,8 @@ settings! {
     /// The registry of images that name none.
     default_registry: String = "docker.io".into(), "registry.default", ["CORACLE_REGISTRY"];
 
-    /// Registries that are spoken to by http, or whose certificates are not checked: HOST or HOST:PORT.
+    /// Registries that are spoken to by http, or whose certificates are not checked.
+    /// Each is HOST or HOST:PORT.
     insecure_registries: Vec<String> = Vec::new(), "registry.insecure", ["CORACLE_INSECURE_REGISTRIES"];
 
     /// Mirrors to ask first, by registry.

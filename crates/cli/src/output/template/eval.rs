@@ -228,8 +228,8 @@ impl Run<'_> {
         }
     }
 
-    /// `.a.b` of a value. Only a name that the *top* object does not have is an error: below it, labels and
-    /// parts that are absent come out as `<no value>`.
+    /// `.a.b` of a value. Only a name that the *top* object does not have is an error: below it,
+    /// labels and parts that are absent come out as `<no value>`.
     fn fields(&self, value: &Value, names: &[String]) -> Result<Value, Error> {
         let mut at = value;
         for name in names {

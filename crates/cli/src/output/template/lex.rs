@@ -11,7 +11,8 @@ pub(super) enum Piece {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// `.a.b`; empty for the lone dot. `true` where it follows a closing parenthesis or variable directly.
+    /// `.a.b`; empty for the lone dot. `true` where it follows a closing parenthesis or variable
+    /// directly.
     Field(Vec<String>),
     /// `$x` with its fields; the name is empty for `$`.
     Variable(String, Vec<String>),

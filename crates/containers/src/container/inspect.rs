@@ -1,0 +1,272 @@
+//! Describes a container as Docker's `inspect` does, as far as the fields have a meaning here.
+
+use engine::mount_options::Propagation;
+use engine::spec::{MountKind, MountSpec, NetworkMode, RestartPolicy};
+use engine::supervise::state::{self, Observed};
+use serde_json::{Map, Value, json};
+use store::ContainerDir;
+
+use super::list;
+use super::record::{self, Record};
+use crate::error::Result;
+use crate::session::Session;
+
+/// The time that Docker gives for what has not happened.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// A container. `size`: with the bytes that it has changed.
+pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Result<Value> {
+    let record = record::read(container)?;
+    let config = &record.config;
+    let names = container.names()?;
+    let mut value = json!({
+        "Id": container.id(),
+        "Created": config.created,
+        "Path": config.command.first(),
+        "Args": config.command.get(1..).unwrap_or_default(),
+        "State": state_of(container)?,
+        "Image": config.image.as_ref().map_or("", |image| &image.config),
+        "ResolvConfPath": "",
+        "HostnamePath": "",
+        "HostsPath": "",
+        "LogPath": container.join("log.json"),
+        "Name": format!("/{}", names.first().map_or("", String::as_str)),
+        "Names": names,
+        "RestartCount": state::read(&container.path())?.restart_count,
+        "Driver": record.own.root_form.driver.map_or("", rootfs::Driver::name),
+        "Platform": config.platform.split('/').next().unwrap_or_default(),
+        "MountLabel": "",
+        "ProcessLabel": "",
+        "ExecMode": config.exec_mode,
+        "HostConfig": host_config(&record),
+        "Mounts": mounts(&record),
+        "Config": settings(container, &record),
+        "NetworkSettings": network(&record),
+        "Directory": container.path(),
+    });
+    if size && let Some(map) = value.as_object_mut() {
+        let bytes = session.store()?.container_size(container.id())?;
+        map.insert("SizeRw".to_owned(), bytes.into());
+    }
+    Ok(value)
+}
+
+fn state_of(container: &ContainerDir) -> Result<Value> {
+    let path = container.path();
+    let (observed, kept) = state::look(&path)?;
+    let running = match &observed {
+        Observed::Running(running) => Some(running),
+        _ => None,
+    };
+    let main = running.and_then(|running| running.main());
+    // A run without supervisor has written nothing; its processes tell.
+    let started = match (running, main) {
+        (Some(running), Some(main)) if running.init.is_none() => {
+            list::started(main).map_or_else(|| NEVER.to_owned(), |time| time.to_string())
+        }
+        _ if kept.started.is_empty() => NEVER.to_owned(),
+        _ => kept.started.clone(),
+    };
+    let code = match &observed {
+        Observed::Exited { code } => *code,
+        _ => kept.exit_code.filter(|_| running.is_none()).unwrap_or(0),
+    };
+    let reason = match &observed {
+        Observed::Dead { reason } => reason.clone(),
+        _ => kept.error.clone().unwrap_or_default(),
+    };
+    Ok(json!({
+        "Status": list::status_word(&observed),
+        "Running": running.is_some(),
+        "Paused": running.is_some_and(|running| running.paused),
+        "Restarting": matches!(observed, Observed::Restarting { .. }),
+        "OOMKilled": kept.oom_killed,
+        "Dead": matches!(observed, Observed::Dead { .. }),
+        "Host": list::host(&observed),
+        "Elsewhere": running.and_then(|running| running.elsewhere.as_ref()).map(elsewhere),
+        "Pid": main.map_or(0, |process| process.pid),
+        "Pids": running.map(|running| running.runs.iter().map(|run| run.pid).collect::<Vec<_>>()).unwrap_or_default(),
+        "SupervisorPid": running.and_then(|running| running.supervisor.as_ref()).map_or(0, |process| process.pid),
+        "ExitCode": code,
+        "Error": reason,
+        "StartedAt": started,
+        "FinishedAt": if kept.finished.is_empty() { NEVER } else { &kept.finished },
+        "Health": Value::Null,
+    }))
+}
+
+/// A container that runs on another machine: its process there, since when, and whether a lock
+/// proves that it lives.
+fn elsewhere(there: &engine::records::Elsewhere) -> Value {
+    let since = jiff::Timestamp::from_second(there.since.cast_signed()).map(|at| at.to_string());
+    json!({"Host": there.host, "Pid": there.pid, "Since": since.ok(), "LockHeld": there.held})
+}
+
+/// Binds and volumes as `-v` has them.
+fn binds(record: &Record) -> Vec<String> {
+    let lasting = record.config.mounts.iter().filter(|mount| mount.kind != MountKind::Tmpfs);
+    lasting
+        .map(|mount| {
+            let source = mount.name.clone().unwrap_or_else(|| mount.source.display().to_string());
+            let read_only = if mount.read_only { ":ro" } else { "" };
+            format!("{source}:{}{read_only}", mount.target.display())
+        })
+        .collect()
+}
+
+/// Memory file systems by their targets, with their options.
+fn memory_file_systems(record: &Record) -> Map<String, Value> {
+    let memory = record.config.mounts.iter().filter(|mount| mount.kind == MountKind::Tmpfs);
+    memory
+        .map(|mount| (mount.target.display().to_string(), mount.options.words().join(",").into()))
+        .collect()
+}
+
+fn host_config(record: &Record) -> Value {
+    let config = &record.config;
+    let (restart, retries) = match config.restart {
+        RestartPolicy::No => ("no", 0),
+        RestartPolicy::Always => ("always", 0),
+        RestartPolicy::UnlessStopped => ("unless-stopped", 0),
+        RestartPolicy::OnFailure(times) => ("on-failure", times.unwrap_or(0)),
+    };
+    let devices: Vec<Value> = config
+        .devices
+        .iter()
+        .map(|device| json!({"PathOnHost": device.source, "PathInContainer": device.target, "CgroupPermissions": device.access}))
+        .collect();
+    let ulimits: Vec<Value> = config
+        .limits
+        .ulimits
+        .iter()
+        .map(|limit| json!({"Name": limit.name, "Soft": limit.soft.map_or(-1, |n| n as i64), "Hard": limit.hard.map_or(-1, |n| n as i64)}))
+        .collect();
+    let hosts: Vec<String> =
+        config.add_host.iter().map(|(name, address)| format!("{name}:{address}")).collect();
+    json!({
+        "Binds": binds(record),
+        "NetworkMode": String::from(config.network.mode.clone()),
+        "PortBindings": port_bindings(record),
+        "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
+        "AutoRemove": config.auto_remove,
+        "CapAdd": config.cap_add,
+        "CapDrop": config.cap_drop,
+        "Dns": config.dns.servers,
+        "DnsOptions": config.dns.options,
+        "DnsSearch": config.dns.search,
+        "ExtraHosts": hosts,
+        "GroupAdd": config.group_add,
+        "IpcMode": String::from(config.namespaces.ipc.clone()),
+        "PidMode": String::from(config.namespaces.pid.clone()),
+        "UTSMode": String::from(config.namespaces.uts.clone()),
+        "UsernsMode": serde_json::to_value(config.namespaces.user).unwrap_or_default(),
+        "Privileged": false,
+        "Isolate": config.security.isolate,
+        "ReadonlyRootfs": config.read_only,
+        "Tmpfs": memory_file_systems(record),
+        "ShmSize": config.limits.shm_size.unwrap_or(0),
+        "Memory": config.limits.memory.unwrap_or(0),
+        "NanoCpus": config.limits.cpus.map_or(0, |cpus| (cpus * 1e9) as i64),
+        "PidsLimit": config.limits.pids,
+        "CpusetCpus": config.limits.cpuset_cpus.clone().unwrap_or_default(),
+        "Ulimits": ulimits,
+        "Devices": devices,
+        "DeviceRequests": requests(record),
+        "Init": config.init,
+        "LogConfig": {"Type": if config.log.disabled { "none" } else { "json-file" }, "Config": {}},
+    })
+}
+
+/// GPUs and CDI devices, as Docker tells them.
+fn requests(record: &Record) -> Vec<Value> {
+    let gpus = &record.own.gpus;
+    let mut requests = Vec::new();
+    if !gpus.gpus.is_empty() {
+        requests
+            .push(json!({"Driver": "", "Options": {"gpus": gpus.gpus}, "Capabilities": [["gpu"]]}));
+    }
+    if !gpus.devices.is_empty() {
+        requests.push(json!({"Driver": "cdi", "DeviceIDs": gpus.devices}));
+    }
+    requests
+}
+
+fn port_bindings(record: &Record) -> Value {
+    let mut map = Map::new();
+    for publish in &record.config.network.publish {
+        let protocol = if publish.udp { "udp" } else { "tcp" };
+        for offset in 0..publish.count.max(1) {
+            let address =
+                publish.address.map_or_else(|| "0.0.0.0".to_owned(), |address| address.to_string());
+            let binding =
+                json!([{"HostIp": address, "HostPort": (publish.host + offset).to_string()}]);
+            map.insert(format!("{}/{protocol}", publish.inside + offset), binding);
+        }
+    }
+    map.into()
+}
+
+/// In Docker's word: without an option the host's later mounts appear.
+fn propagation(mount: &MountSpec) -> &'static str {
+    match (mount.kind, mount.options.propagation) {
+        (MountKind::Tmpfs, _) => "",
+        (_, Some(Propagation::Private)) => "rprivate",
+        (_, Some(Propagation::Slave) | None) => "rslave",
+    }
+}
+
+fn mounts(record: &Record) -> Vec<Value> {
+    let mounts = record.config.mounts.iter();
+    mounts
+        .map(|mount| {
+            let kind = match mount.kind {
+                MountKind::Bind => "bind",
+                MountKind::Volume => "volume",
+                MountKind::Tmpfs => "tmpfs",
+            };
+            let mut value = json!({
+                "Type": kind,
+                "Source": mount.source,
+                "Destination": mount.target,
+                "Mode": mount.options.words().join(","),
+                "RW": !mount.read_only,
+                "Propagation": propagation(mount),
+            });
+            if let (Some(name), Some(map)) = (&mount.name, value.as_object_mut()) {
+                map.insert("Name".to_owned(), name.clone().into());
+            }
+            value
+        })
+        .collect()
+}
+
+fn settings(container: &ContainerDir, record: &Record) -> Value {
+    let config = &record.config;
+    json!({
+        "Hostname": config.hostname.clone().unwrap_or_else(|| container.short_id().to_owned()),
+        "Domainname": "",
+        "User": config.user,
+        "AttachStdin": config.stdin_open,
+        "AttachStdout": true,
+        "AttachStderr": true,
+        "Tty": config.tty,
+        "OpenStdin": config.stdin_open,
+        "Env": config.env,
+        "Cmd": record.own.cmd,
+        "Image": list::image_name(record),
+        "WorkingDir": if config.cwd.is_empty() { "/" } else { &config.cwd },
+        "Entrypoint": if record.own.entrypoint.is_empty() { Value::Null } else { json!(record.own.entrypoint) },
+        "Labels": config.labels,
+        "StopSignal": if config.stop_signal.is_empty() { "SIGTERM" } else { &config.stop_signal },
+        "StopTimeout": config.stop_timeout,
+    })
+}
+
+fn network(record: &Record) -> Value {
+    let mode = match &record.config.network.mode {
+        NetworkMode::Default if record.config.security.isolate => "private".to_owned(),
+        NetworkMode::Default => "host".to_owned(),
+        mode => String::from(mode.clone()),
+    };
+    json!({"Ports": port_bindings(record), "Networks": {mode: {}}, "IPAddress": "", "Gateway": ""})
+}
