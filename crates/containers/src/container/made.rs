@@ -1,7 +1,7 @@
 //! Proves that this process has made a container, and so may remove it again.
 
-use engine::spec::ProcessId;
 use engine::processes;
+use engine::spec::ProcessId;
 use store::ContainerDir;
 
 use super::record;
