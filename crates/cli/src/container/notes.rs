@@ -1,11 +1,11 @@
 //! What is known of files that cannot carry it themselves (links, pipes), in a container whose tree is a plain directory.
 //!
 //! While programs run it stands in a log by inode (`notes`, see [`engine::engines::interpose`]). Whoever makes a tree hands it over as a table by
-//! path (`loose`), and whoever reads one wants such a table (`owners`).
+//! path (`by_path`), and whoever reads one wants such a table (`owners`).
 
 use std::path::Path;
 
-use engine::engines::interpose::loose;
+use engine::engines::interpose::by_path;
 use rootfs::owner_xattrs::LOOSE;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -18,7 +18,7 @@ const NOTES: &str = "notes";
 /// Writes records into the log.
 pub(crate) fn add(place: &Path, records: &Owners) -> Result<(), Report> {
     let texts = records.iter().map(|(path, record)| (path, record.to_xattr()));
-    Ok(loose::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
+    Ok(by_path::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
 }
 
 /// Takes over what the maker of the tree left.
@@ -35,7 +35,7 @@ pub(crate) fn from_loose(place: &Path) -> Result<(), Report> {
 /// Makes the table from the log.
 pub(crate) fn to_table(place: &Path) -> Result<(), Report> {
     let mut owners = Owners::new();
-    for (path, text) in loose::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
+    for (path, text) in by_path::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
             owners.insert(&path, record);
         }

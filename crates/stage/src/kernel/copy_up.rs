@@ -5,9 +5,9 @@
 //! want one at once all but the first throw theirs away. A copy whose maker was killed stays under a name that begins with `.copy-of-`,
 //! and is swept when nobody lives in the container.
 
+use super::at::Name;
 use super::calls::{self, CWD};
-use super::notes::host_path;
-use super::spot::Name;
+use super::inode_log::host_path;
 use crate::{shared, system};
 use core::ffi::CStr;
 use linux_raw_sys::general::{
@@ -92,7 +92,7 @@ fn begin(room: &mut Name) -> Result<(&CStr, Open)> {
 }
 
 fn replace(source: &Open, copy: &CStr, path: &CStr) -> Result<()> {
-    let _turn = turn()?;
+    let _lock = lock()?;
     let bytes = path.to_bytes();
     let slash = bytes.iter().rposition(|byte| *byte == b'/').ok_or(Errno::ENOENT)?;
     let mut room = Name::new();
@@ -113,7 +113,7 @@ fn replace(source: &Open, copy: &CStr, path: &CStr) -> Result<()> {
 }
 
 /// One replacement at a time in all processes of the container.
-fn turn() -> Result<Open> {
+fn lock() -> Result<Open> {
     let mut room = Name::new();
     let path = host_path(&mut room, shared::places().copy_dir, b".copy-turn")?;
     let file = Open(calls::open_made(path, O_RDWR | O_CREAT | O_CLOEXEC)?);

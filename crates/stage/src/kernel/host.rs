@@ -1,7 +1,7 @@
 //! The view's wishes, each as a call of the kernel's.
 
-use super::spot::{Link, Name, Spot, descriptor, is_without_thread_self, spot, start};
-use super::{Backend, calls, notes, processes};
+use super::at::{DirPath, Link, Name, descriptor, dir_path, is_without_thread_self, start};
+use super::{Backend, calls, inode_log, processes};
 use crate::{cwd, shared, tree};
 use abi::shared::Switches;
 use core::ffi::CStr;
@@ -22,28 +22,28 @@ static NO_FACCESSAT2: AtomicBool = AtomicBool::new(false);
 static NO_GETXATTRAT: AtomicBool = AtomicBool::new(false);
 
 /// One call at a place.
-fn at<T>(dir: Dir, path: &CStr, mut call: impl FnMut(&Spot<'_>) -> Result<T>) -> Result<T> {
+fn at<T>(dir: Dir, path: &CStr, mut call: impl FnMut(&DirPath<'_>) -> Result<T>) -> Result<T> {
     let mut name = Link::new();
-    match call(&spot(&mut name, dir, path)?) {
+    match call(&dir_path(&mut name, dir, path)?) {
         Err(Errno::ENOENT) if path.is_empty() => explain(dir, || {
             let mut name = Link::new();
-            call(&spot(&mut name, dir, path)?)
+            call(&dir_path(&mut name, dir, path)?)
         }),
         result => result,
     }
 }
 
 /// What was just made keeps the rights of its owner, which the umask took: it is the guest's, and may take all.
-fn keep_owners(spot: &Spot<'_>, mode: u32) -> Result<()> {
+fn keep_owners(at: &DirPath<'_>, mode: u32) -> Result<()> {
     const OWNER: u32 = 0o700;
     if mode & OWNER == 0 {
         return Ok(());
     }
-    let facts = calls::newfstatat(spot.dir, spot.path, AT_SYMLINK_NOFOLLOW)?;
+    let facts = calls::newfstatat(at.dir, at.path, AT_SYMLINK_NOFOLLOW)?;
     if mode & OWNER & !facts.st_mode == 0 {
         return Ok(());
     }
-    calls::fchmodat(spot.dir, spot.path, facts.st_mode & 0o7777 | mode & OWNER)
+    calls::fchmodat(at.dir, at.path, facts.st_mode & 0o7777 | mode & OWNER)
 }
 
 /// One call on a path alone, which may be followed or not; a magic link always is.
@@ -102,7 +102,7 @@ fn explain<T>(dir: Dir, mut again: impl FnMut() -> Result<T>) -> Result<T> {
     if is_without_thread_self() { again() } else { Err(Errno::ENOENT) }
 }
 
-impl Spot<'_> {
+impl DirPath<'_> {
     /// `AT_*` for a call here.
     fn flags(&self, flags: u32) -> u32 {
         let without = if self.magic { AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW } else { AT_EMPTY_PATH };
@@ -211,9 +211,9 @@ impl Host for Backend<'_> {
         if dir == Dir::Root && !path.is_empty() {
             return tree::by(path, |dir, path| calls::openat(dir, path, flags, mode)).map(HostFd);
         }
-        at(dir, path, |spot| {
-            let flags = if spot.magic { flags & !O_NOFOLLOW } else { flags };
-            calls::openat(spot.dir, spot.path, flags, mode)
+        at(dir, path, |at| {
+            let flags = if at.magic { flags & !O_NOFOLLOW } else { flags };
+            calls::openat(at.dir, at.path, flags, mode)
         })
         .map(HostFd)
     }
@@ -275,10 +275,10 @@ impl Host for Backend<'_> {
     }
 
     fn access(&mut self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {
-        at(dir, path, |spot| {
+        at(dir, path, |at| {
             if !NO_FACCESSAT2.load(Ordering::Relaxed) {
-                let flags = spot.flags(flags) | AT_EACCESS;
-                match calls::faccessat2(spot.dir, spot.path, mode, flags) {
+                let flags = at.flags(flags) | AT_EACCESS;
+                match calls::faccessat2(at.dir, at.path, mode, flags) {
                     Err(Errno::ENOSYS) => NO_FACCESSAT2.store(true, Ordering::Relaxed),
                     // What a filter refuses altogether (EPERM is no answer to this question but for immutable files that are to be written).
                     Err(Errno::EPERM) if mode & 2 == 0 => {}
@@ -286,32 +286,32 @@ impl Host for Backend<'_> {
                 }
             }
             // Nothing but a look tells links from what they lead to; a link allows everything.
-            if spot.flags(flags) & AT_SYMLINK_NOFOLLOW != 0 {
-                let facts = calls::newfstatat(spot.dir, spot.path, AT_SYMLINK_NOFOLLOW)?;
+            if at.flags(flags) & AT_SYMLINK_NOFOLLOW != 0 {
+                let facts = calls::newfstatat(at.dir, at.path, AT_SYMLINK_NOFOLLOW)?;
                 if facts.st_mode & S_IFMT == S_IFLNK {
                     return Ok(());
                 }
             }
-            calls::faccessat(spot.dir, spot.path, mode)
+            calls::faccessat(at.dir, at.path, mode)
         })
     }
 
     fn mkdir(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        at(dir, path, |spot| {
-            calls::mkdirat(spot.dir, spot.path, mode)?;
-            keep_owners(spot, mode)
+        at(dir, path, |at| {
+            calls::mkdirat(at.dir, at.path, mode)?;
+            keep_owners(at, mode)
         })
     }
 
     fn mknod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        at(dir, path, |spot| {
-            calls::mknodat(spot.dir, spot.path, mode)?;
-            keep_owners(spot, mode)
+        at(dir, path, |at| {
+            calls::mknodat(at.dir, at.path, mode)?;
+            keep_owners(at, mode)
         })
     }
 
     fn unlink(&mut self, dir: Dir, path: &CStr, flags: u32) -> Result<()> {
-        at(dir, path, |spot| calls::unlinkat(spot.dir, spot.path, flags))
+        at(dir, path, |at| calls::unlinkat(at.dir, at.path, flags))
     }
 
     fn rename(&mut self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
@@ -329,15 +329,15 @@ impl Host for Backend<'_> {
     }
 
     fn symlink(&mut self, target: &CStr, dir: Dir, path: &CStr) -> Result<()> {
-        at(dir, path, |spot| calls::symlinkat(target, spot.dir, spot.path))
+        at(dir, path, |at| calls::symlinkat(target, at.dir, at.path))
     }
 
     fn chmod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        at(dir, path, |spot| calls::fchmodat(spot.dir, spot.path, mode))
+        at(dir, path, |at| calls::fchmodat(at.dir, at.path, mode))
     }
 
     fn chown(&mut self, dir: Dir, path: &CStr, uid: u32, gid: u32, flags: u32) -> Result<()> {
-        at(dir, path, |spot| calls::fchownat(spot.dir, spot.path, uid, gid, spot.flags(flags)))
+        at(dir, path, |at| calls::fchownat(at.dir, at.path, uid, gid, at.flags(flags)))
     }
 
     fn utimens(
@@ -347,7 +347,7 @@ impl Host for Backend<'_> {
         times: Option<&[timespec; 2]>,
         flags: u32,
     ) -> Result<()> {
-        at(dir, path, |spot| calls::utimensat(spot.dir, Some(spot.path), times, spot.flags(flags)))
+        at(dir, path, |at| calls::utimensat(at.dir, Some(at.path), times, at.flags(flags)))
     }
 
     fn truncate(&mut self, dir: Dir, path: &CStr, length: u64) -> Result<()> {
@@ -425,7 +425,7 @@ impl Host for Backend<'_> {
             calls::memfd_create(name)
         };
         match made {
-            Err(Errno::ENOSYS | Errno::EPERM) => super::notes::nameless(),
+            Err(Errno::ENOSYS | Errno::EPERM) => super::inode_log::nameless(),
             result => result,
         }
         .map(HostFd)
@@ -452,7 +452,7 @@ impl Host for Backend<'_> {
     }
 
     fn note(&mut self, key: &[u8], into: &mut [u8]) -> Option<usize> {
-        notes::get(key, into)
+        inode_log::get(key, into)
     }
 
     fn has_notes(&mut self) -> bool {
@@ -460,7 +460,7 @@ impl Host for Backend<'_> {
     }
 
     fn set_note(&mut self, key: &[u8], record: Option<&[u8]>) -> Result<()> {
-        notes::set(key, record)
+        inode_log::set(key, record)
     }
 
     fn only_names(&mut self, descriptor: i32) -> Result<bool> {

@@ -7,8 +7,8 @@
 //! `/tmp` is everybody's. What is there under the name counts only if it is a link of our own that leads to this container's directory of links; else
 //! another digit is tried. Nobody else can replace such a link afterwards, as that is not allowed in `/tmp`.
 
-use super::spot::{Name, Room};
-use super::{calls, notes};
+use super::at::{Name, Room};
+use super::{calls, inode_log};
 use crate::shared;
 use core::ffi::CStr;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFLNK, S_IFMT};
@@ -63,7 +63,7 @@ fn directory_of_links(room: &mut Short) -> Result<&CStr> {
         return Err(Errno::ENOENT);
     }
     let mut name = Name::new();
-    let directory = notes::host_path(&mut name, places.run, LINKS)?;
+    let directory = inode_log::host_path(&mut name, places.run, LINKS)?;
     match calls::mkdirat(calls::CWD, directory, 0o700) {
         Ok(()) => calls::fchmodat(calls::CWD, directory, 0o700)?,
         Err(Errno::EEXIST) => {}

@@ -3,23 +3,23 @@
 //! The guest's memory, its descriptors and its working directory are this process's own, so most of the view's wishes are one call of the
 //! kernel's. What is held for the view (`HostFd`) is a descriptor among the guest's: only while one call is decided.
 //!
-//! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`spot`]: where a call starts.
-//! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`notes`]: records of inodes without attributes.
+//! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`at`]: where a call starts.
+//! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`inode_log`]: records of inodes without attributes.
 //! - [`links`]: short names of directories. [`processes`]: other processes of the container.
 
+mod at;
 pub(crate) mod calls;
 mod copy_up;
 mod host;
+mod inode_log;
 mod links;
-mod notes;
 pub(crate) mod processes;
-mod spot;
 
 use crate::slots::SLOT_SIZE;
 use crate::{memory, system};
 use abi::boot;
-pub(crate) use spot::Link;
-use spot::Name;
+pub(crate) use at::Link;
+use at::Name;
 use view::errno::Result;
 use view::guest::{Dir, Guest, Host};
 use view::text::PATH_MAX;
@@ -116,7 +116,7 @@ impl<'a> Backend<'a> {
 #[inline(never)]
 pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
     let mut name = Name::new();
-    let path = notes::host_path(&mut name, path, b"").ok()?;
+    let path = inode_log::host_path(&mut name, path, b"").ok()?;
     let mut facts = view::identity::NO_FACTS;
     host::look(calls::CWD, path, 0, &mut facts).ok()?;
     Some((facts.stx_dev_major, facts.stx_dev_minor))
@@ -127,7 +127,7 @@ pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
 #[inline(never)]
 pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
     let mut name = Name::new();
-    let path = notes::host_path(&mut name, path, b"")?;
+    let path = inode_log::host_path(&mut name, path, b"")?;
     calls::getxattr(path, true, c"security.selinux", &mut [])
 }
 
@@ -150,7 +150,7 @@ impl Backend<'_> {
     fn lend_to_call(&mut self, file: i32, into: &mut Text) -> Result<()> {
         let file = calls::lifted(file);
         self.keep(file)?;
-        spot::is_without_thread_self();
+        at::is_without_thread_self();
         let mut name = Link::new();
         into.set(name.compose(Dir::Held(HostFd(file)), c"")?.to_bytes())
     }

@@ -4,8 +4,8 @@
 //! of `fork` that has done neither is known by what the kernel says: it executes the stage, has a parent that is known, and its memory
 //! maps its program.
 
+use super::at::Name;
 use super::calls::{self, CWD};
-use super::spot::Name;
 use crate::shared;
 use crate::system::Written;
 use abi::processes::{self, Life, headers, mapping, number};

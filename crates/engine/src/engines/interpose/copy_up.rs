@@ -110,7 +110,7 @@ impl CopyDir {
     }
 
     fn replace(&self, source: &OwnedFd, copy: &Path, path: &Path) -> Result<(), Errno> {
-        let _turn = self.turn()?;
+        let _lock = self.lock()?;
         let parent = path.parent().ok_or(Errno::NOENT)?;
         let before = rustix::fs::stat(parent)?;
         if !is_same(source, path)? {
@@ -127,7 +127,7 @@ impl CopyDir {
     }
 
     /// One replacement at a time in all processes of the container.
-    fn turn(&self) -> Result<OwnedFd, Errno> {
+    fn lock(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let name = self.directory.join(".copy-turn");
         let file = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o600))?;

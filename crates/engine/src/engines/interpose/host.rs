@@ -1,16 +1,16 @@
 //! Calls on the host's files for a guest, made by a tracer: the view's [`Host`] over `/proc`.
 //!
 //! Each method is one call to the kernel wherever that is possible. A guest's descriptor and its working directory are reached through the
-//! magic links `/proc/THREAD/fd/N` and `/proc/THREAD/cwd`, as a part of the path (see `spot`); nothing is opened for it, and nothing is
+//! magic links `/proc/THREAD/fd/N` and `/proc/THREAD/cwd`, as a part of the path (see `at`); nothing is opened for it, and nothing is
 //! remembered between calls, because the guest may change both at any time.
 //!
 //! The process has to have the umask 0, because modes come ready-made.
 
+use super::at::{DirPath, Held, Tree, compose, dir_path, open_start, start};
 use super::common::Perhaps;
 use super::convert::{from_stat, from_statx};
 use super::copy_up::{CopyDir, Images};
-use super::notes::Notes;
-use super::spot::{Held, Spot, Tree, compose, open_start, spot, start};
+use super::inode_log::InodeLog;
 use linux_raw_sys::general::{
     AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, O_NOFOLLOW, UTIME_NOW, statfs64, statx, timespec,
 };
@@ -34,7 +34,7 @@ pub struct Parts {
     /// The inodes of the tree that are the image's.
     pub images: Images,
     /// Records of inodes without attributes.
-    pub notes: Notes,
+    pub notes: InodeLog,
     /// Where copies are made.
     pub copy_dir: CopyDir,
     /// A directory for files without names, where the kernel has no `memfd_create`.
@@ -44,7 +44,7 @@ pub struct Parts {
 /// How many files are lent to guests' calls; one call may need 64 (`sendmmsg`).
 const LENT_MAX: usize = 256;
 
-/// The hands of a tracer.
+/// The host of a tracer.
 #[derive(Debug)]
 pub struct HostCalls {
     held: Held,
@@ -124,12 +124,12 @@ impl HostCalls {
         &mut self,
         dir: Dir,
         path: &CStr,
-        call: impl FnOnce(&Spot<'_>) -> rustix::io::Result<T>,
+        call: impl FnOnce(&DirPath<'_>) -> rustix::io::Result<T>,
     ) -> Result<T> {
         let [name, _] = &mut self.names;
         let result = match (dir, &self.tree) {
-            (Dir::Root, Some(tree)) if tree.holds(path) => call(&tree.spot(path)),
-            _ => call(&spot(&self.held, name, self.thread, dir, path)?),
+            (Dir::Root, Some(tree)) if tree.holds(path) => call(&tree.dir_path(path)),
+            _ => call(&dir_path(&self.held, name, self.thread, dir, path)?),
         };
         result.map_err(|raw| self.explain(dir, raw))
     }
@@ -170,12 +170,12 @@ impl HostCalls {
         &mut self,
         from: (Dir, &CStr),
         to: (Dir, &CStr),
-        call: impl FnOnce(&Spot<'_>, &Spot<'_>) -> rustix::io::Result<T>,
+        call: impl FnOnce(&DirPath<'_>, &DirPath<'_>) -> rustix::io::Result<T>,
     ) -> Result<T> {
         let [first, second] = &mut self.names;
         let result = call(
-            &spot(&self.held, first, self.thread, from.0, from.1)?,
-            &spot(&self.held, second, self.thread, to.0, to.1)?,
+            &dir_path(&self.held, first, self.thread, from.0, from.1)?,
+            &dir_path(&self.held, second, self.thread, to.0, to.1)?,
         );
         result.map_err(|raw| match self.explain(from.0, raw) {
             Errno::EBADF => Errno::EBADF,
@@ -195,10 +195,10 @@ impl HostCalls {
         let resolve = ResolveFlags::from_bits_retain(resolve);
         let mode = Mode::from_raw_mode(mode);
         if resolve.is_empty() || path.is_empty() {
-            return self.at(dir, path, |spot| {
-                let flags = if spot.magic { flags & !O_NOFOLLOW } else { flags };
+            return self.at(dir, path, |at| {
+                let flags = if at.magic { flags & !O_NOFOLLOW } else { flags };
                 let flags = OFlags::from_bits_retain(flags) | OFlags::CLOEXEC;
-                rustix::fs::openat(spot, spot.path, flags, mode)
+                rustix::fs::openat(at, at.path, flags, mode)
             });
         }
         if !self.has_openat2 {
@@ -213,8 +213,8 @@ impl HostCalls {
                     .map_err(|Errno(raw)| self.explain(dir, Raw::from_raw_os_error(raw.into())))?;
                 again(|| rustix::fs::openat2(&base, path, flags, mode, resolve)).map_err(errno)
             }
-            dir => self.at(dir, path, |spot| {
-                again(|| rustix::fs::openat2(spot, spot.path, flags, mode, resolve))
+            dir => self.at(dir, path, |at| {
+                again(|| rustix::fs::openat2(at, at.path, flags, mode, resolve))
             }),
         }
     }
@@ -261,14 +261,13 @@ impl Host for HostCalls {
             return Ok(());
         }
         *into = if self.has_statx {
-            let facts = self.at(dir, path, |spot| {
-                rustix::fs::statx(spot, spot.path, spot.flags(flags), wanted)
-            })?;
+            let facts =
+                self.at(dir, path, |at| rustix::fs::statx(at, at.path, at.flags(flags), wanted))?;
             from_statx(&facts)
         } else {
             let flags = flags & AT_SYMLINK_NOFOLLOW;
             let facts =
-                self.at(dir, path, |spot| rustix::fs::statat(spot, spot.path, spot.flags(flags)))?;
+                self.at(dir, path, |at| rustix::fs::statat(at, at.path, at.flags(flags)))?;
             from_stat(&facts)
         };
         Ok(())
@@ -291,7 +290,7 @@ impl Host for HostCalls {
             };
             rustix::fs::readlinkat_raw(link, c"", &mut buffer[..]).map_err(errno)?
         } else {
-            self.at(dir, path, |spot| rustix::fs::readlinkat_raw(spot, spot.path, &mut buffer[..]))?
+            self.at(dir, path, |at| rustix::fs::readlinkat_raw(at, at.path, &mut buffer[..]))?
         };
         if length == PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -315,15 +314,15 @@ impl Host for HostCalls {
 
     fn access(&mut self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {
         let mode = Access::from_bits_retain(mode);
-        self.at(dir, path, |spot| {
-            let flags = spot.flags(flags) | AtFlags::EACCESS;
-            match rustix::fs::accessat(spot, spot.path, mode, flags) {
+        self.at(dir, path, |at| {
+            let flags = at.flags(flags) | AtFlags::EACCESS;
+            match rustix::fs::accessat(at, at.path, mode, flags) {
                 // Before 5.8 nothing but a look tells links from what they lead to; a link allows everything.
                 Err(Raw::NOSYS) => {
-                    let stat = rustix::fs::statat(spot, spot.path, AtFlags::SYMLINK_NOFOLLOW)?;
+                    let stat = rustix::fs::statat(at, at.path, AtFlags::SYMLINK_NOFOLLOW)?;
                     match FileType::from_raw_mode(stat.st_mode) {
                         FileType::Symlink => Ok(()),
-                        _ => rustix::fs::accessat(spot, spot.path, mode, AtFlags::empty()),
+                        _ => rustix::fs::accessat(at, at.path, mode, AtFlags::empty()),
                     }
                 }
                 result => result,
@@ -333,7 +332,7 @@ impl Host for HostCalls {
 
     fn mkdir(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(mode);
-        self.at(dir, path, |spot| rustix::fs::mkdirat(spot, spot.path, mode))
+        self.at(dir, path, |at| rustix::fs::mkdirat(at, at.path, mode))
     }
 
     fn mknod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
@@ -343,12 +342,12 @@ impl Host for HostCalls {
             kind => kind,
         };
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        self.at(dir, path, |spot| rustix::fs::mknodat(spot, spot.path, kind, mode, 0))
+        self.at(dir, path, |at| rustix::fs::mknodat(at, at.path, kind, mode, 0))
     }
 
     fn unlink(&mut self, dir: Dir, path: &CStr, flags: u32) -> Result<()> {
         let flags = AtFlags::from_bits_retain(flags);
-        self.at(dir, path, |spot| rustix::fs::unlinkat(spot, spot.path, flags))
+        self.at(dir, path, |at| rustix::fs::unlinkat(at, at.path, flags))
     }
 
     fn rename(&mut self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
@@ -373,19 +372,19 @@ impl Host for HostCalls {
     }
 
     fn symlink(&mut self, target: &CStr, dir: Dir, path: &CStr) -> Result<()> {
-        self.at(dir, path, |spot| rustix::fs::symlinkat(target, spot, spot.path))
+        self.at(dir, path, |at| rustix::fs::symlinkat(target, at, at.path))
     }
 
     fn chmod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(mode);
         let none = AtFlags::empty();
-        self.at(dir, path, |spot| rustix::fs::chmodat(spot, spot.path, mode, none))
+        self.at(dir, path, |at| rustix::fs::chmodat(at, at.path, mode, none))
     }
 
     fn chown(&mut self, dir: Dir, path: &CStr, uid: u32, gid: u32, flags: u32) -> Result<()> {
         let uid = (uid != u32::MAX).then(|| Uid::from_raw(uid));
         let gid = (gid != u32::MAX).then(|| Gid::from_raw(gid));
-        self.at(dir, path, |spot| rustix::fs::chownat(spot, spot.path, uid, gid, spot.flags(flags)))
+        self.at(dir, path, |at| rustix::fs::chownat(at, at.path, uid, gid, at.flags(flags)))
     }
 
     fn utimens(
@@ -400,7 +399,7 @@ impl Host for HostCalls {
         let stamp = |time: timespec| Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec };
         let times =
             Timestamps { last_access: stamp(access), last_modification: stamp(modification) };
-        self.at(dir, path, |spot| rustix::fs::utimensat(spot, spot.path, &times, spot.flags(flags)))
+        self.at(dir, path, |at| rustix::fs::utimensat(at, at.path, &times, at.flags(flags)))
     }
 
     fn truncate(&mut self, dir: Dir, path: &CStr, length: u64) -> Result<()> {

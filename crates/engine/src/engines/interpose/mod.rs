@@ -14,17 +14,17 @@
 //! | `run/shared` | what processes with the backend inside have in common; see [`common`] |
 //! | `run/memory/` | directories that stand for memory file systems, and a `/dev` of the container's own; emptied when nobody lives there |
 
+mod at;
+pub mod by_path;
 pub mod common;
 mod convert;
 pub mod copy_up;
+pub(super) mod delegate;
 pub mod emulators;
-pub(super) mod hands;
 pub mod host;
-pub mod loose;
-pub mod notes;
+pub mod inode_log;
 mod points;
 pub mod prepare;
-mod spot;
 pub(super) mod start;
 pub mod world;
 

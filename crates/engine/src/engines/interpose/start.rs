@@ -4,7 +4,7 @@
 
 use super::copy_up::{CopyDir, Images};
 use super::host::Parts;
-use super::notes::Notes;
+use super::inode_log::InodeLog;
 use super::prepare::{self, Prepared, Presence};
 use crate::choose::{Child, Ended, Session, Streams};
 use crate::engines::inprocess::members;
@@ -226,7 +226,7 @@ fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
     if inhabited { Tidied::Inhabited } else { Tidied::NotYet }
 }
 
-/// What the view's hands work on.
+/// What the view's host work on.
 pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
     let files = &prepared.files;
     let images = Images::read(&files.image_inodes).map_err(|error| Error::File {
@@ -235,7 +235,12 @@ pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
         errno: error.into(),
     })?;
     let copy_dir = CopyDir::new(files.run.clone());
-    Ok(Parts { images, notes: Notes::new(files.notes.clone()), copy_dir, run: files.run.clone() })
+    Ok(Parts {
+        images,
+        notes: InodeLog::new(files.notes.clone()),
+        copy_dir,
+        run: files.run.clone(),
+    })
 }
 
 /// The first thread, as the guest is to see it.

@@ -289,9 +289,7 @@ fn join_member(plan: &Plan, into: Into, records: &Records) -> Result<Member> {
     }
     match enter::enter(pid) {
         // It ended meanwhile; there may be another.
-        Err(Error::Enter { .. }) if !enter::has_namespaces(pid) => {
-            join_member(plan, into, records)
-        }
+        Err(Error::Enter { .. }) if !enter::has_namespaces(pid) => join_member(plan, into, records),
         entered => entered.map(Member::from),
     }
 }

@@ -15,7 +15,7 @@
 //! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`, Linux 3.8). When the last guest has
 //! ended, so does the tracer.
 
-use super::backend::Hands;
+use super::backend::TracerHost;
 use super::tracer::Tracer;
 use crate::engines::launch::report;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ pub(super) struct Guest {
 /// Makes the calling process a guest of a new tracer. `make` runs in the tracer's process, as does `end` when the last guest has ended.
 ///
 /// The caller must have one thread.
-pub(super) fn attach<'a, H: Hands>(
+pub(super) fn attach<'a, H: TracerHost>(
     guest: Guest,
     make: impl FnOnce() -> Result<Tracer<'a, H>>,
     end: impl FnOnce(),
@@ -71,7 +71,7 @@ struct Ends {
     teller: report::Teller,
 }
 
-fn be_tracer<'a, H: Hands>(
+fn be_tracer<'a, H: TracerHost>(
     maker: Id,
     guest: Guest,
     ends: Ends,
@@ -104,7 +104,11 @@ fn be_tracer<'a, H: Hands>(
     }
 }
 
-fn seize<H: Hands>(mut tracer: Tracer<'_, H>, maker: Id, guest: Guest) -> Result<Tracer<'_, H>> {
+fn seize<H: TracerHost>(
+    mut tracer: Tracer<'_, H>,
+    maker: Id,
+    guest: Guest,
+) -> Result<Tracer<'_, H>> {
     let running = ptrace::seize(maker, guest.filtered).map_err(|errno| match errno {
         Errno::PERM => Error::Traced { errno: errno.into() },
         errno => call("trace the program")(errno),

@@ -34,7 +34,7 @@ mod start;
 mod tracee;
 mod tracer;
 
-pub use backend::Hands;
+pub use backend::TracerHost;
 pub(super) use start::LOADER;
 pub use tracer::{Settings, Tracer};
 

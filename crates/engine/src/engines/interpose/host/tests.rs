@@ -15,7 +15,7 @@ fn bench() -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let parts = Parts {
         images: Images::default(),
-        notes: Notes::new(dir.path().join("notes")),
+        notes: InodeLog::new(dir.path().join("notes")),
         copy_dir: CopyDir::new(dir.path().to_owned()),
         run: dir.path().to_owned(),
     };

@@ -72,9 +72,9 @@ impl Tree {
     }
 
     /// What it [`Tree::holds`], from there.
-    pub(super) fn spot<'a>(&'a self, path: &'a CStr) -> Spot<'a> {
+    pub(super) fn dir_path<'a>(&'a self, path: &'a CStr) -> DirPath<'a> {
         let path = CStr::from_bytes_with_nul(&path.to_bytes_with_nul()[self.prefix.len()..]);
-        Spot {
+        DirPath {
             base: Base::Borrowed(self.directory.as_fd()),
             path: path.unwrap_or(c""),
             magic: false,
@@ -83,7 +83,7 @@ impl Tree {
 }
 
 /// A place.
-pub(super) struct Spot<'a> {
+pub(super) struct DirPath<'a> {
     base: Base<'a>,
     /// From there.
     pub(super) path: &'a CStr,
@@ -96,7 +96,7 @@ enum Base<'a> {
     Opened(OwnedFd),
 }
 
-impl AsFd for Spot<'_> {
+impl AsFd for DirPath<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.base {
             Base::Borrowed(fd) => *fd,
@@ -105,7 +105,7 @@ impl AsFd for Spot<'_> {
     }
 }
 
-impl Spot<'_> {
+impl DirPath<'_> {
     /// `AT_*` for a call here.
     pub(super) fn flags(&self, flags: u32) -> AtFlags {
         let mut without = AT_EMPTY_PATH;
@@ -156,14 +156,14 @@ pub(super) fn open_start(name: &mut Vec<u8>, thread: u32, dir: Dir) -> Result<Ow
 }
 
 /// The place for calls that take a directory and a path. `name` is room for a composed one.
-pub(super) fn spot<'a>(
+pub(super) fn dir_path<'a>(
     held: &'a Held,
     name: &'a mut Vec<u8>,
     thread: u32,
     dir: Dir,
     path: &'a CStr,
-) -> Result<Spot<'a>> {
-    let borrowed = |fd, path, magic| Ok(Spot { base: Base::Borrowed(fd), path, magic });
+) -> Result<DirPath<'a>> {
+    let borrowed = |fd, path, magic| Ok(DirPath { base: Base::Borrowed(fd), path, magic });
     match start(dir, path)? {
         Dir::Root => borrowed(CWD, path, false),
         Dir::Held(fd) if !path.is_empty() => borrowed(held.get(fd)?, path, false),
@@ -175,7 +175,7 @@ pub(super) fn spot<'a>(
             if path.count_bytes() + 40 < PATH_MAX {
                 return borrowed(CWD, compose(name, thread, dir, path)?, path.is_empty());
             }
-            Ok(Spot { base: Base::Opened(open_start(name, thread, dir)?), path, magic: false })
+            Ok(DirPath { base: Base::Opened(open_start(name, thread, dir)?), path, magic: false })
         }
     }
 }

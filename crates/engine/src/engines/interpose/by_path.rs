@@ -1,6 +1,6 @@
 //! The notes of a container by path: for whoever makes a tree, and for whoever reads one while nothing runs in it.
 
-use super::notes::Notes;
+use super::inode_log::InodeLog;
 use crate::error::{Error, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub fn note<'a>(
 ) -> Result<()> {
     let top =
         rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
-    let mut log = Notes::new(notes.to_path_buf());
+    let mut log = InodeLog::new(notes.to_path_buf());
     for (path, text) in records {
         let (parent, name) = resolve::split(path);
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
@@ -40,7 +40,7 @@ pub fn noted(root: &Path, notes: &Path) -> Result<Vec<(Vec<u8>, String)>> {
     if notes.metadata().map_or(0, |meta| meta.len()) == 0 {
         return Ok(found);
     }
-    let mut log = Notes::new(notes.to_path_buf());
+    let mut log = InodeLog::new(notes.to_path_buf());
     let top =
         rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
     let walk =

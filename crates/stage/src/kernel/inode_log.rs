@@ -3,8 +3,8 @@
 //! Nothing is held open between calls, and there is no memory for the log's contents: the index in the shared file ([`abi::shared::notes`])
 //! says where a record stands, and nearly always that there is none.
 
+use super::at::Name;
 use super::calls;
-use super::spot::Name;
 use crate::shared;
 use abi::notes::{RECORD, decode, encode};
 use abi::shared::notes::{Notes, hash};

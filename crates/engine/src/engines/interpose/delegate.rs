@@ -1,4 +1,4 @@
-//! The calls that a backend of the std side leaves to [`HostCalls`](super::host::HostCalls), written once; and [`Lent`], by which all of them
+//! The calls that a backend of the std side leaves to [`HostCalls`](super::host::HostCalls), written once; and [`DynBackend`], by which all of them
 //! share one copy of the view's code.
 
 use view::Task;
@@ -6,11 +6,11 @@ use view::errno::Result;
 use view::guest::{Backend, Guest, Host};
 use view::text::Text;
 
-/// Inside an `impl Host`: all calls that only pass on to the field `hands`. What depends on who is asking stays with the caller:
+/// Inside an `impl Host`: all calls that only pass on to the field `host`. What depends on who is asking stays with the caller:
 /// `pid`, `tid`, `program_of`, `with_task`, `is_executed`, `signal_all`.
-macro_rules! pass_on_to_hands {
+macro_rules! delegate_to_host {
     () => {
-        crate::engines::interpose::hands::pass_on! {
+        crate::engines::interpose::delegate::delegate! {
                 fn open(&mut self, dir: view::Dir, path: &std::ffi::CStr, flags: u32, mode: u32, resolve: u64)
                     -> view::errno::Result<view::HostFd>;
                 fn close(&mut self, fd: view::HostFd);
@@ -57,87 +57,87 @@ macro_rules! pass_on_to_hands {
         }
 
         fn has_openat2(&self) -> bool {
-            self.hands.has_openat2()
+            self.host.has_openat2()
         }
 
         fn is_image_device(&self, major: u32, minor: u32) -> bool {
-            self.hands.is_image_device(major, minor)
+            self.host.is_image_device(major, minor)
         }
     };
 }
 
 /// Calls of one list.
-macro_rules! pass_on {
+macro_rules! delegate {
     ($(fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)*) => {
         $(fn $name(&mut self $(, $argument: $type)*) $(-> $result)? {
-            self.hands.$name($($argument),*)
+            self.host.$name($($argument),*)
         })*
     };
 }
 
 /// Somebody's backend, whoever's they are: the view is compiled for this type alone, which spares the binary a second copy of all rules.
-pub(in crate::engines) struct Lent<'a> {
-    hands: &'a mut dyn Backend,
+pub(in crate::engines) struct DynBackend<'a> {
+    host: &'a mut dyn Backend,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> DynBackend<'a> {
     pub(in crate::engines) fn new(backend: &'a mut dyn Backend) -> Self {
-        Self { hands: backend }
+        Self { host: backend }
     }
 }
 
-impl Guest for Lent<'_> {
+impl Guest for DynBackend<'_> {
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<()> {
-        self.hands.read(at, into)
+        self.host.read(at, into)
     }
 
     fn read_some(&mut self, at: u64, into: &mut [u8]) -> Result<usize> {
-        self.hands.read_some(at, into)
+        self.host.read_some(at, into)
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
-        self.hands.write(at, from)
+        self.host.write(at, from)
     }
 
     fn scratch(&mut self, bytes: &[u8], align: usize) -> Result<u64> {
-        self.hands.scratch(bytes, align)
+        self.host.scratch(bytes, align)
     }
 
     fn scratch_room(&mut self, length: usize, align: usize) -> Result<u64> {
-        self.hands.scratch_room(length, align)
+        self.host.scratch_room(length, align)
     }
 
     fn read_text(&mut self, at: u64, into: &mut Text) -> Result<()> {
-        self.hands.read_text(at, into)
+        self.host.read_text(at, into)
     }
 }
 
-impl Host for Lent<'_> {
-    pass_on_to_hands!();
+impl Host for DynBackend<'_> {
+    delegate_to_host!();
 
     fn pid(&self) -> u32 {
-        self.hands.pid()
+        self.host.pid()
     }
 
     fn tid(&self) -> u32 {
-        self.hands.tid()
+        self.host.tid()
     }
 
     fn program_of(&mut self, pid: u32, into: &mut Text) -> bool {
-        self.hands.program_of(pid, into)
+        self.host.program_of(pid, into)
     }
 
     fn with_task(&mut self, tid: u32, look: &mut dyn FnMut(&Task)) -> bool {
-        self.hands.with_task(tid, look)
+        self.host.with_task(tid, look)
     }
 
     fn is_executed(&mut self, device: (u32, u32), inode: u64) -> bool {
-        self.hands.is_executed(device, inode)
+        self.host.is_executed(device, inode)
     }
 
     fn signal_all(&mut self, signal: u32) -> Result<()> {
-        self.hands.signal_all(signal)
+        self.host.signal_all(signal)
     }
 }
 
-pub(in crate::engines) use {pass_on, pass_on_to_hands};
+pub(in crate::engines) use {delegate, delegate_to_host};

@@ -115,7 +115,7 @@ impl<const ROOM: usize> Room<ROOM> {
 
 /// A place.
 #[derive(Clone, Copy)]
-pub(super) struct Spot<'a> {
+pub(super) struct DirPath<'a> {
     /// A directory, or [`CWD`].
     pub(super) dir: i32,
     /// From there.
@@ -143,10 +143,10 @@ pub(super) fn descriptor(dir: Dir) -> i32 {
 }
 
 /// The place for calls that take a directory and a path. `name` is room for a magic link.
-pub(super) fn spot<'a>(name: &'a mut Link, dir: Dir, path: &'a CStr) -> Result<Spot<'a>> {
+pub(super) fn dir_path<'a>(name: &'a mut Link, dir: Dir, path: &'a CStr) -> Result<DirPath<'a>> {
     let dir = start(dir, path)?;
     if path.is_empty() && dir != Dir::Root {
-        return Ok(Spot { dir: CWD, path: name.compose(dir, path)?, magic: true });
+        return Ok(DirPath { dir: CWD, path: name.compose(dir, path)?, magic: true });
     }
-    Ok(Spot { dir: descriptor(dir), path, magic: false })
+    Ok(DirPath { dir: descriptor(dir), path, magic: false })
 }

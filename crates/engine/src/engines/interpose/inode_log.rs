@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * RECORD;
 
 /// The log of one container.
 #[derive(Debug)]
-pub struct Notes {
+pub struct InodeLog {
     path: PathBuf,
     /// Open once something was to be read.
     file: Option<OwnedFd>,
@@ -31,7 +31,7 @@ pub struct Notes {
     common: Option<Perhaps>,
 }
 
-impl Notes {
+impl InodeLog {
     /// The log at a path, which need not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path, file: None, index: HashMap::new(), read: 0, common: None }
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_one_writes_the_other_reads() {
         let (_dir, path) = log();
-        let (mut one, mut other) = (Notes::new(path.clone()), Notes::new(path));
+        let (mut one, mut other) = (InodeLog::new(path.clone()), InodeLog::new(path));
         assert_eq!(one.get(b"a"), None);
         assert_eq!(one.set(b"a", None), Ok(()));
         one.set(b"a", Some(b"1:2:777:l:0:0")).unwrap();
@@ -209,16 +209,16 @@ mod tests {
     #[test]
     fn half_records_and_rubbish_do_not_matter() {
         let (_dir, path) = log();
-        let mut notes = Notes::new(path.clone());
+        let mut notes = InodeLog::new(path.clone());
         notes.set(b"a", Some(b"1")).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.extend([0xee; RECORD]);
         bytes.extend([0xdd; 100]);
         std::fs::write(&path, &bytes).unwrap();
-        let mut notes = Notes::new(path.clone());
+        let mut notes = InodeLog::new(path.clone());
         assert_eq!(notes.get(b"a"), Some(&b"1"[..]));
         notes.set(b"b", Some(b"2")).unwrap();
-        let mut notes = Notes::new(path.clone());
+        let mut notes = InodeLog::new(path.clone());
         assert_eq!(notes.get(b"a"), Some(&b"1"[..]));
         assert_eq!(notes.get(b"b"), Some(&b"2"[..]));
         assert_eq!(std::fs::metadata(&path).unwrap().len() as usize, 3 * RECORD);
@@ -231,14 +231,14 @@ mod tests {
             for writer in 0..4_u8 {
                 let path = path.clone();
                 scope.spawn(move || {
-                    let mut notes = Notes::new(path);
+                    let mut notes = InodeLog::new(path);
                     for at in 0..100_u8 {
                         notes.set(&[writer, at], Some(&[at; 20])).unwrap();
                     }
                 });
             }
         });
-        let mut notes = Notes::new(path.clone());
+        let mut notes = InodeLog::new(path.clone());
         for (writer, at) in (0..4_u8).flat_map(|writer| (0..100_u8).map(move |at| (writer, at))) {
             assert_eq!(notes.get(&[writer, at]), Some(&[at; 20][..]));
         }
