@@ -15,6 +15,7 @@ use crate::shell::{Outcome, cargo, read, root};
 const ARROWS: &[(&str, &[&str])] = &[
     ("abi", &[]),
     ("view", &["abi"]),
+    ("hostfs", &["view", "abi"]),
     ("blobs", &["abi"]),
     ("sys", &["abi"]),
     ("oci", &[]),
@@ -22,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["oci", "sys"]),
     ("rootfs", &["store", "oci", "sys"]),
     ("host", &["sys"]),
-    ("engine", &["host", "view", "blobs", "sys", "abi"]),
+    ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),
     ("cli", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
     ("testkit", &["oci"]),
     ("xtask", &["testkit", "abi"]),
@@ -33,11 +34,13 @@ const NO_IO: &[(&str, &[&str])] = &[
     ("oci", &["rustix", "ureq", "rustls", "tempfile", "nix", "libc"]),
     ("abi", &["rustix", "serde", "libc", "nix"]),
     ("view", &["rustix", "serde", "libc", "nix"]),
+    ("hostfs", &["rustix", "serde", "libc", "nix"]),
 ];
 
 /// Libraries: they never print, never look around, never end the process.
-const LIBRARIES: &[&str] =
-    &["abi", "view", "blobs", "sys", "oci", "registry", "store", "rootfs", "host", "engine"];
+const LIBRARIES: &[&str] = &[
+    "abi", "view", "hostfs", "blobs", "sys", "oci", "registry", "store", "rootfs", "host", "engine",
+];
 
 /// The longest file, in lines.
 const LONGEST: usize = 800;
