@@ -12,7 +12,7 @@ use std::path::Path;
 use sys::shared::SharedWords;
 
 /// Its name in the container's directory for what is needed while it runs.
-pub const NAME: &str = "shared";
+pub const NAME: &str = hostfs::layout::SHARED;
 
 /// The file, mapped.
 #[derive(Debug)]
@@ -37,10 +37,14 @@ impl Common {
         let words = SharedWords::create(&file, Shared::size(count))?;
         let shared = Shared::create(words.words(), &inodes).ok_or(ErrorKind::InvalidData)?;
         let mut notes = InodeLog::new(notes.to_path_buf());
-        notes.index(&shared.notes())?;
+        let mut index = || {
+            let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
+            notes.index(&shared.notes()).map_err(failed)
+        };
+        index()?;
         std::fs::rename(&unfinished, path)?;
         // What a tracer has noted before it could see the file.
-        notes.index(&shared.notes())?;
+        index()?;
         Ok(Self { words })
     }
 
