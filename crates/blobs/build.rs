@@ -31,6 +31,7 @@ fn main() {
         "stage/Cargo.lock",
         "stage/stage.ld",
         "abi/src",
+        "hostfs/src",
         "view/src",
     ] {
         println!("cargo::rerun-if-changed={}", crates.join(source).display());

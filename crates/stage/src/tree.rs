@@ -18,7 +18,6 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, Ordering};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_PATH};
 use view::Errno;
-use view::errno::Result;
 
 /// How many files have been named; then one of the others.
 static STATE: AtomicI32 = AtomicI32::new(0);
@@ -27,17 +26,14 @@ const MANY: i32 = 24;
 const HELD: i32 = i32::MAX;
 const LOST: i32 = -1;
 
-/// Does a call on an absolute host path, or on the path from the tree.
-pub(crate) fn by<T>(path: &CStr, call: impl Fn(i32, &CStr) -> Result<T>) -> Result<T> {
-    if let Some((descriptor, rest)) = split(path) {
-        match call(descriptor, rest) {
-            Err(Errno::EBADF) => lose(),
-            // It may be something else's by now, which is no directory.
-            Err(Errno::ENOTDIR) if calls::newfstatat(descriptor, c".", 0).is_err() => lose(),
-            result => return result,
-        }
+/// Whether a call from the descriptor failed because it is gone, or is a file that is no directory.
+pub(crate) fn is_lost(errno: Errno) -> bool {
+    let is_lost = matches!(errno, Errno::EBADF | Errno::ENOTDIR)
+        && calls::newfstatat(TREE_DESCRIPTOR, c".", 0).is_err();
+    if is_lost {
+        lose();
     }
-    call(calls::CWD, path)
+    is_lost
 }
 
 /// The descriptor, and what of a host path follows behind the tree.

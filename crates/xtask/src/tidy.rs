@@ -27,6 +27,7 @@ use crate::shell::{Outcome, cargo, read, root};
 const ARROWS: &[(&str, &[&str])] = &[
     ("abi", &[]),
     ("view", &["abi"]),
+    ("hostfs", &["view", "abi"]),
     ("blobs", &["abi"]),
     ("sys", &["abi"]),
     ("oci", &[]),
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["oci", "sys"]),
     ("rootfs", &["store", "oci", "sys"]),
     ("host", &["sys"]),
-    ("engine", &["host", "view", "blobs", "sys", "abi"]),
+    ("engine", &["host", "hostfs", "view", "blobs", "sys", "abi"]),
     ("containers", &["engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
     ("cli", &["containers", "engine", "host", "oci", "registry", "rootfs", "store", "sys"]),
     ("testkit", &["oci"]),
@@ -46,6 +47,7 @@ const NO_IO: &[(&str, &[&str])] = &[
     ("oci", &["rustix", "ureq", "rustls", "tempfile", "nix", "libc"]),
     ("abi", &["rustix", "serde", "libc", "nix"]),
     ("view", &["rustix", "serde", "libc", "nix"]),
+    ("hostfs", &["rustix", "serde", "libc", "nix"]),
 ];
 
 /// Crates that are no libraries. All others never print, read the environment or end the process.

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use engine::engines::interpose::loose;
+use engine::engines::interpose::by_path;
 use rootfs::owner_xattrs::LOOSE;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -20,7 +20,7 @@ const NOTES: &str = "notes";
 /// Writes records into the log.
 pub fn add(place: &Path, records: &Owners) -> Result<()> {
     let texts = records.iter().map(|(path, record)| (path, record.to_xattr()));
-    Ok(loose::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
+    Ok(by_path::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
 }
 
 /// Takes over what the maker of the tree left.
@@ -37,7 +37,7 @@ pub fn from_loose(place: &Path) -> Result<()> {
 /// Makes the table from the log.
 pub fn to_table(place: &Path) -> Result<()> {
     let mut owners = Owners::new();
-    for (path, text) in loose::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
+    for (path, text) in by_path::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
             owners.insert(&path, record);
         }

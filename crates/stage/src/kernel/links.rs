@@ -1,20 +1,25 @@
-//! Links with short paths to directories, for addresses of sockets ([`view::stored::Places::aliases`]).
+//! Links with short paths to directories, for addresses of sockets
+//! ([`view::stored::Places::aliases`]).
 //!
 //! ```text
-//!   /tmp/.cor-0123456a  ->  …/containers/…/run/aliases        /tmp/.cor-0123456a/89ab  ->  a directory
+//!   /tmp/.cor-0123456a  ->  …/containers/…/run/aliases
+//!   /tmp/.cor-0123456a/89ab  ->  a directory
 //! ```
 //!
-//! `/tmp` is everybody's. What is there under the name counts only if it is a link of our own that leads to this container's directory of links; else
-//! another digit is tried. Nobody else can replace such a link afterwards, as that is not allowed in `/tmp`.
+//! Every user may write to `/tmp`. A file of that name counts only if it is a link of this user
+//! that leads to this container's directory of links; else another digit is tried. No other user
+//! can replace such a link afterwards, because `/tmp` has the sticky bit.
 
-use super::spot::{Name, Room};
-use super::{calls, notes};
+use super::calls;
+use super::linux::LINUX;
+use super::path_buffer::PathBuffer;
 use crate::shared;
 use core::ffi::CStr;
+use hostfs::{CWD, Kernel};
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFLNK, S_IFMT};
 use view::errno::Result;
 use view::stored::{ALIASES, ALIASES_DIGITS, LINK_DIGITS, LINKS};
-use view::{Errno, Text};
+use view::{Errno, HostFd, Text};
 
 /// Length of a link's path.
 pub(super) const LENGTH: usize = ALIASES.len() + ALIASES_DIGITS + 1 + LINK_DIGITS;
@@ -23,14 +28,14 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// How many names are tried for a directory.
 const TRIES: u64 = 16;
 
-/// Room for such a path. (Other containers' may be longer, those of tests.)
-type Short = Room<64>;
+/// For such a path. (Containers of tests may have longer ones.)
+type Short = PathBuffer<64>;
 
 /// Makes a link to a directory, whose path is `path`; puts the link's own path in its place.
 pub(super) fn link(directory: i32, path: &mut Text) -> Result<()> {
     let mut links = Short::new();
-    let wanted = identity(directory, c"", AT_EMPTY_PATH)?;
-    if identity(calls::CWD, path.as_c_str(), 0) != Ok(wanted) {
+    let wanted = identity(HostFd(directory), c"", AT_EMPTY_PATH)?;
+    if identity(CWD, path.as_c_str(), 0) != Ok(wanted) {
         return Err(Errno::ENOENT);
     }
     let hash = abi::shared::hash(path.as_bytes(), 4);
@@ -45,11 +50,11 @@ pub(super) fn link(directory: i32, path: &mut Text) -> Result<()> {
         }
         link.push(b"\0")?;
         let link = link.as_c_str()?;
-        match calls::symlinkat(path.as_c_str(), calls::CWD, link) {
+        match LINUX.symlinkat(path.as_c_str(), CWD, link) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error),
         }
-        if identity(calls::CWD, link, 0) == Ok(wanted) {
+        if identity(CWD, link, 0) == Ok(wanted) {
             return path.set(link.to_bytes());
         }
     }
@@ -62,39 +67,44 @@ fn directory_of_links(room: &mut Short) -> Result<&CStr> {
     if places.aliases.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let mut name = Name::new();
-    let directory = notes::host_path(&mut name, places.run, LINKS)?;
-    match calls::mkdirat(calls::CWD, directory, 0o700) {
-        Ok(()) => calls::fchmodat(calls::CWD, directory, 0o700)?,
+    LINUX.with_path(&[places.run, b"/", LINKS], |directory| {
+        *room = link_to(directory, places.aliases)?;
+        Ok(())
+    })?;
+    room.as_c_str()
+}
+
+/// Makes the directory of links, and finds or makes a link to it.
+fn link_to(directory: &CStr, aliases: &[u8]) -> Result<Short> {
+    match LINUX.mkdirat(CWD, directory, 0o700) {
+        // The umask may have taken some of it.
+        Ok(()) => LINUX.fchmodat(CWD, directory, 0o700)?,
         Err(Errno::EEXIST) => {}
         Err(error) => return Err(error),
     }
-    let wanted = identity(calls::CWD, directory, AT_SYMLINK_NOFOLLOW)?;
-    let mut found = None;
+    let wanted = identity(CWD, directory, AT_SYMLINK_NOFOLLOW)?;
     for digit in DIGITS {
         let mut link = Short::new();
-        link.push(places.aliases)?;
+        link.push(aliases)?;
         link.push(&[*digit, b'\0'])?;
-        match calls::symlinkat(directory, calls::CWD, link.as_c_str()?) {
+        match LINUX.symlinkat(directory, CWD, link.as_c_str()?) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(error) => return Err(error),
         }
-        if is_ours(link.as_c_str()?) && identity(calls::CWD, link.as_c_str()?, 0) == Ok(wanted) {
-            found = Some(link);
-            break;
+        if is_ours(link.as_c_str()?) && identity(CWD, link.as_c_str()?, 0) == Ok(wanted) {
+            return Ok(link);
         }
     }
-    *room = found.ok_or(Errno::EEXIST)?;
-    room.as_c_str()
+    Err(Errno::EEXIST)
 }
 
 /// Whether it is a link that this user has made.
 fn is_ours(link: &CStr) -> bool {
-    calls::newfstatat(calls::CWD, link, AT_SYMLINK_NOFOLLOW)
-        .is_ok_and(|facts| facts.st_uid == calls::geteuid() && facts.st_mode & S_IFMT == S_IFLNK)
+    let status = LINUX.fstatat(CWD, link, AT_SYMLINK_NOFOLLOW);
+    status.is_ok_and(|link| link.st_uid == calls::geteuid() && link.st_mode & S_IFMT == S_IFLNK)
 }
 
 /// Device and inode.
-fn identity(descriptor: i32, path: &CStr, flags: u32) -> Result<(u64, u64)> {
-    calls::newfstatat(descriptor, path, flags).map(|facts| (facts.st_dev, facts.st_ino))
+fn identity(dir: HostFd, path: &CStr, flags: u32) -> Result<(u64, u64)> {
+    LINUX.fstatat(dir, path, flags).map(|status| (status.st_dev, status.st_ino))
 }

@@ -1,51 +1,58 @@
-//! The hands that the stage lends the view: the guest's memory, and calls made for it.
+//! The stage's implementation of [`view::Backend`]: the guest's memory, and calls made for it.
 //!
-//! The guest's memory, its descriptors and its working directory are this process's own, so most of the view's wishes are one call of the
-//! kernel's. What is held for the view (`HostFd`) is a descriptor among the guest's: only while one call is decided.
+//! The guest's memory, its descriptors and its working directory are this process's own. What is
+//! held for the view ([`HostFd`]) is a descriptor among the guest's, and only while one call is
+//! decided.
 //!
-//! - [`host`]: the view's methods. [`calls`]: the kernel's calls. [`spot`]: where a call starts.
-//! - [`copy_up`]: a copy in the place of a file that belongs to the image. [`notes`]: records of inodes without attributes.
+//! - [`linux`]: [`hostfs::Kernel`] by raw system calls. [`calls`]: calls that are not part of it.
+//! - [`host`]: [`view::Host`]; its calls on files are `hostfs`'s.
 //! - [`links`]: short names of directories. [`processes`]: other processes of the container.
+//! - [`path_buffer`]: paths that are put together on the stack.
 
 pub(crate) mod calls;
-mod copy_up;
 mod host;
 mod links;
-mod notes;
+mod linux;
+mod path_buffer;
 pub(crate) mod processes;
-mod spot;
 
 use crate::slots::SLOT_SIZE;
 use crate::{memory, system};
 use abi::boot;
-pub(crate) use spot::Link;
-use spot::Name;
+use core::ffi::CStr;
+use hostfs::at::MagicLink;
+use hostfs::{Files, Kernel, Target};
+use linux::{LINUX, Linux};
+pub(crate) use path_buffer::Link;
 use view::errno::Result;
 use view::guest::{Dir, Guest, Host};
 use view::text::PATH_MAX;
 use view::{Errno, HostFd, Text};
 
-/// Most that one call may put into scratch memory ([`Guest::scratch`]), but for vectors of arguments, which may be longer.
+/// Most bytes that one call may put into scratch memory ([`Guest::scratch`]), apart from vectors of
+/// arguments, which may be longer.
 const SCRATCH_MAX: usize = 128 * 1024;
 /// How many descriptors are lent to the kernel's own call.
 const LENT_MAX: usize = 4;
-
-/// How many mappings for what is large.
+/// How many separate mappings there are for what is longer than the scratch memory.
 const LARGE_MAX: usize = 3;
 
-/// The hands, for one call.
+/// The backend of one call.
 pub(crate) struct Backend<'a> {
-    /// The slot's.
+    /// Calls on files.
+    files: Files<Linux>,
+    /// The slot's scratch memory.
     scratch: &'a mut [u8],
     used: usize,
     /// More of it, mapped; 0 before it is needed.
     more: u64,
     more_used: usize,
-    /// A mapping for what is larger than all of it (address, length): a vector of arguments, one of an environment, and a string.
+    /// Separate mappings (address, length): for a vector of arguments, one of an environment, and
+    /// a string.
     large: [(u64, u64); LARGE_MAX],
     /// Descriptors that a path in scratch memory names; -1 where there is none.
     lent: [i32; LENT_MAX],
-    /// There is something to give back at the end: a mapping or a descriptor.
+    /// Something is to be released at the end: a mapping or a descriptor.
     owes: bool,
 }
 
@@ -53,6 +60,7 @@ impl<'a> Backend<'a> {
     /// With the scratch memory of a slot.
     pub(crate) fn new(scratch: &'a mut [u8]) -> Self {
         Self {
+            files: Files { process: LINUX },
             scratch,
             used: 0,
             more: 0,
@@ -73,7 +81,7 @@ impl<'a> Backend<'a> {
             return Ok(at);
         }
         if self.more == 0 {
-            // Each slot has its own place for it, which somebody may have left mapped who never came back from a call.
+            // Each slot has its own place for it. A call that never returned may have left it mapped.
             let slot = start & !(SLOT_SIZE as u64 - 1);
             let place = system::Place::Over(slot - boot::SLOTS + boot::SPARE);
             let mapped = system::map(place, SCRATCH_MAX as u64, 3, None);
@@ -115,25 +123,24 @@ impl<'a> Backend<'a> {
 #[cold]
 #[inline(never)]
 pub(crate) fn device_of(path: &[u8]) -> Option<(u32, u32)> {
-    let mut name = Name::new();
-    let path = notes::host_path(&mut name, path, b"").ok()?;
-    let mut facts = view::identity::NO_FACTS;
-    host::look(calls::CWD, path, 0, &mut facts).ok()?;
-    Some((facts.stx_dev_major, facts.stx_dev_minor))
+    let mut status = view::identity::NO_FACTS;
+    let look = |path: &CStr| hostfs::files::look(&LINUX, hostfs::CWD, path, 0, &mut status);
+    LINUX.with_path(&[path], look).ok()?;
+    Some((status.stx_dev_major, status.stx_dev_minor))
 }
 
 /// Length of the label of a host path (`security.selinux`).
 #[cold]
 #[inline(never)]
 pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
-    let mut name = Name::new();
-    let path = notes::host_path(&mut name, path, b"")?;
-    calls::getxattr(path, true, c"security.selinux", &mut [])
+    let get = |path: &CStr| LINUX.getxattr(Target::Link(path), c"security.selinux", &mut []);
+    LINUX.with_path(&[path], get)
 }
 
 impl Backend<'_> {
-    /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. What has no path that a link could name, or no room for the
-    /// link's, is lent for this call.
+    /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. A
+    /// directory without a path that a link could name, or a caller without room for the link's
+    /// path, gets a magic link for this call.
     fn alias_of(&mut self, directory: i32, most: usize, into: &mut Text) -> Result<()> {
         let named = self.path_of(Dir::Held(HostFd(directory)), into);
         let is_named = named.is_ok() && into.as_bytes().first() == Some(&b'/');
@@ -146,13 +153,13 @@ impl Backend<'_> {
         into.push_number(directory as u32)
     }
 
-    /// [`Host::lend`]. The call may block: what is lent has no number that the guest gets meanwhile.
+    /// [`Host::lend`]. The call may block: the descriptor gets a number that the guest is not given
+    /// meanwhile.
     fn lend_to_call(&mut self, file: i32, into: &mut Text) -> Result<()> {
         let file = calls::lifted(file);
         self.keep(file)?;
-        spot::is_without_thread_self();
-        let mut name = Link::new();
-        into.set(name.compose(Dir::Held(HostFd(file)), c"")?.to_bytes())
+        linux::is_without_thread_self();
+        into.set(MagicLink::of(&LINUX, Dir::Held(HostFd(file))).as_bytes())
     }
 }
 

@@ -5,12 +5,14 @@
 //! maps its program.
 
 use super::calls::{self, CWD};
-use super::spot::Name;
+use super::linux::LINUX;
+use super::path_buffer::Link;
 use crate::shared;
 use crate::system::Written;
 use abi::processes::{self, Life, headers, mapping, number};
 use abi::shared::processes::{CREDENTIALS, Entry};
 use core::ffi::CStr;
+use hostfs::{Kernel, Target};
 use linux_raw_sys::general::{
     F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK, O_CLOEXEC, O_DIRECTORY, O_RDONLY, SIGURG, statfs64,
 };
@@ -18,7 +20,7 @@ use view::errno::Result;
 use view::identity::Credentials;
 use view::paths::{Origin, reverse};
 use view::stored::{credentials_from_words, credentials_to_words};
-use view::{Errno, Task, Text};
+use view::{Errno, HostFd, Task, Text};
 
 /// The entry of this process's program, without the number of a process: children of `fork` run the same.
 static PROGRAM: Written<Entry> =
@@ -64,13 +66,19 @@ fn set(program: &Entry, task: &Task) {
     let _ = shared::shared().processes().set(&entry, &credentials_to_words(task), is_dead);
 }
 
-/// Opens a file of a process's in `/proc`.
-fn open(process: u32, name: &[u8]) -> Result<i32> {
-    let mut path = Name::new();
+/// The path of a file of a process's in `/proc`.
+fn proc_path(process: u32, name: &[u8]) -> Result<Link> {
+    let mut path = Link::new();
     path.push(b"/proc/")?;
     path.push_number(process)?;
     path.push(name)?;
     path.push(b"\0")?;
+    Ok(path)
+}
+
+/// Opens a file of a process's in `/proc`.
+fn open(process: u32, name: &[u8]) -> Result<i32> {
+    let path = proc_path(process, name)?;
     calls::openat(CWD, path.as_c_str()?, O_RDONLY | O_CLOEXEC, 0)
 }
 
@@ -116,14 +124,10 @@ fn lives(entry: &Entry) -> bool {
 
 /// Whether a process executes the container's stage.
 fn executes_stage(process: u32) -> bool {
-    let mut path = Name::new();
-    let composed = path
-        .push(b"/proc/")
-        .and_then(|()| path.push_number(process))
-        .and_then(|()| path.push(b"/exe\0"));
     let mut link = [0; 512];
-    let (Ok(()), Ok(path)) = (composed, path.as_c_str()) else { return false };
-    let Ok(length) = calls::readlinkat(CWD, path, &mut link) else { return false };
+    let path = proc_path(process, b"/exe");
+    let read = path.and_then(|path| calls::readlinkat(CWD, path.as_c_str()?, &mut link));
+    let Ok(length) = read else { return false };
     let stage = shared::places().stage;
     // Another version of us has put its own there since.
     let link = link[..length].strip_suffix(b" (deleted)").unwrap_or(&link[..length]);
@@ -250,7 +254,7 @@ pub(super) fn is_written(file: i32) -> bool {
             // SAFETY: numbers.
             let mut facts: statfs64 = unsafe { core::mem::zeroed() };
             errno == Errno::EAGAIN
-                && calls::fstatfs(file, &mut facts).is_ok()
+                && LINUX.statfs(Target::File(HostFd(file)), &mut facts).is_ok()
                 && LOCAL.contains(&facts.f_type)
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::raw;
 use linux_raw_sys::general::{
-    __NR_fcntl, __NR_fstatfs, __NR_statfs, __NR_truncate, F_RDLCK, F_SETLEASE, F_SETSIG, F_UNLCK,
-    SIGURG, statfs64,
+    __NR_fcntl, __NR_fstatfs, __NR_newfstatat, __NR_statfs, __NR_statx, __NR_truncate, F_RDLCK,
+    F_SETLEASE, F_SETSIG, F_UNLCK, SIGURG, STATX_BASIC_STATS, STATX_BTIME, stat, statfs64, statx,
 };
 use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
@@ -34,6 +34,33 @@ pub fn fstatfs(file: impl AsFd) -> Result<statfs64, Errno> {
     // SAFETY: the buffer has the size of the structure, which the call writes.
     unsafe {
         raw::call(__NR_fstatfs, [number, facts.as_mut_ptr().addr(), 0, 0, 0])?;
+        Ok(facts.assume_init())
+    }
+}
+
+/// [statx(2)](https://man7.org/linux/man-pages/man2/statx.2.html) with the basic members and the time
+/// of birth, in the kernel's own structure.
+pub fn statx(dir: impl AsFd, path: &CStr, flags: u32) -> Result<statx, Errno> {
+    let mut facts = MaybeUninit::<statx>::zeroed();
+    let (number, mask) = (dir.as_fd().as_raw_fd() as usize, STATX_BASIC_STATS | STATX_BTIME);
+    let into = facts.as_mut_ptr().addr();
+    let arguments = [number, path.as_ptr().addr(), flags as usize, mask as usize, into];
+    // SAFETY: the path is a string that ends with a NUL, the buffer has the size of the structure,
+    // all of whose members are numbers; the call reads one and writes the other.
+    unsafe {
+        raw::call(__NR_statx, arguments)?;
+        Ok(facts.assume_init())
+    }
+}
+
+/// [fstatat(2)](https://man7.org/linux/man-pages/man2/fstatat.2.html), in the kernel's own structure.
+pub fn fstatat(dir: impl AsFd, path: &CStr, flags: u32) -> Result<stat, Errno> {
+    let mut facts = MaybeUninit::<stat>::zeroed();
+    let number = dir.as_fd().as_raw_fd() as usize;
+    let arguments = [number, path.as_ptr().addr(), facts.as_mut_ptr().addr(), flags as usize, 0];
+    // SAFETY: as for `statx`.
+    unsafe {
+        raw::call(__NR_newfstatat, arguments)?;
         Ok(facts.assume_init())
     }
 }
@@ -80,6 +107,16 @@ mod tests {
         assert_eq!(by_name.f_fsid.val, by_file.f_fsid.val);
         assert!(by_name.f_namelen >= 14);
         assert_eq!(statfs(c"/none/such").map(drop), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn both_looks_show_the_same_file() {
+        use rustix::fs::CWD;
+        let (new, old) = (statx(CWD, c"/", 0).unwrap(), fstatat(CWD, c"/", 0).unwrap());
+        assert_eq!((new.stx_ino, u32::from(new.stx_mode)), (old.st_ino, old.st_mode));
+        assert_eq!(new.stx_mtime.tv_sec, old.st_mtime as i64);
+        assert_eq!(statx(CWD, c"/none/such", 0).map(drop), Err(Errno::NOENT));
+        assert_eq!(fstatat(CWD, c"/none/such", 0).map(drop), Err(Errno::NOENT));
     }
 
     #[test]

@@ -101,11 +101,11 @@ impl Entry<'_> {
         let world = World::new(&bindings, prepared.world.identity(), &emulators);
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
-        let mut hands = HostCalls::new(run::parts(prepared)?);
+        let mut host = HostCalls::new(run::parts(prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
-            hands.rooted_at(root.host);
+            host.rooted_at(root.host);
         }
-        let mut caller = Caller::new(hands);
+        let mut caller = Caller::new(host);
         last()?;
         // Rust's runtime ignores SIGPIPE; programs expect the default.
         let _ = sys::event::set_ignored(Signal::PIPE.as_raw(), false);
@@ -115,8 +115,8 @@ impl Entry<'_> {
             |path, caller| match caller.plan(&world, &self.task, path, &self.process.argv) {
                 Err(errno) => Try::Refused(Errno::from_raw_os_error(i32::from(errno.0))),
                 Ok(mut first) => {
-                    let tried = self.run((&first, caller.hands()), &shared, &stage);
-                    first.plan.release(caller.hands());
+                    let tried = self.run((&first, caller.host()), &shared, &stage);
+                    first.plan.release(caller.host());
                     tried
                 }
             },
@@ -127,7 +127,7 @@ impl Entry<'_> {
     /// Executes the stage, which becomes the program.
     fn run(
         &self,
-        (first, hands): (&Program, &HostCalls),
+        (first, host): (&Program, &HostCalls),
         shared: &Shared,
         stage: &StageFile,
     ) -> Try {
@@ -137,7 +137,7 @@ impl Entry<'_> {
         }
         let Some(file) = first.plan.program else { return Try::Refused(Errno::NOEXEC) };
         for held in [Some(file), first.plan.interpreter].into_iter().flatten() {
-            if let Err(errno) = hands.hand_on(held) {
+            if let Err(errno) = host.hand_on(held) {
                 return Try::Refused(Errno::from_raw_os_error(i32::from(errno.0)));
             }
         }

@@ -2,7 +2,7 @@
 //! here, where an error can still be told.
 
 use super::memory::Memory;
-use crate::engines::interpose::hands::{Lent, pass_on_to_hands};
+use crate::engines::interpose::delegate::{DynBackend, delegate_to_host};
 use crate::engines::interpose::host::HostCalls;
 use abi::calls::{Arch, Op};
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use view::{Call, CallBuffers, CallContext, Errno, Task, Text, Verdict, World};
 
 /// The engine's own process, in the place of a guest that executes its first program.
 pub(super) struct Caller {
-    hands: HostCalls,
+    host: HostCalls,
     memory: Memory,
     buffers: Box<CallBuffers>,
 }
@@ -29,9 +29,9 @@ pub(super) struct Program {
 }
 
 impl Caller {
-    pub(super) fn new(mut hands: HostCalls) -> Self {
-        hands.serve(std::process::id());
-        Self { hands, memory: Memory::default(), buffers: Box::new(CallBuffers::EMPTY) }
+    pub(super) fn new(mut host: HostCalls) -> Self {
+        host.serve(std::process::id());
+        Self { host, memory: Memory::default(), buffers: Box::new(CallBuffers::EMPTY) }
     }
 
     /// Decides `execve(path, arguments, ...)`.
@@ -77,16 +77,16 @@ impl Caller {
             return Verdict::Done(Errno::ENOSYS.result());
         };
         let call = Call { arch: arch.audit(), number, arguments };
-        let mut backend = Backend { hands: &mut self.hands, memory: &mut self.memory };
-        let mut lent = Lent::new(&mut backend);
+        let mut backend = Backend { host: &mut self.host, memory: &mut self.memory };
+        let mut lent = DynBackend::new(&mut backend);
         let mut context =
             CallContext { backend: &mut lent, world, task, buffers: &mut self.buffers };
         view::calls::enter(&mut context, &call)
     }
 
-    /// The hands, for closing what the plan holds.
-    pub(super) fn hands(&mut self) -> &mut HostCalls {
-        &mut self.hands
+    /// The host, for closing what the plan holds.
+    pub(super) fn host(&mut self) -> &mut HostCalls {
+        &mut self.host
     }
 }
 
@@ -96,7 +96,7 @@ fn error_of(result: i64) -> Errno {
 
 /// What the view works with.
 struct Backend<'a> {
-    hands: &'a mut HostCalls,
+    host: &'a mut HostCalls,
     memory: &'a mut Memory,
 }
 
@@ -127,22 +127,22 @@ impl Guest for Backend<'_> {
 }
 
 impl Host for Backend<'_> {
-    pass_on_to_hands!();
+    delegate_to_host!();
 
     fn pid(&self) -> u32 {
-        self.hands.pid()
+        self.host.pid()
     }
 
     fn tid(&self) -> u32 {
-        self.hands.tid()
+        self.host.tid()
     }
 
     fn program_of(&mut self, pid: u32, into: &mut Text) -> bool {
-        self.hands.program_of(pid, into)
+        self.host.program_of(pid, into)
     }
 
     fn is_executed(&mut self, device: (u32, u32), inode: u64) -> bool {
-        self.hands.is_executed(device, inode)
+        self.host.is_executed(device, inode)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(program.plan.program_guest.as_bytes(), b"/bin/program");
         assert!(program.plan.interpreter.is_some());
         let mut plan = program.plan;
-        plan.release(caller.hands());
+        plan.release(caller.host());
         let missing = caller.plan(&world, &task, &c"/bin/none".to_owned(), &words);
         assert_eq!(missing.err(), Some(Errno::ENOENT));
         assert!(caller.exists(&world, &task, &c"/bin/script".to_owned()));

@@ -3,7 +3,7 @@
 //! It is there where a program was started with the backend inside, until nobody lives in the container. Who else changes the container's
 //! tree meanwhile (a tracer, an `exec` by another engine) tells what it changes there.
 
-use super::notes::Notes;
+use super::inode_log::InodeLog;
 use abi::shared::Shared;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use std::path::Path;
 use sys::shared::SharedWords;
 
 /// Its name in the container's directory for what is needed while it runs.
-pub const NAME: &str = crate::launch::run_files::SHARED;
+pub const NAME: &str = hostfs::layout::SHARED;
 
 /// The file, mapped.
 #[derive(Debug)]
@@ -36,11 +36,15 @@ impl Common {
         let count = abi::shared::image::count(inodes.len());
         let words = SharedWords::create(&file, Shared::size(count))?;
         let shared = Shared::create(words.words(), &inodes).ok_or(ErrorKind::InvalidData)?;
-        let mut notes = Notes::new(notes.to_path_buf());
-        notes.index(&shared.notes())?;
+        let mut notes = InodeLog::new(notes.to_path_buf());
+        let mut index = || {
+            let failed = |errno: view::Errno| std::io::Error::from_raw_os_error(errno.0.into());
+            notes.index(&shared.notes()).map_err(failed)
+        };
+        index()?;
         std::fs::rename(&unfinished, path)?;
         // What a tracer has noted before it could see the file.
-        notes.index(&shared.notes())?;
+        index()?;
         Ok(Self { words })
     }
 
@@ -108,7 +112,7 @@ mod tests {
         let mut inodes = 7_u64.to_le_bytes().to_vec();
         inodes.extend(2_u32.to_le_bytes());
         std::fs::write(at("inodes"), inodes).unwrap();
-        let mut log = Notes::new(at("notes"));
+        let mut log = InodeLog::new(at("notes"));
         log.set(b"key", Some(b"value")).unwrap();
         let one = Common::create(&at(NAME), &at("inodes"), &at("notes")).unwrap();
         assert_eq!(one.shared().image().links(7), Some(2));

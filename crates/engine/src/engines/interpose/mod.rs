@@ -1,32 +1,29 @@
-//! What engines share that have no namespaces of the kernel's and interpose on system calls instead.
+//! What the engines share that have no namespaces and interpose on system calls instead.
 //!
-//! The container's tree is a plain directory of the host's ([`crate::plan::Root::Directory`]), whose regular files may be hard links to the
-//! image's. Before the program runs, [`prepare`] makes what the kernel would have mounted (directories for memory, mount points, files in
-//! `/etc`), and [`world`] compiles the plan's mounts into the table of bindings by which the view shows one tree.
+//! The container's tree is a directory of the host's ([`crate::plan::Root::Directory`]), whose
+//! regular files may be hard links of the image's. Before the program runs, [`prepare`] makes what
+//! the kernel would have mounted (directories for memory, mount points, files in `/etc`), and
+//! [`world`] compiles the plan's mounts into the table of bindings by which the view shows one
+//! tree. Names in the container's directory are [`hostfs::layout`]'s.
 //!
-//! Beside the tree, in the container's directory:
-//!
-//! | name | what |
-//! |---|---|
-//! | `ROOT/` | the tree |
-//! | `inodes` | which inodes of the tree are the image's; see [`prepare::Files::image_inodes`] |
-//! | `notes` | records of inodes that cannot carry attributes: a log |
-//! | `run/shared` | what processes with the backend inside have in common; see [`common`] |
-//! | `run/memory/` | directories that stand for memory file systems, and a `/dev` of the container's own; emptied when nobody lives there |
+//! - [`host`]: the view's calls on the host's files, made by this process; [`kernel`] makes each
+//!   system call for `hostfs`, [`delegate`] forwards to them.
+//! - [`image_inodes`], [`inode_log`], [`common`]: the container's lists, logs and shared file.
+//!   [`by_path`] reads and writes the log by path.
+//! - [`start`]: the steps of starting a program.
 
 pub mod aliases;
+pub mod by_path;
 pub mod common;
-mod convert;
-pub mod copy_up;
+pub(super) mod delegate;
 pub mod emulators;
-pub(super) mod hands;
 pub mod host;
-pub mod loose;
-pub mod notes;
+pub mod image_inodes;
+pub mod inode_log;
+pub mod kernel;
 mod points;
 pub mod prepare;
 pub(super) mod run;
-mod spot;
 pub mod world;
 
 pub(crate) use run::{tidy, tidy_after_all};

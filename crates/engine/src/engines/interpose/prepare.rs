@@ -10,11 +10,11 @@
 //!
 //! `noexec`, `nosuid` and `nodev` have no counterpart: set-id bits and devices are never real here, and executing is not prevented.
 
-use super::copy_up::UNFINISHED;
 use super::points::{Found, Points};
 use super::world::{Bound, Compiled};
 use crate::error::{Error, Result};
 use crate::plan::{Ids, Mount, MountFlags, Plan, Root};
+use hostfs::layout;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -25,8 +25,6 @@ use view::identity::record::OWNER;
 use view::stored;
 use view::world::{Identity, Kind};
 
-/// Directories that stand for memory, in the container's directory.
-const MEMORY: &str = "run/memory";
 /// Where devices are.
 const DEVICES: &str = "/dev";
 /// An empty file and an empty directory in it, for masks.
@@ -90,7 +88,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     if fresh {
         clean(&place);
     }
-    let memory = place.join(MEMORY);
+    let memory = place.join(layout::RUN).join(layout::MEMORY);
     std::fs::create_dir_all(&memory).map_err(failed("mkdir"))?;
     plan.files.iter().try_for_each(crate::launch::etc_files::write_file)?;
     let points = Points::new(Bound {
@@ -100,7 +98,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
         kind: Kind::Tree,
     });
     // A tree of the user's own gets no place for what is only convenient.
-    let own = root == place.join("ROOT");
+    let own = root == place.join(layout::ROOT);
     let mut maker = Maker { points, memory, own, devices: devices(&plan.mounts) };
     let user = user_of(&plan.ids);
     plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
@@ -132,18 +130,18 @@ fn identity(plan: &Plan) -> Identity {
 /// Empties what stood for memory, and removes copies that nobody finished. For whoever finds that nobody lives in the container any more,
 /// holding its turn.
 pub fn clean(place: &Path) {
-    let Ok(run) = rustix::fs::open(place.join("run"), sys::fs::DIRECTORY, Mode::empty()) else {
+    let Ok(run) = rustix::fs::open(place.join(layout::RUN), sys::fs::DIRECTORY, Mode::empty())
+    else {
         return;
     };
-    let _ = sys::fs::remove_tree(&run, b"memory");
-    let _ = rustix::fs::unlinkat(&run, super::common::NAME, AtFlags::empty());
+    let _ = sys::fs::remove_tree(&run, layout::MEMORY.as_bytes());
+    let _ = rustix::fs::unlinkat(&run, layout::SHARED, AtFlags::empty());
     let entries = sys::fs::read_dir(&run).unwrap_or_default();
     let is_text = |name: &[u8]| name.starts_with(stored::TEXT);
     let too_many = entries.iter().filter(|entry| is_text(&entry.name)).count() > TEXTS_MAX;
     for entry in entries {
         let is_text = is_text(&entry.name);
-        let unfinished =
-            entry.name.starts_with(UNFINISHED.as_bytes()) || is_text && entry.name.contains(&b'.');
+        let unfinished = layout::is_temporary(&entry.name) || is_text && entry.name.contains(&b'.');
         if unfinished || is_text && too_many {
             let _ = rustix::fs::unlinkat(&run, &entry.name[..], AtFlags::empty());
         }
@@ -458,9 +456,9 @@ impl Files {
     pub fn of(place: &Path, root: PathBuf) -> Self {
         Self {
             root,
-            image_inodes: place.join("inodes"),
-            notes: place.join("notes"),
-            run: place.join("run"),
+            image_inodes: place.join(layout::IMAGE_INODES),
+            notes: place.join(layout::INODE_LOG),
+            run: place.join(layout::RUN),
             beside_image: None,
         }
     }

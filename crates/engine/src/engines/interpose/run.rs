@@ -3,9 +3,9 @@
 //! An engine lends a [`Become`]: how the process that was made ready turns into the guest.
 
 use super::aliases;
-use super::copy_up::{CopyDir, Images};
 use super::host::Parts;
-use super::notes::Notes;
+use super::image_inodes::ImageInodes;
+use super::inode_log::InodeLog;
 use super::prepare::{self, Prepared};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
@@ -194,16 +194,15 @@ fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
     if inhabited { Tidied::Inhabited } else { Tidied::NotYet }
 }
 
-/// What the view's hands work on.
+/// The container's lists and logs, for the view's calls on files.
 pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
     let files = &prepared.files;
-    let images = Images::read(&files.image_inodes).map_err(|error| Error::File {
+    let images = ImageInodes::read(&files.image_inodes).map_err(|error| Error::File {
         doing: "read".into(),
         path: files.image_inodes.clone(),
         errno: error.into(),
     })?;
-    let copy_dir = CopyDir::new(files.run.clone());
-    Ok(Parts { images, notes: Notes::new(files.notes.clone()), copy_dir, run: files.run.clone() })
+    Ok(Parts { images, inode_log: InodeLog::new(files.notes.clone()), run: files.run.clone() })
 }
 
 /// The first thread, as the guest is to see it.

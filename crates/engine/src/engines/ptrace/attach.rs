@@ -16,7 +16,7 @@
 //! When the tracer dies, whatever the reason, the kernel kills all its guests (`PTRACE_O_EXITKILL`,
 //! Linux 3.8). When the last guest has ended, so does the tracer.
 
-use super::backend::Hands;
+use super::backend::TracerHost;
 use super::tracer::Tracer;
 use crate::error::{Error, Result};
 use crate::launch::report;
@@ -43,7 +43,7 @@ pub(super) struct Guest {
 /// `end` when the last guest has ended.
 ///
 /// The caller must have one thread.
-pub(super) fn attach<'a, H: Hands>(
+pub(super) fn attach<'a, H: TracerHost>(
     guest: Guest,
     make: impl FnOnce() -> Result<Tracer<'a, H>>,
     end: impl FnOnce(),
@@ -73,7 +73,7 @@ struct Ends {
     sender: report::StatusSender,
 }
 
-fn be_tracer<'a, H: Hands>(
+fn be_tracer<'a, H: TracerHost>(
     maker: Id,
     guest: Guest,
     ends: Ends,
@@ -108,7 +108,11 @@ fn be_tracer<'a, H: Hands>(
     }
 }
 
-fn seize<H: Hands>(mut tracer: Tracer<'_, H>, maker: Id, guest: Guest) -> Result<Tracer<'_, H>> {
+fn seize<H: TracerHost>(
+    mut tracer: Tracer<'_, H>,
+    maker: Id,
+    guest: Guest,
+) -> Result<Tracer<'_, H>> {
     let running = ptrace::seize(maker, guest.filtered).map_err(|errno| match errno {
         Errno::PERM => Error::Traced { errno: errno.into() },
         errno => call("trace the program")(errno),

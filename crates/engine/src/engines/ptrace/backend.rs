@@ -4,7 +4,7 @@
 use super::processes::Processes;
 use super::scratch::{Chunks, Room, Scratch, Spot};
 use super::tracee::{Program, Tracee};
-use crate::engines::interpose::hands::pass_on_to_hands;
+use crate::engines::interpose::delegate::delegate_to_host;
 use crate::engines::interpose::host::HostCalls;
 use rustix::io::Errno as Raw;
 use std::collections::{BTreeSet, HashMap};
@@ -15,14 +15,14 @@ use view::{Errno, Task, Text};
 
 /// Calls on the host's files for a thread whose descriptors and working directory are reached
 /// through `/proc`.
-pub trait Hands: Host {
+pub trait TracerHost: Host {
     /// From now on the calls are for this thread.
     fn serve(&mut self, thread: u32);
     /// Somebody else is about to put a copy in the place of this file.
     fn will_copy(&mut self, path: &CStr);
 }
 
-impl Hands for HostCalls {
+impl TracerHost for HostCalls {
     fn serve(&mut self, thread: u32) {
         HostCalls::serve(self, thread);
     }
@@ -38,7 +38,7 @@ const SHORT: usize = 256;
 
 /// One thread, stopped at a call.
 pub(super) struct Backend<'a, H> {
-    pub(super) hands: &'a mut H,
+    pub(super) host: &'a mut H,
     pub(super) memory: Memory,
     pub(super) thread: Id,
     pub(super) process: Id,
@@ -120,7 +120,7 @@ fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
 }
 
 impl<H: Host> Host for Backend<'_, H> {
-    pass_on_to_hands!();
+    delegate_to_host!();
 
     fn pid(&self) -> u32 {
         self.process

@@ -87,11 +87,11 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         let identity = prepared.world.identity();
         let world = World::new(&bindings, identity, &emulators);
         let every_call = mode == Mode::EveryCall;
-        let mut hands = HostCalls::new(run::parts(&prepared)?);
+        let mut host = HostCalls::new(run::parts(&prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
-            hands.rooted_at(root.host);
+            host.rooted_at(root.host);
         }
-        Ok(Tracer::new(Settings { world, interest, every_call, loader, loader_i386 }, hands))
+        Ok(Tracer::new(Settings { world, interest, every_call, loader, loader_i386 }, host))
     };
     // Before anybody watches: it is ours, and not what the guest set.
     let privileges = rustix::thread::set_no_new_privs(true);

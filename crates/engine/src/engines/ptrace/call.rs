@@ -9,12 +9,12 @@
 //! end of a changed call always puts back what the guest had given, number included, and the call
 //! made again is caught again.
 
-use super::backend::{Backend, Hands};
+use super::backend::{Backend, TracerHost};
 use super::processes::Processes;
 use super::scratch::Scratch;
 use super::tracee::{Held, Pending, Phase, Tracee};
 use super::tracer::Tracer;
-use crate::engines::interpose::hands::Lent;
+use crate::engines::interpose::delegate::DynBackend;
 use abi::boot::{LOADER_END, LOADER_START};
 use abi::boot32;
 use abi::calls::Op;
@@ -38,7 +38,7 @@ const LOADERS: [std::ops::Range<u64>; 2] = [LOADER_START..LOADER_END, boot32::ST
 /// Below the stack pointer, what leaf functions may use without moving it (bytes).
 const RED_ZONE: u64 = 128;
 
-impl<H: Hands> Tracer<'_, H> {
+impl<H: TracerHost> Tracer<'_, H> {
     /// A thread is about to make a call.
     pub(super) fn enter_call(&mut self, stopped: Stopped) {
         let Ok(entry) = stopped.entry() else { return };
@@ -124,7 +124,7 @@ impl<H: Hands> Tracer<'_, H> {
                 }
                 Some(Verdict::CopyUp) => {
                     let path = self.buffers.host;
-                    if let Err(errno) = self.hands.copy_up(path.as_c_str()) {
+                    if let Err(errno) = self.host.copy_up(path.as_c_str()) {
                         return self.done(stopped, errno.result());
                     }
                 }
@@ -138,15 +138,15 @@ impl<H: Hands> Tracer<'_, H> {
         &mut self,
         stopped: &Stopped,
         scratch: &mut Scratch,
-        question: impl FnOnce(&mut CallContext<'_, Lent<'_>>) -> T,
+        question: impl FnOnce(&mut CallContext<'_, DynBackend<'_>>) -> T,
     ) -> Option<T> {
         let thread = stopped.id();
         let tracee = self.tracees.get_mut(&thread)?;
         let mut task = tracee.task.take()?;
         let process = tracee.process;
-        self.hands.serve(thread);
+        self.host.serve(thread);
         let mut backend = Backend {
-            hands: &mut self.hands,
+            host: &mut self.host,
             memory: stopped.memory(),
             thread,
             process,
@@ -167,7 +167,7 @@ impl<H: Hands> Tracer<'_, H> {
         task.fs_changed = false;
         task.filters.synchronised = false;
         let answer = question(&mut CallContext {
-            backend: &mut Lent::new(&mut backend),
+            backend: &mut DynBackend::new(&mut backend),
             world: &self.settings.world,
             task: &mut task,
             buffers: &mut self.buffers,
@@ -231,7 +231,7 @@ impl<H: Hands> Tracer<'_, H> {
         let number = abi::calls::Arch::from_audit(call.arch)
             .and_then(|arch| Op::Openat.entry().number(arch));
         let (Some(Ok(at)), Some(number)) = (place, number) else {
-            self.hands.close(file);
+            self.host.close(file);
             self.chunks &= !scratch.chunks;
             return self.done(stopped, Errno::EFAULT.result());
         };
@@ -276,11 +276,11 @@ impl<H: Hands> Tracer<'_, H> {
     pub(super) fn give_up(&mut self, pending: Pending) {
         self.chunks &= !pending.chunks;
         match pending.after {
-            After::Close(file) => self.hands.close(file),
+            After::Close(file) => self.host.close(file),
             After::Restore(file, mode) => {
                 // The file is the caller's; if it is gone meanwhile, so is its mode.
-                let _ = self.hands.chmod(Dir::Held(file), c"", mode);
-                self.hands.close(file);
+                let _ = self.host.chmod(Dir::Held(file), c"", mode);
+                self.host.close(file);
             }
             _ => {}
         }
@@ -290,7 +290,7 @@ impl<H: Hands> Tracer<'_, H> {
     }
 
     pub(super) fn close_all(&mut self, files: [Option<HostFd>; 2]) {
-        files.into_iter().flatten().for_each(|file| self.hands.close(file));
+        files.into_iter().flatten().for_each(|file| self.host.close(file));
     }
 
     /// A thread makes a call of its own, so its loader has opened what it needs.
@@ -309,7 +309,7 @@ impl<H: Hands> Tracer<'_, H> {
         let path = self.buffers.host;
         let mut facts = view::identity::NO_FACTS;
         let flags = linux_raw_sys::general::AT_SYMLINK_NOFOLLOW;
-        self.hands.statx(Dir::Root, path.as_c_str(), flags, &mut facts).is_ok()
+        self.host.statx(Dir::Root, path.as_c_str(), flags, &mut facts).is_ok()
             && facts.stx_size > LARGE
     }
 
@@ -317,10 +317,10 @@ impl<H: Hands> Tracer<'_, H> {
     fn copy_elsewhere(&mut self, held: Held) {
         let Held { stopped, call, stack } = held;
         let path = self.buffers.host;
-        self.hands.will_copy(path.as_c_str());
+        self.host.will_copy(path.as_c_str());
         match sys::fork::fork_unseen() {
             Ok(None) => {
-                let result = self.hands.copy_up(path.as_c_str());
+                let result = self.host.copy_up(path.as_c_str());
                 sys::fork::exit_now(result.err().map_or(0, |errno| i32::from(errno.0)));
             }
             Ok(Some(worker)) => {
@@ -328,7 +328,7 @@ impl<H: Hands> Tracer<'_, H> {
                 self.workers.insert(worker.as_raw_nonzero().get() as Id, id);
                 self.set_phase(id, Phase::Held(Box::new(Held { stopped, call, stack })));
             }
-            Err(_) => match self.hands.copy_up(path.as_c_str()) {
+            Err(_) => match self.host.copy_up(path.as_c_str()) {
                 Ok(()) => self.decide(Held { stopped, call, stack }),
                 Err(errno) => self.done(stopped, errno.result()),
             },

@@ -1,6 +1,6 @@
 //! `execve`: the guest executes our loader, which is told what to load. See [`abi::boot`].
 
-use super::backend::Hands;
+use super::backend::TracerHost;
 use super::scratch::Scratch;
 use super::tracee::{Executing, Held, Pending};
 use super::tracer::Tracer;
@@ -15,7 +15,7 @@ fn ours(file: HostFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.0)
 }
 
-impl<H: Hands> Tracer<'_, H> {
+impl<H: TracerHost> Tracer<'_, H> {
     /// Carries out the plan that the view has left in the buffers. `before` is the thread's state
     /// as it was, if the kernel refuses.
     pub(super) fn execute(&mut self, held: Held, mut scratch: Scratch, before: Option<Box<Task>>) {

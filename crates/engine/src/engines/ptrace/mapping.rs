@@ -9,7 +9,7 @@
 //! that 32-bit calls reach. Then the program makes its own call again: the instruction, of two
 //! bytes, is right behind it.
 
-use super::backend::Hands;
+use super::backend::TracerHost;
 use super::scratch::Room;
 use super::tracee::{Held, Mapping, Phase, Want};
 use super::tracer::Tracer;
@@ -25,7 +25,7 @@ const CALLS: [[u8; 2]; 2] = [[0x0f, 0x05], [0xcd, 0x80]];
 /// Room for many arguments (bytes): the kernel takes no more than 6 MiB of them.
 const MANY: u64 = 8 << 20;
 
-impl<H: Hands> Tracer<'_, H> {
+impl<H: TracerHost> Tracer<'_, H> {
     /// Gives the call back if it can be decided; else the thread maps memory first.
     pub(super) fn with_low_room(&mut self, held: Held) -> Option<Held> {
         if held.call.arch != ARCH_I386 {

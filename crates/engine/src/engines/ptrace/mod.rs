@@ -39,7 +39,7 @@ mod scratch;
 mod tracee;
 mod tracer;
 
-pub use backend::Hands;
+pub use backend::TracerHost;
 pub use tracer::{Settings, Tracer};
 
 use super::contract::{Asked, CallsBy, Engine, Fit, IdsFrom, MadeFiles, Properties, RootKind};

@@ -13,7 +13,7 @@
 //! Every request to a thread can fail because it was killed; its end is then reported by itself, so
 //! such failures are not looked at.
 
-use super::backend::Hands;
+use super::backend::TracerHost;
 use super::placement::Placement;
 use super::scratch::{Chunks, Room};
 use super::tracee::{Executing, Held, Phase, Program, Tracee};
@@ -47,7 +47,7 @@ pub struct Settings<'a> {
 #[derive(Debug)]
 pub struct Tracer<'a, H> {
     pub(super) settings: Settings<'a>,
-    pub(super) hands: H,
+    pub(super) host: H,
     pub(super) buffers: Box<CallBuffers>,
     pub(super) tracees: HashMap<Id, Tracee>,
     /// Processes of the container, by the number of their first thread.
@@ -65,14 +65,14 @@ pub struct Tracer<'a, H> {
     pub(super) entry_after_filter: bool,
 }
 
-impl<'a, H: Hands> Tracer<'a, H> {
+impl<'a, H: TracerHost> Tracer<'a, H> {
     /// A tracer of nobody.
-    pub fn new(settings: Settings<'a>, hands: H) -> Self {
+    pub fn new(settings: Settings<'a>, host: H) -> Self {
         let [loader, loader_i386] = [settings.loader, settings.loader_i386].map(canonical);
         let settings = Settings { loader, loader_i386, ..settings };
         Self {
             settings,
-            hands,
+            host,
             buffers: Box::default(),
             tracees: HashMap::new(),
             programs: HashMap::new(),

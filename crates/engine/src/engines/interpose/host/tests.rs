@@ -2,9 +2,13 @@
 
 use super::*;
 use abi::layout::stat::EMPTY_STATX;
-use linux_raw_sys::general::{AT_EMPTY_PATH, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS};
+use linux_raw_sys::general::{AT_EMPTY_PATH, O_PATH, O_RDONLY, RESOLVE_NO_SYMLINKS, timespec};
+use rustix::fs::Mode;
 use std::ffi::CString;
+use std::ffi::OsStr;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 struct Bench {
     calls: HostCalls,
@@ -14,9 +18,8 @@ struct Bench {
 fn bench() -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let parts = Parts {
-        images: Images::default(),
-        notes: Notes::new(dir.path().join("notes")),
-        copy_dir: CopyDir::new(dir.path().to_owned()),
+        images: ImageInodes::default(),
+        inode_log: InodeLog::new(dir.path().join("notes")),
         run: dir.path().to_owned(),
     };
     let mut calls = HostCalls::new(parts);
@@ -186,4 +189,85 @@ fn paths_that_the_prefix_makes_too_long_are_reached() {
     let path = CString::new(path).unwrap();
     assert!(path.count_bytes() > 4090);
     assert!(bench.inode(Dir::Guest(top.as_raw_fd()), &path, 0).is_ok());
+}
+
+/// An image with one inode.
+struct OneInode(u64);
+
+impl Image for OneInode {
+    fn has(&self, inode: u64) -> bool {
+        inode == self.0
+    }
+
+    fn will_replace(&mut self, inode: u64) {
+        assert_eq!(inode, self.0);
+    }
+}
+
+/// Makes a copy as a process of its own would.
+fn copy(run: &Path, path: &Path, image: u64) -> Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let kernel = HostKernel::default();
+    hostfs::copy_up(&kernel, run.as_os_str().as_bytes(), &path, &mut OneInode(image))
+}
+
+#[test]
+fn a_copy_takes_the_place_and_the_image_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["image", "ROOT", "run"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let (image, path) = (at("image/file"), at("ROOT/file"));
+    std::fs::write(&image, "shared").unwrap();
+    std::fs::set_permissions(&image, std::fs::Permissions::from_mode(0o1754)).unwrap();
+    let attribute = sys::fs::xattr::set(
+        std::fs::File::options().write(true).open(&image).unwrap(),
+        b"user.coracle.owner",
+        b"0:0:754:f:0:0",
+    );
+    std::fs::hard_link(&image, &path).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(123_456_789_123);
+    std::fs::File::open(&image).unwrap().set_modified(long_ago).unwrap();
+    std::fs::File::open(at("ROOT")).unwrap().set_modified(long_ago).unwrap();
+    let inode = std::fs::metadata(&image).unwrap().ino();
+    copy(&at("run"), &path, inode).unwrap();
+    let (old, new) = (std::fs::metadata(&image).unwrap(), std::fs::metadata(&path).unwrap());
+    assert_ne!(old.ino(), new.ino());
+    assert_eq!((old.nlink(), new.nlink()), (1, 1));
+    assert_eq!(new.mode(), old.mode());
+    assert_eq!(new.modified().unwrap(), long_ago);
+    assert_eq!(std::fs::metadata(at("ROOT")).unwrap().modified().unwrap(), long_ago);
+    assert_eq!(std::fs::read(&path).unwrap(), b"shared");
+    if attribute.is_ok() {
+        let file = std::fs::File::open(&path).unwrap();
+        let value = sys::fs::xattr::get(&file, b"user.coracle.owner").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"0:0:754:f:0:0"[..]));
+    }
+    let left: Vec<_> = std::fs::read_dir(at("run"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != ".copy-turn")
+        .collect();
+    assert_eq!(left, Vec::<std::ffi::OsString>::new());
+    std::os::unix::fs::symlink("file", at("ROOT/link")).unwrap();
+    assert_eq!(copy(&at("run"), &at("ROOT/link"), inode), Err(Errno::ELOOP));
+    assert_eq!(copy(&at("run"), &at("ROOT/none"), inode), Err(Errno::ENOENT));
+}
+
+#[test]
+fn several_at_once_make_one_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    std::fs::hard_link(&path, dir.path().join("image")).unwrap();
+    let inode = std::fs::metadata(&path).unwrap().ino();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| copy(dir.path(), &path, inode).unwrap());
+        }
+    });
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 1 << 20]);
+    assert_eq!(std::fs::metadata(dir.path().join("image")).unwrap().nlink(), 1);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);
 }

@@ -1,46 +1,52 @@
-//! The notes of a container by path: for whoever makes a tree, and for whoever reads one while nothing runs in it.
+//! The records of a container's inode log by path: for programs that make a tree, and for those
+//! that read one while no process lives in it.
 
-use super::notes::Notes;
+use super::inode_log::InodeLog;
 use crate::error::{Error, Result};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use linux_raw_sys::general::AT_SYMLINK_NOFOLLOW;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::path::Path;
 use sys::fs::resolve::{self, Method};
-use sys::fs::{DirStack, Kind};
+use sys::fs::{DirStack, Kind, calls};
+use view::identity::record::NOTE_KEY;
 
 fn failed(doing: &str, path: &Path) -> impl Fn(Errno) -> Error {
     let (doing, path) = (doing.to_owned(), path.to_path_buf());
     move |errno| Error::File { doing: doing.clone(), path: path.clone(), errno: errno.into() }
 }
 
-/// Writes records of files of a tree (paths relative to its top, texts as [`view::identity::Truth::to_text`] makes them) into its notes.
-/// Files that are not there are passed over.
+/// Writes records of files of a tree into its log: paths relative to its top, texts as
+/// [`view::identity::Truth::to_text`] makes them. Files that are not there are passed over.
 pub fn note<'a>(
     root: &Path,
-    notes: &Path,
+    log_path: &Path,
     records: impl IntoIterator<Item = (&'a [u8], String)>,
 ) -> Result<()> {
     let top =
         rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
-    let mut log = Notes::new(notes.to_path_buf());
+    let mut log = InodeLog::new(log_path.to_path_buf());
+    let written = failed("write", log_path);
     for (path, text) in records {
         let (parent, name) = resolve::split(path);
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
         let Ok(parent) = resolve::strict(&top, parent, flags, Method::Best) else { continue };
         let Ok(key) = key(&parent, name) else { continue };
-        log.set(&key, Some(text.as_bytes())).map_err(failed("write", notes))?;
+        log.set(&key, Some(text.as_bytes()))
+            .map_err(|errno| written(Errno::from_raw_os_error(errno.0.into())))?;
     }
     Ok(())
 }
 
-/// The records that stand in the notes, by path.
-pub fn noted(root: &Path, notes: &Path) -> Result<Vec<(Vec<u8>, String)>> {
+/// The records that are in the log, by path.
+pub fn noted(root: &Path, log_path: &Path) -> Result<Vec<(Vec<u8>, String)>> {
     let mut found = Vec::new();
-    if notes.metadata().map_or(0, |meta| meta.len()) == 0 {
+    if log_path.metadata().map_or(0, |meta| meta.len()) == 0 {
         return Ok(found);
     }
-    let mut log = Notes::new(notes.to_path_buf());
+    let mut log = InodeLog::new(log_path.to_path_buf());
     let top =
         rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed("open", root))?;
     let walk =
@@ -68,27 +74,20 @@ pub fn noted(root: &Path, notes: &Path) -> Result<Vec<(Vec<u8>, String)>> {
     Ok(found)
 }
 
-/// The key of a name's note.
-fn key(parent: impl AsFd, name: &[u8]) -> Result<[u8; view::identity::record::NOTE_KEY], Errno> {
-    let mut facts = view::identity::NO_FACTS;
-    let (flags, wanted) = (AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME);
-    match rustix::fs::statx(parent.as_fd(), name, flags, wanted) {
-        Ok(stat) => {
-            facts.stx_mask = stat.stx_mask;
-            facts.stx_ino = stat.stx_ino;
-            facts.stx_btime.tv_sec = stat.stx_btime.tv_sec;
-            facts.stx_btime.tv_nsec = stat.stx_btime.tv_nsec;
-            facts.stx_dev_major = stat.stx_dev_major;
-            facts.stx_dev_minor = stat.stx_dev_minor;
-        }
+/// The key of a name's record.
+fn key(parent: impl AsFd, name: &[u8]) -> std::result::Result<[u8; NOTE_KEY], Errno> {
+    let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+    let facts = match calls::statx(&parent, &name, AT_SYMLINK_NOFOLLOW) {
         Err(Errno::NOSYS) => {
-            let stat = sys::fs::stat(parent, name)?;
+            let stat = calls::fstatat(parent, &name, AT_SYMLINK_NOFOLLOW)?;
+            let mut facts = view::identity::NO_FACTS;
             facts.stx_ino = stat.st_ino;
             facts.stx_dev_major = rustix::fs::major(stat.st_dev);
             facts.stx_dev_minor = rustix::fs::minor(stat.st_dev);
+            facts
         }
-        Err(errno) => return Err(errno),
-    }
+        result => result?,
+    };
     Ok(view::identity::note_key(&facts))
 }
 

@@ -30,7 +30,7 @@ fn run(source: &str) {
         let way = Way { switches, tree: true, ..Way::default() };
         assert_eq!(text(&container.run(&way, &guest, &["guest"])), "good\n", "{switches:?}");
         assert_eq!(fs::read_link(container.alias(1)).unwrap(), Path::new("/"));
-        let names_sockets = source == "hands.c";
+        let names_sockets = source == "host_calls.c";
         assert_eq!(fs::read_link(container.alias(2)).is_ok(), names_sockets);
         for image in fs::read_dir(container.file("image")).unwrap() {
             let image = image.unwrap();
@@ -48,7 +48,7 @@ fn run(source: &str) {
 
 #[test]
 fn the_views_wishes_are_done() {
-    run("hands.c");
+    run("host_calls.c");
 }
 
 #[test]

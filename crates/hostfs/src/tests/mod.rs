@@ -1,0 +1,8 @@
+//! Tests over a kernel that is made of memory ([`fake::Process`]).
+
+mod copy_up;
+mod fake;
+mod files;
+mod inode_log;
+mod machine;
+mod turns;
