@@ -170,7 +170,7 @@ fn by_name<N: Backend>(
         return Ok(context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
     }
     let intent = Intent { look: Look::Later, ..Intent::FOLLOW.held() };
-    let place = match paths::resolve_known(context, dir, 0, intent) {
+    let place = match paths::resolve_cached(context, dir, 0, intent) {
         Ok(Some(place)) => place,
         Ok(None) => return Ok(None),
         Err(errno) => return Err(errno),

@@ -1,4 +1,7 @@
-//! The slow road: a stretch that has links in it, name by name, and following them.
+//! Resolves one stretch of a path component by component and follows the first symbolic link in it.
+//!
+//! [`super::resolve`] uses this only for stretches that have a link in them: it costs a call for
+//! each component.
 
 use super::dir_cache::{learn_around_link, learn_link};
 use super::place::{End, Last, Place};
@@ -15,15 +18,16 @@ use linux_raw_sys::general::{
 };
 
 impl<N: Backend> Resolver<'_, '_, N> {
-    /// Goes through a stretch name by name, up to the first link, which is followed. `None`: there is more.
+    /// Goes through a stretch component by component, up to the first link, which it follows.
+    /// `None`: the path goes on.
     pub(super) fn by_component(&mut self, mark: &Mark) -> Result<Option<Place>> {
         self.walker.rewind(mark);
         let intent = self.intent();
         loop {
             let component = self.walker.peek();
             match component {
-                Component::End => return self.crept_to_end(Tail::None, Last::Root),
-                Component::Dot { last: true } => return self.crept_to_end(Tail::Dot, Last::Dot),
+                Component::End => return self.link_free_end(Tail::None, Last::Root),
+                Component::Dot { last: true } => return self.link_free_end(Tail::Dot, Last::Dot),
                 Component::Dot { last: false } => self.walker.skip(component),
                 Component::DotDot { last } => {
                     self.walker.search_here()?;
@@ -36,11 +40,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
                         return self.name_end(component);
                     }
                     if !self.walker.fits(component) {
-                        self.walker.settle()?;
+                        self.walker.open_base()?;
                     }
                     let before = self.walker.mark();
                     if self.walker.push(component, &before)? {
-                        // A binding begins here; a mount point is no link.
+                        // A binding begins here. A mount point is not a link.
                         if last {
                             let tail = if slash { Tail::Slash } else { Tail::None };
                             let mark = self.walker.mark();
@@ -50,11 +54,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
                     }
                     let tail = if slash { Tail::Slash } else { Tail::None };
                     if last && !slash && !intent.follow {
-                        return self.crept_to_end(tail, Last::Name);
+                        return self.link_free_end(tail, Last::Name);
                     }
                     match self.walker.read_link() {
                         Ok(()) => return self.follow(&before, last && !slash),
-                        Err(Errno::EINVAL) if last => return self.crept_to_end(tail, Last::Name),
+                        Err(Errno::EINVAL) if last => return self.link_free_end(tail, Last::Name),
                         Err(Errno::EINVAL) => {}
                         Err(Errno::ENOENT) if last && intent.end == End::Creatable => {
                             return Ok(Some(self.finish(tail, Last::Name, None, true)));
@@ -66,8 +70,8 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
     }
 
-    /// The end of the path, where every name before it is known to be no link.
-    pub(super) fn crept_to_end(&mut self, tail: Tail, last: Last) -> Result<Option<Place>> {
+    /// The end of the path, if every component before it is known not to be a link.
+    pub(super) fn link_free_end(&mut self, tail: Tail, last: Last) -> Result<Option<Place>> {
         let intent = self.intent();
         if intent.end == End::Name {
             let mark = self.walker.mark();
@@ -91,7 +95,8 @@ impl<N: Backend> Resolver<'_, '_, N> {
         Ok(Some(self.finish(tail, last, held, missing)))
     }
 
-    /// Follows the link whose name was taken last and whose text is in `buffers.link`; `before` is where it stands.
+    /// Follows the link whose name was taken last and whose target is in `buffers.link`. `before`
+    /// marks the directory that contains it.
     fn follow(&mut self, before: &Mark, last: bool) -> Result<Option<Place>> {
         self.links += 1;
         if self.links > LINKS_MAX || self.has(RESOLVE_NO_SYMLINKS) {
@@ -118,11 +123,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
             Target::Kernel if last => self.magic_end().map(Some),
             Target::Kernel => {
                 let fd = self.walker.open(b"", O_PATH | O_DIRECTORY)?;
-                self.walker.stand_on(fd)?;
+                self.walker.move_to(fd)?;
                 Ok(None)
             }
             Target::Jump => {
-                self.walker.jump()?;
+                self.walker.jump_to_link()?;
                 if self.walker.peek() != Component::End {
                     return Ok(None);
                 }
@@ -139,7 +144,8 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
     }
 
-    /// The link in `buffers.link` may be one that is worth remembering, and so may its directory.
+    /// Remembers the link in `buffers.link`, and its directory, if the directory cache holds such
+    /// ones.
     fn remember_link(&mut self) {
         let walker = &mut self.walker;
         let CallContext { backend, world, buffers, .. } = &mut *walker.context;
@@ -152,7 +158,7 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
     }
 
-    /// The path ends in a link that only the kernel can follow.
+    /// The path ends in a magic link that only the kernel can follow.
     fn magic_end(&mut self) -> Result<Place> {
         let held = if self.intent().hold { Some(self.walker.open(b"", O_PATH)?) } else { None };
         let mut place = self.finish(Tail::None, Last::Name, held, false);
