@@ -3,9 +3,10 @@
 //! [`super::resolve`] uses this only for stretches that have a link in them: it costs a call for
 //! each component.
 
-use super::dir_cache::{learn_around_link, learn_link};
+use super::ends::Tail;
+use super::learn::{learn_around_link, learn_link};
 use super::place::{End, Last, Place};
-use super::resolve::{LINKS_MAX, Resolver, Tail};
+use super::resolve::{LINKS_MAX, Resolver};
 use super::walker::{Component, Mark};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
@@ -13,7 +14,7 @@ use crate::guest::{Backend, Dir};
 use crate::proc::{self, Target};
 use crate::world::Kind;
 use linux_raw_sys::general::{
-    O_DIRECTORY, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    O_DIRECTORY, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
@@ -68,31 +69,6 @@ impl<N: Backend> Resolver<'_, '_, N> {
                 }
             }
         }
-    }
-
-    /// The end of the path, if every component before it is known not to be a link.
-    pub(super) fn link_free_end(&mut self, tail: Tail, last: Last) -> Result<Option<Place>> {
-        let intent = self.intent();
-        if intent.end == End::Name {
-            let mark = self.walker.mark();
-            return self.dot_end(&mark, tail, last);
-        }
-        if tail == Tail::Dot {
-            self.walker.search_here()?;
-        }
-        let nofollow = if tail == Tail::None { O_NOFOLLOW } else { 0 };
-        let mut held = match self.walker.open(tail.suffix(), O_PATH | nofollow) {
-            Ok(fd) => Some(fd),
-            Err(Errno::ENOENT) if intent.end == End::Creatable && tail == Tail::None => None,
-            Err(error) => return Err(error),
-        };
-        let missing = held.is_none();
-        if !intent.hold
-            && let Some(fd) = held.take()
-        {
-            self.walker.context.backend.close(fd);
-        }
-        Ok(Some(self.finish(tail, last, held, missing)))
     }
 
     /// Follows the link whose name was taken last and whose target is in `buffers.link`. `before`
@@ -156,13 +132,5 @@ impl<N: Backend> Resolver<'_, '_, N> {
             learn_link(*backend, world, walker.binding, link, generation);
             learn_around_link(walker.context, walker.which, walker.binding, generation);
         }
-    }
-
-    /// The path ends in a magic link that only the kernel can follow.
-    fn magic_end(&mut self) -> Result<Place> {
-        let held = if self.intent().hold { Some(self.walker.open(b"", O_PATH)?) } else { None };
-        let mut place = self.finish(Tail::None, Last::Name, held, false);
-        place.magic = true;
-        Ok(place)
     }
 }

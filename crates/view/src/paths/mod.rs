@@ -14,30 +14,33 @@
 //! place:
 //!
 //! 1. `resolve.rs` has the entry points and tries one step after the other.
-//! 2. `dir_cache.rs` answers if the directory is known to be free of links; for the status of a file
-//!    it first tries `fast_path.rs`, where the kernel resolves the guest's own text.
+//! 2. `dir_cache.rs` answers if the directory is known to be free of links; for the status of a
+//!    file it first tries `fast_path.rs`, where the kernel resolves the guest's own text.
 //!    `learn.rs` fills that cache after the other steps.
-//! 3. `relative.rs` answers if a relative path may be used as it is.
-//! 4. `origin.rs` goes to the directory where the path starts, and to those that `..` and links lead
-//!    to.
-//! 5. `resolve.rs` takes the path in stretches and has the kernel check each with one
-//!    call (`probe.rs`).
+//! 3. `relative.rs` answers if a relative path may be used as the guest wrote it.
+//! 4. `origin.rs` goes to the directory where the path starts, and later to those that `..` and
+//!    links lead to.
+//! 5. `resolve.rs` takes the path in stretches and has the kernel check each with one call
+//!    (`probe.rs`).
 //! 6. `by_component.rs` goes through a stretch again that has a link in it, and follows the link.
-//! 7. `ends.rs` turns the end of the path into the [`Place`] that the caller gets.
+//! 7. `ends.rs` checks the last component and makes the [`Place`] that the caller gets.
 //!
-//! Two types have methods in these files. `Resolver` (declared in `resolve.rs`) decides
-//! which step comes next. Its `Walker` (declared in `walker.rs`) holds the position that has been
-//! reached, and moves it; it never decides. `place.rs` declares what callers ask for and get,
-//! `bindings.rs` looks up the table of bindings.
+//! Two types have methods in these files. `Resolver` (declared in `resolve.rs`) decides which step
+//! comes next. Its `Walker` (declared in `walker.rs`) holds the position that has been reached and
+//! moves it; it never decides. `place.rs` declares what callers ask for and get, `bindings.rs`
+//! looks up the table of bindings.
 
 mod bindings;
 mod by_component;
 mod dir_cache;
+mod ends;
 mod fast_path;
+mod learn;
 pub(crate) mod listing;
 mod origin;
 mod place;
 mod probe;
+mod relative;
 mod resolve;
 mod reverse;
 mod walker;

@@ -11,7 +11,8 @@
 //! Nothing here recurses. The number of stretches is limited by 40 links and by the number of `..`
 //! in 4095 bytes, the number of components likewise.
 
-use super::dir_cache;
+use super::ends::Tail;
+use super::learn;
 use super::place::{End, Intent, Last, Place};
 use super::probe::Probe;
 use super::walker::{Component, Mark, Walker};
@@ -19,8 +20,8 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use linux_raw_sys::general::{
-    O_DIRECTORY, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT,
-    RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
+    O_DIRECTORY, O_PATH, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
 /// `MAXSYMLINKS` of the kernel.
@@ -61,8 +62,8 @@ pub fn resolve<N: Backend>(
         // The resolver did not look at the name. Its directory exists, but the host's caller may
         // lack search permission.
         Ok(_) if intent.end == End::Name && context.world.identity.is_none() => {}
-        Ok(place) => dir_cache::learn_place(context, which, intent.end, place, generation),
-        Err(Errno::ENOENT) => dir_cache::learn_missing(context, from, which, generation),
+        Ok(place) => learn::learn_place(context, which, intent.end, place, generation),
+        Err(Errno::ENOENT) => learn::learn_missing(context, from, which, generation),
         Err(_) => {}
     }
     result
@@ -119,24 +120,6 @@ pub(super) struct Resolver<'s, 'a, N: Backend> {
     pub(super) links: u32,
 }
 
-/// What follows the last component in the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tail {
-    None,
-    Slash,
-    Dot,
-}
-
-impl Tail {
-    pub(super) const fn suffix(self) -> &'static [u8] {
-        match self {
-            Self::None => b"",
-            Self::Slash => b"/",
-            Self::Dot => b"/.",
-        }
-    }
-}
-
 impl<N: Backend> Resolver<'_, '_, N> {
     pub(super) fn intent(&self) -> Intent {
         self.walker.intent
@@ -187,71 +170,6 @@ impl<N: Backend> Resolver<'_, '_, N> {
         let place = self.walker.place(from, Last::Empty);
         self.walker.clear_found();
         Ok(place)
-    }
-
-    /// Resolves a relative path that may be used as it is from the guest's own directory, without
-    /// locating that directory.
-    fn relative_as_it_is(&mut self) -> Result<Option<Place>> {
-        let intent = self.intent();
-        let walker = &mut self.walker;
-        if !intent.light
-            || intent.resolve != 0
-            || walker.checks_search()
-            || walker.from == Dir::Root
-        {
-            return Ok(None);
-        }
-        let which = walker.which;
-        let named = walker.context.buffers.named[which].as_bytes();
-        let ends = End::Name == intent.end;
-        let world = walker.context.world;
-        let plain = |name: &[u8]| name.is_empty() || (name != b".." && !world.is_bound(name));
-        let slash = named.last() == Some(&b'/');
-        if named.first() == Some(&b'/')
-            || !named.split(|byte| *byte == b'/').all(plain)
-            || (slash && intent.end == End::Creatable)
-        {
-            return Ok(None);
-        }
-        let last = if named.rsplit(|byte| *byte == b'/').next() == Some(b".") {
-            Last::Dot
-        } else {
-            Last::Name
-        };
-        let single = !named.contains(&b'/');
-        if !single && !ends && walker.may_fill_cache() {
-            return Ok(None);
-        }
-        let named = walker.context.buffers.named[which].as_bytes();
-        if !(single && !intent.hold && (ends || !intent.follow || last == Last::Dot)) {
-            let checked = if ends { parent_part(named) } else { named };
-            let nothing = checked.is_empty();
-            let nofollow = if intent.follow || ends { 0 } else { O_NOFOLLOW };
-            let directory = if ends { O_DIRECTORY } else { 0 };
-            walker.context.buffers.found[which].set(checked)?;
-            if !nothing {
-                match walker.probe_from(walker.from, O_PATH | nofollow | directory) {
-                    Probe::Free(fd) if intent.hold && !ends => {
-                        let mut place = walker.place(walker.from, last);
-                        (place.held, place.directory) = (Some(fd), slash || last == Last::Dot);
-                        return Ok(Some(place));
-                    }
-                    Probe::Free(fd) => walker.context.backend.close(fd),
-                    Probe::Linked => return Ok(None),
-                    Probe::Failed(Errno::ENOENT) if intent.end == End::Creatable => {
-                        let mut place = walker.place(walker.from, last);
-                        place.missing = true;
-                        return Ok(Some(place));
-                    }
-                    Probe::Failed(error) => return Err(error),
-                }
-            }
-        }
-        let buffers = &mut *walker.context.buffers;
-        buffers.found[which].set(buffers.named[which].as_bytes())?;
-        let mut place = walker.place(walker.from, last);
-        place.directory = slash || last == Last::Dot;
-        Ok(Some(place))
     }
 
     /// Takes the components up to the next `..` or the end, and has the kernel check them with one
@@ -338,7 +256,7 @@ impl<N: Backend> Resolver<'_, '_, N> {
 
     /// Checks the part of the path since `mark`, followed by `suffix`, with one `openat2`. False:
     /// there are links, or the components have to be checked one by one to find the error.
-    fn verify(&mut self, suffix: &[u8], flags: u32) -> Result<bool> {
+    pub(super) fn verify(&mut self, suffix: &[u8], flags: u32) -> Result<bool> {
         match self.walker.probe(suffix, O_PATH | flags)? {
             Probe::Free(fd) => {
                 self.walker.context.backend.close(fd);
@@ -369,113 +287,4 @@ impl<N: Backend> Resolver<'_, '_, N> {
         let done = self.end(&mark, Tail::None, Last::DotDot)?;
         Ok(done.map(|place| Place { directory: true, ..place }))
     }
-
-    /// Ends at a name that is not looked at, in a directory that has been checked.
-    pub(super) fn name_end(&mut self, component: Component) -> Result<Option<Place>> {
-        let Component::Name { slash, .. } = component else { return Err(Errno::EINVAL) };
-        if !self.walker.fits(component) {
-            self.walker.open_base()?;
-        }
-        let mark = self.walker.mark();
-        self.walker.push(component, &mark)?;
-        if slash {
-            self.walker.append(b"/")?;
-        }
-        let mut place = self.walker.place(self.walker.base, Last::Name);
-        place.directory = slash;
-        self.walker.give_base_away();
-        Ok(Some(place))
-    }
-
-    /// Ends the path: everything since `mark` has to be checked.
-    pub(super) fn end(&mut self, mark: &Mark, tail: Tail, last: Last) -> Result<Option<Place>> {
-        let intent = self.intent();
-        if intent.end == End::Name {
-            return self.dot_end(mark, tail, last);
-        }
-        let known = self.walker.at_mark(mark) && tail == Tail::None;
-        let mut held = None;
-        let mut missing = false;
-        if !known || intent.hold {
-            let nofollow = if tail == Tail::None && !intent.follow { O_NOFOLLOW } else { 0 };
-            match self.walker.probe(tail.suffix(), O_PATH | nofollow)? {
-                Probe::Free(fd) => held = Some(fd),
-                Probe::Failed(Errno::ENOENT)
-                    if intent.end == End::Creatable
-                        && tail == Tail::None
-                        && !self.walker.checks_search() =>
-                {
-                    missing = true;
-                }
-                Probe::Failed(error) if known || !self.walker.checks_search() => return Err(error),
-                // There is no component to go through again: a link can only be in the host's part
-                // of the path.
-                _ if self.walker.at_mark(mark) => return self.link_free_end(tail, last),
-                Probe::Failed(_) | Probe::Linked => return self.by_component(mark),
-            }
-        }
-        let searched =
-            if tail == Tail::Dot { self.walker.search_all(mark) } else { self.walker.search(mark) };
-        if let Err(error) = searched {
-            if let Some(fd) = held {
-                self.walker.context.backend.close(fd);
-            }
-            return Err(error);
-        }
-        if !intent.hold
-            && let Some(fd) = held.take()
-        {
-            self.walker.context.backend.close(fd);
-        }
-        Ok(Some(self.finish(tail, last, held, missing)))
-    }
-
-    pub(super) fn finish(
-        &mut self,
-        tail: Tail,
-        last: Last,
-        held: Option<crate::HostFd>,
-        missing: bool,
-    ) -> Place {
-        let context = &self.walker.context;
-        let position = &context.buffers.position;
-        // Behind a magic link there is nothing left of the path either, but the link need not have
-        // led to a root.
-        let jumped =
-            last == Last::Root && position.as_bytes() != b"/" && *position != context.task.root;
-        let last = if jumped { Last::Name } else { last };
-        let mut place = self.walker.place(self.walker.base, last);
-        place.held = held;
-        place.missing = missing;
-        place.directory =
-            tail != Tail::None || matches!(last, Last::Root | Last::Dot | Last::DotDot);
-        self.walker.give_base_away();
-        place
-    }
-
-    /// Ends a path to a name that is to be made or removed, but is `.` or `/`. The kernel will
-    /// refuse the call, which gets a path at which it can do no harm.
-    pub(super) fn dot_end(&mut self, mark: &Mark, tail: Tail, last: Last) -> Result<Option<Place>> {
-        if tail == Tail::Dot {
-            if !self.walker.at_mark(mark) && !self.verify(b"", O_DIRECTORY)? {
-                return self.by_component(mark);
-            }
-            self.walker.search_all(mark)?;
-            self.walker.append(b"/.")?;
-        } else {
-            self.walker.close_base();
-            self.walker.context.buffers.found[self.walker.which].set(b"/")?;
-        }
-        let mut place = self.walker.place(self.walker.base, last);
-        place.directory = true;
-        self.walker.give_base_away();
-        Ok(Some(place))
-    }
-}
-
-/// The part of a path before its last name.
-fn parent_part(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
-    let slash = path[..end].iter().rposition(|byte| *byte == b'/');
-    &path[..slash.unwrap_or(0)]
 }
