@@ -7,9 +7,9 @@
 //! depends on how a call was caught.
 //!
 //! ```text
-//!   backend ──Call──► calls::enter ──► paths, identity, proc, sockets, exec ──► Verdict ──► backend
-//!                              │    ▲
-//!                  Guest (its memory) and Host (calls made for it), implemented by the backend
+//! backend ──Call──► calls::enter ──► paths, identity, proc, sockets, exec ──► Verdict ──► backend
+//!                            │    ▲
+//!                Guest (its memory) and Host (calls made for it), implemented by the backend
 //! ```
 //!
 //! - [`world`]: what stays the same while a container runs: bindings and options. [`task`]: what

@@ -128,12 +128,12 @@ fn is_plain<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
     place.close(context.backend);
     facts.is_ok_and(|facts| {
         let mode = u32::from(facts.stx_mode);
-        let ours =
+        let is_callers =
             context.world.identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
         matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
             && facts.stx_blocks > 0
             && !may_be_recorded(mode)
-            && (mode & 0o400 != 0 || !ours)
+            && (mode & 0o400 != 0 || !is_callers)
     })
 }
 

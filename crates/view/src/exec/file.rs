@@ -172,8 +172,8 @@ fn open_for_reading(
     facts: &statx,
 ) -> Result<HostFd> {
     let opened = host.open(dir, path, O_RDONLY, 0, 0);
-    let ours = identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
-    if opened != Err(Errno::EACCES) || !ours {
+    let is_callers = identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
+    if opened != Err(Errno::EACCES) || !is_callers {
         return opened;
     }
     let mode = u32::from(facts.stx_mode) & 0o7777;

@@ -88,8 +88,8 @@ fn is_of_loader(line: &[u8], column: Column) -> Option<bool> {
                 (hexadecimal(&line[..middle])?, hexadecimal(&line[middle + 1..end])?);
             // If the kernel does not let the loader move the heap, the heap lies in the middle of
             // its range.
-            let ours = boot::is_loaders(start) && boot::is_loaders(last.wrapping_sub(1));
-            Some(ours && !line.ends_with(b"[heap]"))
+            let of_loader = boot::is_loaders(start) && boot::is_loaders(last.wrapping_sub(1));
+            Some(of_loader && !line.ends_with(b"[heap]"))
         }
         Column::NumaMaps => Some(boot::is_loaders(hexadecimal(&line[..end])?)),
         _ => None,
