@@ -1,14 +1,17 @@
-//! A caught call, from the guest's registers to its result.
+//! Decides a caught call and carries the decision out: from the guest's registers to the result.
 //!
-//! [`caught`] runs on the slot's stack, outside any signal's context, with the guest's own mask of signals. Who decides, in this order:
+//! [`caught`] runs on the slot's stack, outside of any signal handler, with the guest's own signal
+//! mask. The decision is made in this order:
 //!
-//! 1. `filters`: the guest's own seccomp filters, which the kernel would have asked first;
-//! 2. what only a backend inside the process has to do: `signals`, `clone`, `memory_guard`, `filters` (see [`own_rule`]);
+//! 1. `filters`: the guest's own seccomp filters, which the kernel would have run first;
+//! 2. rules that only a backend inside the process needs: `signals`, `clone`, `memory_guard`,
+//!    `filters` (see [`own_rule`]);
 //! 3. the view (`view::calls::enter`), whose verdict is carried out here.
 //!
-//! Calls that the kernel does for the guest are made on the guest's own stack ([`crate::entry::on_guest_stack`]), because they may block: a
-//! signal's handler then runs where it would run without us. Calls after which somebody else comes back too (`clone`), or nobody, leave by
-//! an exit ([`Road::Exit`]).
+//! Calls that the kernel executes for the guest are made on the guest's own stack
+//! ([`crate::entry::on_guest_stack`]), because they may block: signal handlers then run on the
+//! stack where they would run without the stage. Calls that return twice (`clone`), or never, are
+//! made at an exit ([`Ruling::Exit`]).
 
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
@@ -23,46 +26,48 @@ use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLO
 use view::guest::Host as _;
 use view::{After, Call, CallBuffers, CallContext, Errno, HostFd, Task, Verdict};
 
-/// How often the view may want to be asked again about one call, because a file had to be copied or a name was not what it seemed: others
-/// may be faster each time.
+/// How many times the view may decide one call again, because a file had to be copied or an
+/// assumption about a name was wrong: other processes may interfere each time.
 const ROUNDS: u32 = 8;
 
 /// One caught call while it is decided.
 pub(crate) struct Visit<'a> {
-    /// The guest's registers. Whoever returns [`Road::Done`] leaves `rax` to [`caught`].
+    /// The guest's registers. [`caught`] writes the result of a [`Ruling::Done`] to `rax`.
     pub(crate) frame: &'a mut Frame,
-    /// The view's buffers of this call's slot.
+    /// The view's buffers in this call's slot.
     pub(crate) buffers: &'a mut CallBuffers,
-    /// Memory of this call's slot for what the kernel is to read in the guest's place.
+    /// Memory in this call's slot for data that the kernel reads instead of the guest's.
     pub(crate) scratch: &'a mut [u8],
-    /// Room in this call's slot for a copy of the thread's state.
+    /// Memory in this call's slot for a copy of the thread's state.
     task: &'a mut MaybeUninit<Task>,
-    /// The call as it was made.
+    /// The call as the guest made it.
     pub(crate) call: Call,
 }
 
-/// What one of the stage's own rules says.
+/// The decision of one of the stage's own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Road {
-    /// Nothing: the view decides.
+    /// None: the view decides.
     View,
     /// The guest gets this result.
     Done(i64),
-    /// The kernel does this call on the guest's stack, and the guest gets the result.
+    /// The kernel executes this call on the guest's stack, and the guest gets the result.
     Kernel(Call),
-    /// The slot is given back and all registers are the guest's again before this call is made, at an instruction that belongs to the
-    /// guest's return address: for calls that return twice, or not at all. Where all exits belong to other return addresses, `ENOSYS`.
+    /// The call is made at an instruction that belongs to the guest's return address, after the
+    /// slot has been given back and all registers are the guest's again: for calls that return
+    /// twice, or never. `ENOSYS` if all exits belong to other return addresses.
     Exit(Call),
-    /// The same, and the frame has been made so already.
+    /// The same, with the frame already changed.
     Prepared,
 }
 
-/// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `entry`.
+/// Answers a caught call: when this returns, the result is in `frame.rax`. The instructions in
+/// `entry` call it.
 pub(crate) extern "C" fn caught(frame: &mut Frame) {
     slots::settle(frame);
     let slot = slots::of(frame);
     let call = frame.call();
-    // SAFETY: the slot is this call's, and these are different members of it.
+    // SAFETY: the slot belongs to this call, and these are different members of it.
     let (buffers, scratch, task) =
         unsafe { (&mut (*slot).buffers, &mut (*slot).scratch, &mut (*slot).task) };
     let mut visit = Visit { frame, buffers, scratch, task, call };
@@ -76,7 +81,7 @@ pub(crate) extern "C" fn caught(frame: &mut Frame) {
     }
 }
 
-/// The result, or `None` where the call is still to be made, at an exit.
+/// The result, or `None` if the call will be made at an exit.
 fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     let call = visit.call;
     match filters::before(visit) {
@@ -101,7 +106,8 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
         }),
         Road::Done(result) => Some(result),
         Road::Kernel(made) => {
-            // SAFETY: a call of the guest's, with its own memory or what a rule has put in its place.
+            // SAFETY: the guest's own call, with its own memory or with memory of the slot that a
+            // rule has put in its place.
             Some(unsafe { entry::on_guest_stack(visit.frame, &made, After::Nothing) })
         }
         Road::Exit(made) if entry::exit(visit.frame, &made) => None,
@@ -110,8 +116,9 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     }
 }
 
-/// What a backend inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
-/// every process has to be given anew, and the calls that come here are few.)
+/// Applies the rules that only a backend inside the process needs. (Kept out of its caller's stack
+/// frame: each page of stack that is touched costs memory in every process, and few calls come
+/// here.)
 #[inline(never)]
 pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
     match op {
@@ -150,7 +157,7 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
     }
 }
 
-/// Asks the view, and does what it says.
+/// Asks the view, and carries its verdict out.
 pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     let call = visit.call;
     let mut backend = Backend::new(visit.scratch);
@@ -168,7 +175,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
                 Ok(()) => continue,
                 Err(errno) => return errno.result(),
             },
-            // Has been tried.
+            // `enter` has tried it already.
             Verdict::Exec => return Errno::ENOSYS.result(),
         };
         let moves = matches!(op, Op::Chdir | Op::Fchdir);
@@ -179,7 +186,8 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
             tree::taken(op, &call.arguments);
         }
         let after = lift(after);
-        // SAFETY: the guest's own call, or one that the view has made of it, with what it wants to be read in the scratch memory.
+        // SAFETY: the guest's own call, or one that the view has made from it, with the data that
+        // it needs in the scratch memory.
         let result = unsafe { entry::on_guest_stack(visit.frame, &made, after) };
         if result == i64::from(TREE_DESCRIPTOR) {
             tree::lose();
@@ -199,7 +207,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     Errno::EAGAIN.result()
 }
 
-/// What the view decides, or `None` where it has to be asked again.
+/// The view's verdict, or `None` if the view has to be asked again.
 fn enter(
     backend: &mut Backend<'_>,
     (buffers, room): (&mut CallBuffers, &mut MaybeUninit<Task>),
@@ -213,7 +221,8 @@ fn enter(
         if exec::has_parted(&mut context) {
             return None;
         }
-        // What the task has become is the next program's. Where that does not come, the task is what it was.
+        // The task is now in the state for the next program. If that is not executed, the change is
+        // dropped.
         let departure = slots::depart(slots::at(&raw const *context.buffers as u64));
         let result = exec::carry_out(&mut context, call);
         slots::stay(&departure);
@@ -223,14 +232,14 @@ fn enter(
     Some(verdict)
 }
 
-/// The file at `buffers.host` belongs to the image.
+/// Copies the file at `buffers.host`, which belongs to the image.
 #[cold]
 #[inline(never)]
 fn copy_up(backend: &mut Backend<'_>, buffers: &CallBuffers) -> view::errno::Result<()> {
     backend.copy_up(buffers.host.as_c_str())
 }
 
-/// The result, or `None` where the view has to be asked again.
+/// The result, or `None` if the view has to be asked again.
 #[inline(never)]
 fn leave(
     backend: &mut Backend<'_>,
@@ -249,7 +258,8 @@ fn leave(
     Some(shown)
 }
 
-/// What is held during a call that may make a descriptor goes where the guest's is not to be.
+/// Moves descriptors that are held during a call to high numbers, so that the guest gets the lowest
+/// free one.
 #[inline]
 fn lift(after: After) -> After {
     match after {
@@ -259,7 +269,8 @@ fn lift(after: After) -> After {
     }
 }
 
-/// Gives the guest a descriptor of a file that is held, opened anew. The number is the lowest free one, as if nothing had been held.
+/// Gives the guest a new descriptor of a file that is held. Its number is the lowest free one, as
+/// if nothing had been held.
 #[inline(never)]
 fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     let mut name = Link::new();
@@ -268,7 +279,7 @@ fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     let Ok(named) = named else { return Errno::EMFILE.result() };
     let start = i64::from(AT_FDCWD) as u64;
     let arguments = [start, named.as_ptr() as u64, u64::from(flags), 0, 0, 0];
-    // SAFETY: the kernel reads the name.
+    // SAFETY: the kernel only reads the name, which lives until the call has returned.
     let opened = unsafe { system::call(__NR_openat, arguments) };
     let held = i64::from(file.0);
     if opened < held {
@@ -277,7 +288,7 @@ fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     }
     // The held descriptor had the number that the guest would have got.
     let keep = u64::from(flags & O_CLOEXEC);
-    // SAFETY: both descriptors are the stage's until the guest hears of them.
+    // SAFETY: both descriptors belong to the stage until the guest gets the number.
     unsafe {
         let moved = system::call(__NR_dup3, [opened as u64, held as u64, keep, 0, 0, 0]);
         system::call(__NR_close, [opened as u64, 0, 0, 0, 0, 0]);

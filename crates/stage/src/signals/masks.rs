@@ -1,8 +1,10 @@
-//! Calls that give the kernel a mask of signals: `SIGSYS` is taken out of it, because a trap whose signal is blocked kills.
+//! Removes `SIGSYS` from the signal masks that the guest gives the kernel: a trap whose signal is
+//! blocked kills the process.
 //!
-//! A guest that blocks `SIGSYS` and looks finds that it does not: the one difference.
+//! A guest that blocks `SIGSYS` and reads its mask sees that it is not blocked: this is the only
+//! difference.
 //!
-//! Whoever blocks the signals of bad accesses is noticed ([`notice`]).
+//! Masks that block the signals of bad accesses are noticed ([`notice`]).
 
 use super::{FAULTS, never_blocked};
 use crate::dispatch::{Road, Visit};
@@ -12,18 +14,18 @@ use abi::syscalls::ARCH_X86_64;
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// Bytes of the kernel's `sigset_t`.
+/// Size of the kernel's `sigset_t` in bytes.
 const SET: u64 = 8;
 
 /// Where a call has its mask.
 enum Given {
     /// The argument at the first index points to it, the one at the second is its size.
     Directly(usize, usize),
-    /// The argument points to the two.
+    /// The argument points to a pair of pointer and size.
     Packed(usize),
 }
 
-/// Decides a call with a mask; `None` for others.
+/// Decides a call with a mask; `None` for other calls.
 pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
     let given = match op {
         Op::RtSigprocmask => Given::Directly(1, 3),
@@ -48,23 +50,25 @@ pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
     })
 }
 
-/// A mask is about to be in force, or may come to be: if a thread blocks what bad accesses raise, memory has to be tried from now on.
+/// A mask is about to be used, or may be used later: if a thread blocks the signals of bad
+/// accesses, memory has to be tested from now on.
 pub(super) fn notice(mask: u64) {
     if mask & FAULTS != 0 {
         memory::be_careful();
     }
 }
 
-/// Whether the calling thread blocks neither of the two.
+/// Returns true if the calling thread blocks neither of the two signals.
 pub(crate) fn admits_faults() -> bool {
     let mut mask = 0_u64;
     let arguments = [u64::from(raw::SIG_BLOCK), 0, &raw mut mask as u64, 8, 0, 0];
-    // SAFETY: the kernel writes the mask.
+    // SAFETY: the kernel writes one word, and `mask` is one.
     unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
     mask & FAULTS == 0
 }
 
-/// The same call without what must not be blocked. What the kernel refuses (another size, a bad pointer) is left to it.
+/// The same call without the signals that must not be blocked. Calls that the kernel refuses
+/// (another size, a bad pointer) are passed to it.
 fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     let mut call = visit.call;
     let [at, size] = match *given {
@@ -85,7 +89,8 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     if mask & never_blocked() == 0 {
         return Ok(Road::Kernel(call));
     }
-    // The buffers is this call's until it returns, and signals' handlers have desks of their own.
+    // The buffer belongs to this call until it returns; calls of signal handlers have slots of
+    // their own.
     let room = &mut visit.buffers.output[..24];
     let there = room.as_ptr() as u64;
     room[..8].copy_from_slice(&(mask & !never_blocked()).to_le_bytes());
