@@ -10,7 +10,7 @@
 //!   without it ([`cleared`]), and the child removes the guest's handlers with its first
 //!   instructions (`entry::exit_cleared`).
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::{entry, memory, tasks, tracing};
 use abi::calls::Op;
 use linux_raw_sys::general as raw;
@@ -33,29 +33,29 @@ const ARGUMENTS: core::ops::RangeInclusive<u64> = 64..=4096;
 
 /// Rules for `clone`, `clone3`, `vfork`, `fork` if the filter catches them, for `unshare`,
 /// `ptrace`, `wait4` and `waitid`. [`Ruling::View`] for all other calls.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     match op {
         Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(),
         Op::Clone => {
             shares(call.arguments[0]);
-            Road::Exit(call)
+            Ruling::Exit(call)
         }
         Op::Fork | Op::Vfork => {
-            tasks::catch_up();
-            Road::Exit(call)
+            tasks::sync_fs();
+            Ruling::Exit(call)
         }
-        Op::Clone3 => clone3(visit),
+        Op::Clone3 => clone3(caught),
         Op::Unshare if call.arguments[0] & NEW_NAMESPACES == 0 => {
             if call.arguments[0] & u64::from(raw::CLONE_FS) != 0 {
-                crate::cwd::give_up();
+                crate::cwd::disable();
                 tasks::unshare_fs();
             }
-            Road::Kernel(call)
+            Ruling::Kernel(call)
         }
-        Op::Ptrace => tracing::rule(visit),
-        Op::Wait4 | Op::Waitid => tracing::wait(visit, op),
-        _ => Road::View,
+        Op::Ptrace => tracing::rule(caught),
+        Op::Wait4 | Op::Waitid => tracing::wait(caught, op),
+        _ => Ruling::View,
     }
 }
 
@@ -65,27 +65,27 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
 /// others. A process that shares descriptors would keep those that are open during an `execve`.
 fn shares(flags: u64) {
     // A new process begins with the current root and umask.
-    tasks::catch_up();
+    tasks::sync_fs();
     let of = |bits: u32, set: u32| flags as u32 & bits == set;
     if of(raw::CLONE_FS | raw::CLONE_VM, raw::CLONE_FS) {
-        crate::cwd::give_up();
+        crate::cwd::disable();
         tasks::share_fs();
     }
     if of(raw::CLONE_FS | raw::CLONE_THREAD, raw::CLONE_THREAD) {
-        crate::cwd::give_up();
+        crate::cwd::disable();
     }
     if of(raw::CLONE_FILES | raw::CLONE_THREAD, raw::CLONE_FILES) {
-        crate::exec::has_company();
+        crate::exec::will_share_descriptors();
     }
 }
 
-const fn denied() -> Road {
-    Road::Done(Errno::EPERM.result())
+const fn denied() -> Ruling {
+    Ruling::Done(Errno::EPERM.result())
 }
 
 /// Calls that the kernel refuses anyway (a bad size, an unreadable structure) are passed to it.
-fn clone3(visit: &mut Visit<'_>) -> Road {
-    let [arguments, size, ..] = visit.call.arguments;
+fn clone3(caught: &mut CaughtCall<'_>) -> Ruling {
+    let [arguments, size, ..] = caught.call.arguments;
     let mut flags = [0; 8];
     if ARGUMENTS.contains(&size) && memory::read(arguments, &mut flags).is_ok() {
         let flags = u64::from_le_bytes(flags);
@@ -94,10 +94,10 @@ fn clone3(visit: &mut Visit<'_>) -> Road {
         }
         shares(flags);
         if flags & CLEAR_HANDLERS != 0 {
-            return cleared(visit).unwrap_or_else(|errno| Road::Done(errno.result()));
+            return cleared(caught).unwrap_or_else(|errno| Ruling::Done(errno.result()));
         }
     }
-    Road::Exit(visit.call)
+    Ruling::Exit(caught.call)
 }
 
 /// Indexes of words in `struct clone_args`.
@@ -120,8 +120,8 @@ const TAKEN: u64 = 16;
 ///
 /// A child that uses its parent's stack would overwrite them: `EINVAL`, as before Linux 5.5. (C
 /// libraries give the child its own stack.)
-fn cleared(visit: &mut Visit<'_>) -> Result<Road, Errno> {
-    let [arguments, size, ..] = visit.call.arguments;
+fn cleared(caught: &mut CaughtCall<'_>) -> Result<Ruling, Errno> {
+    let [arguments, size, ..] = caught.call.arguments;
     let length = size as usize;
     let mut words = [0_u64; WORDS];
     if !length.is_multiple_of(8) || length > size_of_val(&words) {
@@ -142,7 +142,7 @@ fn cleared(visit: &mut Visit<'_>) -> Result<Road, Errno> {
     {
         return Err(Errno::EINVAL);
     }
-    let own = visit.frame.stack;
+    let own = caught.frame.stack;
     let copy = (own - RED_ZONE - length as u64) & !15;
     let taken = copy - TAKEN;
     words[at::FLAGS] = flags & !CLEAR_HANDLERS;
@@ -152,12 +152,12 @@ fn cleared(visit: &mut Visit<'_>) -> Result<Road, Errno> {
     }
     write(copy, &words[..length / 8])?;
     write(taken, &[arguments, own - copy])?;
-    if !entry::exit_cleared(visit.frame) {
+    if !entry::exit_cleared(caught.frame) {
         return Err(Errno::EINVAL);
     }
-    visit.frame.rdi = copy;
-    visit.frame.stack = taken;
-    Ok(Road::Prepared)
+    caught.frame.rdi = copy;
+    caught.frame.stack = taken;
+    Ok(Ruling::Prepared)
 }
 
 fn write(at: u64, words: &[u64]) -> Result<(), Errno> {

@@ -31,11 +31,11 @@ static DIGEST: AtomicU64 = AtomicU64::new(0);
 /// Set while a thread writes the name.
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// Set when the name is never to be remembered again.
-static LOST: AtomicBool = AtomicBool::new(false);
+static DISABLED: AtomicBool = AtomicBool::new(false);
 
 /// Puts the name into `into`, if that costs at most one quick call.
 pub(crate) fn name(into: &mut Text) -> bool {
-    if LOST.load(Ordering::Relaxed) {
+    if DISABLED.load(Ordering::Relaxed) {
         return false;
     }
     remembered(into) || ask(into)
@@ -65,7 +65,7 @@ fn remembered(into: &mut Text) -> bool {
 /// A number that distinguishes the remembered name from others; `None` if none is remembered.
 pub(crate) fn digest() -> Option<u64> {
     let stamp = STAMP.load(Ordering::Acquire);
-    if stamp & 1 == 0 || LOST.load(Ordering::Relaxed) {
+    if stamp & 1 == 0 || DISABLED.load(Ordering::Relaxed) {
         return None;
     }
     let current = GENERATION.load(Ordering::Relaxed) == shared::shared().plain().generation();
@@ -107,19 +107,19 @@ fn forget() {
 }
 
 /// The process has changed its directory: a name that was asked for meanwhile may be the old one.
-pub(crate) fn moved() {
+pub(crate) fn after_change() {
     forget();
 }
 
 /// The process is about to change its directory.
-pub(crate) fn moves() {
-    if tasks::is_borrower() {
-        give_up();
+pub(crate) fn before_change() {
+    if tasks::is_vfork_child() {
+        disable();
     }
     forget();
 }
 
 /// Threads may have different directories from now on.
-pub(crate) fn give_up() {
-    LOST.store(true, Ordering::Relaxed);
+pub(crate) fn disable() {
+    DISABLED.store(true, Ordering::Relaxed);
 }

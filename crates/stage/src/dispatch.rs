@@ -31,7 +31,7 @@ use view::{After, Call, CallBuffers, CallContext, Errno, HostFd, Task, Verdict};
 const ROUNDS: u32 = 8;
 
 /// One caught call while it is decided.
-pub(crate) struct Visit<'a> {
+pub(crate) struct CaughtCall<'a> {
     /// The guest's registers. [`caught`] writes the result of a [`Ruling::Done`] to `rax`.
     pub(crate) frame: &'a mut Frame,
     /// The view's buffers in this call's slot.
@@ -46,7 +46,7 @@ pub(crate) struct Visit<'a> {
 
 /// The decision of one of the stage's own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Road {
+pub(crate) enum Ruling {
     /// None: the view decides.
     View,
     /// The guest gets this result.
@@ -64,15 +64,15 @@ pub(crate) enum Road {
 /// Answers a caught call: when this returns, the result is in `frame.rax`. The instructions in
 /// `entry` call it.
 pub(crate) extern "C" fn caught(frame: &mut Frame) {
-    slots::settle(frame);
+    slots::begin_call(frame);
     let slot = slots::of(frame);
     let call = frame.call();
     // SAFETY: the slot belongs to this call, and these are different members of it.
     let (buffers, scratch, task) =
         unsafe { (&mut (*slot).buffers, &mut (*slot).scratch, &mut (*slot).task) };
-    let mut visit = Visit { frame, buffers, scratch, task, call };
-    let result = answer(&mut visit);
-    let frame = visit.frame;
+    let mut caught = CaughtCall { frame, buffers, scratch, task, call };
+    let result = answer(&mut caught);
+    let frame = caught.frame;
     if let Some(result) = result {
         frame.rax = result as u64;
     }
@@ -82,9 +82,9 @@ pub(crate) extern "C" fn caught(frame: &mut Frame) {
 }
 
 /// The result, or `None` if the call will be made at an exit.
-fn answer(visit: &mut Visit<'_>) -> Option<i64> {
-    let call = visit.call;
-    match filters::before(visit) {
+fn answer(caught: &mut CaughtCall<'_>) -> Option<i64> {
+    let call = caught.call;
+    match filters::before(caught) {
         filters::Answer::Allowed => {}
         filters::Answer::Result(result) => return Some(result),
         filters::Answer::Kernel => return None,
@@ -92,27 +92,27 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     let Some(entry) = abi::calls::find(call.arch, call.number) else {
         return Some(Errno::ENOSYS.result());
     };
-    let passed = if shared::has_texts() { patched_code::pass(visit, entry.op) } else { None };
-    let road = match passed {
-        Some(road) => road,
-        None => own_rule(visit, entry.op),
+    let passed = if shared::is_mode_f() { patched_code::pass(caught, entry.op) } else { None };
+    let ruling = match passed {
+        Some(ruling) => ruling,
+        None => own_rule(caught, entry.op),
     };
-    match road {
-        Road::View => Some(match by_view(visit, entry.op) {
+    match ruling {
+        Ruling::View => Some(match by_view(caught, entry.op) {
             full if full == Errno::EMFILE.result() => {
-                fd_exhaustion::again(visit, entry.op).unwrap_or(full)
+                fd_exhaustion::again(caught, entry.op).unwrap_or(full)
             }
             result => result,
         }),
-        Road::Done(result) => Some(result),
-        Road::Kernel(made) => {
+        Ruling::Done(result) => Some(result),
+        Ruling::Kernel(made) => {
             // SAFETY: the guest's own call, with its own memory or with memory of the slot that a
             // rule has put in its place.
-            Some(unsafe { entry::on_guest_stack(visit.frame, &made, After::Nothing) })
+            Some(unsafe { entry::on_guest_stack(caught.frame, &made, After::Nothing) })
         }
-        Road::Exit(made) if entry::exit(visit.frame, &made) => None,
-        Road::Prepared => None,
-        Road::Exit(_) => Some(Errno::ENOSYS.result()),
+        Ruling::Exit(made) if entry::exit(caught.frame, &made) => None,
+        Ruling::Prepared => None,
+        Ruling::Exit(_) => Some(Errno::ENOSYS.result()),
     }
 }
 
@@ -120,7 +120,7 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
 /// frame: each page of stack that is touched costs memory in every process, and few calls come
 /// here.)
 #[inline(never)]
-pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
+pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     match op {
         Op::RtSigaction
         | Op::RtSigprocmask
@@ -130,7 +130,7 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Pselect6
         | Op::EpollPwait
         | Op::EpollPwait2
-        | Op::IoPgetevents => signals::rule(visit, op),
+        | Op::IoPgetevents => signals::rule(caught, op),
         Op::Clone
         | Op::Clone3
         | Op::Fork
@@ -138,7 +138,7 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Unshare
         | Op::Ptrace
         | Op::Wait4
-        | Op::Waitid => clone::rule(visit, op),
+        | Op::Waitid => clone::rule(caught, op),
         Op::Mmap
         | Op::Munmap
         | Op::Mprotect
@@ -148,21 +148,21 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Mseal
         | Op::RemapFilePages
         | Op::Shmat
-        | Op::Brk => memory_guard::rule(visit, op),
-        Op::Seccomp | Op::Prctl => filters::rule(visit, op),
-        Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(visit.call.arguments[0]) => {
-            Road::Done(Errno::EBADF.result())
+        | Op::Brk => memory_guard::rule(caught, op),
+        Op::Seccomp | Op::Prctl => filters::rule(caught, op),
+        Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(caught.call.arguments[0]) => {
+            Ruling::Done(Errno::EBADF.result())
         }
-        _ => Road::View,
+        _ => Ruling::View,
     }
 }
 
 /// Asks the view, and carries its verdict out.
-pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
-    let call = visit.call;
-    let mut backend = Backend::new(visit.scratch);
+pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
+    let call = caught.call;
+    let mut backend = Backend::new(caught.scratch);
     for _ in 0..ROUNDS {
-        let Some(verdict) = enter(&mut backend, (visit.buffers, visit.task), &call, op) else {
+        let Some(verdict) = enter(&mut backend, (caught.buffers, caught.task), &call, op) else {
             continue;
         };
         let (made, after) = match verdict {
@@ -171,7 +171,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
             Verdict::Watch(after) => (call, after),
             Verdict::Instead(other, after) => (other, after),
             Verdict::Give(file, flags) => return give(&mut backend, file, flags),
-            Verdict::CopyUp => match copy_up(&mut backend, visit.buffers) {
+            Verdict::CopyUp => match copy_up(&mut backend, caught.buffers) {
                 Ok(()) => continue,
                 Err(errno) => return errno.result(),
             },
@@ -180,7 +180,7 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
         };
         let moves = matches!(op, Op::Chdir | Op::Fchdir);
         if moves {
-            cwd::moves();
+            cwd::before_change();
         }
         if matches!(op, Op::CloseRange | Op::Dup2 | Op::Dup3) {
             tree::taken(op, &call.arguments);
@@ -188,18 +188,18 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
         let after = lift(after);
         // SAFETY: the guest's own call, or one that the view has made from it, with the data that
         // it needs in the scratch memory.
-        let result = unsafe { entry::on_guest_stack(visit.frame, &made, after) };
+        let result = unsafe { entry::on_guest_stack(caught.frame, &made, after) };
         if result == i64::from(TREE_DESCRIPTOR) {
             tree::lose();
         }
         if moves {
-            cwd::moved();
+            cwd::after_change();
         }
         if after == After::Nothing {
             return result;
         }
         if let Some(shown) =
-            leave(&mut backend, (visit.buffers, visit.task), (&call, op), after, result)
+            leave(&mut backend, (caught.buffers, caught.task), (&call, op), after, result)
         {
             return shown;
         }
@@ -214,21 +214,22 @@ fn enter(
     call: &Call,
     op: Op,
 ) -> Option<Verdict> {
-    let lent = tasks::lend(op, room);
-    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    let call_task = tasks::for_call(op, room);
+    let mut context =
+        CallContext { backend, world: shared::world(), task: call_task.task, buffers };
     let verdict = view::calls::enter(&mut context, call);
     if verdict == Verdict::Exec {
-        if exec::has_parted(&mut context) {
+        if exec::unshared_descriptors(&mut context) {
             return None;
         }
         // The task is now in the state for the next program. If that is not executed, the change is
         // dropped.
-        let departure = slots::depart(slots::at(&raw const *context.buffers as u64));
+        let departure = slots::release_at_exec(slots::at(&raw const *context.buffers as u64));
         let result = exec::carry_out(&mut context, call);
-        slots::stay(&departure);
+        slots::undo_release(&departure);
         return Some(Verdict::Done(result));
     }
-    lent.give_back();
+    call_task.commit();
     Some(verdict)
 }
 
@@ -248,13 +249,14 @@ fn leave(
     after: After,
     result: i64,
 ) -> Option<i64> {
-    let lent = tasks::lend(op, room);
-    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    let call_task = tasks::for_call(op, room);
+    let mut context =
+        CallContext { backend, world: shared::world(), task: call_task.task, buffers };
     if view::calls::again(&mut context, after, result) {
         return None;
     }
     let shown = view::calls::leave(&mut context, after, call, result);
-    lent.give_back();
+    call_task.commit();
     Some(shown)
 }
 

@@ -567,7 +567,7 @@ pub(crate) unsafe fn on_guest_stack_at_once(
 /// Instruction and stack pointer at which a context continues that a signal has interrupted at
 /// `instruction`, with the stack pointer in a slot. Behind a check for deferred signals it goes
 /// back to the check.
-pub(crate) fn look_again(instruction: u64, stack: u64, frame: u64) -> Option<(u64, u64)> {
+pub(crate) fn restart_check(instruction: u64, stack: u64, frame: u64) -> Option<(u64, u64)> {
     let at = |function: unsafe extern "C" fn()| function as *const () as u64;
     if (at(stage_look)..at(stage_looked)).contains(&instruction) {
         return Some((at(stage_look), stack));
@@ -583,7 +583,7 @@ pub(crate) fn look_again(instruction: u64, stack: u64, frame: u64) -> Option<(u6
 /// A call that the signal has interrupted, or that was about to be made, is given up together with
 /// its slot: the context continues at the guest's own instruction, or behind it with the result.
 /// Only a call that was made, and after which work remains, continues in the stage.
-pub(crate) fn surface(context: &mut Context) {
+pub(crate) fn hide_stage(context: &mut Context) {
     let at = |function: unsafe extern "C" fn()| function as *const () as u64;
     let registers = &mut context.registers;
     if registers.rip == at(stage_left) {
@@ -596,8 +596,8 @@ pub(crate) fn surface(context: &mut Context) {
     let (made, delivered) =
         (registers.rip == at(stage_called), registers.rip == at(stage_delivered));
     if !(made || delivered || registers.rip == at(stage_looked)) {
-        if crate::shared::has_texts() {
-            crate::patched_code::surface(registers);
+        if crate::shared::is_mode_f() {
+            crate::patched_code::hide_stub(registers);
         }
         return;
     }
@@ -714,7 +714,7 @@ pub(crate) fn exit_cleared(frame: &mut Frame) -> bool {
 ///
 /// The container's own filter would only bring the call here again, so this is for calls for which
 /// a filter of the guest returns a more severe action, or an equal one and is newer.
-pub(crate) fn outside(frame: &mut Frame) -> bool {
+pub(crate) fn make_at_site(frame: &mut Frame) -> bool {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     const INT_0X80: [u8; 2] = [0xcd, 0x80];
     let mut there = [0; 2];

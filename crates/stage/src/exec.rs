@@ -28,7 +28,7 @@ use view::{Call, CallContext, Errno, HostFd};
 
 /// The file that this process executes. A new process's first access to its own `/proc` costs more
 /// than finding the stage's file by name, so that is tried first.
-const AGAIN: &CStr = c"/proc/self/exe";
+const SELF: &CStr = c"/proc/self/exe";
 
 /// The greatest size of the guest's own filters at an `execve`, in bytes: together with escapes
 /// they still fit into one string.
@@ -37,27 +37,27 @@ const FILTERS_MAX: usize = 48 * 1024;
 const STRING_MAX: usize = 72 * 1024;
 
 /// Message on standard error for a program that cannot be run in this mode.
-const NARROW: &[u8] =
+const NOT_64_BITS: &[u8] =
     b"coracle: this is a 32-bit program, which the in-process engine cannot run: use --execmode=P1\n";
 
 /// Set if another process may share its descriptor table with this one; set before such a `clone`,
 /// in both.
-static COMPANY: AtomicBool = AtomicBool::new(false);
+static SHARES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
 /// A process is about to be made that shares its descriptor table with this one.
-pub(crate) fn has_company() {
-    COMPANY.store(true, Ordering::Relaxed);
+pub(crate) fn will_share_descriptors() {
+    SHARES_DESCRIPTORS.store(true, Ordering::Relaxed);
 }
 
 /// Gives a process that is about to execute a program its own descriptor table, as every `execve`
 /// does. Otherwise the files that the plan holds open would stay open in the other process for
 /// good, because the kernel closes them only in the new program's table. Returns true if that was
 /// done; then the plan is void.
-pub(crate) fn has_parted(context: &mut CallContext<'_, Backend<'_>>) -> bool {
-    if !COMPANY.load(Ordering::Relaxed) {
+pub(crate) fn unshared_descriptors(context: &mut CallContext<'_, Backend<'_>>) -> bool {
+    if !SHARES_DESCRIPTORS.load(Ordering::Relaxed) {
         return false;
     }
-    COMPANY.store(false, Ordering::Relaxed);
+    SHARES_DESCRIPTORS.store(false, Ordering::Relaxed);
     context.buffers.exec.release(context.backend);
     // SAFETY: touches no memory; it only separates the descriptor tables. If it fails, there is no
     // memory.
@@ -74,7 +74,7 @@ pub(crate) fn carry_out(context: &mut CallContext<'_, Backend<'_>>, call: &Call)
         _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
         Machine::X86_64 => execute(context),
         Machine::I386 => {
-            tell(NARROW);
+            tell(NOT_64_BITS);
             Err(Errno::ENOEXEC)
         }
     };
@@ -104,7 +104,7 @@ fn execute_with(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result
     for file in files.into_iter().flatten() {
         keep(file, true)?;
     }
-    let departed = tasks::departs();
+    let freed = tasks::before_exec();
     crate::tracing::before_exec();
     processes::becomes(plan.program_guest.as_bytes(), plan.inode, context.task);
     shared::shared().execution_begins();
@@ -113,14 +113,14 @@ fn execute_with(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result
             match errno {
                 // The file has been removed, or cannot be reached or executed by its name.
                 Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::ELOOP => {
-                    run(AGAIN, plan.arguments, environment)
+                    run(SELF, plan.arguments, environment)
                 }
                 errno => Err(errno),
             }
         });
     shared::shared().execution_ends();
     processes::tell(context.task);
-    tasks::returned(departed);
+    tasks::exec_failed(freed);
     for file in files.into_iter().flatten() {
         let _ = keep(file, false);
     }
@@ -232,7 +232,7 @@ fn extend(context: &mut CallContext<'_, Backend<'_>>, string: u64) -> Result<u64
 
 /// Sets up the program that the last string of the environment describes; returns the address where
 /// it starts.
-pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
+pub(crate) fn take_over(stack: &mut Stack) -> Result<u64, Failed> {
     let string = stack.take_last_variable(view::handover::MARK).ok_or(Failed)?;
     let (start, length) = (string.as_mut_ptr(), string.len());
     let task = tasks::first();
@@ -256,7 +256,7 @@ pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
     match handover.filter {
         Some(number) => {
             signals::unblock();
-            if !shared::has_texts() {
+            if !shared::is_mode_f() {
                 install(number)?;
             }
         }
@@ -337,7 +337,7 @@ fn load(
 /// the user has got a message with the reason.
 fn cover(image: &Image, file: u64) -> Result<(), Failed> {
     const CANNOT_EXECUTE: u64 = 126;
-    if !shared::has_texts() {
+    if !shared::is_mode_f() {
         return Ok(());
     }
     let mut refused = false;

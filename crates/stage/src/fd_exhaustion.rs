@@ -10,7 +10,7 @@
 //! Calls that make descriptors fail with `EMFILE`, as they would without the stage. So does
 //! `execve`, because the program has to be held open.
 
-use crate::dispatch::{Visit, by_view};
+use crate::dispatch::{CaughtCall, by_view};
 use crate::{signals, system, tasks};
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -22,8 +22,8 @@ use view::Errno;
 const CLOSED: u32 = 12;
 
 /// The call that the child repeats, and its result.
-struct Errand<'a, 'b> {
-    visit: &'a mut Visit<'b>,
+struct Retry<'a, 'b> {
+    caught: &'a mut CaughtCall<'b>,
     op: Op,
     result: i64,
 }
@@ -32,16 +32,16 @@ struct Errand<'a, 'b> {
 /// to get that error.
 #[cold]
 #[inline(never)]
-pub(crate) fn again(visit: &mut Visit<'_>, op: Op) -> Option<i64> {
+pub(crate) fn again(caught: &mut CaughtCall<'_>, op: Op) -> Option<i64> {
     if !is_without_descriptors(op) || tasks::changes(op) {
         return None;
     }
-    let mut errand = Errand { visit, op, result: Errno::EMFILE.result() };
+    let mut retry = Retry { caught, op, result: Errno::EMFILE.result() };
     // Signals to all processes of the container, or of the terminal, are for the parent alone.
     let mask = signals::hold_back();
     // SAFETY: the value lives until this returns, and the parent does not use it before the child
     // has ended.
-    let child = unsafe { branch(&raw mut errand) };
+    let child = unsafe { branch(&raw mut retry) };
     if child > 0 {
         // SAFETY: waits for a child that has ended; the kernel writes nothing.
         unsafe {
@@ -49,7 +49,7 @@ pub(crate) fn again(visit: &mut Visit<'_>, op: Op) -> Option<i64> {
         };
     }
     signals::exchange_mask(mask);
-    (child > 0).then_some(errand.result)
+    (child > 0).then_some(retry.result)
 }
 
 /// Returns true if a call gives the guest no descriptor, and uses only those among its arguments.
@@ -77,12 +77,12 @@ const fn is_without_descriptors(op: Op) -> bool {
 ///
 /// # Safety
 ///
-/// `errand` is valid, and not used otherwise, until this returns.
-unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
+/// `retry` is valid, and not used otherwise, until this returns.
+unsafe fn branch(retry: *mut Retry<'_, '_>) -> i64 {
     let flags = raw::CLONE_VM | raw::CLONE_VFORK | raw::CLONE_FS;
     let result: i64;
     // SAFETY: the child does not return from any function of its parent: it only calls one more,
-    // and ends. It changes only memory below the stack pointer, what `errand` points to, and its
+    // and ends. It changes only memory below the stack pointer, what `retry` points to, and its
     // own registers.
     unsafe {
         asm!(
@@ -104,7 +104,7 @@ unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
             in("rdx") 0_u64,
             in("r10") 0_u64,
             in("r8") 0_u64,
-            in("r12") errand,
+            in("r12") retry,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -113,11 +113,11 @@ unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
 }
 
 /// The work of the child.
-unsafe extern "C" fn carry_out(errand: *mut Errand<'_, '_>) {
+unsafe extern "C" fn carry_out(retry: *mut Retry<'_, '_>) {
     // SAFETY: the parent is suspended and passed a valid pointer that it does not use meanwhile.
-    let errand = unsafe { &mut *errand };
-    make_room(&errand.visit.call.arguments);
-    errand.result = by_view(errand.visit, errand.op);
+    let retry = unsafe { &mut *retry };
+    make_room(&retry.caught.call.arguments);
+    retry.result = by_view(retry.caught, retry.op);
 }
 
 /// Closes some of the highest descriptors that the limit allows, except those among the call's

@@ -17,7 +17,7 @@
 //! one thread. Each names the one that was newest when it was installed, so threads and children
 //! share common filters. Nothing is ever freed.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::frame::Frame;
 use crate::system::{self, Written};
 use crate::{entry, memory, tasks};
@@ -119,17 +119,17 @@ pub(crate) enum Answer {
 
 /// Runs the calling thread's filters.
 #[inline]
-pub(crate) fn before(visit: &mut Visit<'_>) -> Answer {
-    if END.load(Ordering::Relaxed) == 0 { Answer::Allowed } else { ask(visit) }
+pub(crate) fn before(caught: &mut CaughtCall<'_>) -> Answer {
+    if END.load(Ordering::Relaxed) == 0 { Answer::Allowed } else { ask(caught) }
 }
 
 #[cold]
-fn ask(visit: &mut Visit<'_>) -> Answer {
-    let call = visit.call;
+fn ask(caught: &mut CaughtCall<'_>) -> Answer {
+    let call = caught.call;
     let data = Data {
         number: call.number,
         architecture: call.arch,
-        pointer: visit.frame.return_address,
+        pointer: caught.frame.return_address,
         arguments: call.arguments,
     };
     let mut answer = bpf::ALLOW;
@@ -151,8 +151,8 @@ fn ask(visit: &mut Visit<'_>) -> Answer {
         bpf::ERRNO => Answer::Result(-i64::from((answer & 0xffff).min(4095))),
         bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
         // The kernel has run the filters already, with another result.
-        _ if visit.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
-        _ if entry::outside(visit.frame) || leave_outside(visit.frame) => Answer::Kernel,
+        _ if caught.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
+        _ if entry::make_at_site(caught.frame) || make_outside(caught.frame) => Answer::Kernel,
         _ => Answer::Result(Errno::EPERM.result()),
     }
 }
@@ -178,7 +178,7 @@ static BEGUN: AtomicU32 = AtomicU32::new(0);
 /// Makes a call at an instruction that no filter exempts: when [`crate::dispatch::caught`] returns,
 /// the slot is given back, and the registers are the guest's. Each such instruction has a page
 /// behind the stage's range, and belongs to one return address.
-fn leave_outside(frame: &mut Frame) -> bool {
+fn make_outside(frame: &mut Frame) -> bool {
     let back = frame.return_address;
     let there = |index: usize| system::base() + abi::boot::RANGE + index as u64 * abi::elf::PAGE;
     let known = BOUND.iter().position(|bound| bound.load(Ordering::Acquire) == back);
@@ -212,42 +212,42 @@ fn make(at: u64, back: u64) -> bool {
 
 /// Rules for `seccomp`, `prctl(PR_SET_SECCOMP)`, and for the prctl option that would redirect the
 /// stage's own calls to the guest.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     if op == Op::Prctl && call.arguments[0] as u32 == PR_SET_SYSCALL_USER_DISPATCH {
         return if call.arguments[1] == 0 {
-            Road::Kernel(call)
+            Ruling::Kernel(call)
         } else {
-            Road::Done(Errno::EINVAL.result())
+            Ruling::Done(Errno::EINVAL.result())
         };
     }
     let asks = op == Op::Seccomp || call.arguments[0] as u32 == PR_SET_SECCOMP;
     match Wish::of(&call) {
-        Wish::Other if asks && call.arch == ARCH_X86_64 => Road::Kernel(call),
-        Wish::Other => Road::View,
-        _ if call.arch != ARCH_X86_64 => Road::Done(Errno::ENOSYS.result()),
-        wish => Road::Done(install(op, &call, wish).unwrap_or_else(Errno::result)),
+        Wish::Other if asks && call.arch == ARCH_X86_64 => Ruling::Kernel(call),
+        Wish::Other => Ruling::View,
+        _ if call.arch != ARCH_X86_64 => Ruling::Done(Errno::ENOSYS.result()),
+        wish => Ruling::Done(install(op, &call, wish).unwrap_or_else(Errno::result)),
     }
 }
 
 #[inline(never)]
 fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     let mut room = MaybeUninit::<Task>::zeroed();
-    let mut lent = tasks::lend(op, &mut room);
+    let mut call_task = tasks::for_call(op, &mut room);
     let (address, length, flags) = match wish {
         Wish::Filter(header, flags) => {
             if flags & FLAG_NEW_LISTENER != 0 {
                 return Err(Errno::EBUSY);
             }
             let (address, length) = header_of(header)?;
-            let creds = &lent.task.creds;
+            let creds = &call_task.task.creds;
             if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
                 return Err(Errno::EACCES);
             }
             (address, length, flags)
         }
         // SECCOMP_MODE_FILTER: the kernel does not allow both modes.
-        _ if lent.task.filters.mode == 2 => return Err(Errno::EINVAL),
+        _ if call_task.task.filters.mode == 2 => return Err(Errno::EINVAL),
         _ => (0, strict(ARCH_X86_64).len(), 0),
     };
     if PREFIX + length > LONGEST {
@@ -255,7 +255,7 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     }
     let whole = PREFIX + length;
     let number = reserve(whole).ok_or(Errno::ENOMEM)?;
-    let cells = write(number, whole, lent.filters);
+    let cells = write(number, whole, call_task.filters);
     let (before, own) = cells.split_at_mut(PREFIX);
     before.copy_from_slice(&prefix(system::base()));
     let read = if address == 0 {
@@ -268,9 +268,9 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     // The guest's program may be invalid: the kernel reports it.
     match read.and_then(|()| give(cells, flags)) {
         Ok(0) => {
-            installed(lent.task, call, 0);
-            lent.filters = number;
-            lent.give_back();
+            installed(call_task.task, call, 0);
+            call_task.filters = number;
+            call_task.commit();
             Ok(0)
         }
         other => {

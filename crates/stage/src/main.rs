@@ -95,7 +95,7 @@ unsafe extern "C" fn boot(stack: *mut u64) -> u64 {
 }
 
 fn run(stack: &mut Stack) -> Result<u64, Failed> {
-    let Some(boot) = Boot::read(BOOT.get()) else { return exec::arrive(stack) };
+    let Some(boot) = Boot::read(BOOT.get()) else { return exec::take_over(stack) };
     let random = stack.randomness();
     let role = load::Role::Program { interpreted: boot.interpreter.is_some(), random };
     let program = Image::load(boot.program, role)?;

@@ -8,7 +8,7 @@
 //! If the kernel does not allow another place for it (`PR_SET_MM_MAP`), the guest's heap lies
 //! behind the stage's image ([`lend_heap`]): that part of the range is the guest's.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::system;
 use abi::boot::{RANGE, SHARED, SLOTS, SPARE, STUBS};
 use abi::calls::Op;
@@ -49,13 +49,13 @@ pub(crate) fn is_lent(address: u64, length: u64) -> bool {
 }
 
 /// Rules for `mmap`, `munmap`, `mprotect`, `mremap`, `madvise`... that name the stage's range.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     let [address, length, third, flags, new, _] = call.arguments;
     if op == Op::Shmat {
         // The length is the segment's, but only the start counts: the range is far from all other
         // mappings.
-        return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Road::Kernel(call) };
+        return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Ruling::Kernel(call) };
     }
     let hit = overlaps(address, length);
     match op {
@@ -67,16 +67,16 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
             if fixed && overlaps(new, third) {
                 return refuse(Errno::EINVAL);
             }
-            Road::Kernel(call)
+            Ruling::Kernel(call)
         }
-        _ if !hit => Road::Kernel(call),
+        _ if !hit => Ruling::Kernel(call),
         Op::Mmap => match flags as u32 {
             flags if flags & raw::MAP_FIXED_NOREPLACE == raw::MAP_FIXED_NOREPLACE => {
                 refuse(Errno::EEXIST)
             }
             flags if flags & raw::MAP_FIXED != 0 => refuse(Errno::ENOMEM),
             // The address is only a hint.
-            _ => Road::Kernel(without_address(call)),
+            _ => Ruling::Kernel(without_address(call)),
         },
         Op::Munmap => around(&call, None),
         Op::Madvise => around(&call, Some(Errno::ENOMEM)),
@@ -85,8 +85,8 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     }
 }
 
-fn refuse(errno: Errno) -> Road {
-    Road::Done(errno.result())
+fn refuse(errno: Errno) -> Ruling {
+    Ruling::Done(errno.result())
 }
 
 fn without_address(mut call: Call) -> Call {
@@ -108,7 +108,7 @@ fn overlaps(address: u64, length: u64) -> bool {
 
 /// Makes a call for the memory before and behind the stage's. `holes`: the call's error for memory
 /// where nothing is mapped.
-fn around(call: &Call, holes: Option<Errno>) -> Road {
+fn around(call: &Call, holes: Option<Errno>) -> Ruling {
     let [address, length, third, ..] = call.arguments;
     if !address.is_multiple_of(abi::elf::PAGE) {
         return refuse(Errno::EINVAL);
@@ -122,9 +122,9 @@ fn around(call: &Call, holes: Option<Errno>) -> Road {
             // SAFETY: the guest's own call, on memory that does not belong to the stage.
             let result = unsafe { system::call(call.number, arguments) };
             if system::is_error(result) && Some(Errno(result.unsigned_abs() as u16)) != holes {
-                return Road::Done(result);
+                return Ruling::Done(result);
             }
         }
     }
-    holes.map_or(Road::Done(0), refuse)
+    holes.map_or(Ruling::Done(0), refuse)
 }

@@ -20,7 +20,7 @@
 
 mod file;
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::signals::context::Registers;
 use crate::system::{self, Failed, Place};
 use crate::{entry, filters, memory, memory_guard};
@@ -254,31 +254,31 @@ const READ_IMPLIES_EXEC: u64 = 0x0040_0000;
 
 /// Runs the container's filter for a call, and decides calls that map or execute code; `None` if
 /// the stage's other rules have to decide.
-pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
-    let call = visit.call;
-    let answer = filters::containers(&call, visit.frame.return_address);
+pub(crate) fn pass(caught: &mut CaughtCall<'_>, op: Op) -> Option<Ruling> {
+    let call = caught.call;
+    let answer = filters::containers(&call, caught.frame.return_address);
     if answer & 0xffff_0000 == ERRNO {
-        return Some(Road::Done(-i64::from(answer & 0xffff)));
+        return Some(Ruling::Done(-i64::from(answer & 0xffff)));
     }
     let passes = matches!(answer & 0xffff_0000, ALLOW | LOG);
     let executes = call.arguments[2] as u32 & raw::PROT_EXEC != 0;
     match op {
         Op::Mmap | Op::Mprotect | Op::PkeyMprotect if executes => {
-            let road = if passes { Road::Kernel(call) } else { memory_guard::rule(visit, op) };
-            let Road::Kernel(call) = road else { return Some(road) };
-            Some(Road::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
+            let ruling = if passes { Ruling::Kernel(call) } else { memory_guard::rule(caught, op) };
+            let Ruling::Kernel(call) = ruling else { return Some(ruling) };
+            Some(Ruling::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
         }
         _ if !passes => None,
         Op::Personality if call.arguments[0] as u32 != ASK => {
             let mut call = call;
             call.arguments[0] &= !READ_IMPLIES_EXEC;
-            Some(Road::Kernel(call))
+            Some(Ruling::Kernel(call))
         }
-        Op::Mremap => Some(Road::Done(moved(&call))),
-        Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Road::Exit(call)),
+        Op::Mremap => Some(Ruling::Done(moved(&call))),
+        Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Ruling::Exit(call)),
         // The call does not return, so the slot must be given back before.
-        Op::Exit | Op::ExitGroup if entry::exit(visit.frame, &call) => Some(Road::Prepared),
-        _ => Some(Road::Kernel(call)),
+        Op::Exit | Op::ExitGroup if entry::exit(caught.frame, &call) => Some(Ruling::Prepared),
+        _ => Some(Ruling::Kernel(call)),
     }
 }
 
@@ -363,7 +363,7 @@ fn look_through(start: u64, end: u64) {
 
 /// Before a handler of the guest sees where a thread was interrupted: moves an instruction pointer
 /// at a stub's call to the guest's own call site.
-pub(crate) fn surface(registers: &mut Registers) {
+pub(crate) fn hide_stub(registers: &mut Registers) {
     const AT: [u8; 3] = [0x0f, 0x05, 0xe9];
     let here = registers.rip;
     let mut word = [0; 8];

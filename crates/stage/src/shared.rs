@@ -109,7 +109,7 @@ pub(crate) fn switches() -> Switches {
 
 /// Returns true if calls are caught by patched code (modes F), and not by a filter.
 #[inline]
-pub(crate) fn has_texts() -> bool {
+pub(crate) fn is_mode_f() -> bool {
     switches().has(Switches::TEXTS)
 }
 

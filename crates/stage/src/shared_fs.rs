@@ -40,7 +40,7 @@ static FORKS_SEEN: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if there is a page: then [`is_outdated`] has to be checked before a call.
 #[inline]
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_mapped() -> bool {
     PAGE.load(Ordering::Relaxed) != 0
 }
 
@@ -53,9 +53,9 @@ fn page() -> Option<*mut Page> {
 
 /// Prepares for a process that shares root and umask, which are those of `task`, with this one.
 #[cold]
-pub(crate) fn found(task: &Task) {
+pub(crate) fn share(task: &Task) {
     let here = system::process();
-    if is_there() && is_member(here) {
+    if is_mapped() && is_member(here) {
         return;
     }
     let flags = u64::from(raw::MAP_SHARED | raw::MAP_ANONYMOUS);
@@ -66,7 +66,7 @@ pub(crate) fn found(task: &Task) {
     if !system::is_error(at) {
         PAGE.store(at as u64, Ordering::Relaxed);
         MEMBER.store(here, Ordering::Relaxed);
-        tell(task);
+        publish(task);
         if !FORKS_SEEN.swap(true, Ordering::Relaxed) {
             crate::filters::see_forks();
         }
@@ -75,7 +75,7 @@ pub(crate) fn found(task: &Task) {
 
 /// From now on the process does not share root and umask.
 #[cold]
-pub(crate) fn leave() {
+pub(crate) fn unshare() {
     PAGE.store(0, Ordering::Relaxed);
 }
 
@@ -98,7 +98,7 @@ fn is_member(here: u32) -> bool {
         MEMBER.store(here, Ordering::Relaxed);
         return true;
     }
-    leave();
+    unshare();
     false
 }
 
@@ -122,7 +122,7 @@ fn with_page<T>(page: *mut Page, run: impl FnOnce(&mut Page) -> T) -> T {
 
 /// Makes root and umask of `task` those of all processes that share the page.
 #[cold]
-pub(crate) fn tell(task: &Task) {
+pub(crate) fn publish(task: &Task) {
     let Some(page) = page().filter(|_| is_member(system::process())) else { return };
     let changes = with_page(page, |page| {
         page.umask = task.umask;
@@ -134,7 +134,7 @@ pub(crate) fn tell(task: &Task) {
 
 /// Returns true if another process has changed root or umask since this one has looked last.
 #[cold]
-pub(crate) fn is_behind() -> bool {
+pub(crate) fn is_outdated() -> bool {
     // SAFETY: the page is never unmapped, and this member is only accessed atomically.
     page().is_some_and(|page| unsafe {
         (*page).changes.load(Ordering::Relaxed) != SEEN.load(Ordering::Relaxed)
@@ -143,7 +143,7 @@ pub(crate) fn is_behind() -> bool {
 
 /// Takes over the changes of other processes.
 #[cold]
-pub(crate) fn catch_up(task: &mut Task) {
+pub(crate) fn update(task: &mut Task) {
     let Some(page) = page() else { return };
     let changes = with_page(page, |page| {
         task.umask = page.umask;

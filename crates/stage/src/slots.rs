@@ -65,7 +65,7 @@ pub(crate) struct Head {
     /// The work that remains after the call that is being made on the guest's stack.
     pub(crate) after: view::After,
     /// A process that was found to use this memory without being its owner. See [`vfork_child`].
-    borrower: AtomicU32,
+    vfork_child: AtomicU32,
     /// Set if the call has its result while a deferred signal is delivered. (Otherwise the call is
     /// still to be made.)
     pub(crate) answered: bool,
@@ -157,7 +157,7 @@ fn start() -> u64 {
 /// memory with its parent (`vfork`). A child of `fork` finds zero there, so a process that finds
 /// its own number shares the memory. `None` if slots are not wiped in children, and outside of
 /// calls.
-pub(crate) fn borrower() -> Option<&'static AtomicU32> {
+pub(crate) fn vfork_child() -> Option<&'static AtomicU32> {
     let here = 0_u8;
     let stack = &raw const here as u64;
     if POOL.process.load(Ordering::Relaxed) != 0 || !contain(stack) {
@@ -165,7 +165,7 @@ pub(crate) fn borrower() -> Option<&'static AtomicU32> {
     }
     // SAFETY: the caller runs on the slot's stack, so the slot is mapped, for good; this word is
     // only accessed atomically.
-    Some(unsafe { &(*at(stack)).head.borrower })
+    Some(unsafe { &(*at(stack)).head.vfork_child })
 }
 
 fn publish(count: u32) {
@@ -215,7 +215,7 @@ fn slot(index: u32) -> *mut Slot {
     (start() + (u64::from(index) << SLOT_SHIFT)) as *mut Slot
 }
 
-fn wish(stack: u64) -> u32 {
+fn preferred(stack: u64) -> u32 {
     (stack >> SPREAD) as u32 & POOL.mask.load(Ordering::Acquire)
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn take(stack: u64) -> *mut Slot {
     let mut tries = 0_u32;
     loop {
         let count = POOL.mask.load(Ordering::Acquire) + 1;
-        let start = wish(stack);
+        let start = preferred(stack);
         for step in 0..count {
             let slot = slot((start + step) & (count - 1));
             // SAFETY: every slot below the count is mapped, and the head is accessed only by its
@@ -259,7 +259,7 @@ pub(crate) extern "C" fn none_free() {
 /// Prepares the slot at the beginning of a call: stores its owner, and grows the pool if few slots
 /// are free.
 #[inline]
-pub(crate) fn settle(frame: &mut Frame) {
+pub(crate) fn begin_call(frame: &mut Frame) {
     let slot = of(frame);
     if POOL.reads_owner.load(Ordering::Relaxed) != 0 {
         // SAFETY: the head belongs to this call; the kernel has said that the instruction works.
@@ -269,7 +269,7 @@ pub(crate) fn settle(frame: &mut Frame) {
         reclaim_parents(frame);
     }
     let index = ((slot as u64 - start()) >> SLOT_SHIFT) as u32;
-    if index != wish(frame.stack) {
+    if index != preferred(frame.stack) {
         make_room(frame);
     }
 }
@@ -370,14 +370,14 @@ fn free_if(lost: impl Fn(*mut Slot) -> bool) -> u32 {
 }
 
 /// The state before [`release_at_exec`].
-pub(crate) struct Departure(Option<u64>);
+pub(crate) struct ReleaseAtExec(Option<u64>);
 
 /// Prepares for a call that is about to execute another program. In a child of `vfork` the memory
 /// stays with the parent, with this slot in it taken. So the kernel is asked to clear its word when
 /// the child leaves the memory (`set_tid_address`), and not before.
-pub(crate) fn depart(slot: *mut Slot) -> Departure {
-    if !crate::tasks::is_borrower() {
-        return Departure(None);
+pub(crate) fn release_at_exec(slot: *mut Slot) -> ReleaseAtExec {
+    if !crate::tasks::is_vfork_child() {
+        return ReleaseAtExec(None);
     }
     let mut before = 0_u64;
     let asked = [u64::from(PR_GET_TID_ADDRESS), &raw mut before as u64, 0, 0, 0, 0];
@@ -386,15 +386,15 @@ pub(crate) fn depart(slot: *mut Slot) -> Departure {
     unsafe {
         // If the previous address is unknown, it could not be restored; then the slot is lost.
         if system::call(raw::__NR_prctl, asked) != 0 {
-            return Departure(None);
+            return ReleaseAtExec(None);
         }
         set_tid_address(&raw const (*slot).head.taken as u64);
     }
-    Departure(Some(before))
+    ReleaseAtExec(Some(before))
 }
 
 /// Restores the state because the program was not executed.
-pub(crate) fn stay(departure: &Departure) {
+pub(crate) fn undo_release(departure: &ReleaseAtExec) {
     if let Some(before) = departure.0 {
         // SAFETY: this is the address that the guest had asked for.
         unsafe { set_tid_address(before) };

@@ -38,7 +38,7 @@ struct Own {
     /// Its number; 0 if the entry is free.
     thread: u32,
     /// It is a child of `vfork`: a process of its own that uses this memory too.
-    borrower: bool,
+    vfork_child: bool,
     /// It has its own root and umask, too.
     fs: bool,
     /// Its `fs` base.
@@ -53,9 +53,9 @@ struct Own {
 const OWN_MAX: usize = 64;
 
 /// Signals by which C libraries (glibc 33, musl 34) and Go (33) make all threads execute a call.
-pub(crate) const SUMMONS: core::ops::RangeInclusive<u32> = 33..=34;
+pub(crate) const SETXID_SIGNALS: core::ops::RangeInclusive<u32> = 33..=34;
 /// Threads that have received one of these, and have not yet made such a call; 0 for a free place.
-static SUMMONED: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+static SETXID_PENDING: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 
 /// Zeros are a valid value. The order of the members in memory matters: those that every program
 /// needs lie together.
@@ -84,7 +84,7 @@ fn process() -> &'static mut Process {
 }
 
 /// The task that a call uses: that of the thread that makes it.
-pub(crate) struct Lent<'a> {
+pub(crate) struct CallTask<'a> {
     /// The task for the view.
     pub(crate) task: &'a mut Task,
     /// The newest filter of the thread.
@@ -139,10 +139,10 @@ pub(crate) fn start(filters: u32) {
 
 /// The calling thread's task for a call. `room` holds the copy, if one is made; before, it contains
 /// zeros or the copy of an earlier call.
-pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
+pub(crate) fn for_call(op: Op, room: &mut MaybeUninit<Task>) -> CallTask<'_> {
     let process = process();
-    catch_up();
-    let (task, filters) = match mine() {
+    sync_fs();
+    let (task, filters) = match own_entry() {
         Some(own) => (&mut own.task, own.filters),
         None => (&mut process.task, process.filters),
     };
@@ -151,61 +151,61 @@ pub(crate) fn lend(op: Op, room: &mut MaybeUninit<Task>) -> Lent<'_> {
         // SAFETY: zeros are a valid task, and so is an earlier one.
         let copy = unsafe { room.assume_init_mut() };
         copy.clone_from(task);
-        Lent { task: copy, filters, copied: true, ids }
+        CallTask { task: copy, filters, copied: true, ids }
     } else {
-        Lent { task, filters, copied: false, ids: false }
+        CallTask { task, filters, copied: false, ids: false }
     }
 }
 
 /// Takes over changes of processes that share root and umask with this one.
 #[inline]
-pub(crate) fn catch_up() {
+pub(crate) fn sync_fs() {
     #[cold]
     #[inline(never)]
     fn really() {
         // A child of `vfork` does not share the state of the process that owns the memory.
-        if !is_borrower() && shared_fs::is_behind() {
-            locked(|| shared_fs::catch_up(&mut process().task));
+        if !is_vfork_child() && shared_fs::is_outdated() {
+            locked(|| shared_fs::update(&mut process().task));
         }
     }
-    if shared_fs::is_there() {
+    if shared_fs::is_mapped() {
         really();
     }
 }
 
 /// Prepares for a process that shares root and umask with this one, but not its memory.
 pub(crate) fn share_fs() {
-    if !is_borrower() {
-        shared_fs::found(&process().task);
+    if !is_vfork_child() {
+        shared_fs::share(&process().task);
     }
 }
 
-impl Lent<'_> {
+impl CallTask<'_> {
     /// Makes the call's changes those of the thread. (Without this the call has no effect: an
     /// `execve` that failed.)
-    pub(crate) fn give_back(self) {
+    pub(crate) fn commit(self) {
         if self.copied {
-            let everybodys = self.ids && is_summoned();
-            locked(|| store(self.task, self.filters, everybodys));
+            let for_all = self.ids && has_setxid_pending();
+            locked(|| store(self.task, self.filters, for_all));
         }
     }
 }
 
 /// Notes that the calling thread has received a signal of [`SETXID_SIGNALS`].
-pub(crate) fn summon() {
+pub(crate) fn note_setxid() {
     let thread = system::thread();
-    let _ = SUMMONED
+    let _ = SETXID_PENDING
         .iter()
         .find(|cell| cell.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok());
 }
 
 /// Returns true if it has received one since it last made such a call.
-fn is_summoned() -> bool {
-    if SUMMONED.iter().all(|cell| cell.load(Ordering::Relaxed) == 0) {
+fn has_setxid_pending() -> bool {
+    if SETXID_PENDING.iter().all(|cell| cell.load(Ordering::Relaxed) == 0) {
         return false;
     }
     let thread = system::thread();
-    SUMMONED
+    SETXID_PENDING
         .iter()
         .filter(|cell| {
             cell.compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -217,7 +217,7 @@ fn is_summoned() -> bool {
 /// The calling thread's newest filter.
 #[inline]
 pub(crate) fn filters() -> u32 {
-    mine().map_or_else(|| process().filters, |own| own.filters)
+    own_entry().map_or_else(|| process().filters, |own| own.filters)
 }
 
 /// Calls `look` with the task of a thread of this process; false if there is no such thread.
@@ -235,20 +235,20 @@ pub(crate) fn look(thread: u32, look: &mut dyn FnMut(&Task)) -> bool {
 /// The calling thread no longer shares root and umask with others.
 pub(crate) fn unshare_fs() {
     locked(|| {
-        let borrower = is_borrower();
-        if (borrower || threads() > 1)
-            && let Some(own) = enter(borrower)
+        let vfork_child = is_vfork_child();
+        if (vfork_child || threads() > 1)
+            && let Some(own) = enter(vfork_child)
         {
             own.fs = true;
         } else {
-            shared_fs::leave();
+            shared_fs::unshare();
         }
     });
 }
 
 /// Returns true if the caller is a process that uses another process's memory: a child of `vfork`
 /// before its `execve`.
-pub(crate) fn is_borrower() -> bool {
+pub(crate) fn is_vfork_child() -> bool {
     const KCMP_VM: u64 = 1;
     let process = process();
     let here = system::process();
@@ -256,12 +256,12 @@ pub(crate) fn is_borrower() -> bool {
         return false;
     }
     // `posix_spawn` makes 128 calls that need this.
-    let known = slots::borrower();
+    let known = slots::vfork_child();
     if known.is_some_and(|known| known.load(Ordering::Relaxed) == here) {
         return true;
     }
     if OWN.load(Ordering::Acquire) != 0
-        && process.own.iter().any(|own| own.borrower && own.thread == here)
+        && process.own.iter().any(|own| own.vfork_child && own.thread == here)
     {
         return true;
     }
@@ -282,12 +282,12 @@ pub(crate) fn is_borrower() -> bool {
     // children of `vfork` before this is noticed.)
     if OWN.load(Ordering::Acquire) != 0 {
         let base = base();
-        let is_mine = |own: &&Own| own.thread != 0 && !own.borrower && own.base == base;
+        let is_mine = |own: &&Own| own.thread != 0 && !own.vfork_child && own.base == base;
         if let Some(own) = process.own.iter().find(is_mine) {
             process.task.clone_from(&own.task);
             process.filters = own.filters;
         }
-        let is_strange = |own: &&mut Own| own.thread != 0 && !(own.borrower && same(own.thread));
+        let is_strange = |own: &&mut Own| own.thread != 0 && !(own.vfork_child && same(own.thread));
         process.own.iter_mut().filter(is_strange).for_each(free);
     }
     BUSY.store(false, Ordering::Release);
@@ -297,25 +297,25 @@ pub(crate) fn is_borrower() -> bool {
 
 /// The process that owns this memory: the caller, or the parent of a `vfork`.
 pub(crate) fn owner() -> u32 {
-    is_borrower();
+    is_vfork_child();
     process().id
 }
 
 /// Prepares for executing another program: frees the entry of a child of `vfork`, because the call
 /// does not return if it succeeds. The result is passed to [`exec_failed`] if it fails.
-pub(crate) fn departs() -> Option<usize> {
-    if OWN.load(Ordering::Acquire) == 0 || !is_borrower() {
+pub(crate) fn before_exec() -> Option<usize> {
+    if OWN.load(Ordering::Acquire) == 0 || !is_vfork_child() {
         return None;
     }
     let here = system::process();
-    let index = process().own.iter().position(|own| own.borrower && own.thread == here)?;
+    let index = process().own.iter().position(|own| own.vfork_child && own.thread == here)?;
     locked(|| free(&mut process().own[index]));
     Some(index)
 }
 
 /// Restores the entry after a failed `execve`.
-pub(crate) fn returned(departed: Option<usize>) {
-    let Some(own) = departed.and_then(|index| process().own.get_mut(index)) else { return };
+pub(crate) fn exec_failed(freed: Option<usize>) {
+    let Some(own) = freed.and_then(|index| process().own.get_mut(index)) else { return };
     locked(|| {
         if own.thread == 0 {
             own.thread = system::process();
@@ -326,32 +326,32 @@ pub(crate) fn returned(departed: Option<usize>) {
 
 /// The calling thread's entry.
 #[inline]
-fn mine() -> Option<&'static mut Own> {
+fn own_entry() -> Option<&'static mut Own> {
     if OWN.load(Ordering::Acquire) == 0 { None } else { find() }
 }
 
 #[cold]
 fn find() -> Option<&'static mut Own> {
     // A child of `fork` has no entries.
-    is_borrower();
+    is_vfork_child();
     let (thread, base) = (system::thread(), base());
     process().own.iter_mut().find(|own| own.thread == thread && own.base == base)
 }
 
 /// The calling thread's entry, which is made if there is none; `None` if there is no room.
-fn enter(borrower: bool) -> Option<&'static mut Own> {
-    if let Some(own) = mine() {
+fn enter(vfork_child: bool) -> Option<&'static mut Own> {
+    if let Some(own) = own_entry() {
         return Some(own);
     }
     let process = process();
-    let lost = |own: &Own| own.thread != 0 && !lives(own.thread, own.borrower);
-    if process.own.iter().all(|own| own.thread != 0) || borrower {
+    let lost = |own: &Own| own.thread != 0 && !lives(own.thread, own.vfork_child);
+    if process.own.iter().all(|own| own.thread != 0) || vfork_child {
         process.own.iter_mut().filter(|own| lost(own)).for_each(free);
     }
     let own = process.own.iter_mut().find(|own| own.thread == 0)?;
     own.task.clone_from(&process.task);
     own.filters = process.filters;
-    (own.borrower, own.fs, own.base) = (borrower, borrower, base());
+    (own.vfork_child, own.fs, own.base) = (vfork_child, vfork_child, base());
     own.thread = system::thread();
     OWN.fetch_add(1, Ordering::AcqRel);
     Some(own)
@@ -364,20 +364,20 @@ fn free(own: &mut Own) {
 
 /// Stores the result of a call of this thread; `for_all` if all threads of the process are made to
 /// execute it.
-fn store(new: &Task, filters: u32, everybodys: bool) {
+fn store(new: &Task, filters: u32, for_all: bool) {
     let process = process();
-    let borrower = is_borrower();
-    let old = mine().map_or(&process.task, |own| &own.task);
+    let vfork_child = is_vfork_child();
+    let old = own_entry().map_or(&process.task, |own| &own.task);
     let ids = old.creds != new.creds;
     let filtered = (old.filters.mode, old.filters.count) != (new.filters.mode, new.filters.count);
-    if old.dumpable != new.dumpable && !borrower {
+    if old.dumpable != new.dumpable && !vfork_child {
         process.task.dumpable = new.dumpable;
         process.own.iter_mut().for_each(|own| own.task.dumpable = new.dumpable);
     }
     if new.fs_changed {
-        store_fs(new, borrower);
+        store_fs(new, vfork_child);
     }
-    if filtered && new.filters.synchronised && !borrower {
+    if filtered && new.filters.synchronised && !vfork_child {
         let tasks = process.own.iter_mut().map(|own| (&mut own.task, &mut own.filters));
         for (task, head) in tasks.chain([(&mut process.task, &mut process.filters)]) {
             put_filters(task, new);
@@ -385,22 +385,22 @@ fn store(new: &Task, filters: u32, everybodys: bool) {
             *head = filters;
         }
     }
-    if everybodys && !borrower {
+    if for_all && !vfork_child {
         process.task.creds.clone_from(&new.creds);
     }
     if !ids && !filtered {
         return;
     }
-    if !filtered && !borrower && process.task.creds == new.creds {
-        let mine = mine().filter(|own| !own.fs && own.filters == process.filters);
+    if !filtered && !vfork_child && process.task.creds == new.creds {
+        let mine = own_entry().filter(|own| !own.fs && own.filters == process.filters);
         match mine {
             Some(own) => return free(own),
-            None if everybodys && self::mine().is_none() => return,
+            None if for_all && self::own_entry().is_none() => return,
             None => {}
         }
     }
-    let threads = if borrower { 0 } else { threads() };
-    let own = if threads == 1 { mine() } else { enter(borrower) };
+    let threads = if vfork_child { 0 } else { threads() };
+    let own = if threads == 1 { own_entry() } else { enter(vfork_child) };
     let is_process = own.is_none();
     let (task, head) = match own {
         Some(own) => (&mut own.task, &mut own.filters),
@@ -425,18 +425,18 @@ fn put_filters(task: &mut Task, new: &Task) {
     task.filters = view::task::Filters { synchronised: false, ..new.filters };
 }
 
-fn store_fs(new: &Task, borrower: bool) {
+fn store_fs(new: &Task, vfork_child: bool) {
     let put = |task: &mut Task| {
         task.root = new.root;
         task.umask = new.umask;
     };
-    if let Some(own) = if borrower { enter(true) } else { mine().filter(|own| own.fs) } {
+    if let Some(own) = if vfork_child { enter(true) } else { own_entry().filter(|own| own.fs) } {
         return put(&mut own.task);
     }
     let process = process();
     put(&mut process.task);
-    if shared_fs::is_there() {
-        shared_fs::tell(&process.task);
+    if shared_fs::is_mapped() {
+        shared_fs::publish(&process.task);
     }
     process.own.iter_mut().filter(|own| !own.fs).for_each(|own| put(&mut own.task));
 }
@@ -445,7 +445,7 @@ fn store_fs(new: &Task, borrower: bool) {
 fn converge(new: &Task, filters: u32, threads: u64) {
     let process = process();
     let same = |own: &&mut Own| {
-        own.thread != 0 && !own.borrower && own.filters == filters && own.task.creds == new.creds
+        own.thread != 0 && !own.vfork_child && own.filters == filters && own.task.creds == new.creds
     };
     let count = process.own.iter_mut().filter(same).count() as u64;
     if count < threads && count < OWN_MAX as u64 {
@@ -474,8 +474,8 @@ fn threads() -> u64 {
 
 /// Returns true if the calling process has a thread with this number, or for a child of `vfork` if
 /// that process lives.
-fn lives(thread: u32, borrower: bool) -> bool {
-    let process = if borrower { thread } else { system::process() };
+fn lives(thread: u32, vfork_child: bool) -> bool {
+    let process = if vfork_child { thread } else { system::process() };
     let arguments = [u64::from(process), u64::from(thread), 0, 0, 0, 0];
     // SAFETY: signal 0 is never delivered; the call only checks that the thread exists.
     unsafe { system::call(raw::__NR_tgkill, arguments) != Errno::ESRCH.result() }

@@ -17,7 +17,7 @@
 //!
 //! A tracer that follows system calls sees the stage's own calls, too, with host paths.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::{entry, memory, system, tasks};
 use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, Instruction, TRAP};
@@ -29,7 +29,7 @@ use linux_raw_sys::ptrace as requests;
 use view::{After, Call, Errno};
 
 /// The child of `vfork` that asked to be traced; 0 if there is none.
-static WISH: AtomicU32 = AtomicU32::new(0);
+static TRACE_AT_EXEC: AtomicU32 = AtomicU32::new(0);
 
 /// The last requests that continued threads: number of the thread (high half), request.
 static RESUMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
@@ -91,16 +91,16 @@ fn resumed(thread: u32) -> &'static AtomicU64 {
 }
 
 /// Decides a `ptrace`.
-pub(crate) fn rule(visit: &mut Visit<'_>) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
+    let call = caught.call;
     if call.arch != ARCH_X86_64 {
-        return Road::Done(Errno::ENOSYS.result());
+        return Ruling::Done(Errno::ENOSYS.result());
     }
     let (request, thread) = (call.arguments[0] as u32, call.arguments[1] as u32);
     match request {
-        requests::PTRACE_TRACEME if tasks::is_borrower() => {
-            WISH.store(system::process(), Relaxed);
-            return Road::Done(0);
+        requests::PTRACE_TRACEME if tasks::is_vfork_child() => {
+            TRACE_AT_EXEC.store(system::process(), Relaxed);
+            return Ruling::Done(0);
         }
         requests::PTRACE_CONT
         | requests::PTRACE_SYSCALL
@@ -111,17 +111,17 @@ pub(crate) fn rule(visit: &mut Visit<'_>) -> Road {
         }
         _ => {}
     }
-    if request != requests::PTRACE_TRACEME && !crate::shared::has_texts() {
+    if request != requests::PTRACE_TRACEME && !crate::shared::is_mode_f() {
         watch();
     }
-    Road::Kernel(call)
+    Ruling::Kernel(call)
 }
 
 /// A process is about to execute a program: if it asked to be traced from then on, it is.
 pub(crate) fn before_exec() {
-    let wish = WISH.load(Relaxed);
-    if wish != 0 && wish == system::process() {
-        WISH.store(0, Relaxed);
+    let asked = TRACE_AT_EXEC.load(Relaxed);
+    if asked != 0 && asked == system::process() {
+        TRACE_AT_EXEC.store(0, Relaxed);
         // SAFETY: touches no memory; it only makes the parent the tracer of this process.
         unsafe {
             system::call(raw::__NR_ptrace, [u64::from(requests::PTRACE_TRACEME), 0, 0, 0, 0, 0])
@@ -130,18 +130,18 @@ pub(crate) fn before_exec() {
 }
 
 /// Decides a `wait4` or `waitid` of a tracer: stops by the stage's own signal are skipped.
-pub(crate) fn wait(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+pub(crate) fn wait(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     if call.arch != ARCH_X86_64 {
-        return Road::Kernel(call);
+        return Ruling::Kernel(call);
     }
     loop {
         // SAFETY: the guest's own call.
-        let result = unsafe { entry::on_guest_stack(visit.frame, &call, After::Nothing) };
+        let result = unsafe { entry::on_guest_stack(caught.frame, &call, After::Nothing) };
         let heard =
             if op == Op::Waitid { of_waitid(&call, result) } else { of_wait4(&call, result) };
-        let Some(thread) = heard.filter(|thread| is_ours(*thread)) else {
-            return Road::Done(result);
+        let Some(thread) = heard.filter(|thread| is_stage_signal(*thread)) else {
+            return Ruling::Done(result);
         };
         let last = resumed(thread).load(Relaxed);
         let known = (last >> 32) as u32 == thread;
@@ -177,7 +177,7 @@ fn of_waitid(call: &Call, result: i64) -> Option<u32> {
 }
 
 /// Returns true if a thread has stopped with the stage's signal.
-fn is_ours(thread: u32) -> bool {
+fn is_stage_signal(thread: u32) -> bool {
     const SYS_SECCOMP: i32 = 1;
     let mut information = [0_i32; 32];
     let there = information.as_mut_ptr() as u64;

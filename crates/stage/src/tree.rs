@@ -74,7 +74,7 @@ fn open() -> Option<i32> {
     const F_DUPFD_CLOEXEC: u32 = 1030;
     STATE.store(LOST, Ordering::Relaxed);
     // A child of `vfork` has its own descriptors, but its parent's memory.
-    if tasks::is_borrower() {
+    if tasks::is_vfork_child() {
         STATE.store(0, Ordering::Relaxed);
         return None;
     }
@@ -96,7 +96,7 @@ fn open() -> Option<i32> {
 /// Notes that the descriptor is lost.
 pub(crate) fn lose() {
     // A child of `vfork` that has closed its own does not affect its parent's.
-    if !tasks::is_borrower() {
+    if !tasks::is_vfork_child() {
         STATE.store(LOST, Ordering::Relaxed);
     }
 }

@@ -11,9 +11,10 @@
 //! atomic, and the handler's decides.
 
 use super::{
-    BUS, FAULTS, SEGV, SYS, bit, never_blocked, own, stage_fault, stage_return, stage_signal,
+    BUS, FAULTS, SEGV, SYS, bit, never_blocked, stage_fault, stage_return, stage_signal,
+    trap_signal,
 };
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::entry::{stage_sigill, stage_sigsys};
 use crate::{memory, system, tasks};
 use abi::syscalls::ARCH_X86_64;
@@ -115,7 +116,7 @@ fn made_of(signal: u32, action: Action) -> Action {
         restorer: address(stage_return),
         mask: 0,
     };
-    if signal == own() {
+    if signal == trap_signal() {
         let handler = if signal == SYS { stage_sigsys } else { stage_sigill };
         return Action { handler: address(handler), ..ours };
     }
@@ -143,7 +144,7 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     if !ours.contains(&kernel.handler) {
         return kernel;
     }
-    if (FAULTS | bit(own())) & bit(signal) != 0 {
+    if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
         return known;
     }
     Action {
@@ -165,20 +166,20 @@ fn exchange(signal: u32, new: Option<Action>) -> Result<Action, Errno> {
 }
 
 /// Decides an `rt_sigaction`.
-pub(super) fn rule(visit: &mut Visit<'_>) -> Road {
-    let call = visit.call;
+pub(super) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
+    let call = caught.call;
     let [signal, new, old, size, ..] = call.arguments;
     if call.arch != ARCH_X86_64 {
-        return Road::Done(Errno::ENOSYS.result());
+        return Ruling::Done(Errno::ENOSYS.result());
     }
     let signal = signal as u32;
     // The kernel reports the error.
     if size != 8 || !(1..=64).contains(&signal) {
-        return Road::Kernel(call);
+        return Ruling::Kernel(call);
     }
     match act(signal, new, old) {
-        Ok(()) => Road::Done(0),
-        Err(errno) => Road::Done(errno.result()),
+        Ok(()) => Ruling::Done(0),
+        Err(errno) => Ruling::Done(errno.result()),
     }
 }
 
@@ -208,7 +209,7 @@ pub(crate) extern "C" fn clear() {
 
 fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     super::masks::notice(new.mask);
-    if tasks::is_borrower() {
+    if tasks::is_vfork_child() {
         // The kernel's table is this process's own, the memory its parent's.
         let is_fault = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;
         let new = if is_fault {
@@ -217,10 +218,10 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
         } else {
             Action { mask: new.mask & !never_blocked(), ..new }
         };
-        if (FAULTS | bit(own())) & bit(signal) != 0 {
+        if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
             BORROWED.store(true, Relaxed);
         }
-        let before = exchange(signal, (signal != own()).then_some(new))?;
+        let before = exchange(signal, (signal != trap_signal()).then_some(new))?;
         return Ok(shown(signal, before, guests(signal)));
     }
     let known = guests(signal);
@@ -241,7 +242,7 @@ const UNBLOCKABLE: u64 = bit(raw::SIGKILL) | bit(raw::SIGSTOP);
 /// default action now. `ignored` (bits as in a mask) are the signals that the guest had ignored
 /// before.
 pub(super) fn install(ignored: u64) {
-    for signal in [own(), SEGV, BUS] {
+    for signal in [trap_signal(), SEGV, BUS] {
         let handler = if ignored & bit(signal) == 0 { DEFAULT } else { IGNORE };
         let action = Action { handler, ..Action::default() };
         set_guests(signal, action);
@@ -260,7 +261,7 @@ pub(super) fn ignored() -> u64 {
         }
         exchange(signal, None).is_ok_and(|kernel| shown(signal, kernel, known).handler == IGNORE)
     };
-    [own(), SEGV, BUS]
+    [trap_signal(), SEGV, BUS]
         .into_iter()
         .filter(|signal| ignores(*signal))
         .fold(0, |mask, signal| mask | bit(signal))

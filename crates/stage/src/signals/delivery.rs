@@ -3,7 +3,7 @@
 
 use super::actions::{self, IGNORE};
 use super::context::{Context, Information};
-use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, own};
+use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, trap_signal};
 use crate::frame::Frame;
 use crate::{entry, memory, slots, system, tasks};
 use core::arch::global_asm;
@@ -83,9 +83,9 @@ unsafe extern "C" fn decide(
     }
     let action = actions::guests(signal);
     if action.is_handler() {
-        entry::surface(context);
-        if tasks::SUMMONS.contains(&signal) {
-            tasks::summon();
+        entry::hide_stage(context);
+        if tasks::SETXID_SIGNALS.contains(&signal) {
+            tasks::note_setxid();
         }
         hand_over(signal, &action);
         spare_stack(context);
@@ -157,14 +157,14 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
 
 /// Applies the flags and the mask of a handler that the kernel does not know.
 fn hand_over(signal: u32, action: &actions::Action) {
-    if (FAULTS | bit(own())) & bit(signal) == 0 {
+    if (FAULTS | bit(trap_signal())) & bit(signal) == 0 {
         return;
     }
     if action.flags & u64::from(raw::SA_RESETHAND) != 0 {
         actions::reset(signal);
     }
     let mask = action.mask & !never_blocked();
-    if signal == own() && mask != 0 {
+    if signal == trap_signal() && mask != 0 {
         let arguments = [u64::from(raw::SIG_BLOCK), &raw const mask as u64, 0, 8, 0, 0];
         // SAFETY: the kernel reads the mask on this stack. The previous mask is in the frame, from
         // which the handler's return restores it.
@@ -204,7 +204,7 @@ fn defer(signal: u32, information: &Information, context: &mut Context) {
         head.information = unsafe { (&raw const *information).cast::<[u64; 16]>().read() };
         context.mask |= !SYNCHRONOUS;
     }
-    if let Some((instruction, stack)) = entry::look_again(registers.rip, registers.rsp, frame) {
+    if let Some((instruction, stack)) = entry::restart_check(registers.rip, registers.rsp, frame) {
         registers.rip = instruction;
         registers.rsp = stack;
     }

@@ -7,7 +7,7 @@
 //! Masks that block the signals of bad accesses are noticed ([`notice`]).
 
 use super::{FAULTS, never_blocked};
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::{memory, system};
 use abi::calls::Op;
 use abi::syscalls::ARCH_X86_64;
@@ -26,7 +26,7 @@ enum Given {
 }
 
 /// Decides a call with a mask; `None` for other calls.
-pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
+pub(super) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Option<Ruling> {
     let given = match op {
         Op::RtSigprocmask => Given::Directly(1, 3),
         Op::RtSigsuspend => Given::Directly(0, 1),
@@ -38,15 +38,15 @@ pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
         | Op::Ssetmask
         | Op::PpollTime64
         | Op::Pselect6Time64
-        | Op::IoPgeteventsTime64 => return Some(Road::Done(Errno::ENOSYS.result())),
+        | Op::IoPgeteventsTime64 => return Some(Ruling::Done(Errno::ENOSYS.result())),
         _ => return None,
     };
-    if visit.call.arch != ARCH_X86_64 {
-        return Some(Road::Done(Errno::ENOSYS.result()));
+    if caught.call.arch != ARCH_X86_64 {
+        return Some(Ruling::Done(Errno::ENOSYS.result()));
     }
-    Some(match without(visit, &given) {
-        Ok(road) => road,
-        Err(errno) => Road::Done(errno.result()),
+    Some(match without(caught, &given) {
+        Ok(ruling) => ruling,
+        Err(errno) => Ruling::Done(errno.result()),
     })
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn admits_faults() -> bool {
 
 /// The same call without the signals that must not be blocked. Calls that the kernel refuses
 /// (another size, a bad pointer) are passed to it.
-fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
-    let mut call = visit.call;
+fn without(caught: &mut CaughtCall<'_>, given: &Given) -> Result<Ruling, Errno> {
+    let mut call = caught.call;
     let [at, size] = match *given {
         Given::Directly(at, size) => [call.arguments[at], call.arguments[size]],
         Given::Packed(at) => {
@@ -81,17 +81,17 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     };
     let mut bytes = [0; SET as usize];
     if at == 0 || size != SET {
-        return Ok(Road::Kernel(call));
+        return Ok(Ruling::Kernel(call));
     }
     memory::read(at, &mut bytes)?;
     let mask = u64::from_le_bytes(bytes);
     notice(mask);
     if mask & never_blocked() == 0 {
-        return Ok(Road::Kernel(call));
+        return Ok(Ruling::Kernel(call));
     }
     // The buffer belongs to this call until it returns; calls of signal handlers have slots of
     // their own.
-    let room = &mut visit.buffers.output[..24];
+    let room = &mut caught.buffers.output[..24];
     let there = room.as_ptr() as u64;
     room[..8].copy_from_slice(&(mask & !never_blocked()).to_le_bytes());
     match *given {
@@ -102,5 +102,5 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
             call.arguments[index] = there + 8;
         }
     }
-    Ok(Road::Kernel(call))
+    Ok(Ruling::Kernel(call))
 }

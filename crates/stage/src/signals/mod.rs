@@ -33,7 +33,7 @@ pub(crate) use delivery::{
 };
 pub(crate) use masks::admits_faults;
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use abi::calls::Op;
 use abi::syscalls::ARCH_I386;
 use linux_raw_sys::general as raw;
@@ -45,13 +45,13 @@ const BUS: u32 = raw::SIGBUS;
 
 /// The signal by which calls are caught: that of the filter, or of the instruction that replaces
 /// `syscall` (modes F).
-fn own() -> u32 {
-    if crate::shared::has_texts() { raw::SIGILL } else { SYS }
+fn trap_signal() -> u32 {
+    if crate::shared::is_mode_f() { raw::SIGILL } else { SYS }
 }
 
 /// Signals that the kernel must always be able to deliver.
 fn never_blocked() -> u64 {
-    bit(own())
+    bit(trap_signal())
 }
 /// Signals of bad accesses to memory.
 const FAULTS: u64 = bit(SEGV) | bit(BUS);
@@ -65,13 +65,13 @@ const fn bit(signal: u32) -> u64 {
 }
 
 /// Rules for calls about signals. [`Ruling::View`] for all other calls.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     match op {
-        Op::RtSigaction => actions::rule(visit),
-        Op::Sigaction | Op::Signal if visit.call.arch == ARCH_I386 => {
-            Road::Done(Errno::ENOSYS.result())
+        Op::RtSigaction => actions::rule(caught),
+        Op::Sigaction | Op::Signal if caught.call.arch == ARCH_I386 => {
+            Ruling::Done(Errno::ENOSYS.result())
         }
-        _ => masks::rule(visit, op).unwrap_or(Road::View),
+        _ => masks::rule(caught, op).unwrap_or(Ruling::View),
     }
 }
 
