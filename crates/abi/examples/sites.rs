@@ -1,4 +1,4 @@
-//! How many call sites of some programs and libraries can be rewritten, and how:
+//! Counts how many call sites of some programs and libraries can be rewritten, and how:
 //! `cargo run --release -p abi --example sites -- FILE...`
 
 use abi::code::form::{Form, Text};
@@ -24,7 +24,7 @@ fn main() {
         };
         let mut counts = [0; 4];
         for (start, end) in sections {
-            // A linear sweep by another decoder says where the calls are.
+            // A linear sweep by another decoder finds the calls.
             let decoder =
                 Decoder::with_ip(64, &bytes[start..end], start as u64, DecoderOptions::NONE);
             for found in decoder.into_iter().filter(|found| found.mnemonic() == Mnemonic::Syscall) {
@@ -51,8 +51,8 @@ fn main() {
 
 type Range = (usize, usize);
 
-/// The executable segment of a file, and its sections of code (or all of it where the file has no sections), as offsets. Offsets and addresses
-/// are the same in a page.
+/// The executable segment of a file, and its code sections (or the whole segment if the file has no
+/// sections), as offsets. Offsets and addresses are the same within a page.
 fn code(bytes: &[u8]) -> Option<(Range, Vec<Range>)> {
     let end = object::Endianness::Little;
     let header = object::elf::FileHeader64::<object::Endianness>::parse(bytes).ok()?;

@@ -1,94 +1,109 @@
-//! What a backend tells the loader: the boot block, and the protocol around it.
+//! The boot block: how a backend tells the loader which program to load, and the protocol around
+//! it.
 //!
-//! The guest never executes its programs itself: the kernel would look for their interpreters in the host's root. It executes our loader
-//! (crate `stage`), a small static program, which maps program and interpreter as the kernel would. This is how an `execve` goes:
+//! The kernel never executes a guest's program itself, because it would look for the interpreter in
+//! the host's root. Instead it executes the loader (crate `stage`), a small static program that
+//! maps program and interpreter as the kernel would. An `execve` has these steps:
 //!
-//! 1. The guest's `execve` or `execveat` is caught. `view::exec` resolves the path, reads `#!` lines and ELF headers, answers every error
-//!    that the kernel finds before its point of no return, and leaves an `ExecPlan`.
-//! 2. The backend turns the call into `execve(LOADER, plan.arguments, plan.environment)`, where LOADER is the host path of the
-//!    loader (a file, or `/proc/PID/fd/N` of a memory file that the backend holds), and the other two are the guest's own vectors, or
-//!    one in scratch memory where a script changed them. So `EFAULT`, `E2BIG`, threads, timers, close-on-exec, `/proc/PID/cmdline`
-//!    and `AT_RANDOM` are the kernel's own work. Where this call fails, the guest gets its error; the plan's files are closed.
-//! 3. Where it succeeds, the process has the loader's image and has not run (a tracer sees `PTRACE_EVENT_EXEC`). The backend writes
-//!    a boot block to [`BOOT_AT`] (memory that the loader may write to, zeroed by the kernel), and lets the process run. No register is
-//!    to be changed, and no other memory.
-//! 4. The loader opens the files that the block names, maps them, corrects the auxiliary vector on its stack, sets `comm`, tells the kernel
-//!    the new auxiliary vector and heap (`PR_SET_MM_MAP`, where that is allowed), clears its registers and jumps. It does not allocate
-//!    and keeps no descriptor. All its system calls are made between [`LOADER_START`] and [`LOADER_END`]: a backend lets them
-//!    pass untouched, by instruction pointer.
-//! 5. What cannot be done any more ends the process by `SIGSEGV`, as the kernel does behind its point of no return.
+//! 1. The guest's `execve` or `execveat` is caught. `view::exec` resolves the path, reads `#!`
+//!    lines and ELF headers, answers every error that the kernel finds before its point of no
+//!    return, and leaves an `ExecPlan`.
+//! 2. The backend turns the call into `execve(LOADER, plan.arguments, plan.environment)`. LOADER is
+//!    the host path of the loader (a file, or `/proc/PID/fd/N` of a memory file that the backend
+//!    holds). The other two are the guest's own vectors, or one in scratch memory if a script
+//!    changed them. So `EFAULT`, `E2BIG`, threads, timers, close-on-exec, `/proc/PID/cmdline` and
+//!    `AT_RANDOM` are handled by the kernel. If this call fails, the guest gets its error and the
+//!    plan's files are closed.
+//! 3. If it succeeds, the process has the loader's image and has not run yet (a tracer sees
+//!    `PTRACE_EVENT_EXEC`). The backend writes a boot block to [`BOOT_AT`] (memory that the loader
+//!    may write to, zeroed by the kernel), and lets the process run. It changes no register and no
+//!    other memory.
+//! 4. The loader opens the files that the block names, maps them, corrects the auxiliary vector on
+//!    its stack, sets `comm`, tells the kernel the new auxiliary vector and heap (`PR_SET_MM_MAP`,
+//!    if that is allowed), clears its registers and jumps. It does not allocate and keeps no
+//!    descriptor. All its system calls are made between [`LOADER_START`] and [`LOADER_END`]; a
+//!    backend lets them pass by their instruction pointer.
+//! 5. An error after this point ends the process by `SIGSEGV`, as the kernel does behind its point
+//!    of no return.
 //!
-//! When are the files that the block names needed no longer? They are opened by the loader's first calls. A backend that named its
-//! own descriptors (`/proc/PID/fd/N`) keeps them until it next hears of the process: the first call that is not the loader's, or its end.
+//! The loader's first calls open the files that the block names. A backend that named its own
+//! descriptors (`/proc/PID/fd/N`) keeps them until it next hears of the process: the first call
+//! that is not the loader's, or its end.
 //!
-//! The loader stays mapped; `/proc/PID/exe` names it. Both are the view's to hide.
+//! The loader stays mapped, and `/proc/PID/exe` names it. The view hides both from the guest.
 //!
-//! A backend inside the process tells the same program (`stage`) by a string on its stack instead: `view::handover`. Then it stays, with
-//! memory of its own:
+//! A backend inside the process passes its state to the same program (`stage`) by a string on the
+//! stack instead: `view::handover`. Then the stage stays active, with memory of its own:
 //!
 //! ```text
 //!   LOADER_START  headers and code, read-only and executable
 //!   BOOT_AT       the boot block, BOOT_ROOM bytes, then the loader's own variables
 //!   + SHARED      the file that all processes of the container map
 //!   + SLOTS       stacks and buffers of calls that are being decided
-//!   + STUBS       trampolines, as far as they need not be near what they belong to
-//!   + SPARE       what a call needs besides: large scratch memory
+//!   + STUBS       trampolines that need not be near the code that they belong to
+//!   + SPARE       large scratch memory for a call
 //!   LOADER_END
 //! ```
 //!
-//! Containers may be nested: then there is another's loader already, which every program of ours shares its memory with. So the image can be
-//! moved by whole steps of [`BASE_STEP`], `BASES` times; whoever starts a container takes the first place where nothing is mapped.
-//! The upper half of an address alone says whether it is a loader's.
+//! Containers may be nested. Then the memory of every program already contains the loader of the
+//! outer container. So the image can be moved by whole steps of [`BASE_STEP`], to one of `BASES`
+//! places; the engine that starts a container takes the first place where nothing is mapped. The
+//! upper half of an address alone shows if it belongs to a loader.
 //!
-//! All numbers are little-endian; a string is named by its offset from the start of the block, and ends with a NUL.
+//! All numbers are little-endian. A string is named by its offset from the start of the block, and
+//! ends with a NUL.
 
-/// Where the loader's image starts: below the place of position-independent programs (`0x5555_5555_4000` and up), where the kernel puts
-/// nothing by itself with 47 bits of addresses, and in the range that thread and memory sanitizers take for a program's own (they refuse to
-/// start where something is mapped between the ranges they know).
+/// Start of the loader's image. It lies below the place of position-independent programs
+/// (`0x5555_5555_4000` and up), where the kernel puts nothing by itself with 47 bits of addresses.
+/// It lies in the range that thread and memory sanitizers take for a program's own (they refuse to
+/// start if something is mapped between the ranges they know).
 pub const LOADER_START: u64 = 0x5501_0000_0000;
-/// Where the boot block is written.
+/// Address of the boot block.
 pub const BOOT_AT: u64 = LOADER_START + 0x10_0000;
-/// How long the boot block may be: three paths and the header.
+/// Size of the boot block's memory: room for three paths and the header.
 pub const BOOT_ROOM: usize = 0x4000;
-/// End (exclusive) of the range in which the loader lies with everything that belongs to it.
+/// End (exclusive) of the range that contains the loader and all its memory.
 pub const LOADER_END: u64 = LOADER_START + RANGE;
-/// Bytes of that range.
+/// Size of that range in bytes.
 pub const RANGE: u64 = 0x8000_0000;
-/// How far the loader's places are apart.
+/// Distance between two places of the loader.
 pub const BASE_STEP: u64 = 1 << 32;
-/// How many places there are: `LOADER_START`, and others behind it.
+/// Number of places: `LOADER_START`, and others behind it.
 pub const BASES: u64 = 4;
 
-/// From the loader's start to the shared file's mapping: where its memory ends, so that what every program touches takes one page of page tables.
+/// Offset of the shared file's mapping from the loader's start. It begins where the loader's memory
+/// ends, so that the memory that every program touches needs only one page of page tables.
 pub const SHARED: u64 = 0x1b_0000;
-/// Room for that: 510 MiB.
+/// Room for the shared file: 510 MiB.
 pub const SHARED_ROOM: u64 = SLOTS - SHARED;
-/// From the loader's start to the slots.
+/// Offset of the slots from the loader's start.
 pub const SLOTS: u64 = 0x2000_0000;
-/// Room for them: 512 MiB.
+/// Room for the slots: 512 MiB.
 pub const SLOTS_ROOM: u64 = STUBS - SLOTS;
-/// From the loader's start to trampolines.
+/// Offset of trampolines from the loader's start.
 pub const STUBS: u64 = 0x4000_0000;
-/// Room for them: 512 MiB.
+/// Room for trampolines: 512 MiB.
 pub const STUBS_ROOM: u64 = SPARE - STUBS;
-/// From the loader's start to large scratch memory.
+/// Offset of large scratch memory from the loader's start.
 pub const SPARE: u64 = 0x6000_0000;
-/// Room for it: 512 MiB.
+/// Room for scratch memory: 512 MiB.
 pub const SPARE_ROOM: u64 = RANGE - SPARE;
 
-/// Where the loader starts at one of its places: `base` counts from 0.
+/// Start of the loader at one of its places; `base` counts from 0.
 pub const fn start(base: u64) -> u64 {
     LOADER_START + base * BASE_STEP
 }
 
-/// Whether an address belongs to a loader, whichever place that has.
+/// Returns true if an address belongs to a loader, at whichever place.
 pub const fn is_loaders(address: u64) -> bool {
     let far = address.wrapping_sub(LOADER_START);
     far < BASES * BASE_STEP && far % BASE_STEP < RANGE
 }
 
-/// Number under which a process of the guest's may hold the root of its tree: below a usual limit of open files (1024), and beyond the numbers
-/// that most programs use. Programs that look through all numbers (Python's tests do) do not find it: `fstat` hides it.
+/// Number of the descriptor by which a process of the guest may hold the root of its tree open. It
+/// is below the usual limit of open files (1024), and above the numbers that most programs use.
+/// Programs that look through all numbers (Python's tests do) do not find it, because `fstat` hides
+/// it.
 pub const TREE_DESCRIPTOR: i32 = 1000;
 
 /// First bytes of a boot block.
@@ -119,7 +134,8 @@ pub struct Ids {
 pub struct Boot<'a> {
     /// Host path under which the loader opens the program, without NUL.
     pub program: &'a [u8],
-    /// Host path under which it opens the program's interpreter (`PT_INTERP`), if it has one.
+    /// Host path under which the loader opens the program's interpreter (`PT_INTERP`), if it has
+    /// one.
     pub interpreter: Option<&'a [u8]>,
     /// `AT_EXECFN`: the name that was executed, as the guest gave it.
     pub name: &'a [u8],
@@ -127,12 +143,13 @@ pub struct Boot<'a> {
     pub comm: [u8; 16],
     /// `AT_SECURE`.
     pub secure: bool,
-    /// Ids for the auxiliary vector; `None` leaves the kernel's.
+    /// Ids for the auxiliary vector; with `None` the kernel's stay.
     pub ids: Option<Ids>,
 }
 
 impl<'a> Boot<'a> {
-    /// Writes the block; the number of bytes used, or `None` where a string is too long (over 4095 bytes) or holds a NUL.
+    /// Writes the block and returns the number of bytes used. `None` if a string is too long (over
+    /// 4095 bytes) or contains a NUL.
     pub fn write(&self, into: &mut [u8; BOOT_ROOM]) -> Option<usize> {
         let mut end = HEADER;
         let mut add = |text: &[u8]| -> Option<u32> {
@@ -165,7 +182,7 @@ impl<'a> Boot<'a> {
         Some(end)
     }
 
-    /// Reads a block; `None` where it is none.
+    /// Reads a block; `None` if the bytes are not one.
     pub fn read(block: &'a [u8; BOOT_ROOM]) -> Option<Self> {
         if get(block, 0) != MAGIC as u32 || get(block, 4) != (MAGIC >> 32) as u32 {
             return None;
@@ -206,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_block_is_read_back() {
         let mut block = [0; BOOT_ROOM];
         let boot = Boot {
             program: b"/proc/7/fd/9",

@@ -1,11 +1,12 @@
-//! What the loader for i386 is told: [`crate::boot`] for 32-bit programs.
+//! The boot block of the loader for i386: [`crate::boot`] for 32-bit programs.
 //!
-//! No Rust target makes 32-bit programs without more tools than a build should need, and a 64-bit process cannot become a 32-bit one without
-//! `execve`. So the loader for i386 is a few hundred bytes of machine code that know nothing of ELF: the view reads both files' headers, and
-//! writes down the *operations* that the loader does one after the other. Addresses that are not known before are relative to a base: what
-//! the first mapping of an image gave.
+//! No Rust target makes 32-bit programs without more tools than a build should need, and a 64-bit
+//! process cannot become a 32-bit one without `execve`. So the loader for i386 consists of a few
+//! hundred bytes of machine code that do not parse ELF. The view reads the headers of both files
+//! and writes down the *operations* that the loader executes one after the other. Addresses that
+//! are not known in advance are relative to a base: the result of the first mapping of an image.
 //!
-//! The protocol is [`crate::boot`]'s, with another block at another address.
+//! The protocol is that of [`crate::boot`], with another block at another address.
 //!
 //! ```text
 //!   START       code                      one page
@@ -18,14 +19,15 @@
 use crate::boot::Boot;
 use crate::elf::{self, Extent, Header, Mapping, Segment};
 
-/// Where the stub's image starts: above every usual place of programs, so that the heap behind it can grow.
+/// Start of the stub's image: above every usual place of programs, so that the heap behind it can
+/// grow.
 pub const START: u64 = 0x6000_0000;
-/// Where the block is written.
+/// Address of the block.
 pub const BLOCK_AT: u64 = START + 0x1000;
 /// End (exclusive) of the image.
 pub const END: u64 = BLOCK_AT + crate::boot::BOOT_ROOM as u64;
 
-/// The most operations.
+/// The greatest number of operations.
 const OPERATIONS_MAX: usize = 96;
 const FIRST: usize = 64;
 const SIZE: usize = 32;
@@ -46,7 +48,7 @@ const SAVED_FIFTH: u32 = 0x400;
 const SAVE: u32 = 0x800;
 /// An error ends the process.
 const MUST: u32 = 0x1000;
-/// The base is the result less the first argument.
+/// The base becomes the result minus the first argument.
 const SET_BASE: u32 = 0x2000;
 
 const OPEN: u32 = 5;
@@ -75,7 +77,7 @@ const AT_IDS: [u32; 4] = [11, 12, 13, 14];
 const AT_SECURE: u32 = 23;
 const AT_EXECFN: u32 = 31;
 
-/// A string of the block, by what it is for.
+/// A string of the block, by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Name {
@@ -85,7 +87,8 @@ enum Name {
     Thread,
 }
 
-/// What the stub does. Filled by [`Operations::image`], finished by [`Operations::write`].
+/// The operations of the stub. [`Operations::image`] adds to them, [`Operations::write`] writes the
+/// block.
 #[derive(Debug, Clone)]
 pub struct Operations {
     words: [[u32; 8]; OPERATIONS_MAX],
@@ -93,7 +96,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Nothing.
+    /// No operations.
     pub const NONE: Self = Self { words: [[0; 8]; OPERATIONS_MAX], count: 0 };
 
     fn add(&mut self, words: [u32; 8]) -> Option<()> {
@@ -112,9 +115,10 @@ impl Operations {
         self.add([KIND_VECTOR | flags, kind, value, 0, 0, 0, 0, 0])
     }
 
-    /// Maps one image: the program (`interpreter` false), then its interpreter. `None` where it cannot be mapped, or has too many segments.
+    /// Adds the operations that map one image: the program (`interpreter` false), then its
+    /// interpreter. `None` if it cannot be mapped, or has too many segments.
     ///
-    /// `segments` are all of the file's program headers; they are gone through twice.
+    /// `segments` are all of the file's program headers; they are iterated over twice.
     pub fn image(
         &mut self,
         header: &Header,
@@ -151,12 +155,13 @@ impl Operations {
         }
     }
 
-    /// Where to jump in the end: `e_entry` of the image mapped last.
+    /// Adds the final jump, to `e_entry` of the image mapped last.
     pub fn entry(&mut self, header: &Header) -> Option<()> {
         self.add([KIND_END, header.entry as u32, 0, 0, 0, 0, 0, 0])
     }
 
-    /// What the kernel makes of `PT_GNU_STACK` for i386: without it, all that is readable is executable.
+    /// Adds what the kernel does for `PT_GNU_STACK` on i386: without it, all readable memory is
+    /// executable.
     fn stack(&mut self, segment: Option<Segment>) -> Option<()> {
         if segment.is_none() {
             self.call(0, PERSONALITY, [READ_IMPLIES_EXEC, 0, 0, 0, 0, 0])?;
@@ -216,7 +221,8 @@ impl Operations {
         Some(())
     }
 
-    /// Writes the block; its length, or `None` where something is too long. What [`Boot`] says of the program comes before the operations.
+    /// Writes the block and returns its length, `None` if something is too long. The operations
+    /// that follow from [`Boot`] come first.
     pub fn write(&self, boot: &Boot<'_>, into: &mut [u8]) -> Option<usize> {
         let mut all = Self::NONE;
         all.vector(0, AT_EXECFN, Name::Executed as u32)?;
@@ -263,7 +269,7 @@ impl Operations {
     }
 }
 
-/// Offset in pages; a file whose segments are not aligned to pages cannot be mapped.
+/// Offset in pages. A file whose segments are not aligned to pages cannot be mapped.
 fn page_of(mapping: &Mapping) -> Option<u32> {
     mapping.offset.is_multiple_of(elf::PAGE).then_some((mapping.offset / elf::PAGE) as u32)
 }

@@ -1,10 +1,12 @@
-//! Classic BPF as seccomp uses it: an assembler with labels, and an interpreter.
+//! An assembler with labels for classic BPF as seccomp uses it, and an interpreter.
 //!
-//! A filter sees one `struct seccomp_data`: number, architecture, instruction pointer, six arguments of 64 bits each. It can only load
-//! 32-bit words of it, compare, jump forward and return an action. Jumps reach at most 255 instructions, so comparisons here are
-//! written as "not equal: skip this return", and longer ways go through the unconditional jump.
+//! A filter sees one `struct seccomp_data`: number, architecture, instruction pointer, six
+//! arguments of 64 bits each. It can only load 32-bit words of it, compare, jump forward and return
+//! an action. Conditional jumps reach at most 255 instructions. So comparisons here are written as
+//! "not equal: skip this return", and longer distances use the unconditional jump.
 //!
-//! See [seccomp(2)](https://man7.org/linux/man-pages/man2/seccomp.2.html), `include/uapi/linux/filter.h`.
+//! See [seccomp(2)](https://man7.org/linux/man-pages/man2/seccomp.2.html),
+//! `include/uapi/linux/filter.h`.
 
 extern crate alloc;
 use alloc::vec::Vec;
@@ -15,35 +17,35 @@ use alloc::vec::Vec;
 pub struct Instruction {
     /// Operation.
     pub code: u16,
-    /// How far to jump if true.
+    /// Number of instructions to skip if true.
     pub jt: u8,
-    /// How far to jump if false.
+    /// Number of instructions to skip if false.
     pub jf: u8,
     /// Operand.
     pub k: u32,
 }
 
-/// Load a word of the data.
+/// Loads a word of the data.
 const LOAD: u16 = 0x20;
-/// Jump if equal.
+/// Jumps if equal.
 const JEQ: u16 = 0x15;
-/// Jump if greater.
+/// Jumps if greater.
 const JGT: u16 = 0x25;
-/// Jump if greater or equal.
+/// Jumps if greater or equal.
 const JGE: u16 = 0x35;
-/// Jump if any bit of the operand is set.
+/// Jumps if any bit of the operand is set.
 const JSET: u16 = 0x45;
-/// Jump always.
+/// Jumps always.
 const JA: u16 = 0x05;
-/// And with the operand.
+/// Bitwise and with the operand.
 const AND: u16 = 0x54;
-/// Return.
+/// Returns.
 const RET: u16 = 0x06;
 
-/// Longest program that the kernel takes.
+/// Length of the longest program that the kernel takes.
 pub const LIMIT: usize = 4096;
 
-/// Let the call pass.
+/// Allow the call.
 pub const ALLOW: u32 = 0x7fff_0000;
 /// Ask the listener.
 pub const USER_NOTIF: u32 = 0x7fc0_0000;
@@ -51,7 +53,7 @@ pub const USER_NOTIF: u32 = 0x7fc0_0000;
 pub const ERRNO: u32 = 0x0005_0000;
 /// Raise SIGSYS.
 pub const TRAP: u32 = 0x0003_0000;
-/// Stop for the tracer.
+/// Stop the thread for the tracer.
 pub const TRACE: u32 = 0x7ff0_0000;
 /// Allow, and log.
 pub const LOG: u32 = 0x7ffc_0000;
@@ -60,11 +62,11 @@ pub const KILL_THREAD: u32 = 0;
 /// Kill the process.
 pub const KILL_PROCESS: u32 = 0x8000_0000;
 
-/// A place in a program that is not known yet.
+/// A position in a program, which may be set later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// How an argument is compared; 64 bits, unsigned.
+/// A comparison of an argument; 64 bits, unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
     /// `==`
@@ -96,14 +98,14 @@ enum Item {
     Jump(Label),
 }
 
-/// A program being written.
+/// A program that is being assembled.
 #[derive(Debug, Clone, Default)]
 pub struct Assembler {
     items: Vec<Item>,
     labels: Vec<Option<usize>>,
 }
 
-/// Why a program could not be finished.
+/// The reason why a program could not be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// A label was used and never placed, or placed before its use.
@@ -120,13 +122,13 @@ impl Assembler {
         Self::default()
     }
 
-    /// A new label, to be placed later.
+    /// Makes a new label, to be placed later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The next instruction is where the label is.
+    /// Puts the label at the next instruction.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.items.len());
     }
@@ -155,7 +157,8 @@ impl Assembler {
         self.plain(LOAD, 20 + 8 * u32::from(argument));
     }
 
-    /// Goes on if the instruction pointer compares so, else to the label. Overwrites the loaded word.
+    /// Continues if the comparison with the instruction pointer is true, else jumps to the label.
+    /// Overwrites the loaded word.
     pub fn pointer(&mut self, compare: Compare, value: u64, otherwise: Label) {
         self.wide(8, compare, value, otherwise);
     }
@@ -170,33 +173,33 @@ impl Assembler {
         self.plain(RET, action);
     }
 
-    /// Ends with an action if the loaded word is this.
+    /// Ends with an action if the loaded word equals `word`.
     pub fn ret_if(&mut self, word: u32, action: u32) {
         self.items.push(Item::Plain(Instruction { code: JEQ, jt: 0, jf: 1, k: word }));
         self.ret(action);
     }
 
-    /// Goes to a label.
+    /// Jumps to a label.
     pub fn jump(&mut self, to: Label) {
         self.items.push(Item::Jump(to));
     }
 
-    /// Goes on if the loaded word is this, else to the label.
+    /// Continues if the loaded word equals `word`, else jumps to the label.
     pub fn unless_equal(&mut self, word: u32, to: Label) {
         self.branch(JEQ, word, None, Some(to));
     }
 
-    /// Goes to the label if the loaded word is this.
+    /// Jumps to the label if the loaded word equals `word`.
     pub fn if_equal(&mut self, word: u32, to: Label) {
         self.branch(JEQ, word, Some(to), None);
     }
 
-    /// Goes to the label if any bit of the mask is set.
+    /// Jumps to the label if any bit of the mask is set.
     pub fn if_any(&mut self, mask: u32, to: Label) {
         self.branch(JSET, mask, Some(to), None);
     }
 
-    /// Goes to the label if the word is at least this.
+    /// Jumps to the label if the loaded word is at least `word`.
     pub fn if_at_least(&mut self, word: u32, to: Label) {
         self.branch(JGE, word, Some(to), None);
     }
@@ -205,7 +208,8 @@ impl Assembler {
         self.items.push(Item::Branch { code, k, yes, no });
     }
 
-    /// Goes on if the argument compares so, else to the label. Overwrites the loaded word.
+    /// Continues if the comparison with the argument is true, else jumps to the label. Overwrites
+    /// the loaded word.
     pub fn argument(&mut self, argument: u8, compare: Compare, value: u64, otherwise: Label) {
         self.wide(16 + 8 * u32::from(argument), compare, value, otherwise);
     }
@@ -252,9 +256,10 @@ impl Assembler {
         self.place(fine);
     }
 
-    /// The finished program.
+    /// Resolves the labels and returns the program.
     ///
     /// # Errors
+    ///
     /// See [`Broken`].
     pub fn finish(self) -> Result<Vec<Instruction>, Broken> {
         if self.items.len() > LIMIT {
@@ -286,7 +291,7 @@ impl Assembler {
     }
 }
 
-/// What a filter looks at: `struct seccomp_data`.
+/// The input of a filter: `struct seccomp_data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Data {
     /// Number of the call.
@@ -315,13 +320,14 @@ impl Data {
     }
 }
 
-/// Words of memory that a program has.
+/// Number of words of memory that a program has.
 const MEMORY: usize = 16;
 
-/// Runs a program as the kernel would; `None` for a program that the kernel would refuse. (Its check before the first run,
-/// `seccomp_check_filter`, refuses some more, but runs none of them.)
+/// Runs a program as the kernel would; `None` for a program that the kernel would refuse. (The
+/// kernel's check before the first run, `seccomp_check_filter`, also refuses some programs that
+/// this function runs.)
 pub fn run(program: &[Instruction], data: &Data) -> Option<u32> {
-    /// Bytes of `struct seccomp_data`.
+    /// Size of `struct seccomp_data` in bytes.
     const SIZE: u32 = 64;
     let (mut at, mut word, mut index) = (0_usize, 0_u32, 0_u32);
     let mut memory = [0_u32; MEMORY];
@@ -345,7 +351,7 @@ pub fn run(program: &[Instruction], data: &Data) -> Option<u32> {
             RET => return Some(k),
             0x16 => return Some(word),
             JA => at = at.checked_add(k as usize)?,
-            // A division by zero ends the program, as the kernel's.
+            // A division by zero ends the program, as in the kernel.
             0x3c if index == 0 => return Some(0),
             _ if code & 7 == 4 => word = calculate(code & !BY_INDEX, word, operand)?,
             _ => {
@@ -362,10 +368,10 @@ pub fn run(program: &[Instruction], data: &Data) -> Option<u32> {
     }
 }
 
-/// Instead of the constant, the index register (`BPF_X`).
+/// The operand is the index register (`BPF_X`) instead of the constant.
 const BY_INDEX: u16 = 0x08;
 
-/// Arithmetic of 32 bits; shifts beyond that give what x86-64's kernel gives: the low five bits count.
+/// Arithmetic of 32 bits. Of a shift only the low five bits count, as in the kernel on x86-64.
 fn calculate(code: u16, word: u32, operand: u32) -> Option<u32> {
     Some(match code {
         0x04 => word.wrapping_add(operand),
@@ -382,12 +388,12 @@ fn calculate(code: u16, word: u32, operand: u32) -> Option<u32> {
     })
 }
 
-/// Which of two answers of filters counts: the more severe one, and of equals the newer filter's.
+/// The effective result of two filters: the more severe one, and of equal ones the newer filter's.
 pub const fn severer(older: u32, newer: u32) -> u32 {
     if severity(newer) <= severity(older) { newer } else { older }
 }
 
-/// As the kernel compares them: the action as a signed number.
+/// The kernel compares actions as signed numbers.
 const fn severity(answer: u32) -> i32 {
     (answer & 0xffff_0000).cast_signed()
 }
@@ -440,7 +446,7 @@ mod tests {
     fn guests_programs_run() {
         let one = |code, k| Instruction { code, jt: 0, jf: 0, k };
         let data = Data { number: 7, ..Data::default() };
-        // ((7 + 5) * 3) ^ 1, kept, doubled by way of the index register, less 10.
+        // ((7 + 5) * 3) ^ 1, stored, doubled through the index register, minus 10.
         let program = [
             one(LOAD, 0),
             one(0x04, 5),
@@ -471,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn the_severest_answer_counts() {
+    fn the_most_severe_result_wins() {
         let ladder = [KILL_PROCESS, KILL_THREAD, TRAP, ERRNO, USER_NOTIF, TRACE, LOG, ALLOW];
         for (index, severe) in ladder.iter().enumerate() {
             for mild in &ladder[index + 1..] {

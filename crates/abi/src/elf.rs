@@ -1,10 +1,12 @@
-//! ELF files as the kernel's loader reads them (`fs/binfmt_elf.c`; elf(5)): headers, and what is mapped where.
+//! Reads headers of ELF files as the kernel's loader does (`fs/binfmt_elf.c`; elf(5)), and computes
+//! what is mapped where.
 //!
-//! Both sides of an `execve` need the same answers: the view, which must find every error before the point of no return, and the loader,
-//! which maps. So this is arithmetic on bytes that somebody else has read, for 64-bit and 32-bit files alike. Nothing here checks more than
-//! the kernel does: what it lets through and then dies of, dies of it here too.
+//! Both sides of an `execve` need the same results: the view, which must find every error before
+//! the point of no return, and the loader, which maps. So this is arithmetic on bytes that the
+//! caller has read, for 64-bit and 32-bit files. It does not check more than the kernel does: a
+//! file that the kernel accepts and then kills the process for is treated alike here.
 
-/// A page.
+/// Size of a page.
 pub const PAGE: u64 = 4096;
 
 /// `ET_EXEC`.
@@ -14,7 +16,7 @@ pub const SHARED: u16 = 3;
 
 /// `EM_386`.
 pub const MACHINE_I386: u16 = 3;
-/// `EM_486`, which the kernel takes for the same.
+/// `EM_486`, which the kernel treats as the same.
 pub const MACHINE_I486: u16 = 6;
 /// `EM_X86_64`.
 pub const MACHINE_X86_64: u16 = 62;
@@ -28,9 +30,9 @@ pub const INTERPRETER: u32 = 3;
 /// `PT_GNU_STACK`.
 pub const STACK: u32 = 0x6474_e551;
 
-/// The most bytes of program headers that the kernel reads.
+/// Size limit of the program headers that the kernel reads, in bytes.
 pub const TABLE_MAX: usize = 65536;
-/// Bytes that [`Header::read`] wants at most.
+/// The greatest number of bytes that [`Header::read`] uses.
 pub const HEADER_MAX: usize = 64;
 
 /// 32 or 64 bits.
@@ -63,7 +65,7 @@ pub struct Header {
     pub machine: u16,
     /// `e_entry`, not relocated.
     pub entry: u64,
-    /// `e_phoff`: where the program headers are in the file.
+    /// `e_phoff`: offset of the program headers in the file.
     pub table: u64,
     /// `e_phnum`.
     pub entries: u16,
@@ -72,7 +74,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the first bytes of a file; `None` where they are not an ELF header of this byte order.
+    /// Reads the first bytes of a file; `None` if they are not an ELF header of this byte order.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.get(..4)? != b"\x7fELF" {
             return None;
@@ -108,7 +110,7 @@ impl Header {
             .then_some(length)
     }
 
-    /// Whether a program (or its interpreter) of this kind can be mapped at all.
+    /// Returns true if a program (or its interpreter) of this type can be mapped at all.
     pub fn is_loadable(&self) -> bool {
         matches!(self.kind, EXECUTABLE | SHARED)
     }
@@ -164,29 +166,31 @@ fn segment(class: Class, entry: &[u8]) -> Option<Segment> {
     })
 }
 
-/// What is to be mapped for one `PT_LOAD`, in addresses before relocation. Steps in this order; lengths of 0 are left out.
+/// The mappings of one `PT_LOAD`, with addresses before relocation, in this order; lengths of 0 are
+/// left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
     /// First page.
     pub start: u64,
-    /// Offset in the file of the first page (as the file has it: the kernel refuses one that is not a multiple of a page).
+    /// Offset of the first page in the file. (The kernel refuses an offset that is not a multiple
+    /// of a page.)
     pub offset: u64,
-    /// Bytes of the file, whole pages.
+    /// Length of the part from the file, whole pages.
     pub length: u64,
     /// `PROT_*` of the mapping.
     pub protection: u32,
-    /// From here to the end of its page, memory is zeroed (where it is writable at all).
+    /// Memory is zeroed from here to the end of its page (if it is writable).
     pub zero: Option<u64>,
-    /// First page without a file.
+    /// First page that does not come from the file.
     pub bare_start: u64,
-    /// Its length, whole pages.
+    /// Length of that part, whole pages.
     pub bare_length: u64,
-    /// `PROT_*` of that: always writable, whatever the segment says.
+    /// `PROT_*` of that part: always writable, whatever the segment says.
     pub bare_protection: u32,
 }
 
 impl Segment {
-    /// How the kernel maps this segment (`elf_load`); `None` for the numbers that it refuses.
+    /// How the kernel maps this segment (`elf_load`); `None` for values that it refuses.
     pub fn mapping(&self) -> Option<Mapping> {
         if self.file_size > self.memory_size {
             return None;
@@ -217,26 +221,27 @@ const fn protection(flags: u32) -> u32 {
     (flags & 4) >> 2 | (flags & 2) | (flags & 1) << 2
 }
 
-/// All of an image's memory.
+/// The memory of a whole image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Its first page.
     pub low: u64,
     /// Its end (exclusive), a multiple of a page.
     pub high: u64,
-    /// The greatest alignment that any segment wants, at least a page.
+    /// The greatest alignment of any segment, at least a page.
     pub align: u64,
-    /// Where the program headers are in memory.
+    /// Address of the program headers in memory.
     pub table: u64,
-    /// End of the last segment to the byte: where the heap may begin.
+    /// End of the last segment to the byte: the earliest start of the heap.
     pub heap: u64,
     /// `start_code` and `end_code` of `prctl(PR_SET_MM)`.
     pub code: (u64, u64),
-    /// `start_data` and `end_data`, likewise.
+    /// `start_data` and `end_data` of the same.
     pub data: (u64, u64),
 }
 
-/// The extent of an image; `None` where there is nothing to load, or where it goes around the end of the address space.
+/// Computes the extent of an image. `None` if there is nothing to load, or it wraps around the end
+/// of the address space.
 pub fn extent(header: &Header, segments: impl Iterator<Item = Segment>) -> Option<Extent> {
     let mut found: Option<Extent> = None;
     for segment in segments.filter(|segment| segment.kind == LOAD) {
@@ -256,7 +261,7 @@ pub fn extent(header: &Header, segments: impl Iterator<Item = Segment>) -> Optio
         extent.low = extent.low.min(low);
         extent.high = extent.high.max(high);
         extent.heap = extent.heap.max(heap);
-        // As the kernel does: an alignment that is not a power of two does not count.
+        // As in the kernel, an alignment that is not a power of two is ignored.
         if segment.align.is_power_of_two() {
             extent.align = extent.align.max(segment.align);
         }

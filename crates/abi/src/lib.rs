@@ -1,18 +1,19 @@
-//! Numbers and layouts that the programs on both sides of a boundary share.
+//! Numbers, layouts and formats that the engine, the view, the stage and the kernel have to agree
+//! on.
 //!
-//! - [`boot`]: what the loader of programs is told.
-//! - [`boot32`]: likewise for 32-bit programs.
+//! - [`boot`]: the boot block for the loader of programs.
+//! - [`boot32`]: the same for 32-bit programs.
 //! - [`bpf`]: the language of system call filters.
-//! - [`calls`]: every system call and what its arguments mean.
+//! - [`calls`]: every system call and the meaning of its arguments.
 //! - [`code`]: machine code, and the rewriting of call sites.
-//! - [`elf`]: programs, as the kernel reads them.
+//! - [`elf`]: headers of programs, as the kernel reads them.
 //! - [`layout`]: structures in a guest's memory.
 //! - [`notes`]: records of inodes in a container's log.
-//! - [`processes`]: what the kernel tells of a process.
+//! - [`processes`]: what the kernel reports about a process.
 //! - [`shared`]: the file that all processes of a container map.
 //! - [`syscalls`]: numbers of system calls by name.
 //!
-//! No input, no output, no `unsafe`, no standard library.
+//! The crate makes no system calls, has no `unsafe` code, and needs no standard library.
 
 #![no_std]
 

@@ -1,27 +1,29 @@
-//! Records of inodes that cannot carry an attribute, as they stand in a container's log.
+//! The format of records in a container's log: ownership of inodes that cannot carry an attribute.
 //!
-//! A record is 256 bytes: a checksum, the lengths of key and value, the key, the value; a value may be absent, which removes the record.
-//! The last one of a key counts. Writers append whole records under a lock on the file, so records never tear between processes; what a
-//! crash left half is overwritten by the next writer, and a checksum tells readers what to skip.
+//! A record has 256 bytes: a checksum, the lengths of key and value, the key, the value. A record
+//! without a value removes the key. The last record of a key counts. Writers append whole records
+//! under a lock on the file, so records of several processes never mix. A record that a crash left
+//! incomplete is overwritten by the next writer, and the checksum tells readers to skip it.
 
-/// Bytes of a record.
+/// Size of a record in bytes.
 pub const RECORD: usize = 256;
 /// Checksum (8), length of the key (1), length of the value + 1 or 0 for a removal (1).
 const HEAD: usize = 10;
-/// Most bytes of key and value together.
+/// The greatest length of key and value together.
 pub const ROOM: usize = RECORD - HEAD;
 
-/// FNV-1a over the record behind its checksum. Against tearing, not against malice: who can write here owns the container.
+/// FNV-1a over the record behind its checksum. It detects incomplete records, not malice: a process
+/// that can write here owns the container.
 fn checksum(record: &[u8]) -> u64 {
     record.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
-/// A record; `None` where key and value together are longer than [`ROOM`], or the key is empty.
+/// Makes a record; `None` if key and value together are longer than [`ROOM`], or the key is empty.
 pub fn encode(key: &[u8], value: Option<&[u8]>) -> Option<[u8; RECORD]> {
     let length = value.map_or(0, <[u8]>::len);
-    // Lengths are bytes, and 0 says that there is no value.
+    // Lengths are bytes, and 0 means that there is no value.
     if key.len() + length > ROOM || key.is_empty() {
         return None;
     }
@@ -37,7 +39,7 @@ pub fn encode(key: &[u8], value: Option<&[u8]>) -> Option<[u8; RECORD]> {
     Some(record)
 }
 
-/// Key and value, or nothing where the record is damaged.
+/// Key and value of a record; `None` if it is damaged.
 pub fn decode(record: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let sum = u64::from_le_bytes(*record.first_chunk()?);
     if record.len() != RECORD || sum != checksum(&record[8..]) {
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_damage_is_seen() {
+    fn records_round_trip_and_damage_is_detected() {
         let record = encode(b"key", Some(b"value")).unwrap();
         assert_eq!(decode(&record), Some((&b"key"[..], Some(&b"value"[..]))));
         let gone = encode(b"key", None).unwrap();

@@ -1,9 +1,9 @@
-//! What the kernel tells of a process in `/proc/PID`: see proc(5).
+//! Parses what the kernel reports about a process in `/proc/PID`: see proc(5).
 
-/// `AT_PHDR`: where the program headers are.
+/// `AT_PHDR`: address of the program headers.
 const HEADERS: u64 = 3;
 
-/// Where a program's headers are, from `auxv`; `wide` for a 64-bit process.
+/// Address of a program's headers, from `auxv`; `wide` for a 64-bit process.
 pub fn headers(auxiliary: &[u8], wide: bool) -> Option<u64> {
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
@@ -15,7 +15,7 @@ pub fn headers(auxiliary: &[u8], wide: bool) -> Option<u64> {
     pairs.find_map(|(key, value)| (word(key) == HEADERS).then(|| word(value)))
 }
 
-/// Addresses and path in a line of `maps`; `None` where it maps no file.
+/// Addresses and path in a line of `maps`; `None` if it maps no file.
 pub fn mapping(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let path = line.get(line.iter().position(|byte| *byte == b'/')?..)?;
     let range = core::str::from_utf8(line.split(|byte| *byte == b' ').next()?).ok()?;
@@ -23,33 +23,33 @@ pub fn mapping(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, path))
 }
 
-/// A process's life.
+/// The life of a process, as far as `stat` shows it.
 ///
 /// The state in `stat` is that of the first thread. A process whose first thread has ended lives on
-/// in its other threads. Every `execve` by another thread than the first passes through this state:
+/// in its other threads. Every `execve` by a thread other than the first passes through this state:
 /// the kernel waits until the first thread is a zombie, gives its number and its start time to the
-/// thread that executes, and removes it. A reader of `stat` may meanwhile see the thread that is
+/// thread that executes, and removes it. Meanwhile a reader of `stat` may see the thread that is
 /// being removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
-    /// A letter: `Z` and `X` are of first threads that have ended.
+    /// A letter: `Z` and `X` stand for first threads that have ended.
     pub state: u8,
     /// Its parent.
     pub parent: u32,
-    /// Number of threads. A first thread that has ended counts. 0: the thread that was read is
+    /// Number of threads, including a first thread that has ended. 0: the thread that was read is
     /// being removed.
     pub threads: u64,
-    /// When it started, in ticks (`USER_HZ`: 100 a second) since the machine did.
+    /// Start time in ticks (`USER_HZ`: 100 a second) since the start of the machine.
     pub start: u64,
 }
 
 impl Life {
-    /// Nanoseconds of a tick.
+    /// Length of a tick in nanoseconds.
     pub const TICK: u64 = 10_000_000;
 
-    /// From `stat`.
+    /// Parses `stat`.
     pub fn read(text: &[u8]) -> Option<Self> {
-        // Behind the name, which may hold anything.
+        // Start behind the name, which may contain anything.
         let text = text.get(text.iter().rposition(|byte| *byte == b')')? + 2..)?;
         let mut words = text.split(|byte| *byte == b' ');
         let state = *words.next()?.first()?;
@@ -58,13 +58,13 @@ impl Life {
         Some(Self { state, parent, threads, start: number(words.nth(1)?)? })
     }
 
-    /// Whether all threads have ended. Valid unless [`Self::is_passing`].
+    /// Returns true if all threads have ended. Valid unless [`Self::is_passing`].
     pub fn is_over(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
     }
 
-    /// Whether the thread that was read is being removed: it was the last of its process, or
-    /// another thread has got its number. Read again: that finds the other thread, or nothing.
+    /// Returns true if the thread that was read is being removed: it was the last of its process,
+    /// or another thread has got its number. Reading again finds the other thread, or nothing.
     pub fn is_passing(&self) -> bool {
         self.threads == 0 || matches!(self.state, b'X' | b'x') && self.threads > 1
     }
@@ -76,7 +76,7 @@ pub fn leader(text: &[u8]) -> Option<u32> {
     u32::try_from(number(lines.find_map(|line| line.strip_prefix(b"Tgid:\t"))?)?).ok()
 }
 
-/// A number in decimal.
+/// Parses a decimal number.
 pub fn number(digits: &[u8]) -> Option<u64> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
@@ -123,7 +123,7 @@ mod tests {
         }
         assert_eq!(Life::read(b"43 (sh) Z 41 42"), None);
         assert_eq!(Life::read(b""), None);
-        // This process's own.
+        // The data of this process itself.
         let own = std::fs::read("/proc/self/stat").unwrap();
         assert_eq!(Life::read(&own).unwrap().parent, std::os::unix::process::parent_id());
         let status = std::fs::read("/proc/thread-self/status").unwrap();

@@ -1,4 +1,5 @@
-//! Architectures as seccomp and ptrace name them, and numbers of calls by name, from the table in [`crate::calls`].
+//! The identifiers of architectures in seccomp and ptrace, and numbers of calls by name, from the
+//! table in [`crate::calls`].
 
 use crate::calls::{Arch, find_name};
 
@@ -11,7 +12,8 @@ pub const ARCH_AARCH64: u32 = 0xc000_00b7;
 /// Bit of an x32 call's number.
 pub const X32_BIT: u32 = 0x4000_0000;
 
-/// Number of a call on x86-64. Looks through the whole table: who asks for hundreds makes a map of [`crate::calls::CALLS`].
+/// Number of a call on x86-64. Searches the whole table: for hundreds of names, make a map of
+/// [`crate::calls::CALLS`].
 pub fn x86_64(name: &str) -> Option<u32> {
     find_name(name)?.number(Arch::X86_64)
 }

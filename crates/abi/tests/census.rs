@@ -1,11 +1,11 @@
-//! Call sites of real files against another decoder's linear sweep.
+//! Compares the call sites found in real files with another decoder's linear sweep.
 
 use abi::code::census::{Census, Verdict};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 use std::collections::BTreeSet;
 
-/// Where a linear sweep finds them. (In data among code it finds what is none.)
+/// The call sites that a linear sweep finds. (In data among code it finds false ones.)
 fn swept(bytes: &[u8]) -> BTreeSet<usize> {
     let end = object::Endianness::Little;
     let header = object::elf::FileHeader64::<object::Endianness>::parse(bytes).unwrap();
@@ -49,7 +49,7 @@ fn every_call_of_real_files_is_found() {
                 }
             }
         }
-        // What a sweep finds in constants of libcrypto's is none.
+        // In libcrypto's constants a sweep finds false sites.
         if !file.contains("crypto") {
             assert_eq!(calls, swept(&bytes), "{file}");
         }
@@ -61,8 +61,9 @@ fn every_call_of_real_files_is_found() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said() {
-    // No sections, no functions; nothing before and behind belongs to a call, and the bytes may be the end of another instruction.
+fn undecided_bytes_are_reported() {
+    // No sections, no functions; the code around does not belong to a call, and the bytes may be
+    // the end of another instruction.
     let mut file = vec![0x90; 0x1000];
     file[..6].copy_from_slice(b"\x7fELF\x02\x01");
     file[16..64].fill(0);
@@ -73,7 +74,7 @@ fn what_cannot_be_told_is_said() {
     file[64 + 33] = 0x10;
     file[0x800..0x802].copy_from_slice(&[0x0f, 0x05]);
     assert_eq!(Census::new(&file).unwrap().verdict(0x800), Verdict::Unknown);
-    // A number before it.
+    // The number is set before it.
     file[0x7fb..0x800].copy_from_slice(&[0xb8, 1, 0, 0, 0]);
     assert_eq!(Census::new(&file).unwrap().verdict(0x800), Verdict::Call);
     // The distance of a call.
@@ -82,7 +83,7 @@ fn what_cannot_be_told_is_said() {
     assert!(Census::new(b"#!/bin/sh").is_none());
 }
 
-/// A file of these bytes of code, at 0x1000, without functions and sections.
+/// A file with this code at 0x1000, without functions and sections.
 fn file_of(code: &[u8]) -> Vec<u8> {
     let mut file = vec![0; 0x1000];
     file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -96,15 +97,15 @@ fn file_of(code: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What the only place in some code is that looks like a call.
+/// The verdict on the only bytes in some code that look like a call.
 fn verdict_in(code: &[u8]) -> Verdict {
     let file = file_of(code);
     let at = code.windows(2).position(|pair| pair == [0x0f, 0x05]).unwrap();
     Census::new(&file).unwrap().verdict(0x1000 + at)
 }
 
-/// A program that starts with these bytes, right behind its headers, as an assembler alone makes
-/// it: nothing tells code and data apart.
+/// A program that starts with these bytes, right behind its headers, as an assembler makes it:
+/// nothing separates code and data.
 fn program_of(code: &[u8]) -> Vec<u8> {
     let mut file = vec![0; 64 + 56];
     file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -128,7 +129,7 @@ fn programs_start_with_code() {
     let census = Census::new(&file).unwrap();
     assert_eq!([130, 139].map(|at| census.verdict(at)), [Verdict::Call; 2]);
     assert_ne!(census.verdict(148), Verdict::Call, "behind the program's end");
-    // A part of a number; and what a jump leads past.
+    // A part of a number; and code that a jump skips.
     let file = program_of(&[&[0xbf, 0x0f, 0x05, 0, 0][..], &write].concat());
     let census = Census::new(&file).unwrap();
     assert_eq!([121, 135].map(|at| census.verdict(at)), [Verdict::Other, Verdict::Call]);
@@ -141,7 +142,8 @@ fn tables_among_code_are_no_calls() {
     let code = [0x48, 0x89, 0xd8, 0x48, 0x83, 0xc0, 0x08, 0x90].repeat(16);
     let jump = [0x41, 0xff, 0x65, 0xf0, 0x0f, 0x1f, 0x40, 0x00];
     let entry = [0x48, 0x8d, 0x45, 0xf0, 0x4c, 0x39, 0xf8, 0x72, 0x3f, 0x90, 0x90, 0x90];
-    // Before a function of GHC's: a type and a distance, which is 0x03050fe8; and one whose first half says `pop %rax`.
+    // Before a function of GHC: a type and a distance, which is 0x03050fe8; and one whose first
+    // half decodes to `pop %rax`.
     for table in [
         [0, 0, 0, 0, 0, 0, 0, 0, 0x15, 0, 0, 0, 0xe8, 0x0f, 0x05, 0x03],
         [1, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x58, 0x0f, 0x05, 0x00],
@@ -150,10 +152,10 @@ fn tables_among_code_are_no_calls() {
         let code = [&code[..], &jump, &table, &entry, &code].concat();
         assert_eq!(verdict_in(&code), Verdict::Other, "{table:x?}");
     }
-    // The same place behind a number.
+    // The same bytes with a number before them.
     let call = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
     assert_eq!(verdict_in(&[&code[..], &jump, &call, &code].concat()), Verdict::Call);
-    // First behind padding, where a jump comes to: the result is handed on.
+    // At the start, behind padding, where a jump leads: the result is passed on.
     let call = [0x0f, 0x05, 0x48, 0x89, 0xc7, 0xe8, 0, 0, 0, 0];
     assert_eq!(verdict_in(&[&code[..], &jump, &call, &code].concat()), Verdict::Call);
 }

@@ -1,4 +1,5 @@
-//! The decoder against another one, and what a rewritten page promises, on made up and on real code.
+//! Compares the decoder with another one, and checks what must hold for a rewritten page, on
+//! generated and on real code.
 
 use abi::code::form::{Form, Plan, Text};
 use abi::code::length::{Decoded, Instruction, Kind, decode};
@@ -12,7 +13,7 @@ fn iced(bytes: &[u8], at: u64) -> iced_x86::Instruction {
     Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode()
 }
 
-/// What must hold of the answer to some bytes (15 or more, so that nothing is cut off).
+/// Checks the result of decoding some bytes (15 or more, so that nothing is cut off).
 fn agrees(bytes: &[u8]) -> Result<(), String> {
     let theirs = iced(bytes, 0x1000);
     let valid = theirs.code() != Code::INVALID;
@@ -23,7 +24,7 @@ fn agrees(bytes: &[u8]) -> Result<(), String> {
     match decode(bytes) {
         Decoded::Invalid if valid => fail(&"invalid"),
         Decoded::Unknown | Decoded::Invalid => Ok(()),
-        // Some bytes are refused for reasons that are no matter of length.
+        // Some bytes are refused for reasons that do not concern the length.
         Decoded::Instruction(_) if !valid => Ok(()),
         Decoded::Instruction(ours) => {
             let kind_is_right = match ours.kind {
@@ -100,12 +101,12 @@ fn every_opcode_is_decoded_as_by_iced() {
             }
         }
     }
-    // What is not known is the exception: vector instructions with prefixes are none.
+    // Few results are undecided: vector instructions with prefixes are invalid.
     assert!(known > 12 * 4 * 256 * 256 * 3 / 4, "{known}");
 }
 
 #[test]
-fn what_is_cut_off_is_not_known() {
+fn cut_off_instructions_are_unknown() {
     for bytes in [&[0x0f][..], &[0xb8, 1, 2, 3], &[0x48], &[], &[0x48, 0x8b, 0x04]] {
         assert_eq!(decode(bytes), Decoded::Unknown, "{bytes:02x?}");
     }
@@ -117,7 +118,7 @@ fn what_is_cut_off_is_not_known() {
 const AT: u64 = 0x7f12_3456_7000;
 const STUBS: u64 = AT - 0x30_0000;
 const ENTRY: u64 = 0x5501_0000_1240;
-/// Where the page begins in the text of the tests.
+/// Position of the page in the code of the tests.
 const START: usize = 256;
 
 struct Rewritten {
@@ -146,7 +147,7 @@ fn rewritten(bytes: &[u8], site: usize, wanted: &[u32]) -> Rewritten {
     Rewritten { page, stubs, plans }
 }
 
-/// A page of code: something before, the code itself at an offset, something behind.
+/// A page of code: some instructions before, the code itself at an offset, some behind.
 fn around(code: &[u8]) -> (Vec<u8>, usize) {
     // mov %rsp,%rbp; add $1,%eax; nop
     let filler = [0x48, 0x89, 0xe5, 0x83, 0xc0, 0x01, 0x90];
@@ -174,7 +175,7 @@ fn picture(code: &[u8], site: usize, wanted: &[u32], stub_bytes: usize) -> Strin
     let (bytes, at) = around(code);
     let made = rewritten(&bytes, at + site, wanted);
     assert_eq!(made.plans.len(), 1, "{:?}", made.plans);
-    keeps_its_promise(&bytes, &made);
+    check_rewritten(&bytes, &made);
     let from = at - START;
     format!(
         "{}stub:\n{}",
@@ -213,21 +214,22 @@ fn the_form_that_replaces_the_call() {
 }
 
 #[test]
-fn what_cannot_be_proven_stays() {
+fn unproven_sites_are_left_alone() {
     // A jump before the call, and no padding near by.
     let (bytes, at) = around(&[0x75, 2, 0x0f, 5, 0xc3]);
     assert!(rewritten(&bytes, at + 2, &[2]).plans.is_empty());
     // Padding of several instructions may be entered between them.
     let (bytes, at) = around(&[0x75, 2, 0x0f, 5, 0xc3, 0x0f, 0x1f, 0, 0x0f, 0x1f, 0, 0x90, 0x90]);
     assert!(rewritten(&bytes, at + 2, &[2]).plans.is_empty());
-    // Memory by distance is somewhere else from a stub.
+    // From a stub, relative addressing would reach other memory.
     let (bytes, at) = around(&[0x8b, 0x05, 1, 0, 0, 0, 0x0f, 5, 0xc3]);
     assert!(rewritten(&bytes, at + 6, &[2]).plans.is_empty());
-    // What looks like `mov $257,%eax` is the end of `mov $257,%r8d`, and is moved as a whole.
+    // Bytes that look like `mov $257,%eax` are the end of `mov $257,%r8d`, which is moved as a
+    // whole.
     let (bytes, at) = around(&[0x41, 0xb8, 1, 1, 0, 0, 0x0f, 5, 0xc3]);
     let made = rewritten(&bytes, at + 6, &[257]);
     assert_eq!((made.plans[0].moved, made.plans[0].number), (6, None));
-    // No call at all.
+    // There is no call.
     let (bytes, at) = around(&[0x90, 0x90]);
     assert!(rewritten(&bytes, at, &[2]).plans.is_empty());
 }
@@ -243,12 +245,13 @@ fn sites_of_other_numbers_are_left_alone() {
         made.plans.iter().map(|plan| plan.site - at).collect()
     };
     assert_eq!(sites(5), [5, 21]);
-    // The one that is asked for is rewritten whatever its number.
+    // The site that is asked for is rewritten whatever its number.
     assert_eq!(sites(13), [13, 5, 21]);
 }
 
-/// The promise of a rewritten page: wherever an instruction began, one begins that is the same, or a jump to a stub that does the same.
-fn keeps_its_promise(bytes: &[u8], made: &Rewritten) {
+/// Checks a rewritten page: at every address where an instruction began, the same one begins, or a
+/// jump to a stub with the same effect.
+fn check_rewritten(bytes: &[u8], made: &Rewritten) {
     let mut expected: Vec<u8> = bytes[START..START + PAGE].to_vec();
     for plan in &made.plans {
         let from = plan.site - plan.moved;
@@ -271,7 +274,8 @@ fn keeps_its_promise(bytes: &[u8], made: &Rewritten) {
         expected[last - START..][..5].copy_from_slice(page(last, 5));
         let jump = iced(page(last, 5), AT + (last - START) as u64);
         assert_eq!(jump.code(), Code::Jmp_rel32_64);
-        // The stub: what was moved, then the way to the stage with the right return address.
+        // The stub: the moved instruction, then the jump to the stage with the right return
+        // address.
         let stub = (jump.near_branch64() - STUBS) as usize;
         assert_eq!(made.stubs[stub..stub + plan.moved], bytes[from..plan.site]);
         let behind = stub + plan.moved;
@@ -294,14 +298,14 @@ fn keeps_its_promise(bytes: &[u8], made: &Rewritten) {
 }
 
 #[test]
-fn real_pages_keep_their_promise() {
+fn real_pages_are_rewritten_correctly() {
     let libraries = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"];
     let Some(bytes) = libraries.iter().find_map(|path| std::fs::read(path).ok()) else {
         println!("skipped: no C library at {libraries:?}");
         return;
     };
     let mut pages = 0;
-    // Offsets and addresses are the same within a page, so pages of the file are pages of the text.
+    // Offsets and addresses are the same within a page, so pages of the file are pages of the code.
     for start in (PAGE..bytes.len().saturating_sub(2 * PAGE)).step_by(PAGE) {
         let text = &bytes[start - START..start + PAGE + 64];
         let is_site = |code: &[u8]| code[0] == 0xb8 && code[1] != 0 && code[3..] == [0, 0, 0x0f, 5];
@@ -311,7 +315,7 @@ fn real_pages_keep_their_promise() {
             continue;
         }
         let all: Vec<u32> = (0..450).collect();
-        keeps_its_promise(text, &rewritten(text, site, &all));
+        check_rewritten(text, &rewritten(text, site, &all));
         pages += 1;
     }
     assert!(pages > 20, "{pages}");
@@ -339,7 +343,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_page_keeps_its_promise(pieces in pieces(), which in any::<prop::sample::Index>()) {
+    fn any_page_is_rewritten_correctly(pieces in pieces(), which in any::<prop::sample::Index>()) {
         let (bytes, at) = around(&pieces.concat());
         let mut sites = Vec::new();
         let mut place = at;
@@ -351,7 +355,7 @@ proptest! {
         }
         prop_assume!(!sites.is_empty() && place < START + PAGE);
         let made = rewritten(&bytes, *which.get(&sites), &[257]);
-        keeps_its_promise(&bytes, &made);
+        check_rewritten(&bytes, &made);
         for plan in &made.plans {
             prop_assert!(sites.contains(&plan.site));
         }

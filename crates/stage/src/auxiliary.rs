@@ -1,5 +1,5 @@
-//! The stack of a new program: arguments, environment and auxiliary vector (getauxval(3)), which the kernel made for the loader and
-//! which are made to describe the guest's program.
+//! Adapts the stack of a new program: arguments, environment and auxiliary vector (getauxval(3)).
+//! The kernel made them for the loader; they must describe the guest's program.
 
 use abi::boot::Boot;
 use linux_raw_sys::auxvec as at;
@@ -8,31 +8,36 @@ use linux_raw_sys::prctl::prctl_mm_map;
 use crate::load::Image;
 use crate::system::{self, Failed};
 
-/// The end of the stack where addresses are not randomised.
+/// End of the stack if addresses are not randomised.
 const STACK_END: u64 = 0x7fff_ffff_f000;
 const PAGE: u64 = abi::elf::PAGE;
 
 /// The stack, as the kernel left it.
 pub(crate) struct Stack {
-    /// `argc`, `argv`, `envp`, auxiliary vector: the vectors end with a null pointer, the last with `AT_NULL`.
+    /// `argc`, `argv`, `envp`, auxiliary vector: the vectors end with a null pointer, the last with
+    /// `AT_NULL`.
     pointer: *mut u64,
     /// The first pointer of the environment.
     environment: *mut u64,
     /// The first pair of the auxiliary vector.
     vector: *mut [u64; 2],
-    /// Number of pairs, with `AT_NULL`.
+    /// Number of pairs, including `AT_NULL`.
     pairs: usize,
-    /// Where the kernel put the name of the loader: the end of the environment's strings.
+    /// Where the environment's strings end: at first the address of the loader's name, which the
+    /// kernel put behind them.
     strings_end: u64,
-    /// That name.
+    /// Address of the loader's name.
     name: u64,
 }
 
 impl Stack {
     /// # Safety
-    /// `pointer` is the stack pointer of a program's first instruction, and nobody else uses what it points to.
+    ///
+    /// `pointer` is the stack pointer at a program's first instruction, and no other reference to
+    /// that memory exists.
     pub(crate) unsafe fn new(pointer: *mut u64) -> Self {
-        // SAFETY: the layout is the kernel's promise (System V ABI, "Process Initialization"): each loop ends at the null that is there.
+        // SAFETY: the kernel guarantees the layout (System V ABI, "Process Initialization"): each
+        // loop ends at the null that is there.
         unsafe {
             let arguments = *pointer as usize;
             let environment = pointer.add(1 + arguments + 1);
@@ -55,12 +60,14 @@ impl Stack {
         }
     }
 
-    /// Takes the last string of the environment out of it, if it begins like this: it stays where it is, between the environment's other strings
-    /// and the loader's name. The stack pointer keeps its place (and its alignment), the auxiliary vector moves down by a word.
+    /// Removes the last string of the environment if it begins with `mark`. The string stays in
+    /// place, between the environment's other strings and the loader's name. The stack pointer
+    /// keeps its value (and its alignment); the auxiliary vector moves down by a word.
     pub(crate) fn take_last_variable(&mut self, mark: &[u8]) -> Option<&'static mut [u8]> {
         let end = self.vector.cast::<u64>();
-        // SAFETY: the vectors are the kernel's; behind the environment's pointers there is one that is null, then the auxiliary vector. Strings
-        // end with a NUL.
+        // SAFETY: the vectors are the kernel's. Behind the environment's pointers there is a null
+        // pointer, then the auxiliary vector of `pairs` pairs. Strings end with a NUL, and nothing
+        // else refers to them yet.
         unsafe {
             let last = end.sub(2);
             if last < self.environment {
@@ -80,44 +87,49 @@ impl Stack {
         }
     }
 
-    /// Whether programs may read the base of fs by an instruction (`HWCAP2_FSGSBASE`).
+    /// Returns true if programs may read the base of fs by an instruction (`HWCAP2_FSGSBASE`).
     pub(crate) fn has_fsgsbase(&self) -> bool {
-        // SAFETY: `pairs` pairs are there.
+        // SAFETY: `new` has counted `pairs` pairs from `vector` on, and nothing writes to them
+        // meanwhile.
         let vector = unsafe { core::slice::from_raw_parts(self.vector, self.pairs) };
         vector.iter().any(|[kind, value]| *kind == u64::from(at::AT_HWCAP2) && value & 2 != 0)
     }
 
-    /// End of the stack's last page: behind the loader's name there are only a null word and the end.
+    /// End of the stack's last page: behind the loader's name there are only a null word and the
+    /// end of the stack.
     fn end(&self) -> u64 {
         let mut end = self.name;
-        // SAFETY: the name is a string on the stack, put there by the kernel.
+        // SAFETY: the name is a string on the stack, put there by the kernel, so every byte up to
+        // its NUL is readable.
         while unsafe { *(end as *const u8) } != 0 {
             end += 1;
         }
         (end + 1).next_multiple_of(PAGE)
     }
 
-    /// A random number where the kernel randomises this process's addresses. Whether it does it says nowhere (a personality or a system-wide setting
-    /// forbids it), but a stack that ends where the address space does is one that was not moved.
+    /// A random number if the kernel randomises this process's addresses. The kernel does not say
+    /// if it does (a personality or a system-wide setting forbids it), but a stack that ends at the
+    /// end of the address space was not moved.
     pub(crate) fn randomness(&self) -> Option<u64> {
         (self.end() != STACK_END).then(system::random)
     }
 
-    /// Makes all of the stack executable, also what it grows by.
+    /// Makes the whole stack executable, including its later growth.
     pub(crate) fn make_executable(&self) -> Result<(), Failed> {
         const PROT_GROWSDOWN: u32 = 0x0100_0000;
         let start = self.pointer as u64 & !(PAGE - 1);
         system::protect(start, self.end() - start, 7 | PROT_GROWSDOWN)
     }
 
-    /// Makes the auxiliary vector describe the program.
+    /// Makes the auxiliary vector describe the guest's program.
     pub(crate) fn describe(
         &mut self,
         boot: &Boot<'_>,
         program: &Image,
         interpreter: Option<&Image>,
     ) {
-        // SAFETY: `pairs` pairs are there, and this is the only reference to them.
+        // SAFETY: `new` has counted `pairs` pairs from `vector` on, and this is the only reference
+        // to them.
         let vector = unsafe { core::slice::from_raw_parts_mut(self.vector, self.pairs) };
         for [kind, value] in vector {
             let new = match *kind as u32 {
@@ -142,13 +154,14 @@ impl Stack {
         }
     }
 
-    /// Has the kernel show the program's memory, auxiliary vector and heap as if it had loaded the program itself; false
-    /// where it does not.
+    /// Makes the kernel show the program's memory, auxiliary vector and heap as if it had loaded
+    /// the program itself. Returns false if the kernel refuses.
     pub(crate) fn tell_kernel(&self, program: &Image, heap: u64) -> bool {
         let there = |address: u64| address.wrapping_add(program.bias);
-        // SAFETY: `argv[0]` and `envp[0]` are within the vectors; an empty vector has its null pointer there.
+        // SAFETY: `argv[0]` and `envp[0]` are within the vectors; an empty vector has its null
+        // pointer there.
         let (first_argument, first_variable) = unsafe { (*self.pointer.add(1), *self.environment) };
-        // Strings lie one behind the other: arguments, environment, the loader's name.
+        // The strings lie one behind the other: arguments, environment, the loader's name.
         let environment = if first_variable == 0 { self.strings_end } else { first_variable };
         let arguments = if first_argument == 0 { environment } else { first_argument };
         system::set_memory_map(&prctl_mm_map {

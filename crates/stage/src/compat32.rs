@@ -1,33 +1,40 @@
-//! Calls of i386's (`int 0x80`) by 64-bit programs: emulators and language runtimes make them, with addresses below 4 GiB.
+//! Makes i386 calls (`int 0x80`) for 64-bit programs: emulators and language runtimes use them,
+//! with addresses below 4 GiB.
 //!
-//! The view decides them like all others. What is left for the kernel is made the same way, where every argument fits into 32 bits: then
-//! nothing of ours is among them. Otherwise the view has put something of ours in their place, which lies far above; then it is made as the
-//! 64-bit call of the same kind, whose arguments are the same (calls whose structures differ are the view's own work, and never left to
-//! the kernel with changed arguments).
+//! The view decides them like all others. A call that is left to the kernel is made in the same way
+//! if every argument fits into 32 bits: then none of them points to the stage's memory. Otherwise
+//! the view has replaced an argument by an address in the stage, which is far above. Then the call
+//! is made as the 64-bit call of the same kind, whose arguments are the same. (Calls whose
+//! structures differ are executed by the view itself, and never left to the kernel with changed
+//! arguments.)
 
 use crate::system;
 use abi::calls::{Arch, Op};
 use core::arch::asm;
 use view::{Call, Errno};
 
-/// Makes such a call, on the stage's stack; its result.
+/// Makes such a call on the stage's stack and returns its result.
 ///
 /// # Safety
-/// As the call itself.
+///
+/// As for the call itself: its pointers and mappings must be right.
 pub(crate) unsafe fn make(call: &Call) -> i64 {
     if call.arguments.iter().all(|argument| *argument >> 32 == 0) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller answers for the call's pointers; all arguments fit into the registers
+        // of a 32-bit call.
         return unsafe { make_narrow(call) };
     }
     let op = abi::calls::find(call.arch, call.number).map(|entry| entry.op);
     match op.filter(|op| is_the_same(*op)).and_then(|op| op.entry().number(Arch::X86_64)) {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller answers for the call's pointers, and the 64-bit call reads the same
+        // structures through them ([`is_the_same`]).
         Some(number) => unsafe { system::call(number, call.arguments) },
         None => Errno::ENOSYS.result(),
     }
 }
 
-/// Whether both kinds of call take the same, but for the width of addresses.
+/// Returns true if the i386 call and the 64-bit call have the same arguments and structures, except
+/// for the width of addresses.
 const fn is_the_same(op: Op) -> bool {
     !matches!(
         op,
@@ -59,7 +66,8 @@ const fn is_the_same(op: Op) -> bool {
 unsafe fn make_narrow(call: &Call) -> i64 {
     let result: i64;
     let [first, second, third, fourth, fifth, sixth] = call.arguments;
-    // SAFETY: the kernel changes rax, on older kernels r8 to r11 too, and what the arguments point to. rbx and rbp are put back.
+    // SAFETY: the kernel changes rax, on older kernels also r8 to r11, and the memory that the
+    // arguments point to, for which the caller answers. rbx and rbp are restored.
     unsafe {
         asm!(
             "push rbx",

@@ -1,38 +1,41 @@
-//! The kernel's name of the working directory, remembered from one relative path to the next.
+//! Remembers the kernel's name of the working directory from one relative path to the next.
 //!
-//! The name changes when the process goes elsewhere (`chdir`, `fchdir`: [`moves`]) and when a directory of the container gets another name, which
-//! the shared generation tells. Only names in the container's own tree are of use to the view, so what the host renames does not matter.
+//! The name changes when the process changes its directory (`chdir`, `fchdir`: [`before_change`])
+//! and when a directory of the container is renamed, which the shared generation shows. The view
+//! uses only names in the container's own tree, so renames by the host do not matter.
 //!
-//! The memory is one for all threads, which nearly always share their working directory as well. It is given up for good ([`give_up`]) where
-//! that may not be so: after `unshare(CLONE_FS)`, and when a child of `vfork`, whose memory this is too, goes elsewhere. (A thread that was made
-//! without `CLONE_FS` in the first place is not noticed.)
+//! All threads share the remembered name, because they nearly always share the working directory
+//! too. If that may no longer hold, it is disabled for good ([`disable`]): after
+//! `unshare(CLONE_FS)`, and when a child of `vfork`, which shares this memory, changes its
+//! directory. (A thread that was made without `CLONE_FS` by other means is not noticed.)
 //!
-//! [`STAMP`] is odd while there is a name. It is written only while there is none, by one thread at a time, and a reader looks at the stamp
-//! before and after: like a sequence lock, whose reader takes the slow road instead of trying again.
+//! [`STAMP`] is odd while a name is remembered. The name is written only while there is none, by
+//! one thread at a time. A reader checks the stamp before and after, as with a sequence lock, but
+//! asks the kernel instead of trying again.
 
 use crate::kernel::calls;
 use crate::{shared, tasks};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use view::Text;
 
-/// Longest name that is remembered, in words.
+/// Length of the longest name that is remembered, in words.
 const WORDS: usize = 64;
 
 static STAMP: AtomicU64 = AtomicU64::new(0);
-/// The generation from before the name was asked for.
+/// The generation before the kernel was asked for the name.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static NAME: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-/// A hash of the name, and of the world that it is seen in.
+/// A hash of the name and of the world.
 static DIGEST: AtomicU64 = AtomicU64::new(0);
-/// Somebody writes the name.
+/// Set while a thread writes the name.
 static BUSY: AtomicBool = AtomicBool::new(false);
-/// Never again.
-static LOST: AtomicBool = AtomicBool::new(false);
+/// Set when the name is never to be remembered again.
+static DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// The name, if it can be told for at most one quick call.
+/// Puts the name into `into`, if that costs at most one quick call.
 pub(crate) fn name(into: &mut Text) -> bool {
-    if LOST.load(Ordering::Relaxed) {
+    if DISABLED.load(Ordering::Relaxed) {
         return false;
     }
     remembered(into) || ask(into)
@@ -59,10 +62,10 @@ fn remembered(into: &mut Text) -> bool {
     copied.is_ok() && same && current
 }
 
-/// What tells the remembered name from others; `None` where none is remembered.
+/// A number that distinguishes the remembered name from others; `None` if none is remembered.
 pub(crate) fn digest() -> Option<u64> {
     let stamp = STAMP.load(Ordering::Acquire);
-    if stamp & 1 == 0 || LOST.load(Ordering::Relaxed) {
+    if stamp & 1 == 0 || DISABLED.load(Ordering::Relaxed) {
         return None;
     }
     let current = GENERATION.load(Ordering::Relaxed) == shared::shared().plain().generation();
@@ -71,7 +74,7 @@ pub(crate) fn digest() -> Option<u64> {
     (current && STAMP.load(Ordering::Relaxed) == stamp).then_some(digest)
 }
 
-/// Asks the kernel, and remembers what it says.
+/// Asks the kernel, and remembers the answer.
 fn ask(into: &mut Text) -> bool {
     let generation = shared::shared().plain().generation();
     let stamp = STAMP.load(Ordering::Acquire);
@@ -91,7 +94,7 @@ fn ask(into: &mut Text) -> bool {
         LENGTH.store(name.len(), Ordering::Relaxed);
         GENERATION.store(generation, Ordering::Relaxed);
         let (had, has) = (Ordering::Release, Ordering::Relaxed);
-        // Unless somebody went elsewhere meanwhile.
+        // Has no effect if another thread has changed the directory meanwhile.
         let _ = STAMP.compare_exchange(stamp, stamp | 1, had, has);
         BUSY.store(false, Ordering::Release);
     }
@@ -103,20 +106,20 @@ fn forget() {
     let _ = STAMP.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
 }
 
-/// The process has gone elsewhere: what somebody asked for meanwhile may be of before.
-pub(crate) fn moved() {
+/// The process has changed its directory: a name that was asked for meanwhile may be the old one.
+pub(crate) fn after_change() {
     forget();
 }
 
-/// The process is about to go elsewhere.
-pub(crate) fn moves() {
-    if tasks::is_borrower() {
-        give_up();
+/// The process is about to change its directory.
+pub(crate) fn before_change() {
+    if tasks::is_vfork_child() {
+        disable();
     }
     forget();
 }
 
-/// Threads may differ in it from now on.
-pub(crate) fn give_up() {
-    LOST.store(true, Ordering::Relaxed);
+/// Threads may have different directories from now on.
+pub(crate) fn disable() {
+    DISABLED.store(true, Ordering::Relaxed);
 }

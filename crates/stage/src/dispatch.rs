@@ -1,14 +1,17 @@
-//! A caught call, from the guest's registers to its result.
+//! Decides a caught call and carries the decision out: from the guest's registers to the result.
 //!
-//! [`caught`] runs on the slot's stack, outside any signal's context, with the guest's own mask of signals. Who decides, in this order:
+//! [`caught`] runs on the slot's stack, outside of any signal handler, with the guest's own signal
+//! mask. The decision is made in this order:
 //!
-//! 1. `filters`: the guest's own seccomp filters, which the kernel would have asked first;
-//! 2. what only a backend inside the process has to do: `signals`, `clone`, `memory_guard`, `filters` (see [`own_rule`]);
+//! 1. `filters`: the guest's own seccomp filters, which the kernel would have run first;
+//! 2. rules that only a backend inside the process needs: `signals`, `clone`, `memory_guard`,
+//!    `filters` (see [`own_rule`]);
 //! 3. the view (`view::calls::enter`), whose verdict is carried out here.
 //!
-//! Calls that the kernel does for the guest are made on the guest's own stack ([`crate::entry::on_guest_stack`]), because they may block: a
-//! signal's handler then runs where it would run without us. Calls after which somebody else comes back too (`clone`), or nobody, leave by
-//! an exit ([`Road::Exit`]).
+//! Calls that the kernel executes for the guest are made on the guest's own stack
+//! ([`crate::entry::on_guest_stack`]), because they may block: signal handlers then run on the
+//! stack where they would run without the stage. Calls that return twice (`clone`), or never, are
+//! made at an exit ([`Ruling::Exit`]).
 
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
@@ -23,51 +26,53 @@ use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLO
 use view::guest::Host as _;
 use view::{After, Call, CallBuffers, CallContext, Errno, HostFd, Task, Verdict};
 
-/// How often the view may want to be asked again about one call, because a file had to be copied or a name was not what it seemed: others
-/// may be faster each time.
+/// How many times the view may decide one call again, because a file had to be copied or an
+/// assumption about a name was wrong: other processes may interfere each time.
 const ROUNDS: u32 = 8;
 
 /// One caught call while it is decided.
-pub(crate) struct Visit<'a> {
-    /// The guest's registers. Whoever returns [`Road::Done`] leaves `rax` to [`caught`].
+pub(crate) struct CaughtCall<'a> {
+    /// The guest's registers. [`caught`] writes the result of a [`Ruling::Done`] to `rax`.
     pub(crate) frame: &'a mut Frame,
-    /// The view's buffers of this call's slot.
+    /// The view's buffers in this call's slot.
     pub(crate) buffers: &'a mut CallBuffers,
-    /// Memory of this call's slot for what the kernel is to read in the guest's place.
+    /// Memory in this call's slot for data that the kernel reads instead of the guest's.
     pub(crate) scratch: &'a mut [u8],
-    /// Room in this call's slot for a copy of the thread's state.
+    /// Memory in this call's slot for a copy of the thread's state.
     task: &'a mut MaybeUninit<Task>,
-    /// The call as it was made.
+    /// The call as the guest made it.
     pub(crate) call: Call,
 }
 
-/// What one of the stage's own rules says.
+/// The decision of one of the stage's own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Road {
-    /// Nothing: the view decides.
+pub(crate) enum Ruling {
+    /// None: the view decides.
     View,
     /// The guest gets this result.
     Done(i64),
-    /// The kernel does this call on the guest's stack, and the guest gets the result.
+    /// The kernel executes this call on the guest's stack, and the guest gets the result.
     Kernel(Call),
-    /// The slot is given back and all registers are the guest's again before this call is made, at an instruction that belongs to the
-    /// guest's return address: for calls that return twice, or not at all. Where all exits belong to other return addresses, `ENOSYS`.
+    /// The call is made at an instruction that belongs to the guest's return address, after the
+    /// slot has been given back and all registers are the guest's again: for calls that return
+    /// twice, or never. `ENOSYS` if all exits belong to other return addresses.
     Exit(Call),
-    /// The same, and the frame has been made so already.
+    /// The same, with the frame already changed.
     Prepared,
 }
 
-/// Answers a caught call: the result is in `frame.rax` when this returns. Called by the instructions in `entry`.
+/// Answers a caught call: when this returns, the result is in `frame.rax`. The instructions in
+/// `entry` call it.
 pub(crate) extern "C" fn caught(frame: &mut Frame) {
-    slots::settle(frame);
+    slots::begin_call(frame);
     let slot = slots::of(frame);
     let call = frame.call();
-    // SAFETY: the slot is this call's, and these are different members of it.
+    // SAFETY: the slot belongs to this call, and these are different members of it.
     let (buffers, scratch, task) =
         unsafe { (&mut (*slot).buffers, &mut (*slot).scratch, &mut (*slot).task) };
-    let mut visit = Visit { frame, buffers, scratch, task, call };
-    let result = answer(&mut visit);
-    let frame = visit.frame;
+    let mut caught = CaughtCall { frame, buffers, scratch, task, call };
+    let result = answer(&mut caught);
+    let frame = caught.frame;
     if let Some(result) = result {
         frame.rax = result as u64;
     }
@@ -76,10 +81,10 @@ pub(crate) extern "C" fn caught(frame: &mut Frame) {
     }
 }
 
-/// The result, or `None` where the call is still to be made, at an exit.
-fn answer(visit: &mut Visit<'_>) -> Option<i64> {
-    let call = visit.call;
-    match filters::before(visit) {
+/// The result, or `None` if the call will be made at an exit.
+fn answer(caught: &mut CaughtCall<'_>) -> Option<i64> {
+    let call = caught.call;
+    match filters::before(caught) {
         filters::Answer::Allowed => {}
         filters::Answer::Result(result) => return Some(result),
         filters::Answer::Kernel => return None,
@@ -87,33 +92,35 @@ fn answer(visit: &mut Visit<'_>) -> Option<i64> {
     let Some(entry) = abi::calls::find(call.arch, call.number) else {
         return Some(Errno::ENOSYS.result());
     };
-    let passed = if shared::has_texts() { patched_code::pass(visit, entry.op) } else { None };
-    let road = match passed {
-        Some(road) => road,
-        None => own_rule(visit, entry.op),
+    let passed = if shared::is_mode_f() { patched_code::pass(caught, entry.op) } else { None };
+    let ruling = match passed {
+        Some(ruling) => ruling,
+        None => own_rule(caught, entry.op),
     };
-    match road {
-        Road::View => Some(match by_view(visit, entry.op) {
+    match ruling {
+        Ruling::View => Some(match by_view(caught, entry.op) {
             full if full == Errno::EMFILE.result() => {
-                fd_exhaustion::again(visit, entry.op).unwrap_or(full)
+                fd_exhaustion::again(caught, entry.op).unwrap_or(full)
             }
             result => result,
         }),
-        Road::Done(result) => Some(result),
-        Road::Kernel(made) => {
-            // SAFETY: a call of the guest's, with its own memory or what a rule has put in its place.
-            Some(unsafe { entry::on_guest_stack(visit.frame, &made, After::Nothing) })
+        Ruling::Done(result) => Some(result),
+        Ruling::Kernel(made) => {
+            // SAFETY: the guest's own call, with its own memory or with memory of the slot that a
+            // rule has put in its place.
+            Some(unsafe { entry::on_guest_stack(caught.frame, &made, After::Nothing) })
         }
-        Road::Exit(made) if entry::exit(visit.frame, &made) => None,
-        Road::Prepared => None,
-        Road::Exit(_) => Some(Errno::ENOSYS.result()),
+        Ruling::Exit(made) if entry::exit(caught.frame, &made) => None,
+        Ruling::Prepared => None,
+        Ruling::Exit(_) => Some(Errno::ENOSYS.result()),
     }
 }
 
-/// What a backend inside the process has to do by itself. (Not within its caller: what a function has on its stack is memory that
-/// every process has to be given anew, and the calls that come here are few.)
+/// Applies the rules that only a backend inside the process needs. (Kept out of its caller's stack
+/// frame: each page of stack that is touched costs memory in every process, and few calls come
+/// here.)
 #[inline(never)]
-pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
+pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     match op {
         Op::RtSigaction
         | Op::RtSigprocmask
@@ -123,7 +130,7 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Pselect6
         | Op::EpollPwait
         | Op::EpollPwait2
-        | Op::IoPgetevents => signals::rule(visit, op),
+        | Op::IoPgetevents => signals::rule(caught, op),
         Op::Clone
         | Op::Clone3
         | Op::Fork
@@ -131,7 +138,7 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Unshare
         | Op::Ptrace
         | Op::Wait4
-        | Op::Waitid => clone::rule(visit, op),
+        | Op::Waitid => clone::rule(caught, op),
         Op::Mmap
         | Op::Munmap
         | Op::Mprotect
@@ -141,21 +148,21 @@ pub(crate) fn own_rule(visit: &mut Visit<'_>, op: Op) -> Road {
         | Op::Mseal
         | Op::RemapFilePages
         | Op::Shmat
-        | Op::Brk => memory_guard::rule(visit, op),
-        Op::Seccomp | Op::Prctl => filters::rule(visit, op),
-        Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(visit.call.arguments[0]) => {
-            Road::Done(Errno::EBADF.result())
+        | Op::Brk => memory_guard::rule(caught, op),
+        Op::Seccomp | Op::Prctl => filters::rule(caught, op),
+        Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(caught.call.arguments[0]) => {
+            Ruling::Done(Errno::EBADF.result())
         }
-        _ => Road::View,
+        _ => Ruling::View,
     }
 }
 
-/// Asks the view, and does what it says.
-pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
-    let call = visit.call;
-    let mut backend = Backend::new(visit.scratch);
+/// Asks the view, and carries its verdict out.
+pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
+    let call = caught.call;
+    let mut backend = Backend::new(caught.scratch);
     for _ in 0..ROUNDS {
-        let Some(verdict) = enter(&mut backend, (visit.buffers, visit.task), &call, op) else {
+        let Some(verdict) = enter(&mut backend, (caught.buffers, caught.task), &call, op) else {
             continue;
         };
         let (made, after) = match verdict {
@@ -164,34 +171,35 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
             Verdict::Watch(after) => (call, after),
             Verdict::Instead(other, after) => (other, after),
             Verdict::Give(file, flags) => return give(&mut backend, file, flags),
-            Verdict::CopyUp => match copy_up(&mut backend, visit.buffers) {
+            Verdict::CopyUp => match copy_up(&mut backend, caught.buffers) {
                 Ok(()) => continue,
                 Err(errno) => return errno.result(),
             },
-            // Has been tried.
+            // `enter` has tried it already.
             Verdict::Exec => return Errno::ENOSYS.result(),
         };
         let moves = matches!(op, Op::Chdir | Op::Fchdir);
         if moves {
-            cwd::moves();
+            cwd::before_change();
         }
         if matches!(op, Op::CloseRange | Op::Dup2 | Op::Dup3) {
             tree::taken(op, &call.arguments);
         }
         let after = lift(after);
-        // SAFETY: the guest's own call, or one that the view has made of it, with what it wants to be read in the scratch memory.
-        let result = unsafe { entry::on_guest_stack(visit.frame, &made, after) };
+        // SAFETY: the guest's own call, or one that the view has made from it, with the data that
+        // it needs in the scratch memory.
+        let result = unsafe { entry::on_guest_stack(caught.frame, &made, after) };
         if result == i64::from(TREE_DESCRIPTOR) {
             tree::lose();
         }
         if moves {
-            cwd::moved();
+            cwd::after_change();
         }
         if after == After::Nothing {
             return result;
         }
         if let Some(shown) =
-            leave(&mut backend, (visit.buffers, visit.task), (&call, op), after, result)
+            leave(&mut backend, (caught.buffers, caught.task), (&call, op), after, result)
         {
             return shown;
         }
@@ -199,38 +207,40 @@ pub(crate) fn by_view(visit: &mut Visit<'_>, op: Op) -> i64 {
     Errno::EAGAIN.result()
 }
 
-/// What the view decides, or `None` where it has to be asked again.
+/// The view's verdict, or `None` if the view has to be asked again.
 fn enter(
     backend: &mut Backend<'_>,
     (buffers, room): (&mut CallBuffers, &mut MaybeUninit<Task>),
     call: &Call,
     op: Op,
 ) -> Option<Verdict> {
-    let lent = tasks::lend(op, room);
-    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    let call_task = tasks::for_call(op, room);
+    let mut context =
+        CallContext { backend, world: shared::world(), task: call_task.task, buffers };
     let verdict = view::calls::enter(&mut context, call);
     if verdict == Verdict::Exec {
-        if exec::has_parted(&mut context) {
+        if exec::unshared_descriptors(&mut context) {
             return None;
         }
-        // What the task has become is the next program's. Where that does not come, the task is what it was.
-        let departure = slots::depart(slots::at(&raw const *context.buffers as u64));
+        // The task is now in the state for the next program. If that is not executed, the change is
+        // dropped.
+        let departure = slots::release_at_exec(slots::at(&raw const *context.buffers as u64));
         let result = exec::carry_out(&mut context, call);
-        slots::stay(&departure);
+        slots::undo_release(&departure);
         return Some(Verdict::Done(result));
     }
-    lent.give_back();
+    call_task.commit();
     Some(verdict)
 }
 
-/// The file at `buffers.host` belongs to the image.
+/// Copies the file at `buffers.host`, which belongs to the image.
 #[cold]
 #[inline(never)]
 fn copy_up(backend: &mut Backend<'_>, buffers: &CallBuffers) -> view::errno::Result<()> {
     backend.copy_up(buffers.host.as_c_str())
 }
 
-/// The result, or `None` where the view has to be asked again.
+/// The result, or `None` if the view has to be asked again.
 #[inline(never)]
 fn leave(
     backend: &mut Backend<'_>,
@@ -239,17 +249,19 @@ fn leave(
     after: After,
     result: i64,
 ) -> Option<i64> {
-    let lent = tasks::lend(op, room);
-    let mut context = CallContext { backend, world: shared::world(), task: lent.task, buffers };
+    let call_task = tasks::for_call(op, room);
+    let mut context =
+        CallContext { backend, world: shared::world(), task: call_task.task, buffers };
     if view::calls::again(&mut context, after, result) {
         return None;
     }
     let shown = view::calls::leave(&mut context, after, call, result);
-    lent.give_back();
+    call_task.commit();
     Some(shown)
 }
 
-/// What is held during a call that may make a descriptor goes where the guest's is not to be.
+/// Moves descriptors that are held during a call to high numbers, so that the guest gets the lowest
+/// free one.
 #[inline]
 fn lift(after: After) -> After {
     match after {
@@ -259,7 +271,8 @@ fn lift(after: After) -> After {
     }
 }
 
-/// Gives the guest a descriptor of a file that is held, opened anew. The number is the lowest free one, as if nothing had been held.
+/// Gives the guest a new descriptor of a file that is held. Its number is the lowest free one, as
+/// if nothing had been held.
 #[inline(never)]
 fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     let mut name = Link::new();
@@ -268,7 +281,7 @@ fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     let Ok(named) = named else { return Errno::EMFILE.result() };
     let start = i64::from(AT_FDCWD) as u64;
     let arguments = [start, named.as_ptr() as u64, u64::from(flags), 0, 0, 0];
-    // SAFETY: the kernel reads the name.
+    // SAFETY: the kernel only reads the name, which lives until the call has returned.
     let opened = unsafe { system::call(__NR_openat, arguments) };
     let held = i64::from(file.0);
     if opened < held {
@@ -277,7 +290,7 @@ fn give(backend: &mut Backend<'_>, file: HostFd, flags: u32) -> i64 {
     }
     // The held descriptor had the number that the guest would have got.
     let keep = u64::from(flags & O_CLOEXEC);
-    // SAFETY: both descriptors are the stage's until the guest hears of them.
+    // SAFETY: both descriptors belong to the stage until the guest gets the number.
     unsafe {
         let moved = system::call(__NR_dup3, [opened as u64, held as u64, keep, 0, 0, 0]);
         system::call(__NR_close, [opened as u64, 0, 0, 0, 0, 0]);

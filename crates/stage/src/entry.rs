@@ -1,18 +1,25 @@
-//! The way in and out: from a guest's call to [`crate::dispatch::caught`] and back, instruction by instruction.
+//! Entry and exit of a caught call in assembly: from the guest's instruction to
+//! [`crate::dispatch::caught`] and back.
 //!
-//! **In.** A rewritten site jumps to `stage_entry` with the number in rax and its return address in rcx; rcx and r11 are free, as `syscall`
-//! would lose them. Everything else is the guest's, the flags and the memory around its stack pointer included: so the flags wait in the
-//! upper half of rax (of which the kernel would look at the lower half only), and nothing is written before a slot has been found. A site that
-//! is not rewritten comes by `SIGSYS`: the handler (`stage_sigsys`) takes a slot, copies the registers from the signal's context to
-//! the slot's [`Frame`], lets the context go on at `stage_resume`, and returns. No call is ever worked on within a signal's context.
+//! **Entry.** A rewritten site jumps to `stage_entry` with the number in rax and its return address
+//! in rcx; rcx and r11 are free, because `syscall` overwrites them too. Everything else is the
+//! guest's, including the flags and the memory around its stack pointer. So the flags are kept in
+//! the upper half of rax (the kernel would use only the lower half), and nothing is written before
+//! a slot has been taken. A site that is not rewritten comes by `SIGSYS`: the handler
+//! (`stage_sigsys`) takes a slot, copies the registers from the signal's context to the slot's
+//! [`Frame`], makes the context continue at `stage_resume`, and returns. No call is ever decided
+//! inside a signal handler.
 //!
-//! **Out.** `stage_leave` loads the registers from the frame, gives the slot back and jumps. A call that must not return through here is made
-//! at an *exit*, `syscall` and a jump to one return address of the guest's, which is bound to that exit for good ([`exit`]): by then the
-//! slot is free, and whoever comes back, once, twice or never, finds the guest's registers.
+//! **Exit.** `stage_leave` loads the registers from the frame, gives the slot back and jumps. A
+//! call that must not return through here is made at an *exit*: `syscall` and a jump to one return
+//! address of the guest, which is bound to that exit for good ([`exit`]). By then the slot is free,
+//! and each return, once, twice or never, finds the guest's registers.
 //!
-//! **Signals** may arrive at any instruction. While the stack pointer is in the slot, they are deferred (`signals`), and looked for where
-//! the stack pointer is about to become the guest's: a handler that interrupts between such a look and the change ([`WINDOWS`]) lets the
-//! look be taken again. From then on handlers run on the guest's stack.
+//! **Signals** may arrive at any instruction. While the stack pointer is in the slot, they are
+//! deferred (`signals`). The code checks for deferred signals right before the stack pointer
+//! becomes the guest's. A handler that interrupts between such a check and the change of the stack
+//! pointer makes the check run again ([`restart_check`]). From then on handlers run on the guest's
+//! stack.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -25,10 +32,11 @@ use abi::calls::filter::MARK;
 use core::sync::atomic::{AtomicU64, Ordering};
 use view::{After, Call, Errno};
 
-/// What [`on_guest_stack`]'s instructions give where a signal is deferred; no call has it as a result.
+/// Result of the instructions of [`on_guest_stack`] if a signal is deferred; no call has this
+/// result.
 const DEFERRED: i64 = i64::MIN;
 
-/// All vector registers, to where the stack points.
+/// Saves all vector registers at the stack pointer.
 macro_rules! vectors_saved {
     () => {
         concat!(
@@ -52,7 +60,7 @@ macro_rules! vectors_saved {
     };
 }
 
-/// And back.
+/// Restores them.
 macro_rules! vectors_restored {
     () => {
         concat!(
@@ -107,7 +115,8 @@ global_asm!(
     "mov [rsp + {r14}], r14",
     "mov [rsp + {r15}], r15",
     "mov qword ptr [rsp + {origin}], 0",
-    // The overflow flag is bit 0 of al (above it, how often all slots were tried); the others are in ah.
+    // The overflow flag is bit 0 of al (the bits above count how often all slots were tried); the
+    // other flags are in ah.
     "and al, 1",
     "add al, 127",
     "sahf",
@@ -118,7 +127,7 @@ global_asm!(
     "mov [rsp + {rax}], rax",
     "mov [rsp + {number}], rax",
     "cld",
-    // From a signal: the frame is filled, but for the vectors.
+    // A call by a signal comes here: the frame is filled, except for the vectors.
     ".globl stage_resume",
     "stage_resume:",
     vectors_saved!(),
@@ -141,7 +150,8 @@ global_asm!(
     "mov r13, [rsp + {r13}]",
     "mov r14, [rsp + {r14}]",
     "mov r15, [rsp + {r15}]",
-    // Flags that only popf can set (direction, alignment checks, single steps) are rare, and popf is slow.
+    // Flags that only popf can set (direction, alignment checks, single steps) are rare, and popf
+    // is slow.
     "test dword ptr [rsp + {flags}], 0x40500",
     "jz 2f",
     "push qword ptr [rsp + {flags}]",
@@ -162,7 +172,7 @@ global_asm!(
     "lea r11, [rsp + {frame_to_head}]",
     "push rcx",
     "mov rcx, [rsp + 8 + {origin}]",
-    // Without the carry flag, which is the guest's by now: the bit alone, counted down.
+    // The test must not change the carry flag, which is the guest's by now: so rcx is counted down.
     "lea rcx, [rcx - {by_signal} - {narrow}]",
     "jrcxz 5f",
     "pop rcx",
@@ -172,12 +182,12 @@ global_asm!(
     "mov qword ptr [r11], 0",
     "mov r11d, 0x202",
     "jmp rcx",
-    // A deferred signal.
+    // Deliver a deferred signal.
     "6:",
     "mov rdi, rsp",
     "call {deliver}",
     "jmp stage_leave",
-    // A call of i386's keeps all registers but eax (and, on older kernels, r8 to r11).
+    // An i386 call keeps all registers except eax (and, on older kernels, r8 to r11).
     "5:",
     "pop rcx",
     "mov [rsp + {frame_to_head} + {narrow_return}], rcx",
@@ -185,7 +195,8 @@ global_asm!(
     "mov rsp, [rsp + {stack}]",
     "mov qword ptr [r11], 0",
     "jmp qword ptr [r11 + {narrow_return}]",
-    // The slot is somebody's: the next, and from the last the first. After many rounds others shall go on.
+    // The slot is taken: try the next one, and after the last the first. After many rounds let
+    // other threads run.
     "4:",
     "add r11, {slot_size}",
     "cmp r11, qword ptr [rip + {pool} + {end}]",
@@ -194,7 +205,7 @@ global_asm!(
     "add al, 2",
     "jns 9b",
     "and al, 1",
-    // On the guest's stack, as a signal would be.
+    // On the guest's stack, as a signal handler would.
     "lea rsp, [rsp - 128]",
     "pushfq",
     "cld",
@@ -265,14 +276,15 @@ global_asm!(
     narrow = const NARROW,
 );
 
-// The handler of SIGSYS. What is not our filter's is the guest's own.
+// The handler of SIGSYS. A signal that is not from this container's filter goes to the guest's
+// handler.
 global_asm!(
     ".globl stage_sigsys",
     ".p2align 4",
     "stage_sigsys:",
     "cmp dword ptr [rsi + 8], 1",
     "jne 2f",
-    // The mark differs by the place of the image (see abi::calls::filter::mark).
+    // The mark depends on the place of the image (see abi::calls::filter::mark).
     "lea rax, [rip]",
     "shr rax, 32",
     "lea eax, [rax + {mark} - {first}]",
@@ -280,14 +292,14 @@ global_asm!(
     "jne 2f",
     "sub rsp, 8",
     "call {redirect}",
-    // What is behind is for both handlers.
+    // Both handlers use the rest.
     ".globl stage_redirected",
     "stage_redirected:",
     "add rsp, 8",
     "test rax, rax",
     "jnz 3f",
     "ret",
-    // The end of a handler: this frame is given up for that one's.
+    // The call was the end of a handler: this frame is dropped, and that handler's frame restored.
     "3:",
     "mov rsp, rax",
     "jmp stage_return",
@@ -299,7 +311,8 @@ global_asm!(
     other = sym crate::signals::stage_signal,
 );
 
-// The handler of SIGILL, where sites have our trapping instruction (crate::patched_code). What is another one is the guest's own.
+// The handler of SIGILL, for sites with the trapping instruction (crate::patched_code). For any
+// other instruction the guest's handler runs.
 global_asm!(
     ".globl stage_sigill",
     ".p2align 4",
@@ -320,7 +333,8 @@ global_asm!(
     other = sym crate::signals::stage_signal,
 );
 
-// stage_on_guest_stack(frame, number, arguments): rbp keeps the frame, rbx the slot's stack pointer.
+// stage_on_guest_stack(frame, number, arguments): rbp holds the frame, rbx the slot's stack
+// pointer.
 global_asm!(
     ".globl stage_on_guest_stack",
     ".p2align 4",
@@ -356,7 +370,8 @@ global_asm!(
     "pop rbp",
     "pop rbx",
     "ret",
-    // The same without looking: for the mask of a signal that was deferred.
+    // The same without the check for deferred signals: for restoring the mask of a signal that was
+    // deferred.
     ".globl stage_on_guest_stack_at_once",
     "stage_on_guest_stack_at_once:",
     "push rbx",
@@ -385,9 +400,9 @@ global_asm!(
     result = const DEFERRED,
 );
 
-/// How many return addresses can have an exit.
+/// Number of return addresses that can have an exit.
 const EXITS: usize = 32;
-/// Bytes of one exit: `syscall`, `mov rcx, [rip + …]`, `jmp rcx`, and padding.
+/// Size of one exit in bytes: `syscall`, `mov rcx, [rip + …]`, `jmp rcx`, and padding.
 const EXIT_SIZE: u64 = 16;
 
 global_asm!(
@@ -406,13 +421,15 @@ global_asm!(
     bound = sym BOUND,
 );
 
-/// How many return addresses can have an exit for `clone3` with `CLONE_CLEAR_SIGHAND`.
+/// Number of return addresses that can have an exit for `clone3` with `CLONE_CLEAR_SIGHAND`.
 const CLEARED: usize = 4;
-/// Bytes of one.
+/// Size of one such exit in bytes.
 const CLEARED_SIZE: u64 = 64;
 
-// The stack has two words of ours: the first argument of the guest's call, and how far it has to go up besides. A child has something to do before
-// it is the guest's; neither it nor its parent may have a register or a flag changed (but for rcx and r11, which `syscall` loses too).
+// The stack holds two words of the stage: the first argument of the guest's call, and the distance
+// to the guest's stack pointer. A child calls `clear` before it continues as the guest. Neither it
+// nor its parent may see a changed register or flag (except rcx and r11, which `syscall` overwrites
+// too).
 global_asm!(
     ".globl stage_cleared_exits",
     ".p2align 6",
@@ -470,7 +487,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// Where rewritten sites jump to: number in rax, return address in rcx.
+    /// The target of rewritten sites: number in rax, return address in rcx.
     pub(crate) fn stage_entry();
     /// The handler of `SIGSYS`.
     pub(crate) fn stage_sigsys();
@@ -493,55 +510,64 @@ unsafe extern "C" {
     ) -> i64;
 }
 
-/// Makes a call with the guest's stack pointer, so that a signal's handler that interrupts it runs on the guest's stack. Signals that were
-/// deferred before are delivered first. `after` is what has to be done when it has been made.
+/// Makes a call with the guest's stack pointer, so that a signal handler that interrupts it runs on
+/// the guest's stack. Signals that were deferred before are delivered first. `after` is the work
+/// that remains when the call has been made.
 ///
 /// # Safety
-/// As the call itself. It does not come back where a handler interrupts it: [`surface`]. So the caller holds nothing but what `after` names.
+///
+/// As for the call itself. It does not return if a handler interrupts it: [`hide_stage`]. So the
+/// caller must hold no resources except those that `after` names.
 pub(crate) unsafe fn on_guest_stack(frame: &mut Frame, call: &Call, after: After) -> i64 {
     if call.arch == abi::syscalls::ARCH_I386 {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller answers for the call's pointers.
         return unsafe { crate::compat32::make(call) };
     }
-    // SAFETY: the slot is this call's, and its head another member than the frame.
+    // SAFETY: the slot belongs to this call, and its head is another member than the frame, so the
+    // references do not overlap.
     unsafe { (*slots::of(frame)).head.after = after };
     loop {
-        // SAFETY: nothing of ours is written to the guest's stack: the kernel puts signal frames below its red zone.
+        // SAFETY: the caller answers for the call. The stage writes nothing to the guest's stack,
+        // and the kernel puts signal frames below its red zone.
         let result = unsafe {
             stage_on_guest_stack(frame, u64::from(call.number), &raw const call.arguments)
         };
         if result != DEFERRED {
             return result;
         }
-        // SAFETY: as above.
+        // SAFETY: as above, the slot belongs to this call, and the head is another member than the
+        // frame.
         unsafe { (*slots::of(frame)).head.answered = false };
         crate::signals::deliver(frame);
     }
 }
 
-/// A signal was deferred, and the call is answered.
+/// Delivers a deferred signal after the call has its result.
 extern "C" fn deliver_last(frame: &mut Frame) {
-    // SAFETY: the slot is this call's, and its head another member than the frame.
+    // SAFETY: the slot belongs to this call, and its head is another member than the frame.
     unsafe { (*slots::of(frame)).head.answered = true };
     crate::signals::deliver(frame);
 }
 
-/// The same without looking for deferred signals.
+/// Makes a call with the guest's stack pointer without a check for deferred signals.
 ///
 /// # Safety
-/// As the call itself.
+///
+/// As for the call itself.
 pub(crate) unsafe fn on_guest_stack_at_once(
     frame: &mut Frame,
     number: u32,
     arguments: [u64; 6],
 ) -> i64 {
-    // SAFETY: as for `on_guest_stack`.
+    // SAFETY: as for `on_guest_stack`: the caller answers for the call, and nothing is written to
+    // the guest's stack.
     unsafe { stage_on_guest_stack_at_once(frame, u64::from(number), &raw const arguments) }
 }
 
-/// Where a signal that interrupted at `instruction`, with the stack pointer in a slot, has to go on: behind a look for deferred signals it
-/// goes back to the look.
-pub(crate) fn look_again(instruction: u64, stack: u64, frame: u64) -> Option<(u64, u64)> {
+/// Instruction and stack pointer at which a context continues that a signal has interrupted at
+/// `instruction`, with the stack pointer in a slot. Behind a check for deferred signals it goes
+/// back to the check.
+pub(crate) fn restart_check(instruction: u64, stack: u64, frame: u64) -> Option<(u64, u64)> {
     let at = |function: unsafe extern "C" fn()| function as *const () as u64;
     if (at(stage_look)..at(stage_looked)).contains(&instruction) {
         return Some((at(stage_look), stack));
@@ -550,16 +576,19 @@ pub(crate) fn look_again(instruction: u64, stack: u64, frame: u64) -> Option<(u6
     (at(stage_leave)..at(stage_left)).contains(&instruction).then(|| (at(stage_leave), frame))
 }
 
-/// Makes a signal's context what it would be if there was no stage, before a handler of the guest's sees it: handlers unwind, cancel threads,
-/// leave by `siglongjmp` or switch stacks, and look at the instruction that they interrupted.
+/// Makes a signal's context what it would be without the stage, before a handler of the guest sees
+/// it: handlers unwind, cancel threads, leave by `siglongjmp` or switch stacks, and read the
+/// instruction that they interrupted.
 ///
-/// A call that the signal has interrupted, or that was about to be made, is given up with its slot: the context goes on at the guest's own
-/// instruction, or behind it with the result. Only a call that was made, and whose end has to be seen, goes on in the stage.
-pub(crate) fn surface(context: &mut Context) {
+/// A call that the signal has interrupted, or that was about to be made, is given up together with
+/// its slot: the context continues at the guest's own instruction, or behind it with the result.
+/// Only a call that was made, and after which work remains, continues in the stage.
+pub(crate) fn hide_stage(context: &mut Context) {
     let at = |function: unsafe extern "C" fn()| function as *const () as u64;
     let registers = &mut context.registers;
     if registers.rip == at(stage_left) {
-        // SAFETY: r11 points to the head of the slot that was about to be given back.
+        // SAFETY: at this instruction r11 points to the head of the slot that was about to be given
+        // back, which is mapped for good.
         unsafe { (*(registers.r11 as *const Head)).taken.store(0, Ordering::Release) };
         registers.rip = registers.rcx;
         return;
@@ -567,13 +596,14 @@ pub(crate) fn surface(context: &mut Context) {
     let (made, delivered) =
         (registers.rip == at(stage_called), registers.rip == at(stage_delivered));
     if !(made || delivered || registers.rip == at(stage_looked)) {
-        if crate::shared::has_texts() {
-            crate::patched_code::surface(registers);
+        if crate::shared::is_mode_f() {
+            crate::patched_code::hide_stub(registers);
         }
         return;
     }
     let frame = registers.rbp as *mut Frame;
-    // SAFETY: at these instructions rbp is the frame of the call, whose slot this thread has taken.
+    // SAFETY: at these instructions rbp is the frame of the call whose slot this thread has taken;
+    // frame and head are different members of it.
     let (frame, head) = unsafe { (&mut *frame, &mut (*slots::of(frame)).head) };
     let (answered, result) =
         if delivered { (head.answered, frame.rax) } else { (made, registers.rax) };
@@ -601,7 +631,7 @@ pub(crate) fn surface(context: &mut Context) {
     registers.flags = frame.flags;
     registers.rip = if answered { frame.return_address } else { frame.site() };
     registers.rax = if answered { result } else { frame.number };
-    // SAFETY: the kernel has written the state there.
+    // SAFETY: the kernel has written the floating-point state there, in the signal frame.
     unsafe { restore_vectors(registers.floating as *mut u8, &frame.vectors) };
     head.taken.store(0, Ordering::Release);
 }
@@ -609,7 +639,8 @@ pub(crate) fn surface(context: &mut Context) {
 /// Puts xmm0 to xmm15 into a signal frame's floating-point state.
 ///
 /// # Safety
-/// `state` is null, or `struct _fpstate_64` as the kernel wrote it.
+///
+/// `state` is null, or points to a `struct _fpstate_64` that the kernel wrote.
 unsafe fn restore_vectors(state: *mut u8, vectors: &[u128; 16]) {
     const VECTORS: usize = 160;
     const SOFTWARE: usize = 464;
@@ -619,7 +650,8 @@ unsafe fn restore_vectors(state: *mut u8, vectors: &[u128; 16]) {
     if state.is_null() {
         return;
     }
-    // SAFETY: the legacy area has 512 bytes; behind it comes the header where the first word for software says so.
+    // SAFETY: the legacy area has 512 bytes; the header is behind it if the first software word
+    // contains the magic number.
     unsafe {
         state.add(VECTORS).cast::<[u128; 16]>().write_unaligned(*vectors);
         if state.add(SOFTWARE).cast::<u32>().read_unaligned() == MAGIC {
@@ -629,12 +661,12 @@ unsafe fn restore_vectors(state: *mut u8, vectors: &[u128; 16]) {
     }
 }
 
-/// Return addresses of the exits; 0 where one is free.
+/// Return addresses of the exits; 0 for a free one.
 static BOUND: [AtomicU64; EXITS] = [const { AtomicU64::new(0) }; EXITS];
-/// Likewise of those with `CLONE_CLEAR_SIGHAND`.
+/// Return addresses of the exits with `CLONE_CLEAR_SIGHAND`.
 static BOUND_CLEARED: [AtomicU64; CLEARED] = [const { AtomicU64::new(0) }; CLEARED];
 
-/// Which of these belongs to a return address, from now on for good; `None` where all belong to others.
+/// The exit that belongs to a return address, from now on for good; `None` if all belong to others.
 fn bind(exits: &[AtomicU64], back: u64) -> Option<u64> {
     use core::sync::atomic::Ordering::{AcqRel, Acquire};
     let found = exits.iter().position(|bound| {
@@ -648,8 +680,9 @@ fn bind(exits: &[AtomicU64], back: u64) -> Option<u64> {
     found.map(|index| index as u64)
 }
 
-/// Lets a call leave by the exit of its return address: when [`crate::dispatch::caught`] returns, the slot is given back, the registers are the
-/// guest's, and then the call is made. False where all exits belong to others.
+/// Makes a call leave by the exit of its return address: when [`crate::dispatch::caught`] returns,
+/// the slot is given back, the registers become the guest's, and then the call is made. Returns
+/// false if all exits belong to other return addresses.
 pub(crate) fn exit(frame: &mut Frame, call: &Call) -> bool {
     if call.arch != abi::syscalls::ARCH_X86_64 {
         return false;
@@ -661,8 +694,9 @@ pub(crate) fn exit(frame: &mut Frame, call: &Call) -> bool {
     true
 }
 
-/// The same for `clone3` with `CLONE_CLEAR_SIGHAND`, whose child takes away the guest's handlers ([`crate::signals::clear`]). The caller sees to the
-/// argument, and to what both child and parent find on their stacks.
+/// The same for `clone3` with `CLONE_CLEAR_SIGHAND`, where the child removes the guest's handlers
+/// ([`crate::signals::clear`]). The caller sets the argument, and the words that child and parent
+/// take off their stacks.
 pub(crate) fn exit_cleared(frame: &mut Frame) -> bool {
     if frame.origin & NARROW != 0 {
         return false;
@@ -673,13 +707,14 @@ pub(crate) fn exit_cleared(frame: &mut Frame) -> bool {
     true
 }
 
-/// Has the guest make its call again at its own instruction, where the kernel asks every filter: for what only the kernel can do (a signal of
-/// the guest's own filter, an end by it). The frame is changed to that end, and the call's result is nobody's. False where the instruction is
-/// not there any more, because the site was rewritten.
+/// Makes the guest repeat its call at its own instruction, where the kernel runs every filter: for
+/// effects that only the kernel can have (a signal or the end of the process by the guest's own
+/// filter). Changes the frame so; the result of the present call is not used. Returns false if the
+/// instruction is no longer there, because the site was rewritten.
 ///
-/// Our own filter would only bring the call here again, so this is for calls to which a filter of the guest's says something severer, or the
-/// same and later.
-pub(crate) fn outside(frame: &mut Frame) -> bool {
+/// The container's own filter would only bring the call here again, so this is for calls for which
+/// a filter of the guest returns a more severe action, or an equal one and is newer.
+pub(crate) fn make_at_site(frame: &mut Frame) -> bool {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
     const INT_0X80: [u8; 2] = [0xcd, 0x80];
     let mut there = [0; 2];
@@ -692,14 +727,16 @@ pub(crate) fn outside(frame: &mut Frame) -> bool {
     true
 }
 
-/// The part of the handler of `SIGSYS` that is no instruction by itself: the interrupted context goes on in a slot (0). Where it was the end of a
-/// handler of the guest's, the stack pointer with that one's frame, which is to be restored at once.
+/// The part of the `SIGSYS` handler that is not assembly. Usually it makes the interrupted context
+/// continue in a slot, and returns 0. If the call was the end of a handler of the guest, it returns
+/// the stack pointer with that handler's frame, which is to be restored at once.
 unsafe extern "C" fn redirect(
     _: i32,
     information: *const Information,
     context: *mut Context,
 ) -> u64 {
-    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
+    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler
+    // returns.
     let (information, registers) = unsafe { (&*information, &mut (*context).registers) };
     let narrow = information.architecture == abi::syscalls::ARCH_I386;
     if !narrow && information.number == linux_raw_sys::general::__NR_rt_sigreturn {
@@ -710,9 +747,10 @@ unsafe extern "C" fn redirect(
     0
 }
 
-/// The same of the handler of `SIGILL`: the interrupted instruction stands where a `syscall` was.
+/// The same for the `SIGILL` handler: the interrupted instruction has replaced a `syscall`.
 unsafe extern "C" fn redirect_trap(_: i32, _: *const Information, context: *mut Context) -> u64 {
-    // SAFETY: the kernel's argument to a handler with SA_SIGINFO, which lives until the handler returns.
+    // SAFETY: the kernel's argument to a handler with SA_SIGINFO, which lives until the handler
+    // returns.
     let registers = unsafe { &mut (*context).registers };
     let number = registers.rax as u32;
     if number == linux_raw_sys::general::__NR_rt_sigreturn {
@@ -723,10 +761,11 @@ unsafe extern "C" fn redirect_trap(_: i32, _: *const Information, context: *mut 
     0
 }
 
-/// Has an interrupted context go on in a slot, with a call that is about to be made; its instruction pointer is behind the call.
+/// Makes an interrupted context continue in a slot, with a call that was about to be made; its
+/// instruction pointer is behind the call.
 fn resume(registers: &mut crate::signals::context::Registers, number: u32, origin: u64) {
     let slot = slots::take(registers.rsp);
-    // SAFETY: the slot has just been taken, so nobody else looks at it.
+    // SAFETY: the slot has just been taken, so no other reference to its frame exists.
     let frame = unsafe { &mut (*slot).frame };
     frame.rdi = registers.rdi;
     frame.rsi = registers.rsi;
@@ -749,6 +788,6 @@ fn resume(registers: &mut crate::signals::context::Registers, number: u32, origi
     frame.number = u64::from(number);
     registers.rsp = &raw mut *frame as u64;
     registers.rip = stage_resume as *const () as u64;
-    // Direction and single steps are none of ours.
+    // The stage must run without the guest's direction flag and single steps.
     registers.flags &= !0x500;
 }

@@ -1,10 +1,13 @@
-//! `execve` inside the process: handing over to the next program, and taking over from the last (`view::handover`).
+//! Carries out `execve` inside the process: passes state to the next program, and takes it over
+//! from the previous one (`view::handover`).
 //!
-//! The program of before resolves everything, with its own world and credentials, and holds the new program and its interpreter open: every
-//! error is known before its memory is gone. Then it executes the stage again, with the guest's own arguments and environment, and one
-//! string more. What the kernel does at an `execve` (signals, descriptors, threads, memory, `/proc`) it does there.
+//! The current program resolves everything, with its own world and credentials, and holds the new
+//! program and its interpreter open: every error is known before its memory is gone. Then it
+//! executes the stage again, with the guest's own arguments and environment, and one additional
+//! string. All effects of an `execve` in the kernel (on signals, descriptors, threads, memory,
+//! `/proc`) happen then.
 //!
-//! The stage's new image takes the string off its stack and becomes what the string says.
+//! The stage's new image takes the string off its stack and sets up the state that it describes.
 
 use crate::auxiliary::Stack;
 use crate::kernel::{Backend, processes};
@@ -23,50 +26,55 @@ use view::guest::Guest;
 use view::handover::Handover;
 use view::{Call, CallContext, Errno, HostFd};
 
-/// What this process executes, wherever that is. A new process's first look at its own `/proc` costs more than finding the stage's file, so that
-/// comes first.
-const AGAIN: &CStr = c"/proc/self/exe";
+/// The file that this process executes. A new process's first access to its own `/proc` costs more
+/// than finding the stage's file by name, so that is tried first.
+const SELF: &CStr = c"/proc/self/exe";
 
-/// Most bytes that the guest's own filters may have at an `execve`: with what escapes NULs they still fit into one string.
+/// The greatest size of the guest's own filters at an `execve`, in bytes: together with escapes
+/// they still fit into one string.
 const FILTERS_MAX: usize = 48 * 1024;
-/// Room for a string with such filters.
+/// Size of the memory for a string with such filters.
 const STRING_MAX: usize = 72 * 1024;
 
-/// What is told on standard error where a program cannot be run in this mode.
-const NARROW: &[u8] =
+/// Message on standard error for a program that cannot be run in this mode.
+const NOT_64_BITS: &[u8] =
     b"coracle: this is a 32-bit program, which the in-process engine cannot run: use --execmode=P1\n";
 
-/// Another process may have its descriptors in common with this one: set before a `clone` that makes it so, in both.
-static COMPANY: AtomicBool = AtomicBool::new(false);
+/// Set if another process may share its descriptor table with this one; set before such a `clone`,
+/// in both.
+static SHARES_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
-/// A process is about to be made that shares its descriptors with this one.
-pub(crate) fn has_company() {
-    COMPANY.store(true, Ordering::Relaxed);
+/// A process is about to be made that shares its descriptor table with this one.
+pub(crate) fn will_share_descriptors() {
+    SHARES_DESCRIPTORS.store(true, Ordering::Relaxed);
 }
 
-/// Gives a process that is about to execute a program descriptors of its own, as every `execve` does. What the plan holds open would otherwise stay
-/// so in the other process, for good: the kernel closes it in the new program's table alone. True where that was done: the plan is void.
-pub(crate) fn has_parted(context: &mut CallContext<'_, Backend<'_>>) -> bool {
-    if !COMPANY.load(Ordering::Relaxed) {
+/// Gives a process that is about to execute a program its own descriptor table, as every `execve`
+/// does. Otherwise the files that the plan holds open would stay open in the other process for
+/// good, because the kernel closes them only in the new program's table. Returns true if that was
+/// done; then the plan is void.
+pub(crate) fn unshared_descriptors(context: &mut CallContext<'_, Backend<'_>>) -> bool {
+    if !SHARES_DESCRIPTORS.load(Ordering::Relaxed) {
         return false;
     }
-    COMPANY.store(false, Ordering::Relaxed);
+    SHARES_DESCRIPTORS.store(false, Ordering::Relaxed);
     context.buffers.exec.release(context.backend);
-    // SAFETY: changes nothing but who sees which descriptors open and closed from now on. Where it fails, there is no memory.
+    // SAFETY: touches no memory; it only separates the descriptor tables. If it fails, there is no
+    // memory.
     unsafe { system::call(raw::__NR_unshare, [u64::from(raw::CLONE_FILES), 0, 0, 0, 0, 0]) };
     true
 }
 
-/// Carries out [`view::Verdict::Exec`]: the plan is in the context's buffers, and the task is what the next program's shall be. Comes back only
-/// with the error.
+/// Carries out [`view::Verdict::Exec`]: the plan is in the context's buffers, and the task is in
+/// the state for the next program. Returns only with an error.
 #[inline(never)]
 pub(crate) fn carry_out(context: &mut CallContext<'_, Backend<'_>>, call: &Call) -> i64 {
     let result = match context.buffers.exec.machine {
-        // Its vectors have narrow pointers, and none of them could name our string.
+        // Its vectors have 32-bit pointers, and none of them could point to the hand-over.
         _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
         Machine::X86_64 => execute(context),
         Machine::I386 => {
-            tell(NARROW);
+            tell(NOT_64_BITS);
             Err(Errno::ENOEXEC)
         }
     };
@@ -96,44 +104,46 @@ fn execute_with(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result
     for file in files.into_iter().flatten() {
         keep(file, true)?;
     }
-    let departed = tasks::departs();
+    let freed = tasks::before_exec();
     crate::tracing::before_exec();
     processes::becomes(plan.program_guest.as_bytes(), plan.inode, context.task);
     shared::shared().execution_begins();
     let result =
         run_file(&mut context.buffers.output, plan.arguments, environment).or_else(|errno| {
             match errno {
-                // The file has gone since, or cannot be reached or executed by its name.
+                // The file has been removed, or cannot be reached or executed by its name.
                 Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM | Errno::ELOOP => {
-                    run(AGAIN, plan.arguments, environment)
+                    run(SELF, plan.arguments, environment)
                 }
                 errno => Err(errno),
             }
         });
     shared::shared().execution_ends();
     processes::tell(context.task);
-    tasks::returned(departed);
+    tasks::exec_failed(freed);
     for file in files.into_iter().flatten() {
         let _ = keep(file, false);
     }
     result
 }
 
-/// Whether a descriptor survives the `execve`.
+/// Sets if a descriptor survives the `execve`.
 fn keep(file: HostFd, kept: bool) -> Result<(), Errno> {
     let flags = if kept { 0 } else { u64::from(raw::FD_CLOEXEC) };
     let arguments = [file.0 as u64, u64::from(raw::F_SETFD), flags, 0, 0, 0];
-    // SAFETY: changes a flag of a descriptor of ours.
+    // SAFETY: changes only a flag of a descriptor that the stage holds.
     unsafe { system::checked(raw::__NR_fcntl, arguments) }.map(|_| ())
 }
 
 fn run(path: &CStr, arguments: u64, environment: u64) -> Result<(), Errno> {
     let arguments = [path.as_ptr() as u64, arguments, environment, 0, 0, 0];
-    // SAFETY: the kernel reads the vectors; if it succeeds there is nobody to come back to.
+    // SAFETY: the kernel reads path and vectors, which live until it returns; if it succeeds, this
+    // program is gone.
     unsafe { system::checked(raw::__NR_execve, arguments) }.map(|_| ())
 }
 
-/// Executes the stage's file, whose name says what is in it. One that is in memory has none: only whoever started the container has it open.
+/// Executes the stage's file, whose name shows its purpose. A memory file has no name that other
+/// processes can use: only the process that started the container has it open.
 fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Errno> {
     let path = shared::places().stage;
     let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/"));
@@ -144,7 +154,7 @@ fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Err
     run(path, arguments, environment)
 }
 
-/// Writes the hand-over into scratch memory; its address.
+/// Writes the hand-over into scratch memory and returns its address.
 fn write(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result<u64, Errno> {
     let CallContext { backend, task, buffers, .. } = context;
     let plan: &ExecPlan = &buffers.exec;
@@ -155,7 +165,7 @@ fn write(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result<u64, E
         &[][..]
     } else {
         let at = backend.scratch_room(FILTERS_MAX, 8)?;
-        // SAFETY: memory of this call's, of that length, that nobody else uses.
+        // SAFETY: scratch memory of this call, of that length, to which no other reference exists.
         let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, FILTERS_MAX) };
         let length = filters::save(room).ok_or(Errno::E2BIG)?;
         &room[..length]
@@ -184,14 +194,14 @@ fn write(context: &mut CallContext<'_, Backend<'_>>, mask: u64) -> Result<u64, E
         return backend.scratch(room, 1);
     }
     let at = backend.scratch_room(STRING_MAX, 1)?;
-    // SAFETY: memory of this call's, of that length, that nobody else uses.
+    // SAFETY: scratch memory of this call, of that length, to which no other reference exists.
     let room = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, STRING_MAX) };
     let length = handover.write(task, room).ok_or(Errno::E2BIG)?;
     room[length] = 0;
     Ok(at)
 }
 
-/// The guest's environment with one string more: the address of the new vector.
+/// Copies the guest's environment with one more string; returns the address of the new vector.
 fn extend(context: &mut CallContext<'_, Backend<'_>>, string: u64) -> Result<u64, Errno> {
     const WORD: u64 = 8;
     let given = context.buffers.exec.environment;
@@ -220,8 +230,9 @@ fn extend(context: &mut CallContext<'_, Backend<'_>>, string: u64) -> Result<u64
     Ok(vector)
 }
 
-/// Becomes the program that the last string of the environment speaks of; where it starts.
-pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
+/// Sets up the program that the last string of the environment describes; returns the address where
+/// it starts.
+pub(crate) fn take_over(stack: &mut Stack) -> Result<u64, Failed> {
     let string = stack.take_last_variable(view::handover::MARK).ok_or(Failed)?;
     let (start, length) = (string.as_mut_ptr(), string.len());
     let task = tasks::first();
@@ -245,25 +256,27 @@ pub(crate) fn arrive(stack: &mut Stack) -> Result<u64, Failed> {
     match handover.filter {
         Some(number) => {
             signals::unblock();
-            if !shared::has_texts() {
+            if !shared::is_mode_f() {
                 install(number)?;
             }
         }
-        // All were blocked by the program before; whoever is started from outside has the mask of the caller.
+        // The previous program has blocked all signals. A program that is started from outside of
+        // the container has the caller's mask.
         None => {
             signals::exchange_mask(handover.blocked);
         }
     }
-    // What is no variable of the program's does not stay in its memory. The name, at the end, is its own.
+    // The string is not a variable of the program and must not stay in its memory. The name, at the
+    // end, stays.
     let rest = length - handover.name.len();
-    // SAFETY: the string lies on the stack, and nobody looks at it any more.
+    // SAFETY: the string lies on the stack, and no reference to this part of it is used any more.
     unsafe { core::ptr::write_bytes(start, 0, rest) };
     Ok(entry)
 }
 
 /// Maps the file that all processes of the container share.
 fn attach(handover: &Handover<'_>) -> Result<(), Failed> {
-    // SAFETY: a NUL follows the path in the hand-over.
+    // SAFETY: `Handover::read` makes sure that a NUL follows the path.
     let path = unsafe { CStr::from_ptr(handover.shared.as_ptr().cast()) };
     let file = system::open_shared(path)?;
     let at = system::base() + boot::SHARED;
@@ -275,10 +288,12 @@ fn attach(handover: &Handover<'_>) -> Result<(), Failed> {
     });
     system::close(file);
     let length = usize::try_from(mapped?).map_err(|_| Failed)?;
-    // SAFETY: it is mapped for good, and nothing has been asked before.
+    // SAFETY: the file has just been mapped for good, and nothing has used `shared` before; there
+    // is one thread.
     unsafe { shared::attach(at, length, handover.world)? };
     shared::switch_on(handover.switches);
-    // The first program of a container's run was executed by the engine, which holds the turn.
+    // The first program of a container's run was executed by the engine, which holds the
+    // container's lock.
     if handover.filter.is_none() {
         shared::shared().execution_ends();
     }
@@ -317,11 +332,12 @@ fn load(
     )
 }
 
-/// Where no filter is there: changes the call sites of what has been mapped. A file of which that cannot be done is one that cannot be executed, and
-/// the process ends as a shell's does that could not: the user has been told why.
+/// In modes without a filter: patches the call sites of the mapped image. If that is not possible,
+/// the file cannot be executed, and the process ends as a shell does that cannot execute a program:
+/// the user has got a message with the reason.
 fn cover(image: &Image, file: u64) -> Result<(), Failed> {
     const CANNOT_EXECUTE: u64 = 126;
-    if !shared::has_texts() {
+    if !shared::is_mode_f() {
         return Ok(());
     }
     let mut refused = false;
@@ -331,13 +347,13 @@ fn cover(image: &Image, file: u64) -> Result<(), Failed> {
         covered
     });
     if refused {
-        // SAFETY: nothing of the program's has run.
+        // SAFETY: ends the process; nothing of the guest's program has run.
         unsafe { system::call(raw::__NR_exit_group, [CANNOT_EXECUTE, 0, 0, 0, 0, 0]) };
     }
     result
 }
 
-/// Installs the filter for this process and all that come of it.
+/// Installs the filter for this process and all its descendants.
 fn install(number: u32) -> Result<(), Failed> {
     #[repr(C)]
     struct Program {
@@ -352,14 +368,16 @@ fn install(number: u32) -> Result<(), Failed> {
     let at = system::base() + boot::SHARED + range.start as u64;
     let program = Program { length, instructions: at };
     let program = &raw const program as u64;
-    // SAFETY: the kernel reads the program, which lies in the shared file.
+    // SAFETY: the kernel reads the header on this stack and the program, which lies in the shared
+    // file.
     unsafe {
         system::call(raw::__NR_prctl, [u64::from(PR_SET_NO_NEW_PRIVS), 1, 0, 0, 0, 0]);
-        // Without the flag kernels before 5.16 slow every filtered process down against Spectre v4; before 4.17 it is not known.
+        // Without the flag, kernels before 5.16 slow down every process with a filter because of
+        // Spectre v4; kernels before 4.17 do not know it.
         system::checked(raw::__NR_seccomp, [SET_MODE_FILTER, SPEC_ALLOW, program, 0, 0, 0])
             .or_else(|_| system::checked(raw::__NR_seccomp, [SET_MODE_FILTER, 0, program, 0, 0, 0]))
             .or_else(|_| {
-                // Before Linux 3.17 there was no call of its own: PR_SET_SECCOMP, SECCOMP_MODE_FILTER.
+                // Linux before 3.17 has no `seccomp` call: PR_SET_SECCOMP, SECCOMP_MODE_FILTER.
                 system::checked(raw::__NR_prctl, [22, 2, program, 0, 0, 0])
             })
             .map_err(|_| Failed)?;

@@ -1,13 +1,16 @@
-//! Calls that need a descriptor for a moment, in a process that has none left.
+//! Repeats calls for which the view needed a descriptor, in a process that has none left.
 //!
-//! The kernel finds a file without one; the view often holds a directory or the file itself. So such a call is made once more by a child that shares
-//! this memory, the working directory and all open files, but has a table of descriptors of its own ([`again`]): in that it closes some of the
-//! last. Meanwhile its parent, on whose stack it runs, stands still (`vfork`). Nobody else hears of it: it ends without a signal, and no wait of
-//! the guest's shows it that does not ask for everything.
+//! The kernel resolves a path without a descriptor; the view often holds a directory or the file
+//! itself. So such a call is made once more by a child that shares this memory, the working
+//! directory and all open files, but has its own descriptor table ([`again`]): there it closes some
+//! of the highest descriptors. Meanwhile its parent, on whose stack it runs, is suspended
+//! (`vfork`). No other process notices the child: it ends without a signal, and a wait of the guest
+//! shows it only if it asks for all children (`__WALL`).
 //!
-//! Calls that make descriptors have their `EMFILE` as they would have without us. `execve` has it too: the program has to be held open.
+//! Calls that make descriptors fail with `EMFILE`, as they would without the stage. So does
+//! `execve`, because the program has to be held open.
 
-use crate::dispatch::{Visit, by_view};
+use crate::dispatch::{CaughtCall, by_view};
 use crate::{signals, system, tasks};
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -15,39 +18,41 @@ use core::arch::asm;
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// How many descriptors the child closes: more than any call holds at once.
+/// Number of descriptors that the child closes: more than any call holds at once.
 const CLOSED: u32 = 12;
 
-/// What the child is to do, and what came of it.
-struct Errand<'a, 'b> {
-    visit: &'a mut Visit<'b>,
+/// The call that the child repeats, and its result.
+struct Retry<'a, 'b> {
+    caught: &'a mut CaughtCall<'b>,
     op: Op,
     result: i64,
 }
 
-/// Makes a call again for which there was no descriptor; its result. `None` where that is what the guest is to be told.
+/// Repeats a call that failed for lack of a descriptor; returns its result. `None` if the guest has
+/// to get that error.
 #[cold]
 #[inline(never)]
-pub(crate) fn again(visit: &mut Visit<'_>, op: Op) -> Option<i64> {
+pub(crate) fn again(caught: &mut CaughtCall<'_>, op: Op) -> Option<i64> {
     if !is_without_descriptors(op) || tasks::changes(op) {
         return None;
     }
-    let mut errand = Errand { visit, op, result: Errno::EMFILE.result() };
-    // What is sent to all of the container's processes, or of the terminal's, is for the parent alone.
+    let mut retry = Retry { caught, op, result: Errno::EMFILE.result() };
+    // Signals to all processes of the container, or of the terminal, are for the parent alone.
     let mask = signals::hold_back();
-    // SAFETY: the errand lives until this returns, and nobody uses it before the child has ended.
-    let child = unsafe { branch(&raw mut errand) };
+    // SAFETY: the value lives until this returns, and the parent does not use it before the child
+    // has ended.
+    let child = unsafe { branch(&raw mut retry) };
     if child > 0 {
-        // SAFETY: takes a process that has ended; nothing is written.
+        // SAFETY: waits for a child that has ended; the kernel writes nothing.
         unsafe {
             system::call(raw::__NR_wait4, [child as u64, 0, u64::from(raw::__WALL), 0, 0, 0])
         };
     }
     signals::exchange_mask(mask);
-    (child > 0).then_some(errand.result)
+    (child > 0).then_some(retry.result)
 }
 
-/// Whether a call gives the guest no descriptor, and takes none but by its arguments.
+/// Returns true if a call gives the guest no descriptor, and uses only those among its arguments.
 const fn is_without_descriptors(op: Op) -> bool {
     !matches!(
         op,
@@ -67,15 +72,18 @@ const fn is_without_descriptors(op: Op) -> bool {
     )
 }
 
-/// Makes the child, which runs [`carry_out`] on this very stack, below what is in use; the parent goes on when it has ended. Its number, or an error.
+/// Makes the child, which runs [`carry_out`] on the same stack, below the part that is in use. The
+/// parent continues when it has ended. Returns its number, or an error.
 ///
 /// # Safety
-/// `errand` is valid, and nobody else's, until this returns.
-unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
+///
+/// `retry` is valid, and not used otherwise, until this returns.
+unsafe fn branch(retry: *mut Retry<'_, '_>) -> i64 {
     let flags = raw::CLONE_VM | raw::CLONE_VFORK | raw::CLONE_FS;
     let result: i64;
-    // SAFETY: the child leaves no function that its parent is in: it only calls one more, and ends. What it changes is memory, and registers of
-    // its own.
+    // SAFETY: the child does not return from any function of its parent: it only calls one more,
+    // and ends. It changes only memory below the stack pointer, what `retry` points to, and its
+    // own registers.
     unsafe {
         asm!(
             "syscall",
@@ -96,7 +104,7 @@ unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
             in("rdx") 0_u64,
             in("r10") 0_u64,
             in("r8") 0_u64,
-            in("r12") errand,
+            in("r12") retry,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -104,20 +112,21 @@ unsafe fn branch(errand: *mut Errand<'_, '_>) -> i64 {
     result
 }
 
-/// What the child does.
-unsafe extern "C" fn carry_out(errand: *mut Errand<'_, '_>) {
-    // SAFETY: the parent stands still, and has lent it.
-    let errand = unsafe { &mut *errand };
-    make_room(&errand.visit.call.arguments);
-    errand.result = by_view(errand.visit, errand.op);
+/// The work of the child.
+unsafe extern "C" fn carry_out(retry: *mut Retry<'_, '_>) {
+    // SAFETY: the parent is suspended and passed a valid pointer that it does not use meanwhile.
+    let retry = unsafe { &mut *retry };
+    make_room(&retry.caught.call.arguments);
+    retry.result = by_view(retry.caught, retry.op);
 }
 
-/// Closes some of the last descriptors that the limit allows, but none that the call may be about.
+/// Closes some of the highest descriptors that the limit allows, except those among the call's
+/// arguments.
 fn make_room(arguments: &[u64; 6]) {
     const RLIMIT_NOFILE: u64 = 7;
     let mut limits = [0_u64; 2];
     let asked = [0, RLIMIT_NOFILE, 0, limits.as_mut_ptr() as u64, 0, 0];
-    // SAFETY: the kernel writes the two limits.
+    // SAFETY: the kernel writes two words, and `limits` has two.
     unsafe { system::call(raw::__NR_prlimit64, asked) };
     let mut closed = 0;
     let mut file = u32::try_from(limits[0]).unwrap_or(u32::MAX).min(1 << 20);
@@ -127,7 +136,7 @@ fn make_room(arguments: &[u64; 6]) {
         if named || file == TREE_DESCRIPTOR as u32 {
             continue;
         }
-        // SAFETY: a descriptor of this process's own table, which ends with it.
+        // SAFETY: closes a descriptor in this child's own table, which ends with it.
         if unsafe { system::call(raw::__NR_close, [u64::from(file), 0, 0, 0, 0, 0]) } == 0 {
             closed += 1;
         }

@@ -1,19 +1,23 @@
-//! The guest's own seccomp filters.
+//! Installs and runs the guest's own seccomp filters.
 //!
-//! A guest's filter is really installed ([`rule`]), with a prefix that lets the stage's own calls pass (`view::calls::filters` has the reasons), so the
-//! kernel answers for all calls that it does itself. It is kept here too, because calls that the stage handles would escape it: those of rewritten sites
-//! are never seen by the kernel, and of two filters of which one says `TRAP` and the other `ERRNO`, the first wins. So every caught
-//! call is asked of the thread's filters first ([`before`]):
+//! A guest's filter is really installed ([`rule`]), with a prefix that allows the stage's own calls
+//! (`view::calls::filters` gives the reasons). So the kernel applies it to all calls that it
+//! executes itself. The stage keeps a copy, because calls that it handles would escape the filter:
+//! the kernel never sees calls of rewritten sites, and if one filter returns `TRAP` and another
+//! `ERRNO`, the first wins. So every caught call is first run through the thread's filters here
+//! ([`before`]):
 //!
-//! - Allowed (or logged): it goes on.
-//! - An error: that is its result. Without a tracer or listener of the guest's own, `TRACE` and `USER_NOTIF` are `ENOSYS`.
-//! - To be trapped or killed: the call is made at an instruction whose address the prefix does not exempt, with the guest's registers, and the kernel
-//!   does the rest.
+//! - Allowed (or logged): the call goes on.
+//! - An error: that is the result. `TRACE` and `USER_NOTIF`, without a tracer or listener of the
+//!   guest's own, are `ENOSYS`.
+//! - Trapped or killed: the call is made at an instruction whose address the prefix does not
+//!   exempt, with the guest's registers, and the kernel does the rest.
 //!
-//! Programs lie one behind the other in an arena that is as large as all that the kernel accepts for one thread. Each names the one that was
-//! newest when it was installed, so threads and children share what they have in common. Nothing is ever freed.
+//! Programs lie one behind the other in an arena that has room for all that the kernel accepts for
+//! one thread. Each names the one that was newest when it was installed, so threads and children
+//! share common filters. Nothing is ever freed.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::frame::Frame;
 use crate::system::{self, Written};
 use crate::{entry, memory, tasks};
@@ -30,15 +34,15 @@ use view::calls::filters::{
 use view::identity::Capability;
 use view::{Call, Errno, Task};
 
-/// Most instructions that one thread's filters may have together (`MAX_INSNS_PER_PATH`).
+/// The greatest number of instructions in all filters of one thread (`MAX_INSNS_PER_PATH`).
 const ARENA: usize = 32_768;
-/// Longest program.
+/// Length of the longest program.
 const LONGEST: usize = bpf::LIMIT;
 
-/// Programs, each behind a word with its length (low half) and the number of the one before it (high half). A program's number is the index
-/// of that word; no program has number 0.
+/// The programs. Before each is a word with its length (low half) and the number of the previous
+/// one (high half). A program's number is the index of that word; number 0 is not used.
 static CELLS: Written<[[u8; INSTRUCTION]; ARENA]> = Written::new([[0; INSTRUCTION]; ARENA]);
-/// The first cell that is free.
+/// Index of the first free cell.
 static END: AtomicU32 = AtomicU32::new(0);
 
 const FLAG_TSYNC: u64 = 1;
@@ -56,15 +60,16 @@ fn program(number: u32) -> Option<(&'static [[u8; INSTRUCTION]], u32)> {
     Some((cells().get(at + 1..at + 1 + length)?, (head >> 32) as u32))
 }
 
-/// The same as instructions.
+/// The cells of a program as instructions.
 fn instructions(cells: &[[u8; INSTRUCTION]]) -> &[Instruction] {
     #[expect(clippy::cast_ptr_alignment, reason = "cells lie at multiples of eight")]
     let first = cells.as_ptr().cast::<Instruction>();
-    // SAFETY: both are eight bytes: a 16-bit word, two bytes, a 32-bit word, little-endian; any bytes are valid.
+    // SAFETY: a cell and an instruction both have eight bytes (a 16-bit word, two bytes, a 32-bit
+    // word, little-endian), cells are aligned to eight bytes, and any bytes are valid.
     unsafe { core::slice::from_raw_parts(first, cells.len()) }
 }
 
-/// Takes cells for a program of this length: their number, if there is room.
+/// Reserves cells for a program of this length; returns its number, if there is room.
 fn reserve(length: usize) -> Option<u32> {
     let mut end = END.load(Ordering::Relaxed).max(1);
     loop {
@@ -84,45 +89,47 @@ fn reserve(length: usize) -> Option<u32> {
     }
 }
 
-/// The cells of a program, to be written by whoever has reserved them.
+/// The cells of a program, to be written by the thread that has reserved them.
 fn write(number: u32, length: usize, before: u32) -> &'static mut [[u8; INSTRUCTION]] {
-    // SAFETY: these cells are the caller's alone, until it tells a thread the program's number.
+    // SAFETY: only the caller uses these cells, until it gives a thread the program's number.
     let cells = unsafe { CELLS.get_mut() };
     let at = number as usize;
     cells[at] = (length as u64 | u64::from(before) << 32).to_le_bytes();
     &mut cells[at + 1..at + 1 + length]
 }
 
-/// Gives back what was reserved last; somebody else may have reserved more meanwhile, and then it is lost.
+/// Frees the cells that were reserved last. If another thread has reserved more meanwhile, they
+/// stay lost.
 fn release(number: u32, length: usize) {
     let end = number + 1 + length as u32;
     let _ = END.compare_exchange(end, number, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// What the guest's own filters say of a call that the stage handles.
+/// Result of the guest's own filters for a call that the stage handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It goes on.
     Allowed,
     /// The guest gets this result.
     Result(i64),
-    /// The kernel is to answer it at an instruction where it looks at filters; the frame has been changed so that the call is made there.
+    /// The kernel has to decide, at an instruction where it runs all filters; the frame has been
+    /// changed so that the call is made there.
     Kernel,
 }
 
-/// Asks the calling thread's filters.
+/// Runs the calling thread's filters.
 #[inline]
-pub(crate) fn before(visit: &mut Visit<'_>) -> Answer {
-    if END.load(Ordering::Relaxed) == 0 { Answer::Allowed } else { ask(visit) }
+pub(crate) fn before(caught: &mut CaughtCall<'_>) -> Answer {
+    if END.load(Ordering::Relaxed) == 0 { Answer::Allowed } else { ask(caught) }
 }
 
 #[cold]
-fn ask(visit: &mut Visit<'_>) -> Answer {
-    let call = visit.call;
+fn ask(caught: &mut CaughtCall<'_>) -> Answer {
+    let call = caught.call;
     let data = Data {
         number: call.number,
         architecture: call.arch,
-        pointer: visit.frame.return_address,
+        pointer: caught.frame.return_address,
         arguments: call.arguments,
     };
     let mut answer = bpf::ALLOW;
@@ -132,7 +139,7 @@ fn ask(visit: &mut Visit<'_>) -> Answer {
         let Some((cells, older)) = program(number) else { break };
         let instructions = instructions(cells);
         let one = bpf::run(instructions, &data).unwrap_or(bpf::KILL_PROCESS);
-        // The newer one counts where two are equal, and `answer` is the newer.
+        // Of equal results the newer filter's counts, which is in `answer`.
         answer = bpf::severer(one, answer);
         if older >= number {
             break;
@@ -143,14 +150,14 @@ fn ask(visit: &mut Visit<'_>) -> Answer {
         bpf::ALLOW | bpf::LOG => Answer::Allowed,
         bpf::ERRNO => Answer::Result(-i64::from((answer & 0xffff).min(4095))),
         bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
-        // The kernel has been asked already, and did not find so.
-        _ if visit.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
-        _ if entry::outside(visit.frame) || leave_outside(visit.frame) => Answer::Kernel,
+        // The kernel has run the filters already, with another result.
+        _ if caught.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
+        _ if entry::make_at_site(caught.frame) || make_outside(caught.frame) => Answer::Kernel,
         _ => Answer::Result(Errno::EPERM.result()),
     }
 }
 
-/// What the container's filter says of a call, where the kernel has not been given it.
+/// The result of the container's filter for a call, in modes where the kernel does not have it.
 pub(crate) fn containers(call: &Call, back: u64) -> u32 {
     let data = Data {
         number: call.number,
@@ -161,16 +168,17 @@ pub(crate) fn containers(call: &Call, back: u64) -> u32 {
     crate::shared::filter().and_then(|filter| bpf::run(filter, &data)).unwrap_or(bpf::TRAP)
 }
 
-/// How many return addresses can have an instruction outside.
+/// Number of return addresses that can have an instruction outside of the stage.
 const OUTSIDE: usize = 64;
-/// The return addresses that have one; 0 where it is not finished.
+/// The return addresses that have one; 0 while it is being made.
 static BOUND: [AtomicU64; OUTSIDE] = [const { AtomicU64::new(0) }; OUTSIDE];
-/// How many have been begun.
+/// Number of instructions that have been started.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
-/// Has a call made at an instruction that no filter exempts: when [`crate::dispatch::caught`] returns, the slot is given back, and the registers are
-/// the guest's. Each such instruction has a page behind the stage's range, and belongs to one return address.
-fn leave_outside(frame: &mut Frame) -> bool {
+/// Makes a call at an instruction that no filter exempts: when [`crate::dispatch::caught`] returns,
+/// the slot is given back, and the registers are the guest's. Each such instruction has a page
+/// behind the stage's range, and belongs to one return address.
+fn make_outside(frame: &mut Frame) -> bool {
     let back = frame.return_address;
     let there = |index: usize| system::base() + abi::boot::RANGE + index as u64 * abi::elf::PAGE;
     let known = BOUND.iter().position(|bound| bound.load(Ordering::Acquire) == back);
@@ -195,50 +203,51 @@ fn make(at: u64, back: u64) -> bool {
     if system::map(system::Place::Free(at), abi::elf::PAGE, READ_WRITE, None).is_err() {
         return false;
     }
-    // SAFETY: the page has just been mapped, for this alone.
+    // SAFETY: the page has just been mapped for this purpose, so nothing else uses it.
     unsafe {
         (at as *mut [u8; 16]).write(code);
         system::call(raw::__NR_mprotect, [at, abi::elf::PAGE, READ_EXECUTE, 0, 0, 0]) == 0
     }
 }
 
-/// Rules for `seccomp`, `prctl(PR_SET_SECCOMP)`, and for what would dispatch the stage's own calls to the guest.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+/// Rules for `seccomp`, `prctl(PR_SET_SECCOMP)`, and for the prctl option that would redirect the
+/// stage's own calls to the guest.
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     if op == Op::Prctl && call.arguments[0] as u32 == PR_SET_SYSCALL_USER_DISPATCH {
         return if call.arguments[1] == 0 {
-            Road::Kernel(call)
+            Ruling::Kernel(call)
         } else {
-            Road::Done(Errno::EINVAL.result())
+            Ruling::Done(Errno::EINVAL.result())
         };
     }
     let asks = op == Op::Seccomp || call.arguments[0] as u32 == PR_SET_SECCOMP;
     match Wish::of(&call) {
-        Wish::Other if asks && call.arch == ARCH_X86_64 => Road::Kernel(call),
-        Wish::Other => Road::View,
-        _ if call.arch != ARCH_X86_64 => Road::Done(Errno::ENOSYS.result()),
-        wish => Road::Done(install(op, &call, wish).unwrap_or_else(Errno::result)),
+        Wish::Other if asks && call.arch == ARCH_X86_64 => Ruling::Kernel(call),
+        Wish::Other => Ruling::View,
+        _ if call.arch != ARCH_X86_64 => Ruling::Done(Errno::ENOSYS.result()),
+        wish => Ruling::Done(install(op, &call, wish).unwrap_or_else(Errno::result)),
     }
 }
 
 #[inline(never)]
 fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     let mut room = MaybeUninit::<Task>::zeroed();
-    let mut lent = tasks::lend(op, &mut room);
+    let mut call_task = tasks::for_call(op, &mut room);
     let (address, length, flags) = match wish {
         Wish::Filter(header, flags) => {
             if flags & FLAG_NEW_LISTENER != 0 {
                 return Err(Errno::EBUSY);
             }
             let (address, length) = header_of(header)?;
-            let creds = &lent.task.creds;
+            let creds = &call_task.task.creds;
             if !creds.no_new_privileges && !creds.has(Capability::SYS_ADMIN) {
                 return Err(Errno::EACCES);
             }
             (address, length, flags)
         }
-        // SECCOMP_MODE_FILTER: the two do not mix.
-        _ if lent.task.filters.mode == 2 => return Err(Errno::EINVAL),
+        // SECCOMP_MODE_FILTER: the kernel does not allow both modes.
+        _ if call_task.task.filters.mode == 2 => return Err(Errno::EINVAL),
         _ => (0, strict(ARCH_X86_64).len(), 0),
     };
     if PREFIX + length > LONGEST {
@@ -246,7 +255,7 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     }
     let whole = PREFIX + length;
     let number = reserve(whole).ok_or(Errno::ENOMEM)?;
-    let cells = write(number, whole, lent.filters);
+    let cells = write(number, whole, call_task.filters);
     let (before, own) = cells.split_at_mut(PREFIX);
     before.copy_from_slice(&prefix(system::base()));
     let read = if address == 0 {
@@ -256,12 +265,12 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
         memory::read(address, own.as_flattened_mut())
     };
     without_trace(own.as_flattened_mut());
-    // The guest's program may be wrong: the kernel says so.
+    // The guest's program may be invalid: the kernel reports it.
     match read.and_then(|()| give(cells, flags)) {
         Ok(0) => {
-            installed(lent.task, call, 0);
-            lent.filters = number;
-            lent.give_back();
+            installed(call_task.task, call, 0);
+            call_task.filters = number;
+            call_task.commit();
             Ok(0)
         }
         other => {
@@ -271,17 +280,19 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     }
 }
 
-/// Has every new process be caught that this one makes, and those that it makes, beside what the container's own filter catches.
+/// Makes the filter catch every new process of this one and its descendants, in addition to what
+/// the container's own filter catches.
 #[cold]
 pub(crate) fn see_forks() {
     let program = new_processes(system::base(), bpf::TRAP | u32::from(system::mark()));
-    // Threads that have filters of their own go without it, and so may all: then who is made may begin with an older root.
+    // If threads with filters of their own prevent that for all, it is done for this one. Then a
+    // new process of another thread may begin with an outdated root.
     if give(&program, FLAG_TSYNC) != Ok(0) {
         let _ = give(&program, 0);
     }
 }
 
-/// Address and length of the program that a `struct sock_fprog` speaks of.
+/// Address and length of the program in a `struct sock_fprog`.
 fn header_of(header: u64) -> Result<(u64, usize), Errno> {
     let mut bytes = [0; 16];
     memory::read(header, &mut bytes)?;
@@ -295,15 +306,17 @@ fn header_of(header: u64) -> Result<(u64, usize), Errno> {
     }
 }
 
-/// Has the kernel install a program. With `SECCOMP_FILTER_FLAG_TSYNC` the result can be the number of a thread that differs.
+/// Installs a program in the kernel. With `SECCOMP_FILTER_FLAG_TSYNC` the result can be the number
+/// of a thread that prevents it.
 fn give(program: &[[u8; INSTRUCTION]], flags: u64) -> Result<i64, Errno> {
     const SET_MODE_FILTER: u64 = 1;
     let header = [program.len() as u64, program.as_ptr() as u64];
     let header = header.as_ptr() as u64;
-    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the program.
+    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the
+    // program, which both live until the call has returned.
     let result = unsafe {
         if flags == 0 {
-            // Older than the other.
+            // `prctl` exists on older kernels than `seccomp`.
             let arguments = [u64::from(PR_SET_SECCOMP), 2, header, 0, 0, 0];
             system::checked(raw::__NR_prctl, arguments)
         } else {
@@ -313,7 +326,8 @@ fn give(program: &[[u8; INSTRUCTION]], flags: u64) -> Result<i64, Errno> {
     result.map(|result| result as i64)
 }
 
-/// Writes the calling thread's programs for the next one, the oldest first: how many bytes. `None` where they do not fit.
+/// Writes the calling thread's programs for the next program, the oldest first; returns the number
+/// of bytes. `None` if they do not fit.
 pub(crate) fn save(into: &mut [u8]) -> Option<usize> {
     let mut end = 0;
     let mut done = 0;
@@ -338,7 +352,7 @@ pub(crate) fn save(into: &mut [u8]) -> Option<usize> {
     Some(end)
 }
 
-/// Takes over what [`save`] wrote, at the start of a program: the newest program's number.
+/// Reads what [`save`] wrote, at the start of a program; returns the newest program's number.
 pub(crate) fn restore(mut bytes: &[u8]) -> u32 {
     let mut newest = 0;
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {

@@ -1,51 +1,52 @@
-//! Mapping one ELF image, step by step as the kernel does it (`load_elf_binary`, `load_elf_interp`).
+//! Maps an ELF image step by step as the kernel does it (`load_elf_binary`, `load_elf_interp`).
 
 use abi::elf::{self, Extent, Header, Mapping, PAGE};
 
 use crate::patched_code::Text;
 use crate::system::{self, Failed, Place, Written};
 
-/// `ELF_ET_DYN_BASE`: where position-independent programs with an interpreter go, before randomisation: two thirds of the address space.
+/// `ELF_ET_DYN_BASE`: the address of position-independent programs with an interpreter before
+/// randomisation, at two thirds of the address space.
 const PROGRAM_BASE: u64 = (0x7fff_ffff_f000 / 3 * 2) & !(PAGE - 1);
-/// Bits of randomness in the pages of addresses; the kernel's default (`vm.mmap_rnd_bits`).
+/// Number of random bits in page numbers; the kernel's default (`vm.mmap_rnd_bits`).
 const RANDOM_BITS: u32 = 28;
-/// How far the heap may be moved from the end of the program (32 MiB before Linux 6.10).
+/// The greatest random distance of the heap from the end of the program (32 MiB before Linux 6.10).
 const HEAP_RANDOM: u64 = 1 << 30;
 
-/// Program headers that do not follow the file header. One image at a time.
+/// Program headers that do not follow the file header, of one image at a time.
 static TABLE: Written<[u8; elf::TABLE_MAX]> = Written::new([0; elf::TABLE_MAX]);
 
 /// `PROT_EXEC`.
 const EXECUTE: u32 = 4;
 
-/// What an image is loaded as.
+/// The role of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// What was executed.
+    /// The program that was executed.
     Program {
         /// It has an interpreter.
         interpreted: bool,
-        /// A random number, where addresses are randomised.
+        /// A random number, if addresses are randomised.
         random: Option<u64>,
     },
-    /// Its interpreter.
+    /// The program's interpreter.
     Interpreter,
 }
 
 /// An image in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Image {
-    /// What is added to the addresses in the file.
+    /// The difference between addresses in memory and in the file.
     pub(crate) bias: u64,
-    /// Where it starts to run.
+    /// The address where it starts.
     pub(crate) entry: u64,
     /// Number of program headers.
     pub(crate) entries: u16,
     /// `PT_GNU_STACK` asks for an executable stack.
     pub(crate) executable_stack: bool,
-    /// Its memory, in addresses of the file.
+    /// Its memory, with addresses as in the file.
     pub(crate) extent: Extent,
-    /// Whether it is position-independent.
+    /// Set if it is position-independent.
     pub(crate) relocatable: bool,
 }
 
@@ -58,9 +59,9 @@ impl Image {
         image
     }
 
-    /// Maps a file that is open; it stays open.
+    /// Maps an open file, which stays open.
     pub(crate) fn load_file(file: u64, role: Role) -> Result<Self, Failed> {
-        // Nearly always the program headers follow the file header: one read has both.
+        // Nearly always the program headers follow the file header, so one read returns both.
         let mut usual = [0; 1024];
         let count = system::read(file, &mut usual, 0)?;
         let header = header(&usual[..count])?;
@@ -76,7 +77,7 @@ impl Image {
         let relocatable = header.kind == elf::SHARED;
         let loaded = segments.clone().filter(|segment| segment.kind == elf::LOAD);
         let whole = is_whole(&extent, loaded.clone().filter_map(|segment| segment.mapping()));
-        // The first mapping, and what is added to addresses.
+        // The first mapping, and the difference of addresses.
         let mut first: Option<(Mapping, u64)> = None;
         for segment in loaded {
             let mapping = segment.mapping().ok_or(Failed)?;
@@ -87,7 +88,8 @@ impl Image {
                 first = Some((mapping, bias));
                 continue;
             };
-            // Where the first mapping goes on as it began, this segment is there already.
+            // If the first mapping extends over this segment with the right contents, the segment
+            // is mapped already.
             let is_there = whole
                 && mapping.protection == start.protection
                 && mapping.offset.wrapping_sub(start.offset) == mapping.start - start.start;
@@ -101,7 +103,7 @@ impl Image {
         Ok(Self { bias, entry, entries: header.entries, executable_stack, extent, relocatable })
     }
 
-    /// Hands on what of the image, as it is mapped from its file, can be executed.
+    /// Calls `each` for the executable segments of the image as they are mapped from its file.
     pub(crate) fn each_text(
         &self,
         file: u64,
@@ -124,12 +126,13 @@ impl Image {
         Ok(())
     }
 
-    /// Where the heap starts: behind the program, or where a position-independent one would be that has no interpreter.
+    /// Start of the heap: behind the program; for a position-independent program without an
+    /// interpreter, where one with an interpreter would be.
     pub(crate) fn heap(&self, interpreted: bool, random: Option<u64>) -> Result<u64, Failed> {
         let end = elf::page_up(self.extent.heap.wrapping_add(self.bias)).ok_or(Failed)?;
         let Some(random) = random else { return Ok(end) };
         let end = if self.relocatable && !interpreted { PROGRAM_BASE } else { end };
-        // Other bits than those that [`place`] takes.
+        // Uses other bits than [`place`].
         Ok(end + (random >> 32) % (HEAP_RANDOM / PAGE) * PAGE)
     }
 }
@@ -142,16 +145,18 @@ fn header(start: &[u8]) -> Result<Header, Failed> {
     if is_ours { Ok(header) } else { Err(Failed) }
 }
 
-/// Reads program headers that are elsewhere in the file. They are the caller's until the next image is loaded.
+/// Reads program headers that are elsewhere in the file. The result is valid until the next image
+/// is loaded.
 fn read_table(file: u64, offset: u64, length: usize) -> Result<&'static [u8], Failed> {
-    // SAFETY: images are loaded one after the other, each by a function that keeps no reference.
+    // SAFETY: images are loaded one after the other, in the only thread, and no reference outlives
+    // the loading of one.
     let buffer = unsafe { TABLE.get_mut() };
     let buffer = buffer.get_mut(..length).ok_or(Failed)?;
     let count = system::read(file, buffer, offset)?;
     if count == length { Ok(buffer) } else { Err(Failed) }
 }
 
-/// Where an image's lowest page shall be.
+/// The place for an image's lowest page.
 fn place(extent: &Extent, relocatable: bool, role: Role) -> Result<Place, Failed> {
     Ok(match role {
         _ if !relocatable => Place::Free(extent.low),
@@ -161,7 +166,8 @@ fn place(extent: &Extent, relocatable: bool, role: Role) -> Result<Place, Failed
             Place::Free(base & !(PAGE - 1))
         }
         _ if extent.align > PAGE => {
-            // The kernel finds an address for a whole page only: take more, and give back what is too much.
+            // The kernel finds an address for whole pages only: take more, and give back the
+            // excess.
             let room = (extent.high - extent.low).checked_add(extent.align).ok_or(Failed)?;
             let got = system::map(Place::Near(0), room, 0, None)?;
             system::unmap(got, room);
@@ -171,12 +177,13 @@ fn place(extent: &Extent, relocatable: bool, role: Role) -> Result<Place, Failed
     })
 }
 
-/// Whether mapping this first segment can take the image's whole room.
+/// Returns true if mapping this first segment can reserve the image's whole memory.
 fn covers(extent: &Extent, first: &Mapping) -> bool {
     first.start == extent.low && first.length != 0
 }
 
-/// Whether the image's segments lie one behind the other without holes, so that nothing of a reservation is left when they are mapped.
+/// Returns true if the image's segments follow each other without holes, so that mapping them
+/// leaves nothing of a reservation.
 fn is_whole(extent: &Extent, mut mappings: impl Iterator<Item = Mapping>) -> bool {
     let end = mappings.try_fold(extent.low, |end, mapping| {
         let joins = mapping.start == end && mapping.length != 0;
@@ -185,10 +192,12 @@ fn is_whole(extent: &Extent, mut mappings: impl Iterator<Item = Mapping>) -> boo
     end == Some(extent.high)
 }
 
-/// Takes all of the image's memory at once, so that nothing comes between its segments; what is to be added to addresses.
+/// Reserves all memory of the image at once, so that nothing is mapped between its segments;
+/// returns the difference of addresses.
 ///
-/// The first segment is mapped over the whole length and cut, as the kernel does it: one call less than an empty reservation, and what no
-/// segment fills stays a hole. Where segments fill all of it (`whole`) it need not even be cut: the others are mapped over it.
+/// The first segment is mapped over the whole length and cut, as the kernel does it. That is one
+/// call less than an empty reservation, and parts that no segment fills stay holes. If segments
+/// fill all of it (`whole`), it need not even be cut, because the others are mapped over it.
 fn reserve(
     extent: &Extent,
     place: Place,
@@ -216,7 +225,7 @@ fn map(file: u64, bias: u64, mapping: &Mapping, mapped: bool) -> Result<(), Fail
     {
         let start = zero.wrapping_add(bias);
         let length = PAGE - start % PAGE;
-        // SAFETY: the rest of a writable page that has just been mapped.
+        // SAFETY: the rest of a writable page that has just been mapped for this image.
         unsafe { core::ptr::write_bytes(start as *mut u8, 0, length as usize) };
     }
     if mapping.bare_length != 0 {

@@ -1,36 +1,40 @@
-//! The stage: a guest program's first moments, and the backend inside its process.
+//! The stage: loads a guest's program, and is the backend inside the guest's process.
 //!
-//! The kernel executes this static program in place of the guest's, because it would look for the guest's interpreter in the host's
-//! root. It maps program and interpreter exactly as the kernel would (`load`), corrects the auxiliary vector in place (`auxiliary`), tells
-//! the kernel about it, and jumps. What to load it is told in one of two ways:
+//! The kernel executes this static program instead of the guest's, because it would look for the
+//! guest's interpreter in the host's root. The stage maps program and interpreter exactly as the
+//! kernel would (`load`), corrects the auxiliary vector in place (`auxiliary`), tells the kernel
+//! about it, and jumps. There are two ways to tell it what to load:
 //!
-//! - by a tracer (modes P), which has written a boot block before the first instruction here runs ([`abi::boot`]): then the loader leaves
-//!   nothing behind but its own pages, far from everybody else's;
-//! - by the program before (modes I), in the last string of the environment (`exec`): then it stays, and every system call that names
-//!   a path, an id or an address comes to it.
+//! - A tracer (modes P) writes a boot block before the first instruction here runs ([`abi::boot`]).
+//!   Then the loader leaves nothing behind but its own pages, far from all other mappings.
+//! - The previous program (modes I and F) puts it into the last string of the environment (`exec`).
+//!   Then the stage stays active, and catches every system call that names a path, an id or an
+//!   address.
 //!
-//! A call, caught:
+//! The path of a caught call:
 //!
 //! ```text
-//!  guest: syscall ──filter──► SIGSYS ──► gate ─────────────► dispatch::caught ──► view::calls::enter ──► verdict, carried out
-//!  guest: rewritten site ─────jump─────► takes a slot,        filters, signals,      with backend, shared (the world),
-//!                                        saves registers      clone, memory_guard    tasks (who is asking)
+//! guest: syscall ──filter──► SIGSYS ──► entry ───────────────► dispatch::caught ──► view::calls::enter
+//! guest: rewritten site ────jump──────► takes a slot,          filters, signals,    with kernel,
+//!                                       saves the registers    clone, memory_guard  shared, tasks
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | `start`, `routines` | first and last instructions of the loader; memory routines |
 //! | `entry`, `frame`, `slots`, `dispatch` | from a guest's call to its result |
-//! | `system`, `memory`, `kernel`, `shared` | system calls; the guest's memory; the view's hands; what processes share |
+//! | `system`, `memory`, `kernel`, `shared` | system calls; the guest's memory; the view's `Host`; state that processes share |
 //! | `signals`, `tasks`, `filters`, `clone`, `tracing` | handlers and masks; state of threads; the guest's own filters; new threads and processes; debuggers |
-//! | `rewrite` | call sites that jump here by themselves |
-//! | `patched_code` | without a filter: every call site of every file, when it is mapped |
-//! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; what protects the stage's memory from accidents |
+//! | `rewrite` | makes call sites jump to the stage |
+//! | `patched_code` | modes without a filter: patches every call site of every file when it is mapped |
+//! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; protection of the stage's memory from accidents |
+//! | `cwd`, `tree`, `shared_fs`, `compat32` | the working directory's name; a descriptor of the tree; processes with `CLONE_FS`; i386 calls |
 //! | `fd_exhaustion` | calls in processes that have no descriptor left |
 //!
-//! Rules: no standard library, no thread-local storage, no allocation, no initialised variables; every system call is an instruction in this
-//! image (the filter lets them pass by address). What goes wrong while a program is loaded is past the point of no return, so it ends as
-//! the kernel ends it: by `SIGSEGV`.
+//! Rules: no standard library, no thread-local storage, no allocation, no initialised variables.
+//! Every system call is an instruction in this image (the filter allows them by their address). An
+//! error while a program is loaded is past the point of no return, so it ends the process as the
+//! kernel would: by `SIGSEGV`.
 
 #![no_std]
 #![no_main]
@@ -68,18 +72,21 @@ use auxiliary::Stack;
 use load::Image;
 use system::Failed;
 
-/// The boot block. The link script puts it at [`abi::boot::BOOT_AT`]; the kernel zeroes it, the backend fills it.
+/// The boot block. The link script puts it at [`abi::boot::BOOT_AT`]; the kernel zeroes it, the
+/// backend fills it.
 #[unsafe(link_section = ".bss.0boot")]
 #[used]
 static BOOT: system::Written<[u8; BOOT_ROOM]> = system::Written::new([0; BOOT_ROOM]);
 
-/// Loads what the boot block names; the address to jump to.
+/// Loads the program that the boot block or the hand-over names; returns the address to jump to.
 ///
 /// # Safety
-/// `stack` is the stack pointer that the kernel gave a new program, and nothing else has run in this process.
+///
+/// `stack` is the stack pointer that the kernel gave a new program, and nothing else has run in
+/// this process.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn boot(stack: *mut u64) -> u64 {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller passes the stack pointer of a program's first instruction.
     let mut stack = unsafe { Stack::new(stack) };
     match run(&mut stack) {
         Ok(entry) => entry,
@@ -88,7 +95,7 @@ unsafe extern "C" fn boot(stack: *mut u64) -> u64 {
 }
 
 fn run(stack: &mut Stack) -> Result<u64, Failed> {
-    let Some(boot) = Boot::read(BOOT.get()) else { return exec::arrive(stack) };
+    let Some(boot) = Boot::read(BOOT.get()) else { return exec::take_over(stack) };
     let random = stack.randomness();
     let role = load::Role::Program { interpreted: boot.interpreter.is_some(), random };
     let program = Image::load(boot.program, role)?;
@@ -99,7 +106,7 @@ fn run(stack: &mut Stack) -> Result<u64, Failed> {
     finish(stack, &boot, &program, interpreter.as_ref(), random, true)
 }
 
-/// Everything that comes after the images are mapped; where the program starts.
+/// Does what remains after the images are mapped; returns the address where the program starts.
 fn finish(
     stack: &mut Stack,
     boot: &Boot<'_>,

@@ -1,13 +1,14 @@
-//! Calls that would change the stage's own memory.
+//! Protects the stage's own memory from calls of the guest.
 //!
-//! A program that cleans up its address space, or takes fixed addresses, does not know that somebody lives at [`abi::boot::LOADER_START`]. For it
-//! there is nothing mapped, so what it does there has no effect; and what it asks to have there, it does not get. Only calls that name an
-//! address near the range, or a length of 4 GiB and more, come here at all.
+//! A program that cleans up its address space, or uses fixed addresses, does not know of the
+//! mappings at [`abi::boot::LOADER_START`]. To it nothing is mapped there: its calls have no effect
+//! there, and it gets no mapping there. Only calls that name an address near the range, or a length
+//! of 4 GiB and more, are caught at all.
 //!
-//! Where the kernel could not be told of another place for it (`PR_SET_MM_MAP`), the guest's heap lies behind the stage's image ([`lend_heap`]): that
-//! part of the range is the guest's.
+//! If the kernel does not allow another place for it (`PR_SET_MM_MAP`), the guest's heap lies
+//! behind the stage's image ([`lend_heap`]): that part of the range is the guest's.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::system;
 use abi::boot::{RANGE, SHARED, SLOTS, SPARE, STUBS};
 use abi::calls::Op;
@@ -15,16 +16,16 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::{Call, Errno};
 
-/// End of a process's addresses.
+/// End of a process's address space.
 const TASK_SIZE: u64 = 0x7fff_ffff_f000;
 
-/// Where the guest's heap begins, if it lies in the range, and how far it may grow; else 0.
+/// Start of the guest's heap, if it lies in the range, and the limit of its growth; else 0.
 static HEAP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Looks where the heap is: the kernel has put it behind the image of the stage, at random within the next GiB. It may grow up to what the stage
-/// has there next.
+/// Finds the heap: the kernel has put it behind the image of the stage, at random within the next
+/// GiB. It may grow up to the next mapping of the stage.
 pub(crate) fn lend_heap() {
-    // SAFETY: nothing is used there yet; an end that the heap cannot have changes nothing.
+    // SAFETY: nothing uses the heap yet; an end that the heap cannot have changes nothing.
     let end = |at: u64| unsafe { system::call(raw::__NR_brk, [at, 0, 0, 0, 0, 0]) } as u64;
     let heap = end(0);
     let more = heap + abi::elf::PAGE;
@@ -34,25 +35,27 @@ pub(crate) fn lend_heap() {
     end(heap);
     let ends = [SHARED, SLOTS, STUBS, SPARE, RANGE].map(|offset| system::base() + offset);
     let Some(most) = ends.into_iter().find(|end| heap < *end) else { return };
-    // Where nothing of the stage's is there yet, something must be: the kernel stops the heap only before what is mapped.
+    // If the stage has no mapping there yet, one is made: the kernel stops the heap only before a
+    // mapping.
     let _ = system::map(system::Place::Free(most), abi::elf::PAGE, 0, None);
     HEAP[1].store(most, Relaxed);
     HEAP[0].store(heap, Relaxed);
 }
 
-/// Whether memory that the stage might use is, in part, lent to the guest.
+/// Returns true if memory that the stage might use is, in part, lent to the guest as its heap.
 pub(crate) fn is_lent(address: u64, length: u64) -> bool {
     let [heap, most] = HEAP.each_ref().map(|word| word.load(Relaxed));
     heap != 0 && address < most && heap < address + length
 }
 
 /// Rules for `mmap`, `munmap`, `mprotect`, `mremap`, `madvise`... that name the stage's range.
-pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     let [address, length, third, flags, new, _] = call.arguments;
     if op == Op::Shmat {
-        // The length is the segment's, but where it starts is what counts: the range is far from everybody else's.
-        return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Road::Kernel(call) };
+        // The length is the segment's, but only the start counts: the range is far from all other
+        // mappings.
+        return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Ruling::Kernel(call) };
     }
     let hit = overlaps(address, length);
     match op {
@@ -64,16 +67,16 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
             if fixed && overlaps(new, third) {
                 return refuse(Errno::EINVAL);
             }
-            Road::Kernel(call)
+            Ruling::Kernel(call)
         }
-        _ if !hit => Road::Kernel(call),
+        _ if !hit => Ruling::Kernel(call),
         Op::Mmap => match flags as u32 {
             flags if flags & raw::MAP_FIXED_NOREPLACE == raw::MAP_FIXED_NOREPLACE => {
                 refuse(Errno::EEXIST)
             }
             flags if flags & raw::MAP_FIXED != 0 => refuse(Errno::ENOMEM),
-            // A mere wish.
-            _ => Road::Kernel(without_address(call)),
+            // The address is only a hint.
+            _ => Ruling::Kernel(without_address(call)),
         },
         Op::Munmap => around(&call, None),
         Op::Madvise => around(&call, Some(Errno::ENOMEM)),
@@ -82,8 +85,8 @@ pub(crate) fn rule(visit: &mut Visit<'_>, op: Op) -> Road {
     }
 }
 
-fn refuse(errno: Errno) -> Road {
-    Road::Done(errno.result())
+fn refuse(errno: Errno) -> Ruling {
+    Ruling::Done(errno.result())
 }
 
 fn without_address(mut call: Call) -> Call {
@@ -91,7 +94,8 @@ fn without_address(mut call: Call) -> Call {
     call
 }
 
-/// Whether memory is, in part, the stage's. What the kernel would refuse anyway does not count.
+/// Returns true if memory belongs, in part, to the stage. Ranges that the kernel would refuse
+/// anyway do not count.
 fn overlaps(address: u64, length: u64) -> bool {
     let start = system::base();
     let Some(end) = address.checked_add(length) else { return false };
@@ -102,8 +106,9 @@ fn overlaps(address: u64, length: u64) -> bool {
     length != 0 && end <= TASK_SIZE && address < start + RANGE && end > start
 }
 
-/// Makes a call for what lies before and behind the stage's memory. `holes`: what it says of places where nothing is mapped.
-fn around(call: &Call, holes: Option<Errno>) -> Road {
+/// Makes a call for the memory before and behind the stage's. `holes`: the call's error for memory
+/// where nothing is mapped.
+fn around(call: &Call, holes: Option<Errno>) -> Ruling {
     let [address, length, third, ..] = call.arguments;
     if !address.is_multiple_of(abi::elf::PAGE) {
         return refuse(Errno::EINVAL);
@@ -114,12 +119,12 @@ fn around(call: &Call, holes: Option<Errno>) -> Road {
     for (from, to) in pieces {
         if from < to {
             let arguments = [from, to - from, third, 0, 0, 0];
-            // SAFETY: the guest's own call, on memory that is not the stage's.
+            // SAFETY: the guest's own call, on memory that does not belong to the stage.
             let result = unsafe { system::call(call.number, arguments) };
             if system::is_error(result) && Some(Errno(result.unsigned_abs() as u16)) != holes {
-                return Road::Done(result);
+                return Ruling::Done(result);
             }
         }
     }
-    holes.map_or(Road::Done(0), refuse)
+    holes.map_or(Ruling::Done(0), refuse)
 }

@@ -1,21 +1,26 @@
-//! Catching calls without a filter (modes F): every `syscall` of a file is changed when its text is mapped.
+//! Catches calls without a filter (modes F): every `syscall` of a file is replaced when its code is
+//! mapped.
 //!
-//! Text is mapped to be executed by our own loader, and by `mmap`, which comes here because the sites of whoever calls it have been changed. What is
-//! mapped then is not the file's own text but another one, which is made once for a file and kept ([`file`]): where a
-//! form of [`abi::code::form`] fits, the site jumps to a stub; and in the place of `syscall` stands [`TRAP`], whose signal (`SIGILL`) is treated as
-//! `SIGSYS` is elsewhere. Which bytes are call sites is proven by [`abi::code::census`]. A file of which that cannot be told is refused.
+//! Code is mapped for execution by the stage's own loader, and by `mmap`, which is caught because
+//! the call sites of its callers have been patched. Patched code is mapped instead of the file's
+//! own. It is made once for a file and kept ([`file`]). Where a form of [`abi::code::form`] fits,
+//! the site jumps to a stub. The `syscall` itself is replaced by [`TRAP`], whose signal (`SIGILL`)
+//! is treated as `SIGSYS` is in other modes. [`abi::code::census`] proves which bytes are call
+//! sites. A file in which that is undecided is refused.
 //!
-//! The filter is asked here ([`pass`]), by the same program that the kernel would have. What it lets pass is made at the stub, or for the guest.
+//! The filter is run here ([`pass`]), with the same program that the kernel would have. Calls that
+//! it allows are made by the stub, or for the guest.
 //!
-//! Stubs lie at one distance from their text, so the text that is kept fits wherever it is mapped. Where something is in that place, another one is
-//! mapped that has traps alone.
+//! Stubs lie at a fixed distance from their code, so the kept code can be mapped anywhere. If
+//! something else is in the place of the stubs, another version is mapped that has only traps.
 //!
-//! Memory that is written and then made executable is looked through where it is ([`in_place`]): there is no file whose functions are known, so what is
-//! not certain stays as it is. What is writable and executable at once is not seen at all.
+//! Memory that is written and then made executable is patched in place ([`in_place`]). There is no
+//! file that lists its functions, so bytes that are not certainly call sites stay unchanged. Memory
+//! that is writable and executable at once is not seen at all.
 
 mod file;
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::signals::context::Registers;
 use crate::system::{self, Failed, Place};
 use crate::{entry, filters, memory, memory_guard};
@@ -29,33 +34,34 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// Text of a file, where it is mapped.
+/// A mapped piece of a file's code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Text {
     /// Its first address.
     pub(crate) at: u64,
-    /// How long it is.
+    /// Its length.
     pub(crate) length: u64,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
 }
 
-/// How text and stubs lie.
+/// The position of stubs relative to the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Stubs before the text.
+    /// Stubs are before the code.
     Before,
-    /// Behind it: programs at low addresses.
+    /// Stubs are behind the code: for programs at low addresses.
     Behind,
-    /// No stubs: every call raises a signal.
+    /// There are no stubs: every call raises a signal.
     Traps,
 }
 
-/// How far stubs are from their text: less than a jump reaches, and more than most programs have in one piece.
+/// Distance of stubs from their code: less than a jump reaches, and more than the length of most
+/// programs' code.
 const FAR: u64 = 0x6000_0000;
 
 impl Kind {
-    /// Where the stubs of a text are.
+    /// Address of the stubs for code at `text`.
     fn stubs(self, text: u64) -> u64 {
         match self {
             Self::Before => text.wrapping_sub(FAR),
@@ -72,7 +78,7 @@ impl Kind {
     }
 }
 
-/// Puts changed text in the place of a file's own, which has just been mapped and that nobody executes yet.
+/// Replaces a file's own code, which has just been mapped and is not executed yet, by patched code.
 pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
     let kind = if crate::shared::switches().has(abi::shared::Switches::ONLY_TRAPS) {
         Kind::Traps
@@ -86,20 +92,21 @@ pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
         other => other,
     };
     match result {
-        // No room, no right to write or to execute what is written: then this process has changed pages of its own.
+        // There is no space, or writing or executing files is not allowed: then this process gets
+        // private patched pages.
         Err(Refusal::Broken(_)) => file::patch(text, file).map_err(|refusal| refusal.tell(file)),
         other => other.map_err(|refusal| refusal.tell(file)),
     }
 }
 
-/// Why a text cannot be mapped.
+/// The reason why code cannot be mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// Something is where its stubs would be.
+    /// There is another mapping in the place of its stubs.
     Occupied,
-    /// There is a place in it (an offset in the file) of which nobody can say what it is.
+    /// The bytes at this offset in the file may or may not be a call.
     Unproven(u64),
-    /// What is kept cannot be made or mapped.
+    /// Patched code cannot be made or mapped.
     Broken(Errno),
 }
 
@@ -116,7 +123,8 @@ impl From<Failed> for Refusal {
 }
 
 impl Refusal {
-    /// Tells the user, on standard error: a call that is not seen would be worse than a program that does not run.
+    /// Tells the user, on standard error: a call that is not caught would be worse than a program
+    /// that does not run.
     fn tell(self, file: u64) -> Failed {
         let mut line = Line { bytes: [0; 512], end: 0 };
         line.push(b"coracle: ");
@@ -164,7 +172,7 @@ impl Line {
     }
 }
 
-/// Maps what is kept of a text, which is made where it is not there.
+/// Maps the kept code, which is made if it does not exist yet.
 fn put(text: &Text, file: u64, kind: Kind) -> Result<(), Refusal> {
     let kept = file::find(text, file, kind)?;
     let result = map(text, &kept, kind);
@@ -172,7 +180,7 @@ fn put(text: &Text, file: u64, kind: Kind) -> Result<(), Refusal> {
     result
 }
 
-/// The rights of text.
+/// The protection of code.
 const RIGHTS: u32 = raw::PROT_READ | raw::PROT_EXEC;
 
 fn map(text: &Text, kept: &file::Kept, kind: Kind) -> Result<(), Refusal> {
@@ -186,7 +194,7 @@ fn map(text: &Text, kept: &file::Kept, kind: Kind) -> Result<(), Refusal> {
     if kept.stubs != 0 {
         let from = Some((kept.file, PAGE + kept.text));
         let mapped = system::map(Place::Free(stubs), kept.stubs, RIGHTS, from);
-        // They may be there: of a library that was unmapped.
+        // The stubs may be mapped already, for a library that was unmapped.
         if mapped.is_err() && !kept.is_mapped(stubs) {
             return Err(Refusal::Occupied);
         }
@@ -196,8 +204,8 @@ fn map(text: &Text, kept: &file::Kept, kind: Kind) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Texts with stubs: first address, end, bytes of stubs. Of those that were unmapped some are still here; where there are too many, the first are
-/// forgotten.
+/// Code with stubs: first address, end, size of the stubs. Entries of unmapped code stay; if there
+/// are too many, the oldest are overwritten.
 static TEXTS: [[AtomicU64; 3]; 64] = [const { [const { AtomicU64::new(0) }; 3] }; 64];
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -210,7 +218,7 @@ fn remember(text: [u64; 3]) {
     }
 }
 
-/// `mremap`: where text is moved, it is given stubs at the same distance.
+/// `mremap`: if code is moved, it gets stubs at the same distance.
 fn moved(call: &view::Call) -> i64 {
     let old = call.arguments[0];
     // SAFETY: the guest's own call.
@@ -227,7 +235,8 @@ fn moved(call: &view::Call) -> i64 {
         let from = kind.stubs(start);
         let to = from.wrapping_add(far);
         if system::map(Place::Free(to), stubs, raw::PROT_READ | raw::PROT_WRITE, None).is_ok() {
-            // SAFETY: the stubs of a text stay when it goes; the other memory has just been mapped, for this alone.
+            // SAFETY: the stubs of code stay mapped when it is unmapped or moved; the target has
+            // just been mapped for this purpose.
             unsafe {
                 core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, stubs as usize);
             }
@@ -238,40 +247,42 @@ fn moved(call: &view::Call) -> i64 {
     result
 }
 
-/// `personality`: what is asked without a change, and the flag by which whatever can be read is executable too, without anybody being asked.
+/// Arguments of `personality`: the one that only reads, and the flag that makes readable memory
+/// executable without a call that could be caught.
 const ASK: u32 = u32::MAX;
 const READ_IMPLIES_EXEC: u64 = 0x0040_0000;
 
-/// What becomes of a call that no filter has seen; `None` where it is one that the stage wants to see.
-pub(crate) fn pass(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
-    let call = visit.call;
-    let answer = filters::containers(&call, visit.frame.return_address);
+/// Runs the container's filter for a call, and decides calls that map or execute code; `None` if
+/// the stage's other rules have to decide.
+pub(crate) fn pass(caught: &mut CaughtCall<'_>, op: Op) -> Option<Ruling> {
+    let call = caught.call;
+    let answer = filters::containers(&call, caught.frame.return_address);
     if answer & 0xffff_0000 == ERRNO {
-        return Some(Road::Done(-i64::from(answer & 0xffff)));
+        return Some(Ruling::Done(-i64::from(answer & 0xffff)));
     }
     let passes = matches!(answer & 0xffff_0000, ALLOW | LOG);
     let executes = call.arguments[2] as u32 & raw::PROT_EXEC != 0;
     match op {
         Op::Mmap | Op::Mprotect | Op::PkeyMprotect if executes => {
-            let road = if passes { Road::Kernel(call) } else { memory_guard::rule(visit, op) };
-            let Road::Kernel(call) = road else { return Some(road) };
-            Some(Road::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
+            let ruling = if passes { Ruling::Kernel(call) } else { memory_guard::rule(caught, op) };
+            let Ruling::Kernel(call) = ruling else { return Some(ruling) };
+            Some(Ruling::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
         }
         _ if !passes => None,
         Op::Personality if call.arguments[0] as u32 != ASK => {
             let mut call = call;
             call.arguments[0] &= !READ_IMPLIES_EXEC;
-            Some(Road::Kernel(call))
+            Some(Ruling::Kernel(call))
         }
-        Op::Mremap => Some(Road::Done(moved(&call))),
-        Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Road::Exit(call)),
-        // Nobody comes back who could give the slot back.
-        Op::Exit | Op::ExitGroup if entry::exit(visit.frame, &call) => Some(Road::Prepared),
-        _ => Some(Road::Kernel(call)),
+        Op::Mremap => Some(Ruling::Done(moved(&call))),
+        Op::Clone | Op::Clone3 | Op::Fork | Op::Vfork => Some(Ruling::Exit(call)),
+        // The call does not return, so the slot must be given back before.
+        Op::Exit | Op::ExitGroup if entry::exit(caught.frame, &call) => Some(Ruling::Prepared),
+        _ => Some(Ruling::Kernel(call)),
     }
 }
 
-/// `mmap` of what is to be executed.
+/// `mmap` of memory that is to be executed.
 fn mapped(call: &view::Call) -> i64 {
     let [_, length, rights, flags, file, offset] = call.arguments;
     // SAFETY: the guest's own call.
@@ -301,7 +312,8 @@ fn protected(call: &view::Call) -> i64 {
     unsafe { system::call(call.number, call.arguments) }
 }
 
-/// Puts traps into memory that is about to be executed, all of its pages, as the kernel will make all of them executable.
+/// Puts traps into memory that is about to be executed: into all of its pages, because the kernel
+/// will make all of them executable.
 fn in_place(start: u64, length: u64) {
     let Some(end) = start.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE))
     else {
@@ -311,11 +323,12 @@ fn in_place(start: u64, length: u64) {
     let (mut piece, mut page) = (start, start);
     while page < end {
         if !is_readable(page) {
-            // What nobody may read yet. Where nothing is, or not to be executed, the guest's own call will come to its end too.
+            // The page is not readable yet. If it is not mapped, or must not be executed, the
+            // guest's own call will fail there too.
             if system::protect(page, PAGE, RIGHTS).is_err() {
                 break;
             }
-            // Behind the end of a file.
+            // The page is behind the end of a file.
             if !is_readable(page) {
                 look_through(piece, page);
                 piece = page + PAGE;
@@ -326,9 +339,10 @@ fn in_place(start: u64, length: u64) {
     look_through(piece, page);
 }
 
-/// Puts traps into memory that can be read.
+/// Puts traps into readable memory.
 fn look_through(start: u64, end: u64) {
-    // SAFETY: it has just been read, and who takes it away while it asks for it to be executed does so to itself.
+    // SAFETY: the memory has just been read successfully. A guest that unmaps it while it asks for
+    // it to be executed harms only itself.
     let code = unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) };
     let mut from = 0;
     while let Some(found) = next_call(&code[from..]) {
@@ -347,8 +361,9 @@ fn look_through(start: u64, end: u64) {
     }
 }
 
-/// A signal's handler of the guest's is about to see where a thread was: at a stub's call, that is the guest's own.
-pub(crate) fn surface(registers: &mut Registers) {
+/// Before a handler of the guest sees where a thread was interrupted: moves an instruction pointer
+/// at a stub's call to the guest's own call site.
+pub(crate) fn hide_stub(registers: &mut Registers) {
     const AT: [u8; 3] = [0x0f, 0x05, 0xe9];
     let here = registers.rip;
     let mut word = [0; 8];

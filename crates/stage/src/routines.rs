@@ -1,21 +1,24 @@
-//! Memory routines that the compiler calls, because there is no library that has them.
+//! Memory routines that the compiler calls, because no library provides them.
 //!
-//! What is copied and compared here are paths and small structures, so the short lengths are made of a few words each; the loops are
-//! instructions, because the compiler would turn loops into calls of these very functions.
+//! They copy and compare mostly paths and small structures, so short lengths are handled with a few
+//! words. The loops are assembly, because the compiler would turn loops into calls of these same
+//! functions.
 
 use core::arch::asm;
 use core::ptr::{read_unaligned, write_unaligned};
 
-/// From this length on one string instruction is faster than words (bytes).
+/// Length in bytes from which on one string instruction is faster than words.
 const LONG: usize = 256;
 
-/// Copies up to 32 bytes, all of which are read before the first is written: so regions may overlap.
+/// Copies up to 32 bytes. All are read before the first is written, so regions may overlap.
 ///
 /// # Safety
-/// As `memmove`, with `length` at most 32.
+///
+/// As for `memmove`, with `length` at most 32.
 #[inline]
 unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
-    // SAFETY: each pair of accesses covers exactly the first and the last bytes of regions that are `length` long.
+    // SAFETY: the caller owns both regions for `length` bytes; each pair of accesses covers exactly
+    // the first and the last bytes of them.
     unsafe {
         if length >= 16 {
             let first = read_unaligned(from.cast::<u128>());
@@ -44,11 +47,13 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, length: usize) {
 /// memcpy(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
-    // SAFETY: the caller owns both regions for `length` bytes; the direction flag is clear in every Rust function. The loop of 16 bytes ends
-    // at most 15 bytes before the end, which the last 16 cover.
+    // SAFETY: the caller owns both regions for `length` bytes; the direction flag is clear in every
+    // Rust function. The loop of 16 bytes ends at most 15 bytes before the end, which the last 16
+    // cover.
     unsafe {
         if length <= 32 {
             copy_short(to, from, length);
@@ -85,10 +90,12 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut
 /// memmove(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
-    // SAFETY: as for `memcpy`; from the front where the target is not within the source, else from the back.
+    // SAFETY: as for `memcpy`. Copies from the front if the target does not begin within the
+    // source, else from the back, and clears the direction flag again.
     unsafe {
         if length <= 32 {
             copy_short(to, from, length);
@@ -118,11 +125,13 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mu
 /// memset(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
     let word = u64::from(byte as u8) * 0x0101_0101_0101_0101;
-    // SAFETY: the caller owns the region for `length` bytes; the short lengths are covered from both ends.
+    // SAFETY: the caller owns the region for `length` bytes; short lengths are covered from both
+    // ends.
     unsafe {
         if length > 32 {
             asm!(
@@ -155,11 +164,12 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
 /// memcmp(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     let mut index = 0;
-    // SAFETY: both regions have `length` bytes.
+    // SAFETY: the caller owns both regions for `length` bytes, and no access goes beyond.
     unsafe {
         while index + 8 <= length {
             let left = read_unaligned(one.add(index).cast::<u64>());
@@ -183,21 +193,23 @@ unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, length: usize) -> 
 /// bcmp(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller owns both regions for `length` bytes, as `memcmp` requires.
     unsafe { memcmp(one, other, length) }
 }
 
 /// strlen(3).
 ///
 /// # Safety
+///
 /// As in C.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strlen(text: *const u8) -> usize {
     let mut length: usize = 0;
-    // SAFETY: reads as far as the string goes, one byte at a time.
+    // SAFETY: reads one byte at a time up to the NUL, which the caller guarantees.
     unsafe {
         asm!(
             "2:",

@@ -1,4 +1,5 @@
-//! The file that all processes of a container map: its worlds, caches and registry ([`abi::shared`]), and what this process has read in it.
+//! This process's access to the file that all processes of a container map ([`abi::shared`]), and
+//! the world that it has read from it.
 
 use crate::system::{Failed, Written};
 use abi::shared::{Shared, Switches};
@@ -8,7 +9,7 @@ use view::stored::{BINDINGS_MAX, EMULATORS_MAX, Places, Start};
 use view::world::{Binding, Emulator, Kind};
 use view::{Errno, World, stored};
 
-/// In this order in memory: of the tables only the beginning is used.
+/// The order of the members in memory matters: of the tables only the beginning is used.
 #[repr(C)]
 struct State {
     shared: Shared<'static>,
@@ -21,33 +22,38 @@ struct State {
 
 static STATE: Written<MaybeUninit<State>> = Written::new(MaybeUninit::uninit());
 
-/// Switches that are on: those of the start, and what this process has found out.
+/// The switches that are on: those of the start, and those that this process has turned on.
 static SWITCHES: AtomicU64 = AtomicU64::new(0);
 
-/// Takes over the file, which is mapped at `start` (and stays), and reads the world with this number.
+/// Takes over the file, which is mapped at `start` (and stays mapped), and reads the world with
+/// this number.
 ///
 /// # Safety
-/// The memory is mapped, shared, to be read and written, for the rest of the program, and the file is not shortened. Nothing else has been
-/// asked of this module yet, and there is one thread.
+///
+/// The memory is mapped shared, readable and writable, for the rest of the program, and the file is
+/// not truncated. No other function of this module has been called yet, and there is one thread.
 pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<(), Failed> {
-    // SAFETY: as the caller says; the words are only used atomically.
+    // SAFETY: the caller guarantees that the memory is mapped for good; its words are only accessed
+    // atomically.
     let words = unsafe {
         core::slice::from_raw_parts(start as *const AtomicU64, length / size_of::<AtomicU64>())
     };
     let shared = Shared::open(words).ok_or(Failed)?;
     let range = shared.records().find(number).ok_or(Failed)?;
-    // SAFETY: the record lies in the mapping, and does not change any more.
+    // SAFETY: the record lies in the mapping, and records never change.
     let bytes: &'static [u8] = unsafe {
         core::slice::from_raw_parts((start as usize + range.start) as *const u8, range.len())
     };
     let (start, tables) = stored::read(bytes).ok_or(Failed)?;
-    // SAFETY: the caller's promise: nobody has a reference to it yet.
+    // SAFETY: the caller guarantees that nothing has used this module, so no reference to the state
+    // exists.
     let state = unsafe { STATE.get_mut() }.as_mut_ptr();
     let nowhere = Binding { guest: b"", host: b"", read_only: false, kind: Kind::Mask };
     if tables.bindings > BINDINGS_MAX || tables.emulators > EMULATORS_MAX {
         return Err(Failed);
     }
-    // SAFETY: each member is written before a reference to it is made; tables are used as far as they are written.
+    // SAFETY: each member is written before a reference to it is made; the tables are used only as
+    // far as they are written.
     unsafe {
         (&raw mut (*state).shared).write(shared);
         (&raw mut (*state).number).write(number);
@@ -71,7 +77,8 @@ pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<()
 }
 
 fn state() -> &'static State {
-    // SAFETY: whoever asks lives in a world: the process has attached.
+    // SAFETY: `attach` has initialised the state before any call is caught, and calls come only
+    // afterwards.
     unsafe { STATE.get().assume_init_ref() }
 }
 
@@ -80,12 +87,12 @@ pub(crate) fn world() -> &'static World<'static> {
     &state().world
 }
 
-/// Number of the record that the world is.
+/// Number of the record that holds the world.
 pub(crate) fn world_number() -> u32 {
     state().number
 }
 
-/// Where things are on the host.
+/// Paths on the host that the stage needs.
 pub(crate) fn places() -> &'static Places<'static> {
     &state().start.places
 }
@@ -95,23 +102,23 @@ pub(crate) fn shared() -> &'static Shared<'static> {
     &state().shared
 }
 
-/// What is not to be used.
+/// Features that must not be used.
 pub(crate) fn switches() -> Switches {
     Switches(SWITCHES.load(Ordering::Relaxed))
 }
 
-/// Whether calls are caught by what is done to the text of files (modes F), and not by a filter.
+/// Returns true if calls are caught by patched code (modes F), and not by a filter.
 #[inline]
-pub(crate) fn has_texts() -> bool {
+pub(crate) fn is_mode_f() -> bool {
     switches().has(Switches::TEXTS)
 }
 
-/// The container's filter, as the kernel would be given it.
+/// The container's filter, in the form for the kernel.
 pub(crate) fn filter() -> Option<&'static [abi::bpf::Instruction]> {
     let range = shared().records().find(state().start.filter)?;
     let at = crate::system::base() as usize + abi::boot::SHARED as usize + range.start;
-    // SAFETY: the record lies in the mapping, at a multiple of eight, and does not change any more; an instruction has eight bytes, all of which
-    // may be anything.
+    // SAFETY: the record lies in the mapping, at a multiple of eight, and records never change. An
+    // instruction has eight bytes, and any bytes are valid.
     Some(unsafe {
         core::slice::from_raw_parts(
             at as *const abi::bpf::Instruction,
@@ -120,17 +127,19 @@ pub(crate) fn filter() -> Option<&'static [abi::bpf::Instruction]> {
     })
 }
 
-/// From now on these are not used either, here and in the programs that this one executes.
+/// Turns switches on, here and in the programs that this one executes.
 pub(crate) fn switch_on(found: Switches) {
     if !switches().has(found) {
         SWITCHES.fetch_or(found.0, Ordering::Relaxed);
     }
 }
 
-/// The error with which the container's tree has no label, asked of the kernel once; 0 is not known yet, 1 (`EPERM`) that it may have one.
+/// The error for reading the tree's label, asked of the kernel once; 0 if it is not known yet, 1
+/// (`EPERM`) if the tree may have a label.
 static LABEL_REFUSAL: AtomicU16 = AtomicU16::new(0);
 
-/// With which error no file of the tree has a label (`security.selinux`): a kernel that labels files labels the tree too.
+/// The error with which no file of the tree has a label (`security.selinux`): a kernel that labels
+/// files labels the tree's directory too.
 pub(crate) fn label_refusal() -> Option<Errno> {
     let mut known = LABEL_REFUSAL.load(Ordering::Relaxed);
     if known == 0 {
@@ -143,7 +152,8 @@ pub(crate) fn label_refusal() -> Option<Errno> {
     (known != Errno::EPERM.0).then_some(Errno(known))
 }
 
-/// Device (major, minor) of the container's tree, which one process asks of the kernel for all; `None` where there is no tree.
+/// Device (major, minor) of the container's tree, which one process asks the kernel for on behalf
+/// of all; `None` if there is no tree.
 pub(crate) fn tree_device() -> Option<(u32, u32)> {
     let tree = places().tree;
     if tree.is_empty() {

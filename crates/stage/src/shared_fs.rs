@@ -1,23 +1,26 @@
-//! Processes that share root and umask (`CLONE_FS`) without sharing memory.
+//! Keeps root and umask the same in processes that share them (`CLONE_FS`) without sharing memory.
 //!
-//! What threads share lies in their memory ([`crate::tasks`]). A process that is made with `CLONE_FS` alone has a memory of its own, so the two have a page
-//! in common ([`Page`]), mapped before it is made and inherited by it: whoever changes root or umask writes them there, and everybody looks at its
-//! counter before a call. A child of an ordinary `fork` inherits the mapping too, but shares nothing: it asks the kernel (`kcmp`), once, and looks there no
-//! more. It begins with what its parent knew, so that has to be the newest: from the founding of a company on, a filter of its own sees to it that every
-//! `fork` is caught (`filters::see_forks`).
+//! The state that threads share is in their memory ([`crate::tasks`]). A process that is made with
+//! `CLONE_FS` alone has its own memory. So the two get a shared page ([`Page`]), which is mapped
+//! before the process is made and inherited by it. A process that changes root or umask writes them
+//! there, and all check its counter before a call. A child of an ordinary `fork` inherits the
+//! mapping too, but shares nothing: it asks the kernel once (`kcmp`), and does not use the page
+//! again. It begins with its parent's state, so that has to be up to date: once there is a page, an
+//! additional filter catches every `fork` (`filters::see_forks`).
 //!
-//! An `execve` takes the mapping away: who has executed another program has the root and the umask of that moment, and shares them no more. (Their directory
-//! they share further on: that is the kernel's.)
+//! An `execve` removes the mapping: a process that has executed another program has the root and
+//! the umask of that moment, and no longer shares them. (The kernel still shares its working
+//! directory.)
 
 use crate::system;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use view::{Task, Text};
 
-/// What is in common.
+/// The shared page.
 #[repr(C)]
 struct Page {
-    /// Somebody writes or reads.
+    /// Set while a process writes or reads.
     busy: AtomicBool,
     /// Counts changes.
     changes: AtomicU32,
@@ -25,19 +28,19 @@ struct Page {
     root: Text,
 }
 
-/// Where it is mapped; 0 where there is none.
+/// Address of the page; 0 if there is none.
 static PAGE: AtomicU64 = AtomicU64::new(0);
 /// The process that is known to share it.
 static MEMBER: AtomicU32 = AtomicU32::new(0);
-/// The changes that this process has taken over.
+/// Number of the changes that this process has taken over.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
-/// Whether this process and those it makes are caught when they make others.
+/// Set if new processes of this process and its descendants are caught.
 static FORKS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is a page: then [`is_behind`] is to be asked before a call.
+/// Returns true if there is a page: then [`is_outdated`] has to be checked before a call.
 #[inline]
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_mapped() -> bool {
     PAGE.load(Ordering::Relaxed) != 0
 }
 
@@ -48,76 +51,78 @@ fn page() -> Option<*mut Page> {
     }
 }
 
-/// A process is about to be made that shares root and umask with this one, which are those of `task`.
+/// Prepares for a process that shares root and umask, which are those of `task`, with this one.
 #[cold]
-pub(crate) fn found(task: &Task) {
+pub(crate) fn share(task: &Task) {
     let here = system::process();
-    if is_there() && is_member(here) {
+    if is_mapped() && is_member(here) {
         return;
     }
     let flags = u64::from(raw::MAP_SHARED | raw::MAP_ANONYMOUS);
     let length = size_of::<Page>() as u64;
-    // SAFETY: a new mapping, wherever there is room.
+    // SAFETY: makes a new mapping at an address that the kernel chooses.
     let at = unsafe { system::call(raw::__NR_mmap, [0, length, 3, flags, u64::MAX, 0]) };
-    // Without memory they go their own ways.
+    // Without memory, each process keeps its own state.
     if !system::is_error(at) {
         PAGE.store(at as u64, Ordering::Relaxed);
         MEMBER.store(here, Ordering::Relaxed);
-        tell(task);
+        publish(task);
         if !FORKS_SEEN.swap(true, Ordering::Relaxed) {
             crate::filters::see_forks();
         }
     }
 }
 
-/// The process has root and umask for itself from now on.
+/// From now on the process does not share root and umask.
 #[cold]
-pub(crate) fn leave() {
+pub(crate) fn unshare() {
     PAGE.store(0, Ordering::Relaxed);
 }
 
-/// Whether the calling process shares the page, not only its memory's beginning; asked of the kernel once.
+/// Returns true if the calling process shares the page, and has not only inherited it; the kernel
+/// is asked once.
 fn is_member(here: u32) -> bool {
     const KCMP_FS: u64 = 3;
     let known = MEMBER.load(Ordering::Relaxed);
     if known == here {
         return true;
     }
-    // SAFETY: takes nothing.
+    // SAFETY: the call has no arguments and touches no memory.
     let parent = unsafe { system::call(raw::__NR_getppid, [0; 6]) } as u32;
     let same = |other: u32| {
         let arguments = [u64::from(here), u64::from(other), KCMP_FS, 0, 0, 0];
-        // SAFETY: compares, and changes nothing.
+        // SAFETY: the call compares two processes and touches no memory.
         unsafe { system::call(raw::__NR_kcmp, arguments) == 0 }
     };
     if same(known) || same(parent) {
         MEMBER.store(here, Ordering::Relaxed);
         return true;
     }
-    leave();
+    unshare();
     false
 }
 
-/// Runs something while nobody else changes the page.
+/// Calls `run` while no other process changes the page.
 fn with_page<T>(page: *mut Page, run: impl FnOnce(&mut Page) -> T) -> T {
-    /// Who is killed within leaves it locked.
+    /// A process that is killed meanwhile leaves the page locked.
     const PATIENCE: u32 = 10_000;
-    // SAFETY: the mapping stays, and this member is only used atomically.
+    // SAFETY: the page is never unmapped, and this member is only accessed atomically.
     let busy = unsafe { &(*page).busy };
     let mut tries = 0;
     while busy.swap(true, Ordering::Acquire) && tries < PATIENCE {
         system::pause();
         tries += 1;
     }
-    // SAFETY: the others wait; what somebody who was killed left is text of the same length or shorter, which is checked where it is used.
+    // SAFETY: other processes wait for `busy`. A process that was killed may have left a partly
+    // written text, which is checked where it is used.
     let result = run(unsafe { &mut *page });
     busy.store(false, Ordering::Release);
     result
 }
 
-/// Makes root and umask of `task` those of all.
+/// Makes root and umask of `task` those of all processes that share the page.
 #[cold]
-pub(crate) fn tell(task: &Task) {
+pub(crate) fn publish(task: &Task) {
     let Some(page) = page().filter(|_| is_member(system::process())) else { return };
     let changes = with_page(page, |page| {
         page.umask = task.umask;
@@ -127,18 +132,18 @@ pub(crate) fn tell(task: &Task) {
     SEEN.store(changes, Ordering::Relaxed);
 }
 
-/// Whether somebody else has changed root or umask since this process looked last.
+/// Returns true if another process has changed root or umask since this one has looked last.
 #[cold]
-pub(crate) fn is_behind() -> bool {
-    // SAFETY: the mapping stays, and this member is only used atomically.
+pub(crate) fn is_outdated() -> bool {
+    // SAFETY: the page is never unmapped, and this member is only accessed atomically.
     page().is_some_and(|page| unsafe {
         (*page).changes.load(Ordering::Relaxed) != SEEN.load(Ordering::Relaxed)
     }) && is_member(system::process())
 }
 
-/// Takes over what others have changed.
+/// Takes over the changes of other processes.
 #[cold]
-pub(crate) fn catch_up(task: &mut Task) {
+pub(crate) fn update(task: &mut Task) {
     let Some(page) = page() else { return };
     let changes = with_page(page, |page| {
         task.umask = page.umask;

@@ -1,7 +1,9 @@
-//! The first instruction and the last of the loader: registers and stack as the kernel hands them to a new program.
+//! The first and the last instructions of the loader: registers and stack as the kernel sets them
+//! for a new program.
 
-// The program must not be able to tell that somebody was here before it: general and vector registers are zero, flags are clear, the stack
-// pointer is where the kernel put it. What is written below it is beyond what a program may read before it writes.
+// The program must not see that other code has run before it: general and vector registers are
+// zero, flags are clear, the stack pointer is where the kernel put it. A program may not read
+// memory below it before it has written there.
 core::arch::global_asm!(
     ".globl _start",
     "_start:",

@@ -1,18 +1,23 @@
-//! Guests that trace guests: ptrace(2).
+//! Handles ptrace(2) between guests.
 //!
-//! The kernel does it, for nobody else traces a guest here. Three things would go wrong, and are mended:
+//! The kernel executes the calls, because no tracer of the engine is attached here. Three problems
+//! are solved:
 //!
-//! - A thread that is traced stops at every signal, ours ([`system::mark`]) too. What a tracer hears of such a stop is kept from it, and the thread goes on
-//!   as the tracer let it go on last, with the signal ([`wait`]). Debuggers wait with `__WALL`, which the container's filter catches; whoever else
-//!   traces gets another filter, that catches all its waiting, with its first request.
-//! - A debugger makes its child with `vfork`, and the child asks to be traced before its `execve`. That call may come by our signal: the child would
-//!   stop for a tracer that waits for the `execve`. So the child of a `vfork` is traced only when it executes ([`before_exec`]).
-//! - A traced process gets `SIGTRAP` at an `execve`, when the stage has not loaded the program yet, and a debugger would look for it in vain. But
-//!   all signals are blocked during an `execve` (`signals::hold`), and this one is delivered when the program is there.
+//! - A traced thread stops at every signal, including the stage's ([`system::mark`]). Such a stop
+//!   is hidden from the tracer, and the thread continues in the way that the tracer chose last,
+//!   with the signal ([`wait`]). Debuggers wait with `__WALL`, which the container's filter
+//!   catches. Any other tracer gets an additional filter with its first request, which catches all
+//!   its waits.
+//! - A debugger makes its child with `vfork`, and the child asks to be traced before its `execve`.
+//!   That call may be caught by a signal: the child would stop for a tracer that waits for the
+//!   `execve`. So the child of a `vfork` is traced only when it executes ([`before_exec`]).
+//! - A traced process gets `SIGTRAP` at an `execve`, before the stage has loaded the program, and a
+//!   debugger would not find the program. But all signals are blocked during an `execve`
+//!   (`signals::hold`), and this one is delivered when the program is loaded.
 //!
-//! What a tracer that follows system calls sees of the stage's own, it sees; their paths are the host's.
+//! A tracer that follows system calls sees the stage's own calls, too, with host paths.
 
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::{entry, memory, system, tasks};
 use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, Instruction, TRAP};
@@ -23,13 +28,13 @@ use linux_raw_sys::general as raw;
 use linux_raw_sys::ptrace as requests;
 use view::{After, Call, Errno};
 
-/// The child of `vfork` that wants to be traced; 0 for none.
-static WISH: AtomicU32 = AtomicU32::new(0);
+/// The child of `vfork` that asked to be traced; 0 if there is none.
+static TRACE_AT_EXEC: AtomicU32 = AtomicU32::new(0);
 
-/// How the last threads were let go on: number of the thread (high half), request.
+/// The last requests that continued threads: number of the thread (high half), request.
 static RESUMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// The calls by which this process waits are all caught.
+/// Set if all waiting calls of this process are caught.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
 const fn one(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
@@ -41,7 +46,8 @@ const EQUAL: u16 = 0x15;
 const AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// Catches `wait4` and `waitid`, but not those of this stage, nor of the stages in the places before it.
+/// A filter that catches `wait4` and `waitid`, except those of this stage and of stages in the
+/// places before it.
 fn waits() -> [Instruction; 12] {
     let (first, last) = ((LOADER_START >> 32) as u32, (system::base() >> 32) as u32);
     [
@@ -60,7 +66,7 @@ fn waits() -> [Instruction; 12] {
     ]
 }
 
-/// Has all waiting of this process caught from now on.
+/// Makes the filter catch all waiting calls of this process from now on.
 fn watch() {
     const SET_MODE_FILTER: u64 = 1;
     const ALL_THREADS: u64 = 1;
@@ -70,7 +76,8 @@ fn watch() {
     let waits = waits();
     let header = [waits.len() as u64, waits.as_ptr() as u64];
     let header = header.as_ptr() as u64;
-    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the program.
+    // SAFETY: the kernel reads `struct sock_fprog` (a 16-bit length, a pointer at 8) and the
+    // program, which live on this stack until the call has returned.
     unsafe {
         let all = [SET_MODE_FILTER, ALL_THREADS, header, 0, 0, 0];
         if system::call(raw::__NR_seccomp, all) != 0 {
@@ -84,16 +91,16 @@ fn resumed(thread: u32) -> &'static AtomicU64 {
 }
 
 /// Decides a `ptrace`.
-pub(crate) fn rule(visit: &mut Visit<'_>) -> Road {
-    let call = visit.call;
+pub(crate) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
+    let call = caught.call;
     if call.arch != ARCH_X86_64 {
-        return Road::Done(Errno::ENOSYS.result());
+        return Ruling::Done(Errno::ENOSYS.result());
     }
     let (request, thread) = (call.arguments[0] as u32, call.arguments[1] as u32);
     match request {
-        requests::PTRACE_TRACEME if tasks::is_borrower() => {
-            WISH.store(system::process(), Relaxed);
-            return Road::Done(0);
+        requests::PTRACE_TRACEME if tasks::is_vfork_child() => {
+            TRACE_AT_EXEC.store(system::process(), Relaxed);
+            return Ruling::Done(0);
         }
         requests::PTRACE_CONT
         | requests::PTRACE_SYSCALL
@@ -104,50 +111,50 @@ pub(crate) fn rule(visit: &mut Visit<'_>) -> Road {
         }
         _ => {}
     }
-    if request != requests::PTRACE_TRACEME && !crate::shared::has_texts() {
+    if request != requests::PTRACE_TRACEME && !crate::shared::is_mode_f() {
         watch();
     }
-    Road::Kernel(call)
+    Ruling::Kernel(call)
 }
 
-/// A process is about to execute: if it is one that wants to be traced from then on, it is.
+/// A process is about to execute a program: if it asked to be traced from then on, it is.
 pub(crate) fn before_exec() {
-    let wish = WISH.load(Relaxed);
-    if wish != 0 && wish == system::process() {
-        WISH.store(0, Relaxed);
-        // SAFETY: changes who hears of this process.
+    let asked = TRACE_AT_EXEC.load(Relaxed);
+    if asked != 0 && asked == system::process() {
+        TRACE_AT_EXEC.store(0, Relaxed);
+        // SAFETY: touches no memory; it only makes the parent the tracer of this process.
         unsafe {
             system::call(raw::__NR_ptrace, [u64::from(requests::PTRACE_TRACEME), 0, 0, 0, 0, 0])
         };
     }
 }
 
-/// Decides a `wait4` or `waitid` of a tracer: stops by our own signal are passed over.
-pub(crate) fn wait(visit: &mut Visit<'_>, op: Op) -> Road {
-    let call = visit.call;
+/// Decides a `wait4` or `waitid` of a tracer: stops by the stage's own signal are skipped.
+pub(crate) fn wait(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
+    let call = caught.call;
     if call.arch != ARCH_X86_64 {
-        return Road::Kernel(call);
+        return Ruling::Kernel(call);
     }
     loop {
         // SAFETY: the guest's own call.
-        let result = unsafe { entry::on_guest_stack(visit.frame, &call, After::Nothing) };
+        let result = unsafe { entry::on_guest_stack(caught.frame, &call, After::Nothing) };
         let heard =
             if op == Op::Waitid { of_waitid(&call, result) } else { of_wait4(&call, result) };
-        let Some(thread) = heard.filter(|thread| is_ours(*thread)) else {
-            return Road::Done(result);
+        let Some(thread) = heard.filter(|thread| is_stage_signal(*thread)) else {
+            return Ruling::Done(result);
         };
         let last = resumed(thread).load(Relaxed);
         let known = (last >> 32) as u32 == thread;
         let request = if known { last as u32 } else { requests::PTRACE_CONT };
         let arguments = [u64::from(request), u64::from(thread), 0, u64::from(raw::SIGSYS), 0, 0];
-        // SAFETY: lets a thread go on that the guest traces.
+        // SAFETY: touches no memory; it continues a thread that the guest traces.
         unsafe { system::call(raw::__NR_ptrace, arguments) };
     }
 }
 
-/// The thread of which a `wait4` has told that it stopped with `SIGSYS`.
+/// The thread that has stopped with `SIGSYS` according to a `wait4`.
 fn of_wait4(call: &Call, result: i64) -> Option<u32> {
-    /// Stopped (0x7f) by `SIGSYS`, and no event of ptrace(2).
+    /// Stopped (0x7f) by `SIGSYS`, and not an event of ptrace(2).
     const STOPPED: u32 = raw::SIGSYS << 8 | 0x7f;
     let mut status = [0; 4];
     if result <= 0 || call.arguments[1] == 0 {
@@ -157,7 +164,7 @@ fn of_wait4(call: &Call, result: i64) -> Option<u32> {
     (u32::from_le_bytes(status) == STOPPED).then_some(result as u32)
 }
 
-/// Likewise of a `waitid`.
+/// The thread that has stopped with `SIGSYS` according to a `waitid`.
 fn of_waitid(call: &Call, result: i64) -> Option<u32> {
     if result != 0 || call.arguments[2] == 0 {
         return None;
@@ -169,13 +176,13 @@ fn of_waitid(call: &Call, result: i64) -> Option<u32> {
     (code == raw::CLD_TRAPPED && status == raw::SIGSYS).then_some(thread)
 }
 
-/// Whether a thread has stopped with our signal.
-fn is_ours(thread: u32) -> bool {
+/// Returns true if a thread has stopped with the stage's signal.
+fn is_stage_signal(thread: u32) -> bool {
     const SYS_SECCOMP: i32 = 1;
     let mut information = [0_i32; 32];
     let there = information.as_mut_ptr() as u64;
     let arguments = [u64::from(requests::PTRACE_GETSIGINFO), u64::from(thread), 0, there, 0, 0];
-    // SAFETY: the kernel writes a `siginfo_t` of 128 bytes: signal, error number, code.
+    // SAFETY: the kernel writes a `siginfo_t` of 128 bytes, for which `information` has room.
     let told = unsafe { system::call(raw::__NR_ptrace, arguments) } == 0;
     told && information[1] == i32::from(system::mark()) && information[2] == SYS_SECCOMP
 }

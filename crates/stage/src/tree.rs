@@ -1,14 +1,17 @@
-//! A descriptor of the container's tree, from which the kernel finds a file in less time than by the tree's whole host path.
+//! Keeps a descriptor of the container's tree, from which the kernel finds a file faster than by
+//! the tree's whole host path.
 //!
-//! Every name before the tree (`/home/…/containers/…/ROOT`) costs the kernel as much as one behind it: with them a `stat` takes half as long again.
-//! So a process that names many files holds the root of the tree open (`O_PATH`, close-on-exec) under a number that programs do not use,
-//! [`TREE_DESCRIPTOR`]. It is among the guest's descriptors, and seen in `/proc/self/fd`, but not
-//! by a `stat` of its number ([`hides`]).
+//! Every component before the tree (`/home/…/containers/…/ROOT`) costs the kernel as much as one
+//! behind it: with them a `stat` takes half as long again. So a process that names many files holds
+//! the root of the tree open (`O_PATH`, close-on-exec) under a number that programs do not use,
+//! [`TREE_DESCRIPTOR`]. It is one of the guest's descriptors and visible in `/proc/self/fd`, but a
+//! `stat` of its number does not show it ([`hides`]).
 //!
-//! It may go away at any time. Calls that put something else in its place, or close whole ranges, are caught (`close_range`, `dup2`,
-//! `dup3`: [`taken`]); a mere `close` is not, and is noticed by `EBADF`, by `ENOTDIR`, or when the number is given to a file that the guest
-//! opens. Once gone it does not come back. That it is given to a directory in another way (`dup`, a message), before any of that was
-//! noticed, takes as many open files as the number says.
+//! The guest may close it at any time. Calls that replace it, or close whole ranges, are caught
+//! (`close_range`, `dup2`, `dup3`: [`taken`]). A plain `close` is not; it is noticed by `EBADF`, by
+//! `ENOTDIR`, or when a file that the guest opens gets the number. Once lost, the descriptor is not
+//! opened again. If a directory could get the number in another way (`dup`, a message) before any
+//! of that is noticed, the process would have to have as many open files as the number says.
 
 use crate::kernel::calls;
 use crate::{shared, tasks};
@@ -19,14 +22,15 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use linux_raw_sys::general::{O_CLOEXEC, O_DIRECTORY, O_PATH};
 use view::Errno;
 
-/// How many files have been named; then one of the others.
+/// Number of files that have been named; later one of the other states.
 static STATE: AtomicI32 = AtomicI32::new(0);
-/// So many, and it is worth while.
+/// Number of named files from which on the descriptor pays.
 const MANY: i32 = 24;
 const HELD: i32 = i32::MAX;
 const LOST: i32 = -1;
 
-/// Whether a call from the descriptor failed because it is gone, or is a file that is no directory.
+/// Returns true if a call from the descriptor failed because the guest closed it, or because its
+/// number belongs to another file now, which is not a directory.
 pub(crate) fn is_lost(errno: Errno) -> bool {
     let is_lost = matches!(errno, Errno::EBADF | Errno::ENOTDIR)
         && calls::newfstatat(TREE_DESCRIPTOR, c".", 0).is_err();
@@ -36,20 +40,20 @@ pub(crate) fn is_lost(errno: Errno) -> bool {
     is_lost
 }
 
-/// The descriptor, and what of a host path follows behind the tree.
+/// The descriptor, and the part of a host path behind the tree.
 pub(crate) fn split(path: &CStr) -> Option<(i32, &CStr)> {
     let tree = shared::places().tree;
     let rest = path.to_bytes_with_nul().strip_prefix(tree)?.strip_prefix(b"/")?;
-    // With another slash before it, it would be the host's.
+    // With another slash before it, the path would start at the host's root.
     if rest.len() < 2 || rest[0] == b'/' {
         return None;
     }
     let descriptor = descriptor()?;
-    // SAFETY: the end of a string that ends with its only NUL.
+    // SAFETY: `rest` is the end of a C string, so it ends with its only NUL.
     Some((descriptor, unsafe { CStr::from_bytes_with_nul_unchecked(rest) }))
 }
 
-/// The descriptor, if there is one; makes it when many files have been named.
+/// The descriptor, if there is one; opens it when many files have been named.
 pub(crate) fn descriptor() -> Option<i32> {
     match STATE.load(Ordering::Relaxed) {
         HELD => Some(TREE_DESCRIPTOR),
@@ -66,8 +70,8 @@ pub(crate) fn descriptor() -> Option<i32> {
 fn open() -> Option<i32> {
     const F_DUPFD_CLOEXEC: u32 = 1030;
     STATE.store(LOST, Ordering::Relaxed);
-    // Of a process whose memory is borrowed, the descriptors are another's.
-    if tasks::is_borrower() {
+    // A child of `vfork` has its own descriptors, but its parent's memory.
+    if tasks::is_vfork_child() {
         STATE.store(0, Ordering::Relaxed);
         return None;
     }
@@ -86,21 +90,23 @@ fn open() -> Option<i32> {
     Some(number)
 }
 
-/// It is gone.
+/// Notes that the descriptor is lost.
 pub(crate) fn lose() {
-    // A borrower that has closed its own lets the other keep it.
-    if !tasks::is_borrower() {
+    // A child of `vfork` that has closed its own does not affect its parent's.
+    if !tasks::is_vfork_child() {
         STATE.store(LOST, Ordering::Relaxed);
     }
 }
 
-/// Whether the guest asks what our descriptor is: programs look through all numbers for what they have inherited, and nothing is there.
+/// Returns true if the guest asks for the status of this descriptor: programs look through all
+/// numbers for inherited files, and must not find it.
 #[inline]
 pub(crate) fn hides(descriptor: u64) -> bool {
     descriptor as i32 == TREE_DESCRIPTOR && is_there()
 }
 
-/// Whether the number still is ours, and not a file of the guest's.
+/// Returns true if the number still belongs to the stage's descriptor, and not to a file of the
+/// guest.
 #[cold]
 fn is_there() -> bool {
     const F_GETFL: u32 = 3;
@@ -108,7 +114,7 @@ fn is_there() -> bool {
         && calls::fcntl(TREE_DESCRIPTOR, F_GETFL, 0).is_ok_and(|flags| flags as u32 & O_PATH != 0)
 }
 
-/// The guest makes a call that may put something else under the number, or close it.
+/// The guest makes a call that may replace or close the descriptor.
 pub(crate) fn taken(op: Op, arguments: &[u64; 6]) {
     const CLOEXEC: u32 = 4;
     let [first, second, flags, ..] = arguments.map(|argument| argument as u32);

@@ -1,39 +1,45 @@
-//! Buffers for one call, lent by the backend: the stage has small stacks, and nothing here allocates.
+//! Working memory for one call. The backend provides it, because the stage's stacks are small and
+//! this crate does not allocate.
 
 use crate::exec::ExecPlan;
 use crate::text::Text;
 use abi::layout::stat::EMPTY_STATX;
 use linux_raw_sys::general::statx;
 
-/// Working memory of one call. Its contents mean nothing between calls. Each member belongs to one module while a call is decided.
+/// Working memory of one call. Its contents are undefined between calls. While a call is decided,
+/// each member belongs to one module.
 ///
-/// In this order in memory: what small things are often looked at lie together, because each page costs a process that touches it first.
+/// The order of the members in memory matters: small members that are read often lie together,
+/// because a process pays a page fault for each page that it touches first.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct CallBuffers {
-    /// The call is decided a second time, because something was taken for granted ([`crate::calls::again`]).
+    /// The call is decided a second time, because an assumption of the first time may be wrong
+    /// ([`crate::calls::again`]).
     pub careful: bool,
-    /// `paths`: what each of `named` is, where [`crate::paths::Place::seen`] says so.
+    /// `paths`: status of the file that each of `named` means, if [`crate::paths::Place::seen`] is
+    /// set.
     pub seen: [statx; 2],
-    /// The path as the guest gave it (and, for calls with two, the second).
+    /// The path as the guest gave it, and the second path of calls that take two.
     pub named: [Text; 2],
     /// `paths`: the guest's path while it is resolved.
     pub walk: Text,
     /// `paths`: a link's target, a host path that the kernel gave.
     pub link: Text,
-    /// `paths`: a host path under construction.
+    /// `paths`: a host path while it is put together.
     pub host: Text,
-    /// `paths`: the host path of each of `named`, once it is resolved.
+    /// `paths`: the host path of each of `named`, after it has been resolved.
     pub found: [Text; 2],
-    /// `paths`: the guest's canonical name of the last place that was resolved; empty where it has none.
+    /// `paths`: the guest's canonical name of the place that was resolved last; empty if the guest
+    /// has no name for it.
     pub position: Text,
-    /// `proc`, `sockets`, `exec`: whatever they need.
+    /// `proc`, `sockets`, `exec`: temporary paths.
     pub spare: [Text; 2],
-    /// `proc`, `sockets`: bytes that are no text, read.
+    /// `proc`, `sockets`: binary data that was read.
     pub input: [u8; 8192],
-    /// `proc`, `sockets`: bytes that are no text, to be written.
+    /// `proc`, `sockets`: binary data to be written.
     pub output: [u8; 4096],
-    /// `exec`: the program that [`crate::Verdict::Exec`] speaks of.
+    /// `exec`: the program of a [`crate::Verdict::Exec`].
     pub exec: ExecPlan,
 }
 

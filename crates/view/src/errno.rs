@@ -6,7 +6,7 @@ use linux_raw_sys::errno as raw;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub u16);
 
-/// Result of something that the kernel could have refused.
+/// Result of an operation that the kernel can refuse.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 macro_rules! names {
@@ -34,7 +34,7 @@ names! {
 }
 
 impl Errno {
-    /// The value that a system call returns for it.
+    /// The value that a system call returns for this error.
     pub const fn result(self) -> i64 {
         -(self.0 as i64)
     }

@@ -1,15 +1,19 @@
-//! What one program tells the next where the backend is inside the process: the hand-over.
+//! Passes the state of a process from one program to the next, for the in-process backends, as a
+//! string in the environment.
 //!
-//! An `execve` leaves nothing of a process's memory but the strings that it was given. So who executes the stage (the stage of the program
-//! before, or whoever starts a container's program) adds one string to the environment, the last: [`Handover::write`]. The stage finds it
-//! on its stack, reads it in place ([`Handover::read`]), takes it out of the environment, and has everything that a caught call needs.
+//! Of a process's memory an `execve` keeps only the strings that it was given. So the code that
+//! executes the stage (the stage of the previous program, or the engine that starts a container's
+//! program) adds one string at the end of the environment: [`Handover::write`]. The new stage finds
+//! it on its stack, reads it in place ([`Handover::read`]), and removes it from the environment. It
+//! then has everything that a caught call needs.
 //!
-//! The string starts with [`MARK`], so that it looks like a variable where it cannot be hidden. What follows is numbers and texts, with their NULs
-//! escaped (byte 1 stands before what was 0 or 1), and in the end, as it is, the name of the program ([`Handover::name`]): it stays
-//! on the stack as `AT_EXECFN`.
+//! The string starts with [`MARK`], so that it looks like a variable where it cannot be hidden.
+//! Numbers and texts follow with their NULs escaped: byte 1 stands before each byte that was 0 or
+//! 1. The end is the name of the program ([`Handover::name`]), not escaped, because it stays on the
+//! stack as `AT_EXECFN`.
 //!
-//! The program and its interpreter are passed as descriptors, which the stage closes when they are mapped: a path could have got another
-//! meaning by then, or not be readable.
+//! The program and its interpreter are passed as descriptors, which the stage closes after it has
+//! mapped them: by then a path could mean another file, or be unreadable.
 
 use crate::identity::{Credentials, Groups, Ids};
 use crate::task::{Filters, Task};
@@ -19,46 +23,50 @@ use abi::shared::Switches;
 /// How the string starts.
 pub const MARK: &[u8] = b"CORACLE_STAGE_HANDOVER=1";
 
-/// The longest string of arguments or environment that execve(2) takes, with its NUL (`MAX_ARG_STRLEN`).
+/// Length of the longest argument or environment string that execve(2) takes, with its NUL
+/// (`MAX_ARG_STRLEN`).
 pub const LONGEST: usize = 32 * 4096;
 
-/// What the string says, but for the [`Task`].
+/// The contents of the string except the [`Task`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handover<'a> {
-    /// The program, open for reading; not close-on-exec. The stage closes it.
+    /// The program, open for reading, without close-on-exec. The stage closes it.
     pub program: i32,
-    /// Its interpreter, likewise.
+    /// The program's interpreter, opened in the same way.
     pub interpreter: Option<i32>,
-    /// `AT_EXECFN`: what was executed, as the guest named it.
+    /// `AT_EXECFN`: the name that the guest executed.
     pub name: &'a [u8],
-    /// Guest path of the program: what `/proc/self/exe` shows.
+    /// Guest path of the program: the target of `/proc/self/exe`.
     pub path: &'a [u8],
-    /// Device (major, minor) and inode number of the program; zeros where that is not known.
+    /// Device (major, minor) and inode number of the program; zeros if they are not known.
     pub inode: (u32, u32, u64),
-    /// Name of the thread, padded with NUL.
+    /// Name of the thread, padded with NULs.
     pub comm: [u8; 16],
     /// `AT_SECURE`.
     pub secure: bool,
-    /// Ids for the auxiliary vector; `None` leaves the kernel's.
+    /// Ids for the auxiliary vector; with `None` the kernel's stay.
     pub ids: Option<boot::Ids>,
-    /// Host path of the container's shared file. Where it was read, a NUL follows it.
+    /// Host path of the container's shared file. In a string that was read, a NUL follows it.
     pub shared: &'a [u8],
-    /// Number of the record in that file that is this program's world.
+    /// Number of the record in that file that holds this program's world.
     pub world: u32,
-    /// Number of the record that is the seccomp program to be installed. `None` where the process has it already: whoever is started from
-    /// outside of the container installs it, and it is inherited for ever.
+    /// Number of the record that holds the seccomp program to install. `None` if the process has
+    /// inherited it already: only a process that comes from outside of the container installs it.
     pub filter: Option<u32>,
-    /// What is not to be used, as far as this process has found out or was told.
+    /// Features that must not be used, because this process has found out or was told so.
     pub switches: Switches,
-    /// Signals (bit 0 is signal 1) that the guest ignores and the kernel does not know it, because their actions are the stage's own.
+    /// Signals (bit 0 is signal 1) that the guest ignores but the kernel does not, because the
+    /// stage has its own actions for them.
     pub ignored: u64,
-    /// Signals that the guest has blocked. The kernel has more blocked when the stage begins, unless there is a `filter`.
+    /// Signals that the guest has blocked. Unless there is a `filter`, the kernel has more of them
+    /// blocked when the stage begins.
     pub blocked: u64,
-    /// The guest's own seccomp programs that calls of the stage have to be asked of; the form is the stage's own.
+    /// The guest's own seccomp programs, which decide on the stage's calls too; the stage defines
+    /// the form.
     pub filters: &'a [u8],
 }
 
-/// Writes numbers and texts without NUL.
+/// Encodes numbers and texts without NULs.
 struct Writer<'a> {
     into: &'a mut [u8],
     end: usize,
@@ -82,7 +90,7 @@ impl Writer<'_> {
     }
 
     fn number(&mut self, number: u64) -> Option<()> {
-        // Seven bits at a time, the last without the eighth: small numbers are short.
+        // Seven bits in each byte; the eighth says that more follow. Small numbers are short.
         let mut rest = number;
         while rest >= 0x80 {
             self.bytes(&[rest as u8 | 0x80])?;
@@ -129,7 +137,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reads them.
+/// Decodes what [`Writer`] has written, after the escapes have been removed.
 struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -162,7 +170,7 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    /// What `Writer::optional` wrote: 0 is none, others are one more than they mean.
+    /// Reads what `Writer::optional` wrote: 0 for none, otherwise the number plus one.
     fn optional(&mut self) -> Option<u64> {
         self.number().filter(|number| *number <= 1 << 32)
     }
@@ -213,7 +221,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Handover<'a> {
-    /// Writes the string, without its NUL: how many bytes. `None` where it does not fit, or would be longer than the kernel takes.
+    /// Writes the string without its NUL and returns its length. `None` if it does not fit, or
+    /// would be longer than the kernel takes.
     pub fn write(&self, task: &Task, into: &mut [u8]) -> Option<usize> {
         let room = into.len().min(LONGEST - 1);
         let mut writer = Writer { into: &mut into[..room], end: 0 };
@@ -248,13 +257,13 @@ impl<'a> Handover<'a> {
         Some(writer.end)
     }
 
-    /// Reads the string, which is changed on the way; the task goes to `task`. `None` where it is none. [`Handover::name`] is the end of
-    /// `string`, unmoved.
+    /// Reads the string and puts the thread's state into `task`. The bytes of `string` are changed,
+    /// except its end, which [`Handover::name`] points to. `None` if it is not a hand-over.
     pub fn read(string: &'a mut [u8], task: &mut Task) -> Option<Self> {
         let whole = string.strip_prefix(MARK)?.len();
         let skipped = string.len() - whole;
         let body = string.get_mut(skipped..)?;
-        // The length of the name comes first: what is before the name is escaped.
+        // The length of the name comes first, because only the part before the name is escaped.
         let mut start = [0; 20];
         let length = body.len().min(start.len());
         start[..length].copy_from_slice(&body[..length]);
@@ -305,7 +314,7 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// Takes the escapes out; how many bytes are left, at the beginning.
+/// Removes the escapes and returns the number of bytes that remain, at the beginning.
 fn unescape(bytes: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < bytes.len() {
@@ -359,7 +368,7 @@ mod tests {
         task
     }
 
-    fn there_and_back(handover: &Handover<'_>) -> Vec<u8> {
+    fn round_trip(handover: &Handover<'_>) -> Vec<u8> {
         let mut string = vec![0; LONGEST];
         let length = handover.write(&task(), &mut string).expect("it fits");
         string.truncate(length);
@@ -376,10 +385,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        there_and_back(&handover(b"", b"./true"));
-        there_and_back(&handover(b"\0\x01\x02\0", b""));
-        there_and_back(&Handover {
+    fn a_written_string_is_read_back() {
+        round_trip(&handover(b"", b"./true"));
+        round_trip(&handover(b"\0\x01\x02\0", b""));
+        round_trip(&Handover {
             interpreter: None,
             ids: None,
             filter: None,
@@ -389,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_does_not_fit() {
+    fn a_string_that_is_too_long_is_refused() {
         let filters = vec![0; 70_000];
         assert_eq!(handover(&filters, b"x").write(&task(), &mut vec![0; LONGEST * 2]), None);
         assert_eq!(handover(b"", b"a\0b").write(&task(), &mut vec![0; LONGEST]), None);
@@ -397,8 +406,8 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_nothing() {
-        let whole = there_and_back(&handover(b"\0\x01", b""));
+    fn a_truncated_string_is_refused() {
+        let whole = round_trip(&handover(b"\0\x01", b""));
         let mut task = Task::new(Credentials::ROOT, 0);
         for length in 0..whole.len() {
             let mut half = whole[..length].to_vec();

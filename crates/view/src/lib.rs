@@ -1,22 +1,25 @@
-//! The guest's world: what a program in a container sees, as pure logic.
+//! Decides what each system call of a container's program does, as pure logic without any I/O.
 //!
-//! A program in a container without kernel namespaces makes system calls that name files of *its* root, ids of *its* users. Some
-//! backend (the ptrace tracer, the in-process stage, the preload library) catches such a call and hands it to [`calls::enter`], which
-//! decides: let it pass, answer it, or have the kernel do another call instead. One brain, several backends: nothing here knows how
-//! a call was caught.
+//! A program in a container without kernel namespaces makes system calls that name files below
+//! *its* root and ids of *its* users. A backend (the ptrace tracer, or the in-process stage)
+//! catches such a call and hands it to [`calls::enter`], which decides: let it pass, answer it, or
+//! have the kernel make another call instead. All backends share this crate, and nothing in it
+//! depends on how a call was caught.
 //!
 //! ```text
-//!   backend ──Call──► calls::enter ──► paths, identity, proc, sockets, exec ──► Verdict ──► backend
-//!                              │    ▲
-//!                  Guest (its memory) and Host (calls made for it), implemented by the backend
+//! backend ──Call──► calls::enter ──► paths, identity, proc, sockets, exec ──► Verdict ──► backend
+//!                            │    ▲
+//!                Guest (its memory) and Host (calls made for it), implemented by the backend
 //! ```
 //!
-//! - [`world`]: what is fixed for a container: bindings and options. [`task`]: what belongs to one thread: credentials, umask, root.
-//! - [`guest`]: the two traits by which a backend lends its hands.
-//! - [`verdict`]: what is to be done with a call.
+//! - [`world`]: what stays the same while a container runs: bindings and options. [`task`]: what
+//!   belongs to one thread: credentials, umask, root.
+//! - [`guest`]: the two traits that a backend implements.
+//! - [`verdict`]: what the backend has to do with a call.
 //!
-//! Rules: `no_std`, no `unsafe`, no allocation, no recursion, bounded loops; buffers of a path's length come from the caller's
-//! [`buffers::CallBuffers`], because the stage runs on a small stack. No input or output except through [`guest::Host`].
+//! Rules: `no_std`, no `unsafe`, no allocation, no recursion, bounded loops. Buffers as long as a
+//! path come from the caller's [`buffers::CallBuffers`], because the stage runs on a small stack.
+//! All input and output goes through [`guest::Host`].
 
 #![no_std]
 
@@ -49,7 +52,7 @@ pub use text::Text;
 pub use verdict::{After, Call, Verdict};
 pub use world::{Binding, World};
 
-/// One call being decided: everything that a rule may look at or change.
+/// The context of one call that is being decided: everything that a rule may read or change.
 pub struct CallContext<'a, N: Backend> {
     /// The backend: the guest's memory, and calls made for the guest.
     pub backend: &'a mut N,
@@ -57,6 +60,6 @@ pub struct CallContext<'a, N: Backend> {
     pub world: &'a World<'a>,
     /// The calling thread.
     pub task: &'a mut Task,
-    /// Buffers.
+    /// Working memory.
     pub buffers: &'a mut CallBuffers,
 }

@@ -1,11 +1,16 @@
-//! A world as bytes, for those who live in it and have no other way to be told: processes with a backend of their own.
+//! Serialises a [`World`] for the in-process backends, which read it from the container's shared
+//! file.
 //!
 //! ```text
-//!   flags (4), switches (8), filter (4), identity (4 × 4), numbers of bindings and emulators (4, 4)
-//!   the places: host paths       bindings: flags (1), guest path, host path       emulators: machine (2), host path
+//!   flags (4), switches (8), filter (4), identity (4 × 4)
+//!   numbers of bindings and emulators (4, 4)
+//!   places: host paths
+//!   bindings: flags (1), guest path, host path
+//!   emulators: machine (2), host path
 //! ```
 //!
-//! A path is its length (2) and its bytes. Numbers are little-endian. Who reads borrows all paths from the bytes.
+//! A path is its length (2) and its bytes. Numbers are little-endian. The reader borrows all paths
+//! from the bytes.
 
 use crate::identity::{Capabilities, Credentials, Groups, Ids};
 use crate::task::{Filters, Task};
@@ -13,59 +18,66 @@ use crate::world::{Binding, Emulator, Identity, Kind, World};
 use abi::shared::Switches;
 use abi::shared::processes::CREDENTIALS;
 
-/// Host paths that a backend needs, absolute and without symbolic links.
+/// Host paths that a backend needs. They are absolute and without symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Places<'a> {
-    /// The container's tree: the root binding's host path, or empty where that is the host's own root or no tree of the container's.
+    /// The container's tree: the host path of the root binding. Empty if that is the host's own
+    /// root, or a directory that is not the container's.
     pub tree: &'a [u8],
-    /// What a process of the container executes.
+    /// The stage: the file that each process of the container executes.
     pub stage: &'a [u8],
     /// The file that all processes share ([`abi::shared`]).
     pub shared: &'a [u8],
-    /// The log of notes ([`abi::notes`]); it need not exist yet.
+    /// The log of ownership records ([`abi::notes`]); it need not exist yet.
     pub notes: &'a [u8],
-    /// A directory of the container's on the file system of its tree, where copies are made.
+    /// A directory of the container on the file system of its tree, in which copies are made before
+    /// they are renamed into place.
     pub copy_dir: &'a [u8],
-    /// A directory for what the container needs while it runs.
+    /// A directory for what the container needs only while it runs.
     pub run: &'a [u8],
-    /// Links to directories whose own paths are too long for addresses of sockets are in a directory that is made when it is needed, [`LINKS`] in
-    /// [`Places::run`] (readable by its owner alone). Itself it is reached by a link whose path is this one, [`ALIASES`] and hexadecimal digits, with one
-    /// more, the first whose name is free or is this link already. Both are to be removed when nobody lives in the container. Empty where there is none.
+    /// How the path of a symbolic link begins that leads to the directory [`LINKS`] in
+    /// [`Places::run`]: [`ALIASES`] and hexadecimal digits. The path of the link is this and one
+    /// more digit, the first for which the name is free or is this link already. The directory
+    /// (readable by its owner alone) is made when it is needed. It holds links to directories whose
+    /// own paths are too long for addresses of sockets. Both are to be removed when no process of
+    /// the container lives. Empty if there is no such link.
     pub aliases: &'a [u8],
-    /// Where text that was changed is kept for all containers of the image (modes F): a directory of this build's of the stage, beside the
-    /// image's tree. Empty where there is none.
+    /// The directory in which patched code is kept for all containers of the image (modes F). It
+    /// lies beside the image's tree, one for each build of the stage. Empty if there is none.
     pub texts: &'a [u8],
 }
 
-/// What programs of a container are started with.
+/// Everything that the container's programs are started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start<'a> {
     /// How ids of the host appear ([`World::identity`]).
     pub identity: Option<Identity>,
-    /// What is not to be used.
+    /// Features that must not be used.
     pub switches: Switches,
-    /// Number of the record ([`abi::shared::records`]) with the filter.
+    /// Number of the record ([`abi::shared::records`]) that holds the filter.
     pub filter: u32,
-    /// Where things are.
+    /// Host paths.
     pub places: Places<'a>,
 }
 
-/// How `/proc/PID/maps` names the memory in which the stage keeps a program's text with its rewritten sites.
+/// The name in `/proc/PID/maps` of the memory in which the stage keeps a program's code with its
+/// rewritten sites.
 pub const SITES: &[u8] = b"/memfd:coracle-sites";
-/// How the path of a link begins that leads to a directory of links.
+/// How the path of a link begins that leads to a directory of links ([`Places::aliases`]).
 pub const ALIASES: &[u8] = b"/tmp/.cor-";
-/// So many hexadecimal digits are behind it.
+/// The number of hexadecimal digits that follow [`ALIASES`].
 pub const ALIASES_DIGITS: usize = 8;
-/// A directory of links.
+/// Name of the directory of links in [`Places::run`].
 pub const LINKS: &[u8] = b"aliases";
-/// Hexadecimal digits of a link's name there.
+/// The number of hexadecimal digits in the name of a link there.
 pub const LINK_DIGITS: usize = 4;
-/// How the name of a file begins in which changed text is kept; while it is made, a dot and more are behind it.
+/// How the name of a file with patched code begins. While the file is being made, a dot and a
+/// suffix follow.
 pub const TEXT: &[u8] = b"text-";
 
-/// Most bindings that a backend without a heap has room for.
+/// The greatest number of bindings. A backend without a heap has room for so many.
 pub const BINDINGS_MAX: usize = 256;
-/// Most emulators, likewise.
+/// The greatest number of emulators, for the same reason.
 pub const EMULATORS_MAX: usize = 16;
 
 const WITH_IDENTITY: u32 = 1;
@@ -103,7 +115,8 @@ impl Writer<'_> {
     }
 }
 
-/// Writes a start and its world; the number of bytes, or `None` where `into` is too small, or something is more than there is room for.
+/// Writes a start and its world. Returns the number of bytes, or `None` if `into` is too small or a
+/// table or path is too long.
 pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<usize> {
     if world.bindings.len() > BINDINGS_MAX || world.emulators.len() > EMULATORS_MAX {
         return None;
@@ -159,7 +172,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bindings and emulators of a world that was read: how many, and themselves one after the other.
+/// The bindings and emulators of a world that was read: their numbers, and the bytes that hold
+/// them.
 #[derive(Debug, Clone, Copy)]
 pub struct Tables<'a> {
     /// How many bindings there are.
@@ -169,7 +183,7 @@ pub struct Tables<'a> {
     rest: &'a [u8],
 }
 
-/// Reads a start; `None` where the bytes are none.
+/// Reads a start; `None` if the bytes are damaged.
 pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
     let mut reader = Reader(bytes);
     let flags = reader.word()?;
@@ -200,7 +214,8 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
 }
 
 impl<'a> Tables<'a> {
-    /// Fills in the tables, which have at least as many places as are needed; `None` where they have not, or the bytes are damaged.
+    /// Fills in the tables. `None` if they are smaller than [`Tables::bindings`] and
+    /// [`Tables::emulators`] say, or the bytes are damaged.
     pub fn fill(&self, bindings: &mut [Binding<'a>], emulators: &mut [Emulator<'a>]) -> Option<()> {
         let mut reader = Reader(self.rest);
         for place in bindings.get_mut(..self.bindings)? {
@@ -224,7 +239,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Where groups start among the words of credentials.
+/// Index of the first word with groups among the words of credentials.
 const GROUPS_AT: usize = 11;
 const NO_NEW_PRIVILEGES: u64 = 1 << 32;
 const DUMPABLE: u64 = 1 << 33;
@@ -233,7 +248,8 @@ const fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// What others may know of a thread. Of many groups the first are told.
+/// Packs the state of a thread that other processes may read. Of the groups only the first ones
+/// that fit are included.
 pub fn credentials_to_words(task: &Task) -> [u64; CREDENTIALS] {
     let mut words = [0; CREDENTIALS];
     let Credentials { uid, gid, groups, capabilities, no_new_privileges } = &task.creds;
@@ -256,7 +272,7 @@ pub fn credentials_to_words(task: &Task) -> [u64; CREDENTIALS] {
     words
 }
 
-/// Puts what [`credentials_to_words`] told into a task.
+/// Puts what [`credentials_to_words`] packed into a task.
 pub fn credentials_from_words(words: &[u64; CREDENTIALS], task: &mut Task) {
     let ids = |at: usize| Ids {
         real: words[at] as u32,
@@ -296,7 +312,7 @@ mod tests {
     ];
 
     #[test]
-    fn worlds_there_and_back() {
+    fn a_world_round_trips() {
         let identity = Identity { host_uid: 1000, host_gid: 100, uid: 0, gid: 5 };
         let emulators = [Emulator { machine: 183, host: b"/usr/bin/qemu-aarch64-static" }];
         let world = World::new(&BINDINGS, Some(identity), &emulators);
@@ -327,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_there_and_back() {
+    fn credentials_round_trip() {
         let groups = Groups::new([7, 3, u32::MAX]).unwrap();
         let mut task = Task::new(Credentials::new(12, 13, groups), 0o22);
         task.creds.uid.effective = 14;

@@ -1,45 +1,48 @@
-//! What belongs to one thread of the guest. Copied on `fork` and `clone`, kept by `execve` with the changes of credentials(7).
+//! The emulated state of one thread of the guest: ids, umask, root. `fork` and `clone` copy it;
+//! `execve` keeps it with the changes of credentials(7).
 
 use crate::identity::Credentials;
 use crate::text::Text;
 
-/// One thread.
+/// The state of one thread.
 ///
-/// A backend keeps one for each thread it knows. `fs` (root and umask) is shared between threads made with `CLONE_FS`: a
-/// backend that keeps threads apart copies it to all of them after a change ([`Task::fs_changed`]).
+/// A backend keeps one for each thread it knows. Threads made with `CLONE_FS` share root and umask:
+/// a backend that keeps a state for each thread copies them to all of these after a change
+/// ([`Task::fs_changed`]).
 ///
-/// In this order in memory: the path is long, and only its beginning is used.
+/// The order of the members in memory matters: the path is long, and only its beginning is used.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Task {
     /// `umask(2)`.
     pub umask: u32,
-    /// `root` or `umask` changed in the call just decided.
+    /// The call that was just decided changed `root` or `umask`.
     pub fs_changed: bool,
-    /// Ids, groups and capabilities, as the guest knows them.
+    /// Ids, groups and capabilities, as the guest sees them.
     pub creds: Credentials,
     /// Seccomp filters that the guest itself has installed.
     pub filters: Filters,
     /// `PR_SET_DUMPABLE`, as the guest set it; 1 again after `execve` ([`Task::executed`]).
     pub dumpable: bool,
-    /// `chroot(2)` inside the container: a guest path, `/` at first.
+    /// The root directory as `chroot(2)` inside the container set it: a guest path, `/` at first.
     pub root: Text,
 }
 
-/// The guest's own seccomp(2) state: what it would read without our filter.
+/// The guest's own seccomp(2) state: what it would read if there were no filter of the container's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Filters {
     /// `SECCOMP_MODE_*`: 0 none, 1 strict, 2 filter.
     pub mode: u8,
-    /// How many filters.
+    /// Number of filters.
     pub count: u32,
-    /// The call just decided changed this for all threads of the process (`SECCOMP_FILTER_FLAG_TSYNC`): a backend that keeps threads
-    /// apart copies it to all of them, `no_new_privileges` too.
+    /// The call that was just decided changed this for all threads of the process
+    /// (`SECCOMP_FILTER_FLAG_TSYNC`): a backend that keeps a state for each thread copies it to all
+    /// of them, together with `no_new_privileges`.
     pub synchronised: bool,
 }
 
 impl Filters {
-    /// None.
+    /// No filter.
     pub const NONE: Self = Self { mode: 0, count: 0, synchronised: false };
 }
 
@@ -50,7 +53,7 @@ impl Clone for Task {
         task
     }
 
-    /// Copies what there is of the root's path, not all that there is room for.
+    /// Copies only the used bytes of the root's path.
     fn clone_from(&mut self, from: &Self) {
         let Self { umask, fs_changed, creds, filters, dumpable, root } = from;
         self.umask = *umask;
@@ -63,7 +66,7 @@ impl Clone for Task {
 }
 
 impl Task {
-    /// The first thread of a container.
+    /// The state of a container's first thread.
     pub const fn new(creds: Credentials, umask: u32) -> Self {
         Self {
             root: Text::ROOT,
@@ -75,7 +78,7 @@ impl Task {
         }
     }
 
-    /// The thread runs another program: what `execve` resets, apart from credentials ([`crate::identity::execute`]).
+    /// Resets what an `execve` resets, apart from credentials ([`crate::identity::execute`]).
     pub fn executed(&mut self) {
         self.dumpable = true;
     }

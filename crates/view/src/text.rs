@@ -1,4 +1,4 @@
-//! Byte strings of a path's length in fixed memory, always followed by a NUL.
+//! A byte string of at most a path's length in memory of fixed size, always followed by a NUL.
 
 use crate::errno::{Errno, Result};
 use core::ffi::CStr;
@@ -6,8 +6,9 @@ use core::ffi::CStr;
 /// `PATH_MAX`: the longest path that one call takes, with its NUL; see `path_resolution(7)`.
 pub const PATH_MAX: usize = 4096;
 
-/// A byte string without NUL of at most [`PATH_MAX`] - 1 bytes. Too long is [`Errno::ENAMETOOLONG`].
-// The length comes first in memory: with a short text it is in the same page.
+/// A byte string without NUL of at most [`PATH_MAX`] - 1 bytes. A longer one fails with
+/// [`Errno::ENAMETOOLONG`].
+// The length comes first in memory, so that it is in the same page as a short text.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Text {
@@ -36,7 +37,7 @@ impl PartialEq for Text {
 impl Eq for Text {}
 
 impl Text {
-    /// Nothing.
+    /// The empty text.
     pub const EMPTY: Self = Self { length: 0, bytes: [0; PATH_MAX] };
 
     /// `/`.
@@ -57,22 +58,22 @@ impl Text {
         &self.bytes[..=self.length]
     }
 
-    /// For a call to the host.
+    /// The text as a C string, for a call to the host.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_with_nul(self.with_nul()).unwrap_or(c"")
     }
 
-    /// Length without the NUL.
+    /// Length in bytes, without the NUL.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is nothing.
+    /// Returns true if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Nothing again.
+    /// Makes the text empty.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
@@ -92,21 +93,22 @@ impl Text {
         self.length -= length;
     }
 
-    /// Becomes the same as another: as many bytes as that has are copied, where an assignment copies all that there is room for.
+    /// Copies another text: only its used bytes, where an assignment copies the whole buffer.
     pub fn copy(&mut self, from: &Self) {
         let length = from.length + 1;
         self.bytes[..length].copy_from_slice(&from.bytes[..length]);
         self.length = from.length;
     }
 
-    /// Replaces the text. A NUL inside is [`Errno::EINVAL`].
+    /// Replaces the text. A NUL inside fails with [`Errno::EINVAL`].
     pub fn set(&mut self, text: &[u8]) -> Result<()> {
         self.clear();
         self.push(text)
     }
 
-    /// Replaces the text by what `write` puts at the beginning of its memory: it gives the length. On an error, and where there is a NUL inside
-    /// ([`Errno::EINVAL`]), nothing is left.
+    /// Replaces the text by the bytes that `write` puts at the beginning of the buffer; `write`
+    /// returns their number. If it fails, or there is a NUL inside ([`Errno::EINVAL`]), the text is
+    /// empty.
     pub fn fill(&mut self, write: impl FnOnce(&mut [u8; PATH_MAX]) -> Result<usize>) -> Result<()> {
         self.length = 0;
         let result = match write(&mut self.bytes) {
@@ -119,7 +121,7 @@ impl Text {
         result.map(|_| ())
     }
 
-    /// As [`Text::fill`], where `write` ends at the first NUL that it meets.
+    /// As [`Text::fill`], for a `write` that never puts a NUL among its bytes.
     #[inline]
     pub fn fill_to_nul(
         &mut self,
@@ -131,11 +133,11 @@ impl Text {
         };
         self.length = result.unwrap_or(0);
         self.bytes[self.length] = 0;
-        debug_assert!(!self.as_bytes().contains(&0), "it did not end there");
+        debug_assert!(!self.as_bytes().contains(&0), "a NUL among the bytes");
         result.map(|_| ())
     }
 
-    /// As [`Text::set`] of both together, for parts of other texts, which have no NUL.
+    /// Replaces the text by two parts of other texts, which contain no NUL.
     pub(crate) fn set_both(&mut self, one: &[u8], other: &[u8]) -> Result<()> {
         let (middle, end) = (one.len(), one.len() + other.len());
         if end >= PATH_MAX {
@@ -148,7 +150,7 @@ impl Text {
         Ok(())
     }
 
-    /// Adds to the end; on an error nothing is added.
+    /// Adds bytes at the end; on an error nothing is added.
     pub fn push(&mut self, text: &[u8]) -> Result<()> {
         let end = self.length + text.len();
         if end >= PATH_MAX {
@@ -168,7 +170,7 @@ impl Text {
         self.push(decimal(number, &mut [0; DIGITS]))
     }
 
-    /// Adds a component, with a `/` before it unless there is one.
+    /// Adds a component, with a `/` before it unless the text ends in one.
     pub fn push_component(&mut self, name: &[u8]) -> Result<()> {
         let before = self.length;
         if self.as_bytes().last() != Some(&b'/') {
@@ -178,10 +180,10 @@ impl Text {
     }
 }
 
-/// Digits of the largest number.
+/// Number of digits of the largest number.
 pub(crate) const DIGITS: usize = 10;
 
-/// A number in decimal, at the end of a buffer.
+/// Formats a number in decimal, at the end of a buffer.
 pub(crate) fn decimal(number: u32, digits: &mut [u8; DIGITS]) -> &[u8] {
     let mut at = DIGITS;
     let mut left = number;

@@ -1,9 +1,11 @@
-//! A call that was caught, and what is to be done with it.
+//! A caught system call ([`Call`]), and the decision on what the backend does with it
+//! ([`Verdict`]).
 
 use crate::guest::HostFd;
 use crate::world::Kind;
 
-/// A caught call. Its number is the kernel's, of the calling architecture; [`abi::calls`] says which operation that is.
+/// A caught call. Its number is the kernel's for the calling architecture; [`abi::calls`] maps it
+/// to an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// `AUDIT_ARCH_*` of the call (a 64-bit process can make 32-bit calls).
@@ -17,49 +19,56 @@ pub struct Call {
 /// What the backend does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The kernel does it as it stands, and the result needs no look.
+    /// The kernel executes the call unchanged. The backend does not look at the result.
     Pass,
-    /// The kernel does it as it stands; then [`crate::calls::leave`] is called with this.
+    /// The kernel executes the call unchanged; then the backend calls [`crate::calls::leave`] with
+    /// this.
     Watch(After),
-    /// The kernel does not do it; the guest gets this (a value, or a negative error number).
+    /// The kernel does not execute the call; the guest gets this result (a value, or a negative
+    /// error number).
     Done(i64),
-    /// The kernel does this call instead, in the guest; afterwards the guest's argument registers are as they were. `leave` is called
-    /// with the result, unless it is [`After::Nothing`].
+    /// The kernel executes this call instead, in the guest's process. Afterwards the backend
+    /// restores the guest's argument registers, and calls `leave` with the result unless this is
+    /// [`After::Nothing`].
     Instead(Call, After),
-    /// The guest gets a descriptor of this host file, opened anew with these flags (`O_CLOEXEC`, access mode); the backend closes
-    /// its own.
+    /// The guest gets a descriptor of this host file, opened again with these flags (`O_CLOEXEC`,
+    /// access mode); the backend closes its own descriptor.
     Give(HostFd, u32),
-    /// The file at `buffers.host` belongs to the image. The backend copies it up ([`crate::guest::Host::copy_up`]; it may take
-    /// long and may be done elsewhere meanwhile), then asks again with the same call.
+    /// The file at `buffers.host` belongs to the image. The backend copies it up
+    /// ([`crate::guest::Host::copy_up`]), which may take long and may happen in another thread,
+    /// then decides the same call again.
     CopyUp,
-    /// An `execve` that may go ahead: the plan is what [`crate::exec`] left. The backend executes its loader.
+    /// An `execve` that is allowed: [`crate::exec`] has left the plan in the buffers. The backend
+    /// executes its loader.
     Exec,
 }
 
-/// What `leave` has to know from `enter`.
+/// What `enter` passes on to `leave`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Nothing to do.
     Nothing,
-    /// Close this host descriptor, which was kept only for the duration of the call.
+    /// Close this host descriptor, which was open only for the duration of the call.
     Close(HostFd),
-    /// `open` made a file that was not there before: note its owner.
+    /// `open` may have made a new file: record its owner.
     Created {
-        /// Its group (of the caller, or of a directory that passes its own on).
+        /// Its group: the caller's, or that of a directory which passes its own on.
         gid: u32,
-        /// What kind of files there are.
+        /// What kind of files the binding holds.
         kind: Kind,
-        /// Bits of the mode that it does not keep.
+        /// Bits of the mode that the file must not keep.
         clear: u32,
     },
-    /// A file was opened whose mode on the host would not have allowed it: give it this mode again, and close.
+    /// A file whose mode on the host forbids this access was opened: restore this mode, and close.
     Restore(HostFd, u32),
-    /// Directory entries were read into the guest's memory, behind room for bindings that have no mount point.
+    /// Directory entries were read into the guest's memory, behind the space for bindings that have
+    /// no mount point.
     Listing {
-        /// Bytes left free at the beginning of the guest's buffer.
+        /// Number of bytes left free at the beginning of the guest's buffer.
         room: u32,
     },
-    /// An address of a socket was written: show the guest's name (`address` and `length` point into the guest's memory).
+    /// A socket address was written: replace it by the guest's name (`address` and `length` point
+    /// into the guest's memory).
     Address {
         /// `struct sockaddr *`.
         address: u64,
@@ -68,24 +77,24 @@ pub enum After {
         /// Size of the guest's buffer before the call.
         room: u32,
     },
-    /// A message header was filled in by `recvmsg`.
+    /// `recvmsg` filled in a message header.
     Message {
         /// `struct msghdr *`.
         header: u64,
         /// Size of the guest's name buffer before the call.
         room: u32,
     },
-    /// The result is a path that the kernel wrote into the guest's memory.
+    /// The kernel wrote a path into the guest's memory: translate it.
     Path {
-        /// Where.
+        /// Address of the buffer.
         buffer: u64,
         /// Its size.
         room: u64,
     },
-    /// An address of a socket was written to `scratch` (with its length 128 bytes behind it), because the guest's buffer might be too small
-    /// for the host's name.
+    /// A socket address was written to `scratch`, with its length 128 bytes behind it, because the
+    /// guest's buffer might be too small for the host's name.
     AddressFrom {
-        /// Where the kernel wrote.
+        /// Address of the memory that the kernel wrote to.
         scratch: u64,
         /// `struct sockaddr *` of the guest.
         address: u64,
@@ -94,39 +103,43 @@ pub enum After {
         /// Size of the guest's buffer before the call.
         room: u32,
     },
-    /// `recvmsg` or `recvmmsg` filled in message headers at `scratch`, `count` of them, each with a name buffer of its own behind them.
+    /// `recvmsg` or `recvmmsg` filled in `count` message headers at `scratch`; each has its own
+    /// name buffer behind them.
     Messages {
         /// Copies of the guest's headers.
         scratch: u64,
-        /// How many.
+        /// Number of headers.
         count: u32,
     },
-    /// `sendmmsg` sent from copies at `scratch`: the guest wants the lengths.
+    /// `sendmmsg` sent from copies at `scratch`: copy the lengths to the guest's headers.
     Sent {
         /// Copies of the guest's headers.
         scratch: u64,
-        /// How many.
+        /// Number of headers.
         count: u32,
     },
-    /// `getsockopt` told the ids or groups of a peer.
+    /// `getsockopt` returned the ids or groups of a peer: translate them.
     Peer,
-    /// `bind` made a socket in the file system: note its owner.
+    /// `bind` made a socket in the file system: record its owner.
     Bound,
-    /// A seccomp filter was installed.
+    /// The guest installed a seccomp filter: count it.
     Filter,
-    /// A file was opened for reading by a name that nobody has looked at, without following it: see [`crate::calls::again`]. Only
-    /// backends that remember directories ([`crate::guest::Host::plain_generation`]) meet it.
+    /// A file was opened for reading by a name that the view did not look at before, and without
+    /// following a link: see [`crate::calls::again`]. This happens only in backends that remember
+    /// directories ([`crate::guest::Host::plain_generation`]).
     Unseen {
-        /// The generation before.
+        /// The generation of the directory cache before the call.
         generation: u64,
-        /// It is a name alone, in a directory of the guest's of which nothing is known. Otherwise its path is in `buffers.found`.
+        /// The path is a single name in a directory of the guest of which nothing is known.
+        /// Otherwise its host path is in `buffers.found`.
         alone: bool,
-        /// Nothing but a directory is to be opened.
+        /// The call opens directories only.
         directory: bool,
     },
-    /// The call starts from the tree's own descriptor ([`crate::guest::Host::tree_descriptor`]), which may be gone: see
-    /// [`crate::calls::again`].
+    /// The call starts from the tree's own descriptor ([`crate::guest::Host::tree_descriptor`]),
+    /// which the guest may have closed: see [`crate::calls::again`].
     FromTree,
-    /// The guest has a capability that the host's caller lacks: `EPERM` and `EACCES` of the kernel become success.
+    /// The guest has a capability that the caller on the host lacks: turn `EPERM` and `EACCES` of
+    /// the kernel into success.
     Forgive,
 }

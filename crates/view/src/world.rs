@@ -1,46 +1,51 @@
-//! What is fixed for a container while it runs.
+//! The constants of a container while it runs: bindings, ids, emulators.
 
-/// A host file or directory under a name of the guest's.
+/// A host file or directory that appears under a name of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Binding<'a> {
-    /// Guest path: absolute, no `.`, `..`, `//` or trailing slash, symbolic links resolved by whoever made the table; `/` for the root.
+    /// Guest path: absolute, without `.`, `..`, `//` or a trailing slash. The code that made the
+    /// table has resolved its symbolic links. `/` for the root.
     pub guest: &'a [u8],
     /// Host path: absolute and canonical.
     pub host: &'a [u8],
-    /// Writing is [`crate::Errno::EROFS`].
+    /// Writing fails with [`crate::Errno::EROFS`].
     pub read_only: bool,
-    /// What kind of files these are.
+    /// What kind of files it holds.
     pub kind: Kind,
 }
 
-/// What lies behind a binding.
+/// What kind of files a binding holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The container's own tree: unrecorded files of the caller's belong to root, and regular files may be shared with the image.
+    /// The container's own tree: files of the caller without an ownership record belong to root,
+    /// and regular files may be shared with the image.
     Tree,
-    /// A host directory, a volume or memory: unrecorded files of the caller's belong to the container's user.
+    /// A host directory, a volume or memory: files of the caller without an ownership record belong
+    /// to the container's user.
     Host,
-    /// The host's `/proc`: magic links, and files whose text names paths.
+    /// The host's `/proc`: magic links, and files whose contents name paths.
     Proc,
-    /// Something that hides what is beneath (`/proc/kcore`...): empty.
+    /// An empty file or directory that hides the one beneath (`/proc/kcore`...).
     Mask,
 }
 
-/// The container.
+/// The container, as the rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct World<'a> {
-    /// Sorted by guest path (bytewise), at least the root `/`. Later duplicates of a guest path hide earlier ones and have been removed.
+    /// Sorted by guest path (bytewise); contains at least the root `/`. Guest paths are unique: of
+    /// duplicates only the last was kept.
     pub bindings: &'a [Binding<'a>],
-    /// Ids are emulated: credentials, owners, modes and device nodes are the guest's own. Without it every id is the host's.
+    /// With it, ids are emulated: credentials, owners, modes and device nodes are the guest's own.
+    /// Without it every id is the host's.
     pub identity: Option<Identity>,
-    /// Programs of the host that run programs of other architectures.
+    /// Programs of the host that run programs for other architectures.
     pub emulators: &'a [Emulator<'a>],
-    /// Which names the bindings consist of.
+    /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
 
 impl<'a> World<'a> {
-    /// A container.
+    /// Makes the world of a container.
     pub const fn new(
         bindings: &'a [Binding<'a>],
         identity: Option<Identity>,
@@ -49,7 +54,7 @@ impl<'a> World<'a> {
         Self { bindings, identity, emulators, names: Names::of(bindings) }
     }
 
-    /// Whether a name is a component of a binding's guest path.
+    /// Returns true if a name is a component of a binding's guest path.
     pub fn is_bound(&self, name: &[u8]) -> bool {
         self.names.may_have(name)
             && self.bindings.iter().any(|binding| {
@@ -58,7 +63,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// A set of names that may hold more than was put in: a bit for each of 256 classes.
+/// A set of names with false positives: one bit for each of 256 classes.
 #[derive(Debug, Clone, Copy)]
 struct Names([u64; 4]);
 
@@ -95,7 +100,8 @@ impl Names {
     }
 }
 
-/// A user-mode emulator (`qemu-user`, static) for one architecture. It runs in the guest's world, so it finds the program's interpreter there.
+/// A user-mode emulator (static `qemu-user`) for one architecture. It runs in the guest's world, so
+/// it finds the program's interpreter there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Emulator<'a> {
     /// `e_machine` of the programs it runs; see elf(5).
@@ -104,15 +110,16 @@ pub struct Emulator<'a> {
     pub host: &'a [u8],
 }
 
-/// How ids of the host appear.
+/// How ids of the host appear in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The caller's real user id on the host.
     pub host_uid: u32,
     /// The caller's real group id on the host.
     pub host_gid: u32,
-    /// The container's user: owner of unrecorded files in bindings of [`Kind::Host`].
+    /// User id of the container's user, who owns the files without a record in bindings of
+    /// [`Kind::Host`].
     pub uid: u32,
-    /// Its group.
+    /// The group id of that user.
     pub gid: u32,
 }

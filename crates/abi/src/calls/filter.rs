@@ -1,16 +1,20 @@
-//! Which calls a backend has to see, and the seccomp program that stops only for them.
+//! Decides which calls a backend has to see, and makes the seccomp program that stops only for
+//! them.
 //!
-//! [`catch`] says what is to happen to a call: pass, stop, fail, or one of the latter two if its arguments have something about them.
-//! [`program`] makes a filter of that. The number is tested first and alone, so that the kernel (5.11 and newer) notes once and for all
-//! which numbers always pass; a tree of comparisons finds the rule of the others, at most nine deep. Only a call that would stop looks
-//! at the instruction pointer: what the loader does for itself passes.
+//! [`catch`] says what happens to a call: it passes, stops, fails, or does one of the latter two if
+//! a test of its arguments holds. [`program`] makes a filter of these rules. The number is tested
+//! first and alone, so that the kernel (5.11 and newer) can cache which numbers always pass. A tree
+//! of comparisons, at most nine deep, finds the rule of the other numbers. Only a call that would
+//! stop has its instruction pointer checked: calls that the loader makes for itself pass.
 //!
 //! A backend without seccomp (every call stops) asks [`Catch::decide`] and so sees the same calls.
 //!
-//! A backend inside the process ([`Interest::in_process`]) gets a signal instead of a stop, and sees more: it must not lose that
-//! signal to a mask or a handler of the guest's, nor its memory to a mapping.
+//! A backend inside the process ([`Interest::in_process`]) gets a signal instead of a stop, and has
+//! to see more: no mask or handler of the guest may block that signal, and no mapping may replace
+//! the backend's memory.
 //!
-//! A filter cannot look at memory. Calls whose importance hides behind a pointer (`connect`, `sendmsg`, `clone3`) always stop.
+//! A filter cannot read memory. Calls whose arguments matter only behind a pointer (`connect`,
+//! `sendmsg`, `clone3`) always stop.
 
 extern crate alloc;
 
@@ -21,35 +25,38 @@ use crate::syscalls::X32_BIT;
 use alloc::vec::Vec;
 use linux_raw_sys::errno as raw;
 
-/// Data of the stops that are ours, as opposed to those of a guest's own filter; see [`mark`].
+/// The data value of this backend's stops, which distinguishes them from those of a guest's own
+/// filter; see [`mark`].
 pub const MARK: u16 = 0xc0ac;
 
-/// The mark of a backend whose loader is at one of its places ([`crate::boot::start`]). Containers in containers have different ones: of two
-/// filters that say the same, the kernel tells the newer one's, and by that the outer backend knows that the call is the inner one's.
+/// The mark of a backend whose loader is at one of its places ([`crate::boot::start`]). Nested
+/// containers have different marks: if two filters return the same action, the kernel reports the
+/// newer one's mark, so the outer backend knows that the call belongs to the inner one.
 pub const fn mark(loader: u64) -> u16 {
     MARK | (loader.wrapping_sub(LOADER_START) / BASE_STEP % BASES) as u16
 }
 const _: () = assert!(MARK & (BASES as u16 - 1) == 0, "a base fits into the mark");
 
-/// What a container needs to have caught.
+/// The features of a container for which calls have to be caught.
 #[expect(clippy::struct_excessive_bools, reason = "independent needs")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interest {
-    /// Ids, owners and modes are the guest's own.
+    /// Ids, owners and modes are emulated.
     pub identity: bool,
     /// Files of the tree are shared with the image until the first change.
     pub shared_image: bool,
-    /// There are mount points that the tree does not have, so listings have to be completed.
+    /// There are mount points that the tree does not contain, so directory listings have to be
+    /// completed.
     pub listing: bool,
-    /// Addresses (from, to before) of code whose calls pass: the loader's.
+    /// Addresses (start, end exclusive) of code whose calls pass: the loader's.
     pub loader: Option<(u64, u64)>,
-    /// The backend is in the guest's process, and called by `SIGSYS` with [`MARK`] in `si_errno`: masks and actions of signals, and
-    /// changes of the memory that is its own, are caught too.
+    /// The backend is in the guest's process and is called by `SIGSYS` with [`MARK`] in `si_errno`.
+    /// So calls that change signal masks and actions, and the backend's own memory, are caught too.
     pub in_process: bool,
 }
 
 impl Interest {
-    /// The action of the filter for calls that are caught.
+    /// The filter's action for calls that are caught.
     pub const fn action(&self) -> u32 {
         let action = if self.in_process { TRAP } else { TRACE };
         let mark = match self.loader {
@@ -63,7 +70,7 @@ impl Interest {
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Catch {
-    /// The kernel does it.
+    /// The kernel executes it.
     Pass,
     /// The backend sees it.
     Stop,
@@ -75,29 +82,29 @@ pub enum Catch {
     FailIf(u16, &'static [Test]),
 }
 
-/// Something about the arguments of a call, which are counted from 0.
+/// A test of the arguments of a call, which are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Test {
-    /// The argument is not 0 (a pointer is there).
+    /// The argument is not 0 (a pointer is given).
     Given(u8),
     /// The low 32 bits (an `int`) are one of these.
     OneOf(u8, &'static [u32]),
-    /// The low 32 bits have one of these set.
+    /// The low 32 bits have any of these set.
     Any(u8, u32),
-    /// Of the low 32 bits that are in the first mask, those of the second are set, and no other.
+    /// Of the low 32 bits that are in the first mask, exactly those of the second are set.
     Of(u8, u32, u32),
-    /// The `int`s of both arguments are so.
+    /// The `int`s of both arguments have these values.
     Both((u8, u32), (u8, u32)),
     /// The first argument is not 0, and the `int` of the second is one of these.
     GivenWith(u8, u8, &'static [u32]),
-    /// The high 32 bits (where an address lies) are one of these.
+    /// The high 32 bits (of an address) are one of these.
     High(u8, &'static [u32]),
     /// The argument is 4 GiB or more.
     Large(u8),
 }
 
 impl Test {
-    /// Whether it holds.
+    /// Returns true if the test holds.
     pub fn holds(self, arguments: &[u64; 6]) -> bool {
         let int = |at: u8| arguments[usize::from(at)] as u32;
         match self {
@@ -118,7 +125,7 @@ impl Test {
 }
 
 impl Catch {
-    /// With the arguments known: [`Catch::Pass`], [`Catch::Stop`] or [`Catch::Fail`].
+    /// The decision with known arguments: [`Catch::Pass`], [`Catch::Stop`] or [`Catch::Fail`].
     #[must_use]
     pub fn decide(self, arguments: &[u64; 6]) -> Self {
         let any = |tests: &[Test]| tests.iter().any(|test| test.holds(arguments));
@@ -131,7 +138,7 @@ impl Catch {
     }
 }
 
-/// What happens to a call of a number, known or not; `arch` is `AUDIT_ARCH_*`.
+/// What happens to a call with any number, known or not; `arch` is `AUDIT_ARCH_*`.
 pub fn catch_number(arch: u32, number: u32, interest: &Interest) -> Catch {
     match (Arch::from_audit(arch), super::find(arch, number)) {
         (Some(arch), Some(entry)) => catch(arch, entry.op, interest),
@@ -139,43 +146,47 @@ pub fn catch_number(arch: u32, number: u32, interest: &Interest) -> Catch {
     }
 }
 
-/// `CLONE_NEW*` that make namespaces, and `CLONE_UNTRACED`.
+/// The flags `CLONE_NEW*` that make namespaces, and `CLONE_UNTRACED`.
 const CLONE: u32 = 0x7e02_0000 | 0x0080_0000;
-/// Who has something in common with others that do not see what becomes of it, or has not what the memory tells: new processes with `CLONE_FS` and
-/// a memory of their own, which go elsewhere together with their parent; those with `CLONE_FILES`, which see what we open for a moment; threads
-/// without `CLONE_FS`. Other threads are not stopped for it.
+/// New processes and threads that share state with others in an unusual way. Processes with
+/// `CLONE_FS` and separate memory share root and working directory with their parent; processes
+/// with `CLONE_FILES` see descriptors that the backend opens for a moment; threads without
+/// `CLONE_FS` have a root and umask of their own, unlike the memory that they share. Ordinary
+/// threads do not stop for this.
 const SHARING: [Test; 3] =
     [Test::Of(0, 0x300, 0x200), Test::Of(0, 0x1_0400, 0x400), Test::Of(0, 0x1_0200, 0x1_0000)];
-/// Of prctl(2): dumpable, keep capabilities, seccomp, bounding and ambient set, secure bits, memory map, no new privileges, user dispatch.
+/// Options of prctl(2): dumpable, keep capabilities, seccomp, bounding and ambient set, secure
+/// bits, memory map, no new privileges, user dispatch.
 const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
-/// Changes of an inode that need no descriptor for writing: `FS_IOC_SETFLAGS` (twice), `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice),
-/// `FS_IOC_ENABLE_VERITY`.
+/// Changes of an inode that need no descriptor for writing: `FS_IOC_SETFLAGS` (twice),
+/// `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice), `FS_IOC_ENABLE_VERITY`.
 const IOCTL: &[u32] =
     &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x4080_6685];
 /// `SOL_SOCKET` with `SO_PEERCRED`, `SO_PEERGROUPS`.
 const PEERS: &[Test] = &[Test::Both((1, 1), (2, 17)), Test::Both((1, 1), (2, 59))];
 /// `AF_NETLINK` with `NETLINK_AUDIT`.
 const AUDIT: &[Test] = &[Test::Both((0, 16), (2, 9))];
-/// Of socketcall(2): all but `listen`, `socketpair`, `send`, `recv`, `shutdown`, `setsockopt`.
+/// Calls of socketcall(2): all except `listen`, `socketpair`, `send`, `recv`, `shutdown`,
+/// `setsockopt`.
 const SOCKETCALL: &[u32] = &[1, 2, 3, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
 
-/// High halves of the addresses of what belongs to a backend in the process, wherever that was put ([`crate::boot`]), and the one
-/// before: what begins there may reach into it.
-const OURS: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
-/// Signals whose actions are the backend's own: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
+/// High halves of the addresses of an in-process backend's memory, at all its places
+/// ([`crate::boot`]), and the one before: a mapping that begins there may reach into it.
+const BACKEND_HIGH: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
+/// Signals whose actions belong to the backend: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
 const OWN_SIGNALS: &[u32] = &[7, 11, 31];
 /// `__WALL`; see wait(2).
 const EVERY_CHILD: u32 = 0x4000_0000;
 /// `SIG_BLOCK`, `SIG_SETMASK`.
 const BLOCKING: &[u32] = &[0, 2];
 
-/// What has to be caught besides by who is inside the process: calls that give masks and actions of signals, and that change memory where
-/// the backend may lie.
-fn inside(op: Op) -> Option<&'static [Test]> {
-    const MEMORY: &[Test] = &[Test::High(0, OURS), Test::Large(1)];
+/// Additional tests for a backend inside the process: calls that change signal masks and actions,
+/// and calls that change memory where the backend may lie.
+fn in_process_tests(op: Op) -> Option<&'static [Test]> {
+    const MEMORY: &[Test] = &[Test::High(0, BACKEND_HIGH), Test::Large(1)];
     Some(match op {
         Op::RtSigprocmask | Op::Sigprocmask => &[Test::GivenWith(1, 0, BLOCKING)],
-        // The kernel knows other handlers than the guest's.
+        // The kernel's handlers are not the guest's.
         Op::RtSigaction | Op::Sigaction => &[Test::Given(1), Test::Given(2)],
         Op::Signal => &[Test::OneOf(0, OWN_SIGNALS)],
         Op::Ppoll | Op::PpollTime64 => &[Test::Given(3)],
@@ -190,10 +201,15 @@ fn inside(op: Op) -> Option<&'static [Test]> {
         | Op::Madvise
         | Op::Mseal
         | Op::RemapFilePages => MEMORY,
-        Op::Mremap => &[Test::High(0, OURS), Test::High(4, OURS), Test::Large(1), Test::Large(2)],
-        Op::Shmat => &[Test::High(1, OURS)],
+        Op::Mremap => &[
+            Test::High(0, BACKEND_HIGH),
+            Test::High(4, BACKEND_HIGH),
+            Test::Large(1),
+            Test::Large(2),
+        ],
+        Op::Shmat => &[Test::High(1, BACKEND_HIGH)],
         Op::Dup2 | Op::Dup3 => &[Test::OneOf(1, &[crate::boot::TREE_DESCRIPTOR as u32])],
-        // Tracers wait so, and nobody else; they would see our signal.
+        // Only tracers use this flag; they would see the backend's signal.
         Op::Wait4 => &[Test::Any(2, EVERY_CHILD)],
         _ => return None,
     })
@@ -206,15 +222,15 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     }
     let if_so = |wanted: bool| if wanted { Catch::Stop } else { Catch::Pass };
     if interest.in_process
-        && let Some(tests) = inside(op)
+        && let Some(tests) = in_process_tests(op)
     {
         return Catch::StopIf(tests);
     }
     match op.entry().class {
         Class::Plain | Class::Refused => match op {
-            // A tracer may have put the thread where it is.
+            // A tracer may have bound the thread to its processor.
             Op::SchedGetaffinity | Op::SchedSetaffinity => if_so(!interest.in_process),
-            // Each gives a mask; or closes what may be ours.
+            // Each sets a mask, or may close the backend's descriptor.
             Op::RtSigreturn if arch == Arch::X86_64 => if_so(interest.in_process),
             Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
                 if_so(interest.in_process)
@@ -226,14 +242,15 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
         },
         Class::Path | Class::Exec => Catch::Stop,
         Class::Descriptor => match op {
-            // Who could open for writing has its own copy, and what a file system is shows nothing of the host's.
+            // A file that was opened for writing is already a copy, and the status of a file system
+            // shows nothing that must be hidden.
             Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
             Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
-            // Inside, the working directory may be remembered.
+            // An in-process backend may remember the working directory.
             Op::Fchdir => if_so(interest.identity || interest.in_process),
             _ => if_so(interest.identity || interest.shared_image),
         },
-        // Calls that are made for the guest need to know its umask.
+        // Calls that the backend makes for the guest need the guest's umask.
         Class::Identity => if_so(interest.identity || op == Op::Umask),
         Class::Socket => socket(op, interest),
         Class::Process => process(arch, op, interest),
@@ -242,8 +259,9 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
 
 fn socket(op: Op, interest: &Interest) -> Catch {
     match op {
-        // The kernel refuses audit messages of other namespaces as if there was no audit, and so do programs expect it; from the
-        // host's own it is a permission that emulated root seems to lack.
+        // The kernel refuses audit messages from other namespaces as if there was no audit, and
+        // programs expect that. In the host's own namespace the error would be a missing
+        // permission, which emulated root seems to have.
         Op::Socket if interest.identity => Catch::FailIf(raw::EPROTONOSUPPORT as u16, AUDIT),
         Op::Accept | Op::Accept4 => Catch::StopIf(&[Test::Given(1)]),
         Op::Sendto | Op::Recvfrom => Catch::StopIf(&[Test::Given(4)]),
@@ -261,7 +279,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         }
         Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
-        // What emulated root may do, and the host's caller may not.
+        // Emulated root may do this; the host's caller may not.
         Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(2)]),
         Op::Setpriority
         | Op::Nice
@@ -273,19 +291,20 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         {
             Catch::Stop
         }
-        // Everybody (-1) would be all processes of the host's caller; whom an emulated user may signal, the kernel does not know.
+        // All processes (-1) would be all processes of the host's caller. The kernel does not know
+        // which processes an emulated user may signal.
         Op::Kill if interest.identity => Catch::Stop,
         Op::Kill => Catch::StopIf(&[Test::OneOf(0, &[u32::MAX])]),
         Op::Clone3
         | Op::Seccomp
         | Op::Ptrace
         | Op::Unshare
-        // Reading is for everybody.
+        // Every user may read these.
         | Op::Syslog
         | Op::Adjtimex
         | Op::ClockAdjtime
         | Op::ClockAdjtime64 => Catch::Stop,
-        // The kernel refuses the host's caller by itself.
+        // The kernel itself refuses the host's caller.
         _ => {
             debug_assert!(op.entry().number(arch).is_some());
             Catch::Pass
@@ -293,17 +312,19 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
     }
 }
 
-/// The error of calls that no guest gets, whatever its arguments: what a kernel without the feature gives, or one without the privilege.
+/// The error of a call that guests never get, whatever its arguments: that of a kernel without the
+/// feature, or of a caller without the privilege.
 pub const fn refusal(op: Op) -> Option<u16> {
     Some(match op {
-        // A ring opens files without a call that could be caught; a ruleset of the guest's would keep our loader from running.
+        // A ring opens files without a call that could be caught; a ruleset of the guest would
+        // prevent the loader from running.
         Op::IoUringSetup
         | Op::IoUringEnter
         | Op::IoUringRegister
         | Op::LandlockCreateRuleset
         | Op::LandlockAddRule
         | Op::LandlockRestrictSelf
-        // Programs fall back to mount(2), whose answer they understand.
+        // Programs fall back to mount(2), whose error they understand.
         | Op::Fsopen
         | Op::Fsconfig
         | Op::Fsmount
@@ -328,7 +349,7 @@ pub const fn refusal(op: Op) -> Option<u16> {
         | Op::Swapon
         | Op::Swapoff
         | Op::Quotactl
-        // What is the machine's. The kernel refuses most callers by itself, but not root.
+        // State of the whole machine. The kernel itself refuses most callers, but not root.
         | Op::QuotactlFd
         | Op::Setns
         | Op::Sethostname
@@ -349,10 +370,12 @@ pub const fn refusal(op: Op) -> Option<u16> {
     })
 }
 
-/// The filter for a kernel that runs these architectures; calls of others, and numbers that are not known, are `ENOSYS`.
+/// The filter for a kernel that runs these architectures. Calls of other architectures, and unknown
+/// numbers, are `ENOSYS`.
 ///
 /// # Errors
-/// [`Broken`] if the rules have grown beyond what a filter can hold.
+///
+/// [`Broken`] if the rules have grown beyond the size of a filter.
 pub fn program(arches: &[Arch], interest: &Interest) -> Result<Vec<Instruction>, Broken> {
     let mut filter = Filter { assembler: Assembler::new(), blocks: Vec::new() };
     let stop = filter.assembler.label();
@@ -377,7 +400,7 @@ pub fn program(arches: &[Arch], interest: &Interest) -> Result<Vec<Instruction>,
     filter.assembler.finish()
 }
 
-/// Neighbouring numbers with one rule: the first of them, and the rule.
+/// A run of neighbouring numbers with the same rule: the first number, and the rule.
 type Run = (u32, Catch);
 
 fn runs(arch: Arch, interest: &Interest) -> Vec<Run> {
@@ -401,7 +424,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// Comparisons of the loaded number.
+    /// Adds the comparisons of the loaded number.
     fn tree(&mut self, runs: &[Run], stop: Label) {
         if let [(_, rule)] = runs {
             return self.leaf(*rule, stop);
@@ -444,7 +467,7 @@ impl Filter {
         }
     }
 
-    /// Rules that look at arguments.
+    /// Adds the rules that test arguments.
     fn blocks(&mut self, stop: Label) {
         for (label, rule) in core::mem::take(&mut self.blocks) {
             self.assembler.place(label);
@@ -462,7 +485,7 @@ impl Filter {
         }
     }
 
-    /// Goes to `hit` if the test holds.
+    /// Jumps to `hit` if the test holds.
     fn test(&mut self, test: Test, hit: Label) {
         match test {
             Test::Given(at) => {
@@ -516,10 +539,11 @@ impl Filter {
         }
     }
 
-    /// The end of all calls that stop.
+    /// Adds the end of all calls that stop.
     fn stop(&mut self, interest: &Interest) {
         if let Some((from, to)) = interest.loader {
-            // What a container around this one does in the same processes, from the places before, is its own business.
+            // Calls that an outer container makes in the same process, from the places before, do
+            // not concern this one.
             let inner = interest.in_process && crate::boot::is_loaders(from);
             let from = if inner { LOADER_START } else { from };
             let no = self.assembler.label();
@@ -611,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_file_never_passes() {
+    fn calls_with_a_path_never_pass() {
         for entry in &super::super::CALLS {
             for arch in Arch::ALL {
                 if entry.number(arch).is_some() && entry.takes_path() {
@@ -635,12 +659,13 @@ mod tests {
             in_process: true,
         };
         let length = program(&X86, &all).unwrap().len();
-        // A guest may add filters of its own; the kernel counts them all against one limit of 32768.
+        // A guest may add filters of its own; the kernel counts them all against one limit of
+        // 32768.
         assert!(length < LIMIT / 3, "{length}");
     }
 
     #[test]
-    fn who_is_inside_keeps_its_signal_and_its_memory() {
+    fn an_in_process_backend_protects_its_signals_and_memory() {
         let inside = Interest { in_process: true, ..Interest::default() };
         let outside = Interest::default();
         let seen = |op: Op, arguments: [u64; 6]| {
@@ -657,7 +682,8 @@ mod tests {
         assert!(seen(Op::RtSigaction, [1, 0, 1, 8, 0, 0]));
         assert!(seen(Op::RtSigsuspend, [1, 8, 0, 0, 0, 0]));
         assert!(seen(Op::RtSigreturn, [0; 6]));
-        // A process, with whatever signal; a thread of its own; an ordinary thread, and `vfork`.
+        // A process with any exit signal; a thread with a root of its own; an ordinary thread, and
+        // `vfork`.
         assert!(seen(Op::Clone, [0x20c, 0, 0, 0, 0, 0]));
         assert!(seen(Op::Clone, [0x4_0611, 0, 0, 0, 0, 0]));
         assert!(seen(Op::Clone, [0x1_0900, 0, 0, 0, 0, 0]));

@@ -1,11 +1,15 @@
-//! Every system call of Linux on x86-64, i386 and arm64: its numbers, what kind it is, and what its arguments mean.
+//! The table of all system calls of Linux on x86-64, i386 and arm64: numbers, classes, and the
+//! meaning of the arguments.
 //!
-//! One table serves everybody: [`filter`] makes the seccomp program from it, `view` dispatches by [`Op`], and the documentation is
-//! printed from it. A number that is not here does not exist for a guest (`ENOSYS`): a call of a newer kernel might take a path, and
-//! would reach the host's files. A test compares the table with `linux-raw-sys`, so that an update of that crate shows what is new.
+//! One table serves several purposes: [`filter`] makes the seccomp program from it, `view`
+//! dispatches by [`Op`], and the documentation is printed from it. A number that is not in it does
+//! not exist for a guest (`ENOSYS`): a call of a newer kernel might take a path, and would reach
+//! the host's files. A test compares the table with `linux-raw-sys`, so an update of that crate
+//! shows new calls.
 //!
-//! A name stands for one way of passing arguments, not for one meaning: `stat`, `newfstatat` and `statx` are three [`Op`]s. What differs
-//! by architecture only (the width of ids, the layout of buffers) is told by [`Arch`].
+//! A name stands for one way of passing arguments, not for one meaning: `stat`, `newfstatat` and
+//! `statx` are three [`Op`]s. [`Arch`] covers what differs only by architecture (the width of ids,
+//! the layout of buffers).
 
 pub mod filter;
 mod table;
@@ -24,7 +28,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// All of them.
+    /// All architectures.
     pub const ALL: [Self; 3] = [Self::X86_64, Self::I386, Self::Aarch64];
 
     /// From `AUDIT_ARCH_*`.
@@ -46,7 +50,7 @@ impl Arch {
         }
     }
 
-    /// Bytes of a pointer, a `long` and a `size_t`.
+    /// Size of a pointer, a `long` and a `size_t` in bytes.
     pub const fn word(self) -> usize {
         match self {
             Self::X86_64 | Self::Aarch64 => 8,
@@ -55,14 +59,14 @@ impl Arch {
     }
 }
 
-/// What a call is about, and so which part of `view` decides it.
+/// The class of a call, which selects the part of `view` that decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The kernel does it; nobody looks.
+    /// The kernel executes it; no rule is needed.
     Plain,
     /// Names a file by path.
     Path,
-    /// About a file that is open already: owner, mode, entries, working directory.
+    /// Concerns an open file: owner, mode, entries, working directory.
     Descriptor,
     /// Ids, groups, capabilities.
     Identity,
@@ -70,32 +74,32 @@ pub enum Class {
     Socket,
     /// Runs another program.
     Exec,
-    /// About processes and the system, where a guest is not the host.
+    /// Concerns processes and the system, where a guest must not act as the host's caller.
     Process,
-    /// Not for guests: would reach around the root, or show the host's mounts.
+    /// Not for guests: it would reach outside of the root, or show the host's mounts.
     Refused,
 }
 
-/// What one argument is.
+/// The role of one argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A number or address that means nothing to a container.
+    /// A number or address that does not concern the container.
     Value,
     /// Flags of the call itself.
     Flags,
-    /// `AT_*`: decide about following and about empty paths.
+    /// `AT_*`: decide if links are followed and empty paths allowed.
     AtFlags,
     /// `O_*`.
     OpenFlags,
-    /// `struct open_how *`, its size follows.
+    /// `struct open_how *`; its size follows.
     OpenHow,
-    /// How many bytes or elements.
+    /// Number of bytes or elements.
     Size,
-    /// A position or length of a file: 64 bits, where registers have them.
+    /// A position or length in a file: 64 bits on architectures with such registers.
     Offset,
-    /// The low half of one.
+    /// The low half of an offset.
     Low,
-    /// The high half of one.
+    /// The high half of an offset.
     High,
     /// Permission bits.
     Mode,
@@ -103,17 +107,17 @@ pub enum Role {
     Device,
     /// A descriptor.
     Fd,
-    /// A descriptor, or `AT_FDCWD`, from which the path that follows starts.
+    /// The descriptor, or `AT_FDCWD`, that the next path starts from.
     Dir,
-    /// A path; links are followed to the end.
+    /// A path; a link at the end is followed.
     Path,
-    /// A path whose last component is meant itself, link or not.
+    /// A path; a link at the end is not followed.
     Link,
-    /// A path; other arguments decide about its last component.
+    /// A path; other arguments decide if a link at the end is followed.
     PathAt,
     /// A string that is not resolved: a link's target, a name.
     Text,
-    /// Memory for a path.
+    /// Memory that a path is written to.
     PathOut,
     /// Memory, read or written.
     Buffer,
@@ -129,7 +133,7 @@ pub enum Role {
     Attribute,
     /// Timestamps.
     Times,
-    /// A user id; 16 bits wide where [`narrow_ids`] says so.
+    /// A user id; 16 bits wide if [`narrow_ids`] returns true.
     Uid,
     /// A group id.
     Gid,
@@ -137,13 +141,13 @@ pub enum Role {
     Groups,
     /// `argv` or `envp`.
     Vector,
-    /// A process, thread or group of them.
+    /// A process, thread, or group of processes.
     Pid,
     /// A signal.
     Signal,
     /// `sigset_t *`.
     SignalSet,
-    /// `struct sockaddr *`, its length follows.
+    /// `struct sockaddr *`; its length follows.
     Address,
     /// `struct sockaddr *` that is written.
     AddressOut,
@@ -160,27 +164,27 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether the argument is a path that is resolved.
+    /// Returns true if the argument is a path that is resolved.
     pub const fn is_path(self) -> bool {
         matches!(self, Self::Path | Self::Link | Self::PathAt)
     }
 }
 
-/// One call.
+/// One call: a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Which.
+    /// The operation.
     pub op: Op,
     /// The kernel's name.
     pub name: &'static str,
-    /// What it is about.
+    /// The class.
     pub class: Class,
-    /// Its arguments; registers beyond them hold rubbish.
+    /// Its arguments. Registers beyond them have undefined contents.
     pub roles: &'static [Role],
     numbers: [u16; 3],
 }
 
-/// No number on that architecture.
+/// The call does not exist on that architecture.
 const ABSENT: u16 = u16::MAX;
 
 impl Entry {
@@ -192,14 +196,14 @@ impl Entry {
         }
     }
 
-    /// Whether an argument is a path that is resolved.
+    /// Returns true if an argument is a path that is resolved.
     pub fn takes_path(&self) -> bool {
         self.roles.iter().any(|role| role.is_path())
     }
 }
 
 impl Op {
-    /// Its row of the table.
+    /// The row of the table.
     pub const fn entry(self) -> &'static Entry {
         &CALLS[self as usize]
     }
@@ -210,7 +214,7 @@ impl Op {
     }
 }
 
-/// Numbers are below this on every architecture.
+/// All numbers are below this, on every architecture.
 pub const NUMBERS: usize = 512;
 
 static BY_NUMBER: [[u16; NUMBERS]; 3] =
@@ -221,7 +225,7 @@ const fn by_number(arch: Arch) -> [u16; NUMBERS] {
     let mut row = 0;
     while row < CALLS.len() {
         if let Some(number) = CALLS[row].number(arch) {
-            assert!(rows[number as usize] == ABSENT, "a number stands twice in the table");
+            assert!(rows[number as usize] == ABSENT, "a number occurs twice in the table");
             rows[number as usize] = row as u16;
         }
         row += 1;
@@ -229,7 +233,7 @@ const fn by_number(arch: Arch) -> [u16; NUMBERS] {
     rows
 }
 
-/// The call with a number (`arch` is `AUDIT_ARCH_*`); calls of x32 and numbers that are not known are `None`.
+/// The call with a number (`arch` is `AUDIT_ARCH_*`); `None` for calls of x32 and unknown numbers.
 pub fn find(arch: u32, number: u32) -> Option<&'static Entry> {
     find_on(Arch::from_audit(arch)?, number)
 }
@@ -247,7 +251,8 @@ pub fn find_name(name: &str) -> Option<&'static Entry> {
     CALLS.iter().find(|entry| entry.name == name)
 }
 
-/// What a call of i386's `socketcall(2)` stands for; its arguments are an array of words in memory.
+/// The operation of a call of i386's `socketcall(2)`, whose arguments are an array of words in
+/// memory.
 pub const fn socketcall(call: u32) -> Option<Op> {
     Some(match call {
         1 => Op::Socket,
@@ -273,7 +278,7 @@ pub const fn socketcall(call: u32) -> Option<Op> {
     })
 }
 
-/// Whether user and group ids of a call are 16 bits wide: the first generation of i386.
+/// Returns true if user and group ids of a call are 16 bits wide: the first generation of i386.
 pub fn narrow_ids(arch: Arch, op: Op) -> bool {
     arch == Arch::I386
         && !op.name().ends_with("32")
@@ -291,7 +296,7 @@ mod tests {
     use std::process::Command;
     use std::string::{String, ToString};
 
-    /// Where cargo keeps the sources of `linux-raw-sys`.
+    /// The directory in which cargo keeps the sources of `linux-raw-sys`.
     fn raw_sys() -> PathBuf {
         let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args([
@@ -328,7 +333,7 @@ mod tests {
     const NEWER: [&str; 2] = ["listns", "uprobe"];
 
     #[test]
-    fn every_call_that_the_kernel_headers_know_is_here() {
+    fn the_table_has_every_call_of_the_kernel_headers() {
         let sources = raw_sys();
         for (arch, folder) in
             [(Arch::X86_64, "x86_64"), (Arch::I386, "x86"), (Arch::Aarch64, "aarch64")]
@@ -340,7 +345,7 @@ mod tests {
                 assert_eq!(
                     entry.map(|entry| entry.name),
                     Some(name.as_str()),
-                    "{folder} {number}: say in the table what its arguments are"
+                    "{folder} {number}: add the call and its arguments to the table"
                 );
             }
             for entry in CALLS.iter().filter(|entry| !NEWER.contains(&entry.name)) {
@@ -350,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_a_file_is_nobody_elses() {
+    fn calls_with_a_path_have_a_class_for_paths() {
         for entry in &CALLS {
             assert_eq!(entry.op.entry(), entry);
             assert!(entry.roles.len() <= 6);
@@ -360,7 +365,7 @@ mod tests {
             for pair in entry.roles.windows(2) {
                 assert!(pair[0] != Role::Dir || pair[1].is_path(), "{}", entry.name);
             }
-            // A call that takes a path by a new convention is noticed by its name.
+            // The name shows a call that takes a path by a new convention.
             let named = ["at", "path", "open", "mount", "link", "chmod", "chown", "xattr", "stat"];
             let else_so = ["mq_open", "mq_unlink", "pidfd_open", "cachestat", "shmat", "ustat"];
             if named.iter().any(|end| entry.name.ends_with(end)) && !else_so.contains(&entry.name) {

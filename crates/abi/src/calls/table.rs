@@ -1,4 +1,4 @@
-//! The table itself; see [`super`].
+//! The rows of the table of calls; see [`super`].
 
 use super::{ABSENT, Class, Entry, Role};
 
@@ -11,7 +11,8 @@ macro_rules! number {
     };
 }
 
-/// Makes [`Op`] and [`CALLS`] from rows of: variant, name, numbers on x86-64, i386 and arm64, class, roles of the arguments.
+/// Makes [`Op`] and [`CALLS`] from rows of: variant, name, numbers on x86-64, i386 and arm64,
+/// class, roles of the arguments.
 macro_rules! calls {
     ($($variant:ident $name:ident $x86_64:tt $i386:tt $aarch64:tt $class:ident [$($role:ident)*])*) => {
         /// A system call, by the kernel's name.

@@ -1,38 +1,42 @@
-//! Proofs that an instruction begins at an address, without knowing where the code begins.
+//! Proves that an instruction begins at an address, without knowing where the code begins.
 //!
-//! Code is a chain of instructions, one behind the other, none longer than 15 bytes. So of any 15 addresses in a row, at least one is a link
-//! of the true chain. Who decodes forward from each address of such a stretch, and finds that **all** chains lead through one address
-//! (they soon meet: x86 code synchronises itself), has decoded forward from a true boundary, whichever it was; chains that reach bytes which no
-//! processor executes are not the true one. More addresses are asked than are needed, up to a few bytes before the one to be proven,
-//! in case that the chain begins there, behind data.
+//! Code is a chain of instructions, each directly behind the other, and none longer than 15 bytes.
+//! So of any 15 consecutive addresses at least one is a boundary of the true chain. If decoding
+//! forward from **each** address of such a stretch leads through one and the same address, that
+//! address is a true boundary, whichever chain is the true one. (Chains soon meet, because x86 code
+//! synchronises itself.) A chain that reaches bytes which no processor executes is not the true
+//! one. More start addresses are used than are needed, up to a few bytes before the address to be
+//! proven, in case that the true chain begins there, behind data.
 
 use super::length::{Decoded, LONGEST, decode};
 use core::cmp::Ordering;
 
-/// How many bytes before an address are looked at.
+/// Number of bytes before an address that are used.
 pub const BEFORE: usize = 48;
 
-/// Up to how many bytes before an address chains must lead there.
+/// Chains must begin at least so many bytes before the address.
 const NEAR: usize = 16;
 
-/// A chain that nobody has followed yet.
+/// A chain that has not been followed yet.
 const UNSEEN: u8 = 255;
-/// One that does not lead to the address, or of which that cannot be told.
+/// A chain that does not lead to the address, or cannot be followed.
 const ASTRAY: u8 = 254;
-/// One that is none.
+/// Not a chain of instructions.
 const DEAD: u8 = 253;
 
-/// Whether an instruction begins at `at`. The bytes before it, [`BEFORE`] of them if there are as many, must be code.
+/// Returns true if it is proven that an instruction begins at `at`. The bytes before it, [`BEFORE`]
+/// of them if there are so many, must be code.
 ///
-/// False says nothing.
+/// A result of false proves nothing.
 pub fn is_proven(bytes: &[u8], at: usize) -> bool {
     let Some(mut chains) = Chains::new(bytes, at, NEAR) else { return false };
     matches!(chains.ends(NEAR), Ends::Same(_) | Ends::Differently)
 }
 
-/// Where the instruction begins that ends at `at`. That it does, and that one begins at `at`, is proven.
+/// Start of the instruction that ends at `at`, if it is proven that one ends and another begins
+/// there.
 pub fn before(bytes: &[u8], at: usize) -> Option<usize> {
-    // It may begin up to 15 bytes before `at`, and chains must lead there.
+    // The instruction may begin up to 15 bytes before `at`, and chains must lead to its start.
     const FAR: usize = NEAR + LONGEST;
     match Chains::new(bytes, at, FAR)?.ends(FAR) {
         Ends::Same(last) => Some(last),
@@ -40,38 +44,40 @@ pub fn before(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// How a number of chains lead to an address.
+/// Result of following all chains to an address.
 enum Ends {
-    /// All by the instruction that begins here.
+    /// All arrive by the same instruction, which begins here.
     Same(usize),
-    /// By several.
+    /// They arrive by several instructions.
     Differently,
-    /// Not all of them do.
+    /// Not all of them arrive.
     Astray,
-    /// There are none.
+    /// There are no chains.
     Nowhere,
 }
 
-/// Chains that begin before an address.
+/// The chains that begin before an address.
 struct Chains<'a> {
     bytes: &'a [u8],
-    /// Where the first of them begins.
+    /// Start of the first chain.
     start: usize,
-    /// How far the address is from there.
+    /// Distance from there to the address.
     span: usize,
-    /// For each beginning the last instruction before the address, or what else is known.
+    /// For each start address the last instruction before the address, or one of the constants
+    /// above.
     last: [u8; BEFORE],
 }
 
 impl<'a> Chains<'a> {
-    /// With at least [`LONGEST`] beginnings that are `near` bytes before `at` or more.
+    /// Requires at least [`LONGEST`] start addresses that lie `near` bytes or more before `at`.
     fn new(bytes: &'a [u8], at: usize, near: usize) -> Option<Self> {
         let start = at.saturating_sub(BEFORE);
         let enough = at - start >= near + LONGEST && at <= bytes.len();
         enough.then_some(Self { bytes, start, span: at - start, last: [UNSEEN; BEFORE] })
     }
 
-    /// Follows the chain from a beginning to the address, or to where another one has been.
+    /// Follows the chain from a start address to the address, or to an instruction that was seen
+    /// before.
     fn follow(&mut self, from: usize) -> u8 {
         let (mut index, mut end) = (from, UNSEEN);
         let mut lengths = [0_u8; BEFORE];
@@ -93,7 +99,7 @@ impl<'a> Chains<'a> {
                 Decoded::Unknown => ASTRAY,
             };
         }
-        // All links of the chain end as it does.
+        // All instructions of the chain have the same end.
         let mut link = from;
         while link < self.span && self.last[link] == UNSEEN {
             self.last[link] = end;
@@ -105,7 +111,7 @@ impl<'a> Chains<'a> {
         end
     }
 
-    /// How those end that begin `near` bytes before the address or earlier.
+    /// Combines the ends of all chains that begin `near` bytes before the address or earlier.
     fn ends(&mut self, near: usize) -> Ends {
         let mut ends = Ends::Nowhere;
         for from in 0..=self.span - near {

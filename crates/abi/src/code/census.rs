@@ -1,16 +1,21 @@
-//! Which places of an ELF file are `syscall` instructions: all of them, proven, so that an engine without a filter can change every one.
+//! Finds all `syscall` instructions of an ELF file with certainty, so that an engine without a
+//! filter can change every one.
 //!
-//! The bytes `0f 05` may be an instruction, a part of one, or data. What tells:
+//! The bytes `0f 05` may be an instruction, a part of one, or data. These criteria decide:
 //!
-//! 1. Sections: what is in none that can be executed is data. (A file without sections: the segment.)
-//! 2. Functions, as unwinders know them (`.eh_frame`): a chain of instructions that begins where a function does, and has no unknown ones, is the true
-//!    one.
-//! 3. Where a program starts, as its header says: what is executed from there on, one instruction after the other.
-//! 4. All ways of decoding the bytes before agree ([`super::boundary`]), on an instruction here, or on one that begins before and reaches over. That
-//!    proves what the bytes are if they are code; that they are is known from a function around them, or by what stands around a call: the
-//!    number is set before it, or the result is looked at behind it.
+//! 1. Sections: bytes that are in no executable section are data. (A file without sections: the
+//!    segment.)
+//! 2. Functions, from the unwinding tables (`.eh_frame`): a chain of instructions that begins at a
+//!    function's start and contains no unknown ones is the true one.
+//! 3. The start of a program, from its header: the code that is executed from there on, one
+//!    instruction after the other.
+//! 4. All ways of decoding the bytes before agree ([`super::boundary`]), either on an instruction
+//!    here, or on one that begins before and reaches over. That proves what the bytes are if they
+//!    are code. That they are code follows from a function around them, or from the code around a
+//!    call: the number is set before it, or the result is tested behind it.
 //!
-//! What none of these tells is [`Verdict::Unknown`]: the file must not be run by who depends on it.
+//! If no criterion decides, the verdict is [`Verdict::Unknown`]: an engine that depends on the
+//! census must not run the file.
 
 use super::boundary::{before, is_proven};
 use super::form::SYSCALL;
@@ -24,21 +29,22 @@ pub enum Verdict {
     Call,
     /// Data, or part of another instruction.
     Other,
-    /// It cannot be told.
+    /// Undecided.
     Unknown,
 }
 
-/// A file, whole.
+/// The contents of a whole file.
 #[derive(Debug, Clone, Copy)]
 pub struct Census<'a> {
     file: &'a [u8],
-    /// Where program headers are, and how many; sections likewise.
+    /// Offset and number of program headers, and of sections.
     segments: (usize, usize),
     sections: (usize, usize),
-    /// In the file: the sorted table of functions (`.eh_frame_hdr`), or what it is a table of.
+    /// Offset in the file of the sorted table of functions (`.eh_frame_hdr`), and range of the
+    /// unwinding data that it describes.
     table: Option<usize>,
     frames: Option<(usize, usize)>,
-    /// In the file: where the program starts.
+    /// Offset in the file of the program's start.
     entry: Option<usize>,
 }
 
@@ -73,7 +79,7 @@ fn offset_at(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 impl<'a> Census<'a> {
-    /// A 64-bit file; `None` where it is none.
+    /// Reads the headers of a 64-bit file; `None` for any other file.
     pub fn new(file: &'a [u8]) -> Option<Self> {
         if file.get(..6)? != b"\x7fELF\x02\x01" {
             return None;
@@ -85,12 +91,13 @@ impl<'a> Census<'a> {
         let mut census = Self { file, segments, sections, table: None, frames: None, entry: None };
         let header =
             census.segments().find(|segment| segment.kind == EH_FRAME).map(|found| found.offset);
-        // Version 1; how many (a word of four bytes); pairs of distances from the table, of four bytes each.
+        // Version 1; the count is a word of four bytes; entries are pairs of distances from the
+        // table, of four bytes each.
         census.table = header.filter(|at| {
             file.get(*at..*at + 4).is_some_and(|head| head[0] == 1 && head[2..] == [3, 0x3b])
         });
         census.frames = census.unwinding();
-        // A library's may be anything.
+        // The entry of a library may be anything.
         let starts = u16_at(file, 16) == Some(PROGRAM)
             || census.segments().any(|segment| segment.kind == INTERPRETER);
         census.entry =
@@ -111,7 +118,7 @@ impl<'a> Census<'a> {
         })
     }
 
-    /// Type, flags, and where in the file.
+    /// Type, flags, and range in the file.
     fn sections(&self) -> impl Iterator<Item = (u32, u64, Range<usize>)> + 'a {
         let (file, (start, count)) = (self.file, self.sections);
         (0..count).map_while(move |index| {
@@ -122,10 +129,10 @@ impl<'a> Census<'a> {
         })
     }
 
-    /// Where `.eh_frame` is: known by its beginning, a CIE with an augmentation that starts with `z`.
+    /// Finds `.eh_frame`, by its beginning: a CIE with an augmentation that starts with `z`.
     fn unwinding(&self) -> Option<(usize, usize)> {
         if let Some(table) = self.table {
-            // Its address, as a distance of four bytes from that very word.
+            // Its address, as a distance of four bytes from that word itself.
             let distance = u32_at(self.file, table + 4)?.cast_signed();
             if self.file.get(table + 1) == Some(&0x1b) {
                 let at = self
@@ -159,7 +166,7 @@ impl<'a> Census<'a> {
         Some(found.offset + far(&found)?)
     }
 
-    /// The code around a place: a section that can be executed; `None` where it is data.
+    /// The code around an offset: the executable section that contains it; `None` if it is data.
     pub fn code(&self, at: usize) -> Option<Range<usize>> {
         if self.sections.1 == 0 {
             let inside = |one: &Segment| {
@@ -174,7 +181,7 @@ impl<'a> Census<'a> {
         (range.end <= self.file.len()).then_some(range)
     }
 
-    /// The function that a place belongs to, as unwinders are told.
+    /// The function that contains an offset, according to the unwinding tables.
     fn function(&self, at: usize) -> Option<Range<usize>> {
         let address = self.address_of(at)?;
         if let Some(table) = self.table {
@@ -209,14 +216,14 @@ impl<'a> Census<'a> {
         None
     }
 
-    /// Where in the file addresses are that have one among them.
+    /// The range in the file of a range of addresses, if that contains `address`.
     fn part(&self, addresses: &Range<u64>, address: u64) -> Option<Range<usize>> {
         let start = addresses.contains(&address).then(|| self.offset_of(addresses.start))??;
         let length = usize::try_from(addresses.end - addresses.start).ok()?;
         Some(start..start.checked_add(length)?)
     }
 
-    /// The addresses that an FDE is about.
+    /// The addresses that an FDE describes.
     fn frame(&self, at: usize) -> Option<(Range<u64>, usize)> {
         let length = u32_at(self.file, at)? as usize;
         let common = (at + 4).checked_sub(u32_at(self.file, at + 4)? as usize)?;
@@ -239,14 +246,15 @@ impl<'a> Census<'a> {
         (length > 4 + 2 * width).then(|| (start..start.wrapping_add(size), field))
     }
 
-    /// How a CIE says that addresses are written.
+    /// The encoding of addresses according to a CIE.
     fn encoding(&self, at: usize) -> Option<u8> {
         let augmentation = self.file.get(at + 9..)?;
         let end = augmentation.iter().take(16).position(|byte| *byte == 0)?;
         let letters = &augmentation[..end];
         let Some((b'z', letters)) = letters.split_first() else { return Some(0) };
         let mut next = at + 9 + end + 1;
-        // Both alignments, the register (of one byte in version 1), the length of what follows: all of them numbers of seven bits a byte.
+        // Both alignments, the register (of one byte in version 1), the length of what follows: all
+        // of them are numbers with seven bits in each byte.
         for _ in 0..4 {
             while self.file.get(next)? & 0x80 != 0 {
                 next += 1;
@@ -271,7 +279,7 @@ impl<'a> Census<'a> {
         Some(0)
     }
 
-    /// What the bytes `0f 05` at a place of the file are.
+    /// Decides what the bytes `0f 05` at an offset of the file are.
     pub fn verdict(&self, at: usize) -> Verdict {
         let Some(range) = self.code(at) else { return Verdict::Other };
         let function = self.function(at);
@@ -291,7 +299,7 @@ impl<'a> Census<'a> {
         match by_anchors(code, at, function.is_some())
             .unwrap_or_else(|| by_agreement(code, at, function.is_some()))
         {
-            // Hand-written constants among the functions of a file that has a list of these.
+            // Hand-written constants between the functions, in a file that lists its functions.
             Verdict::Unknown
                 if function.is_none() && self.frames.is_some() && !is_near_a_call(code, at) =>
             {
@@ -312,8 +320,8 @@ struct Segment {
     length: usize,
 }
 
-/// Follows the instructions from the beginning of a function. Some compilers (GHC) put tables into it, behind jumps: so whatever nothing comes to
-/// from there has to look like a call too.
+/// Follows the instructions from the beginning of a function. Some compilers (GHC) put tables into
+/// functions, behind jumps: so an instruction that nothing leads to must also look like a call.
 fn by_chain(function: &[u8], at: usize) -> Option<Verdict> {
     let (mut next, mut start) = (0, 0);
     while next < at {
@@ -326,7 +334,8 @@ fn by_chain(function: &[u8], at: usize) -> Option<Verdict> {
     if next != at {
         return Some(Verdict::Other);
     }
-    let is_reached = start == 0 || leads(function, start..at + 1) || sets(function, start..at);
+    let is_reached =
+        start == 0 || jumps_to(function, start..at + 1) || sets_a_number(function, start..at);
     Some(match (is_reached, is_near_a_call(function, at)) {
         (true, _) => Verdict::Call,
         (false, true) => Verdict::Unknown,
@@ -337,8 +346,9 @@ fn by_chain(function: &[u8], at: usize) -> Option<Verdict> {
 /// `exit` and `exit_group`.
 const EXITS: [u8; 2] = [60, 231];
 
-/// Follows the instructions from where a program starts, until control does not surely come back: a jump away, a call of a function, the end of the
-/// program, behind which data may be. So a call has to have its number set by one of them.
+/// Follows the instructions from the program's start, until control may not come back: a jump, a
+/// call of a function, or the end of the program, behind which there may be data. So one of the
+/// instructions before a call has to set its number.
 fn from_entry(code: &[u8], at: usize) -> Option<Verdict> {
     let (mut next, mut set, mut exits) = (0, false, false);
     while next < at {
@@ -359,8 +369,8 @@ fn from_entry(code: &[u8], at: usize) -> Option<Verdict> {
     if next > at { Some(Verdict::Other) } else { set.then_some(Verdict::Call) }
 }
 
-/// Whether a jump of a function leads to one of these places.
-fn leads(function: &[u8], places: Range<usize>) -> bool {
+/// Returns true if a jump of a function leads to one of these offsets.
+fn jumps_to(function: &[u8], places: Range<usize>) -> bool {
     let mut next = 0;
     while let Some(rest) = function.get(next..).filter(|rest| !rest.is_empty()) {
         let Decoded::Instruction(found) = decode(rest) else { return false };
@@ -381,8 +391,8 @@ fn leads(function: &[u8], places: Range<usize>) -> bool {
     false
 }
 
-/// Whether an instruction of a chain sets a number.
-fn sets(code: &[u8], places: Range<usize>) -> bool {
+/// Returns true if an instruction of a chain sets a number.
+fn sets_a_number(code: &[u8], places: Range<usize>) -> bool {
     let mut next = places.start;
     while next < places.end {
         let Decoded::Instruction(found) = decode(&code[next..]) else { return false };
@@ -394,12 +404,13 @@ fn sets(code: &[u8], places: Range<usize>) -> bool {
     false
 }
 
-/// How far before a place functions are looked for.
+/// Distance before an offset in which starts of functions are searched.
 const FAR: usize = 16 * 1024;
-/// How many of them have to agree.
+/// Number of them that have to agree.
 const ANCHORS: usize = 4;
 
-/// Follows the instructions from where functions seem to begin: behind padding, at a multiple of 16. All have to say the same.
+/// Follows the instructions from apparent starts of functions: behind padding, at a multiple of 16.
+/// All results have to agree.
 fn by_anchors(code: &[u8], at: usize, is_code: bool) -> Option<Verdict> {
     let (mut verdict, mut count) = (None, 0);
     for start in (at.saturating_sub(FAR)..=at).rev().filter(|start| is_anchor(code, *start)) {
@@ -420,7 +431,7 @@ fn by_anchors(code: &[u8], at: usize, is_code: bool) -> Option<Verdict> {
     }
 }
 
-/// Whether the bytes before are padding, or the end of a function.
+/// Returns true if the bytes before are padding, or the end of a function.
 fn is_anchor(code: &[u8], at: usize) -> bool {
     const NOPS: [&[u8]; 7] = [
         &[0xcc],
@@ -434,8 +445,8 @@ fn is_anchor(code: &[u8], at: usize) -> bool {
     at.is_multiple_of(16) && (at == 0 || NOPS.iter().any(|nop| code[..at].ends_with(nop)))
 }
 
-/// Whether the chain from a place meets another, and whether one of the last instructions before that sets a number; `None` where it cannot be
-/// followed.
+/// Follows the chain from one offset to another: returns if it arrives there, and if one of the
+/// last instructions before sets a number. `None` if it cannot be followed.
 fn chain(code: &[u8], start: usize, at: usize) -> Option<(bool, bool)> {
     let (mut next, mut index, mut set, mut table) = (start, 0_usize, None, false);
     while next < at {
@@ -454,7 +465,7 @@ fn chain(code: &[u8], start: usize, at: usize) -> Option<(bool, bool)> {
     Some((next == at, !table && set.is_some_and(|set| index - set <= NEAR)))
 }
 
-/// Whether some bytes around look as if they belonged to a call.
+/// Returns true if some bytes around look like the code around a call.
 fn is_near_a_call(code: &[u8], at: usize) -> bool {
     let before = (at.saturating_sub(32)..at).any(|start| {
         (2..=7).any(|length| {
@@ -469,18 +480,22 @@ fn is_near_a_call(code: &[u8], at: usize) -> bool {
         })
 }
 
-/// Whether no program has this right behind a call: sums with what the call has just lost or answered, of which nobody has looked at the sign; what
-/// no processor executes. So end addresses, distances and tables that hold the bytes of a call (GHC has such among its code).
+/// Returns true if no program has these bytes right behind a call: sums with registers that the
+/// call has just overwritten or that hold its result, whose sign has not been tested, or bytes that
+/// no processor executes. Addresses, distances and tables that contain the bytes of a call end like
+/// that (GHC has such among its code).
 fn is_senseless(behind: &[u8]) -> bool {
     matches!(behind, [0..=3 | 0x10..=0x13, ..]) || decode(behind) == Decoded::Invalid
 }
 
-/// What the bytes `0f 05` at a place of memory that is about to be executed are, of which nothing else is known.
+/// Decides what the bytes `0f 05` at an offset of memory that is about to be executed are, if
+/// nothing else is known of it.
 pub fn of_memory(code: &[u8], at: usize) -> Verdict {
     by_anchors(code, at, false).unwrap_or_else(|| by_agreement(code, at, false))
 }
 
-/// By what all ways of decoding say of the bytes before. `is_code`: somebody has said that they are code. Without that, a call has to look like one.
+/// Decides by what all ways of decoding the bytes before agree on. `is_code`: the bytes are known
+/// to be code. Without that, a call has to look like one.
 fn by_agreement(code: &[u8], at: usize, is_code: bool) -> Verdict {
     if is_proven(code, at) {
         return if is_code || looks_like_a_call(code, at) {
@@ -500,10 +515,10 @@ fn by_agreement(code: &[u8], at: usize, is_code: bool) -> Verdict {
     }
 }
 
-/// How far what belongs to a call may be from it, in instructions.
+/// Greatest distance of the code that belongs to a call, in instructions.
 const NEAR: usize = 24;
 
-/// Whether the number is set before a place, or the result looked at behind it.
+/// Returns true if the number is set before an offset, or the result is tested behind it.
 fn looks_like_a_call(code: &[u8], at: usize) -> bool {
     match sets_before(code, at) {
         Some(true) => return true,
@@ -511,7 +526,7 @@ fn looks_like_a_call(code: &[u8], at: usize) -> bool {
         None => return false,
     }
     let mut place = at + SYSCALL.len();
-    // `mov %rax, ...`: it is handed on.
+    // `mov %rax, ...`: the result is passed on.
     if matches!(code.get(place..), Some([0x48 | 0x49, 0x89, 0xc0..=0xc7, ..])) {
         return true;
     }
@@ -534,7 +549,7 @@ fn looks_like_a_call(code: &[u8], at: usize) -> bool {
     false
 }
 
-/// Whether the number is set before a place; `None` where a table of data is there.
+/// Returns true if the number is set before an offset; `None` if there is a table of data.
 fn sets_before(code: &[u8], at: usize) -> Option<bool> {
     let (mut place, mut sets) = (at, false);
     for _ in 0..NEAR {
@@ -553,17 +568,19 @@ fn sets_before(code: &[u8], at: usize) -> Option<bool> {
     Some(sets)
 }
 
-/// `add %al, (%rax)`, which is zeros: that is no code, but may be padding up to where it begins.
+/// Returns true for `add %al, (%rax)`, which is zeros: data, but zeros up to an aligned start of
+/// code may be padding.
 fn is_table(instruction: &[u8], end: usize) -> bool {
     instruction == [0, 0] && !end.is_multiple_of(16)
 }
 
-/// `call`: what was in `rax` is lost.
+/// Returns true for `call`, which overwrites `rax`.
 fn is_call(instruction: &[u8]) -> bool {
     matches!(instruction, [0xe8, ..] | [0xff, 0x10..=0x17 | 0x50..=0x57 | 0x90..=0x97 | 0xd0..=0xd7, ..])
 }
 
-/// `mov` of a number that a call may have, or of a register, to `eax` or `rax`; `xor eax, eax`; `pop rax`.
+/// Returns true for `mov` of a possible system call number, or of a register, to `eax` or `rax`;
+/// `xor eax, eax`; `pop rax`.
 fn sets_number(instruction: &[u8]) -> bool {
     let small = |value: &[u8]| matches!(value, [_, 0..=2, 0, 0]);
     match instruction {
@@ -579,7 +596,7 @@ fn sets_number(instruction: &[u8]) -> bool {
     }
 }
 
-/// Comparisons of `rax` with the smallest error, or with zero.
+/// Returns true for comparisons of `rax` with the smallest error, or with zero.
 fn looks_at_result(instruction: &[u8]) -> bool {
     matches!(
         instruction,

@@ -1,87 +1,93 @@
-//! How one call site can be rewritten.
+//! The ways in which one call site can be rewritten.
 //!
 //! ```text
-//!   Long    b8 nr nr nr nr          mov $nr, %eax        →  e9 stub             the instruction before the call, of five bytes or more
-//!           0f 05                   syscall                 0f 05               (any that can be moved)
+//!   Long    b8 nr nr nr nr    mov $nr, %eax  →  e9 stub    the instruction before the call, of
+//!           0f 05             syscall           0f 05      five bytes or more (any that can be moved)
 //!
-//!   Short   48 89 f8                mov %rdi, %rax       →  eb pad              the instruction before, of two to four bytes,
-//!           0f 05                   syscall                 0f 05               and padding near by, which jumps to the stub
+//!   Short   48 89 f8          mov %rdi, %rax →  eb pad     the instruction before, of two to four
+//!           0f 05             syscall           0f 05      bytes, and padding near by, which jumps
+//!                                                          to the stub
 //!
-//!   Call    0f 05                   syscall              →  eb pad              the call itself, and padding
+//!   Call    0f 05             syscall        →  eb pad     the call itself, and padding
 //!
-//!   padding 66 2e 0f 1f 84 00 …     nopw …               →  eb over; e9 stub    one instruction of seven bytes or more
-//!           cc cc cc cc cc          int3 …               →  e9 stub             or traps
+//!   padding 66 2e 0f 1f 84 …  nopw …         →  eb over; e9 stub   one instruction of seven bytes
+//!                                                                  or more
+//!           cc cc cc cc cc    int3 …         →  e9 stub            or traps
 //! ```
 //!
-//! `Long` and `Short` leave the `syscall` where it is: threads that are blocked in it or stand before it, kernels that restart it, and whoever
-//! jumps to it directly find it, and calls that are not caught are made there, at the address where a debugger or `pthread_cancel` wants to
-//! see them. `Call` cannot do that, so it comes last.
+//! `Long` and `Short` leave the `syscall` in place. So it is still there for threads that are
+//! blocked in it or about to execute it, for kernels that restart it, and for code that jumps to it
+//! directly; and calls that are not caught are made there, at the address where a debugger or
+//! `pthread_cancel` expects them. `Call` cannot do that, so it is the last choice.
 //!
-//! That the instruction before the call is one, and padding is padding, is proven ([`super::boundary`]).
+//! It is proven that the bytes before the call are one instruction, and that padding is padding
+//! ([`super::boundary`]).
 
 use super::boundary::{before, is_proven};
 use super::length::{Decoded, Instruction, Kind, decode};
 use core::ops::Range;
 
-/// Which of the forms.
+/// The form of a rewritten site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The instruction before the call becomes a jump to the stub.
     Long,
-    /// It becomes a jump to padding.
+    /// The instruction before the call becomes a jump to padding.
     Short,
     /// The call becomes a jump to padding.
     Call,
 }
 
-/// Padding that is used as a step.
+/// Padding that holds the jump to a stub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Padding {
-    /// Where it begins.
+    /// Its start.
     pub at: usize,
-    /// Bytes of a single instruction that does nothing; 0 for traps.
+    /// Length of a single instruction that does nothing; 0 for traps.
     pub over: usize,
 }
 
 impl Padding {
-    /// Where the jump to the stub is put.
+    /// Position of the jump to the stub.
     pub const fn step(self) -> usize {
         if self.over == 0 { self.at } else { self.at + 2 }
     }
 }
 
-/// How a site is rewritten. Places are indices into [`Text::bytes`].
+/// The rewriting of one site. Positions are indices into [`Text::bytes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Where the `syscall` stands.
+    /// Position of the `syscall`.
     pub site: usize,
     /// The form.
     pub form: Form,
-    /// Length of the instruction before the call, which is moved into the stub; 0 for [`Form::Call`].
+    /// Length of the instruction before the call, which is moved into the stub; 0 for
+    /// [`Form::Call`].
     pub moved: usize,
-    /// The padding, for all but [`Form::Long`].
+    /// The padding, for all forms except [`Form::Long`].
     pub padding: Option<Padding>,
-    /// The number, where the moved instruction is the one that sets it.
+    /// The number, if the moved instruction sets it.
     pub number: Option<u32>,
 }
 
-/// Code in which a site stands.
+/// The code that contains a site.
 #[derive(Debug, Clone, Copy)]
 pub struct Text<'a> {
-    /// The bytes, with some before and behind what may be changed.
+    /// The bytes, including some before and behind the range that may be changed.
     pub bytes: &'a [u8],
-    /// What may be changed: a page, which takes the place of the old one as a whole.
+    /// The range that may be changed: a page, which replaces the old one as a whole.
     pub page: (usize, usize),
 }
 
-/// The first two bytes of `syscall`.
+/// The bytes of `syscall`.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// What takes the place of a `syscall` where no filter is there to catch it: `into`, which no processor executes in 64-bit mode and no
-/// compiler writes there, and the second byte of what was there. So whoever gets the signal knows the instruction by itself.
+/// Replaces a `syscall` where no filter catches it: `into`, which no processor executes in 64-bit
+/// mode and no compiler emits there, and the second byte of the original. So the signal handler
+/// recognises the instruction by its bytes.
 pub const TRAP: [u8; 2] = [0xce, 0x05];
-/// Bytes of a jump with a distance of four bytes.
+/// Length of a jump with a distance of four bytes.
 pub const JUMP: usize = 5;
-/// Bytes of one with a distance of one.
+/// Length of a jump with a distance of one byte.
 const HOP: usize = 2;
 
 impl Text<'_> {
@@ -89,7 +95,7 @@ impl Text<'_> {
         self.page.0 <= range.start && range.end <= self.page.1
     }
 
-    /// The instruction before `site`: its length, and what it is.
+    /// The instruction before `site`: its length and kind.
     fn before(&self, site: usize) -> Option<Instruction> {
         match decode(&self.bytes[before(self.bytes, site)?..]) {
             Decoded::Instruction(found) => Some(found),
@@ -97,9 +103,9 @@ impl Text<'_> {
         }
     }
 
-    /// Finds the form for the `syscall` at `site`, which is one: it has been executed. (For others, a form
-    /// with an instruction that is moved is proof enough.) `is_free` says whether padding
-    /// is still what it was.
+    /// Chooses the form for the `syscall` at `site`. That it is one is known because it has been
+    /// executed. (For other sites, a form with a moved instruction is proof enough.) `is_free`
+    /// returns true if padding still has its original contents.
     pub fn plan(&self, site: usize, is_free: impl Fn(Padding) -> bool) -> Option<Plan> {
         if self.bytes.get(site..site + SYSCALL.len())? != SYSCALL {
             return None;
@@ -134,7 +140,7 @@ impl Text<'_> {
         Some(u32::from_le_bytes(value.get(..4)?.try_into().ok()?))
     }
 
-    /// Padding that a short jump at `from` reaches; `site` is where an instruction is known to be.
+    /// Padding that a short jump at `from` reaches; an instruction is known to begin at `site`.
     fn padding(
         &self,
         site: usize,
@@ -148,7 +154,7 @@ impl Text<'_> {
                 && self.may_change(&(padding.at..end))
                 && is_free(*padding)
         };
-        // Forward, from one instruction to the next.
+        // Search forward, from one instruction to the next.
         let mut at = site + SYSCALL.len();
         while at < from + HOP + 128 {
             let Decoded::Instruction(found) = decode(self.bytes.get(at..)?) else { break };
@@ -157,7 +163,7 @@ impl Text<'_> {
             }
             at += found.length;
         }
-        // Backward, where it looks like padding.
+        // Search backward, for bytes that look like padding.
         (site.saturating_sub(136)..site).rev().find_map(|at| {
             let Decoded::Instruction(found) = decode(&self.bytes[at..]) else { return None };
             let padding = self.padding_at(at, found).filter(fits)?;

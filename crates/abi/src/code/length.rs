@@ -1,60 +1,62 @@
-//! Lengths and kinds of instructions in 64-bit mode (Intel SDM volume 2, appendix A; AMD APM volume 3, appendix A).
+//! Decodes length and kind of instructions in 64-bit mode (Intel SDM volume 2, appendix A; AMD APM
+//! volume 3, appendix A).
 //!
-//! Three answers: an instruction; certainly none ([`Decoded::Invalid`]: every processor refuses these bytes); or bytes of which this decoder does
-//! not know what they are ([`Decoded::Unknown`]: cut off, or of an extension with encodings of its own). Whoever proves something must give
-//! up at the last. The property test compares it with `iced-x86`.
+//! There are three results: an instruction; certainly not an instruction ([`Decoded::Invalid`]:
+//! every processor refuses these bytes); or undecided ([`Decoded::Unknown`]: the bytes are cut off,
+//! or belong to an extension with its own encodings). A proof must give up at the last. The
+//! property test compares the results with `iced-x86`.
 
-/// What is important about an instruction to somebody who wants to put it elsewhere.
+/// The property of an instruction that decides if it can be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It does the same at any address.
+    /// It has the same effect at any address.
     Plain,
-    /// It means memory by its distance from the instruction.
+    /// It addresses memory relative to itself.
     Relative,
-    /// Control may go elsewhere, and may go on behind it.
+    /// Control may go elsewhere, and may continue behind it.
     Branch,
-    /// Control never goes on behind it.
+    /// Control never continues behind it.
     End,
     /// `syscall`.
     Syscall,
-    /// It does nothing.
+    /// It has no effect.
     Nop,
     /// `int3`.
     Trap,
 }
 
-/// An instruction.
+/// A decoded instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
-    /// Bytes, 1 to 15.
+    /// Length in bytes, 1 to 15.
     pub length: usize,
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What some bytes are.
+/// Result of decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded {
-    /// They begin with this.
+    /// The bytes begin with this instruction.
     Instruction(Instruction),
-    /// No processor executes them.
+    /// No processor executes the bytes.
     Invalid,
-    /// It cannot be told.
+    /// Undecided.
     Unknown,
 }
 
-/// The longest instruction.
+/// Length of the longest instruction.
 pub const LONGEST: usize = 15;
 
-// What follows an opcode, as bits.
+// The bytes that follow an opcode, as bits.
 const MODRM: u8 = 1;
 /// One byte.
 const BYTE: u8 = 2;
-/// Two or four bytes, by the operand's size.
+/// Two or four bytes, depending on the operand size.
 const WORD: u8 = 4;
 /// Two bytes.
 const TWO: u8 = 8;
-/// An address of the full size.
+/// An address of full size.
 const FAR: u8 = 16;
 /// A distance of four bytes.
 const NEAR: u8 = 32;
@@ -69,7 +71,7 @@ const fn set(table: &mut [u8; 256], from: usize, to: usize, what: u8) {
     }
 }
 
-/// Opcodes of one byte; prefixes and escapes are dealt with before.
+/// Opcodes of one byte; prefixes and escapes are handled before.
 static ONE: [u8; 256] = {
     let mut table = [0; 256];
     let mut row = 0;
@@ -108,7 +110,7 @@ static ONE: [u8; 256] = {
     table[0xce] = INVALID;
     set(&mut table, 0xd0, 0xd3, MODRM);
     table[0xd4] = INVALID;
-    // A second kind of REX, on processors to come.
+    // A second kind of REX prefix, on future processors.
     table[0xd5] = UNKNOWN;
     table[0xd6] = INVALID;
     set(&mut table, 0xd8, 0xdf, MODRM);
@@ -150,12 +152,12 @@ static TWO_BYTES: [u8; 256] = {
     table[0xc2] = MODRM | BYTE;
     set(&mut table, 0xc4, 0xc6, MODRM | BYTE);
     set(&mut table, 0xc8, 0xcf, 0);
-    // An instruction that is refused; whether more belongs to it, processors do not agree.
+    // An instruction that is always refused; processors differ in the bytes that belong to it.
     table[0xff] = UNKNOWN;
     table
 };
 
-/// What was read before the opcode.
+/// The prefixes before the opcode.
 #[derive(Clone, Copy, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -169,7 +171,7 @@ struct Prefixes {
     /// `f2`, `f3`.
     repeat: bool,
     lock: bool,
-    /// The byte itself, where it stands right before the opcode.
+    /// The REX byte itself, if it is right before the opcode.
     rex: u8,
 }
 
@@ -179,7 +181,7 @@ impl Prefixes {
     }
 }
 
-/// Decodes what stands at the beginning of `bytes`.
+/// Decodes the beginning of `bytes`.
 pub fn decode(bytes: &[u8]) -> Decoded {
     let bytes = &bytes[..bytes.len().min(LONGEST)];
     let mut prefixes = Prefixes::default();
@@ -199,7 +201,7 @@ pub fn decode(bytes: &[u8]) -> Decoded {
             }
             other => break *other,
         }
-        // Before other prefixes it says nothing.
+        // A REX byte before other prefixes has no effect.
         prefixes.rex = 0;
     };
     let decoded = match opcode {
@@ -214,12 +216,13 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Nothing longer than [`LONGEST`] is an instruction; but of less it cannot be told.
+/// An instruction cannot be longer than [`LONGEST`]; shorter bytes are undecided.
 fn cut(bytes: &[u8]) -> Decoded {
     if bytes.len() == LONGEST { Decoded::Invalid } else { Decoded::Unknown }
 }
 
-/// Bytes of `ModRM` with what belongs to it, and whether it means memory by distance. `None` where it is cut off.
+/// Length of `ModRM` with the bytes that belong to it, and true if it addresses memory relative to
+/// the instruction. `None` if it is cut off.
 fn modrm(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     let byte = *bytes.get(at)?;
     let (mode, memory) = (byte >> 6, byte & 7);
@@ -239,13 +242,13 @@ fn modrm(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     })
 }
 
-/// The instruction of `what` follows an opcode that ends at `at`.
+/// The instruction in which an opcode that ends at `at` is followed by `what`.
 fn finish(bytes: &[u8], at: usize, what: u8, prefixes: Prefixes, kind: Kind) -> Option<Decoded> {
     if what & INVALID != 0 {
         return Some(Decoded::Invalid);
     }
-    // Whether a short distance is two or four bytes, Intel's and AMD's processors do not agree; `66 66 48 e8`, calls of `__tls_get_addr` as compilers
-    // write them, have a wide one.
+    // Processors of Intel and AMD differ on a short distance being two or four bytes.
+    // `66 66 48 e8`, the form of calls of `__tls_get_addr` that compilers emit, has a wide one.
     if what & UNKNOWN != 0 || what & NEAR != 0 && prefixes.short && !prefixes.is_wide() {
         return Some(Decoded::Unknown);
     }
@@ -282,12 +285,12 @@ fn one(bytes: &[u8], at: usize, opcode: u8, prefixes: Prefixes) -> Option<Decode
         _ => Kind::Plain,
     };
     match opcode {
-        // AMD's XOP, where POP would have another register.
+        // AMD's XOP, which uses the opcode of POP with another register.
         0x8f if next? & 0x1f >= 8 => return Some(Decoded::Unknown),
         0xb8..=0xbf if prefixes.is_wide() => {
             return finish(bytes, at + 8, 0, prefixes, Kind::Plain);
         }
-        // XBEGIN has a distance, and XABORT goes elsewhere.
+        // XBEGIN has a distance, and XABORT continues elsewhere.
         0xc6 if next? == 0xf8 => kind = Kind::Branch,
         0xc7 if next? == 0xf8 => {
             kind = Kind::Branch;
@@ -315,26 +318,26 @@ fn escaped(bytes: &[u8], at: usize, prefixes: Prefixes) -> Option<Decoded> {
             let what = if opcode == 0x3a { MODRM | BYTE } else { MODRM };
             return finish(bytes, at + 1, what, prefixes, Kind::Plain);
         }
-        // Calls of a hypervisor's among them.
+        // Includes calls of a hypervisor.
         0x01 if *bytes.get(at)? >= 0xc0 => Kind::Branch,
         0x05 => Kind::Syscall,
         0x07 | 0x0b | 0x35 | 0xaa | 0xb9 => Kind::End,
         0x34 | 0x80..=0x8f => Kind::Branch,
         0x1f if !prefixes.repeat && !prefixes.lock && bytes.get(at)? & 0x38 == 0 => Kind::Nop,
-        // Whatever is no two registers is read as if it was.
+        // All values are read as two registers.
         0x20..=0x23 => return finish(bytes, at + 1, 0, prefixes, Kind::Plain),
         // EXTRQ and INSERTQ have two bytes more than VMREAD.
         0x78 if prefixes.short || prefixes.repeat => return Some(Decoded::Unknown),
         _ => Kind::Plain,
     };
-    // A `syscall` with prefixes is one, but not two bytes long.
+    // A `syscall` with prefixes is one, but longer than two bytes.
     if kind == Kind::Syscall && at != 2 {
         what = UNKNOWN;
     }
     finish(bytes, at, what, prefixes, kind)
 }
 
-/// What follows an opcode of VEX or EVEX.
+/// The bytes that follow an opcode of VEX or EVEX.
 fn vector(map: u8, opcode: u8) -> u8 {
     match (map, opcode) {
         (1, 0x77) => 0,

@@ -1,29 +1,31 @@
-//! All sites of a page at once: the new text of the page, and the stubs that belong to it.
+//! Rewrites all sites of a page at once: makes the new code of the page, and its stubs.
 
 use super::form::{Padding, Plan, SYSCALL, Text};
 use super::stub::{PAGE, Stubs, jump};
 
-/// A page to be rewritten.
+/// A page to rewrite.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The text as it is.
+    /// The current code.
     pub text: Text<'a>,
     /// Address of its first byte.
     pub address: u64,
-    /// The site because of which this is done, if it is in this page: a `syscall` that was executed.
+    /// The site that caused the rewriting, if it is in this page: a `syscall` that was executed.
     pub site: Option<usize>,
     /// The number with which it was executed.
     pub number: u32,
 }
 
-/// Whether something can be done about the site that is asked for.
+/// Returns true if the site that caused the request can be rewritten.
 pub fn is_possible(request: &Request<'_>) -> bool {
     request.site.is_some_and(|site| request.text.plan(site, |_| true).is_some())
 }
 
-/// Writes the new text of the page. Returns the number of sites that were rewritten; `done` hears of each.
+/// Writes the new code of the page. Returns the number of sites that were rewritten; `done` is
+/// called for each.
 ///
-/// The site that is asked for comes first, then those whose number is known, and one of those that the stage `wants`.
+/// The site that caused the request comes first, then those with a known number that the stage
+/// `wants`.
 pub fn rewrite(
     request: &Request<'_>,
     page: &mut [u8; PAGE],
@@ -58,7 +60,8 @@ pub fn rewrite(
     count
 }
 
-/// Sites of a page that may be some whose number is wanted: `mov $nr, %eax; syscall`, or what looks like it.
+/// Sites of a page that seem to have a wanted number: `mov $nr, %eax; syscall`, or bytes that look
+/// like it.
 pub fn promising(text: &Text<'_>, wants: impl Fn(u32) -> bool) -> impl Iterator<Item = usize> {
     let (bytes, (start, end)) = (text.bytes, text.page);
     let mut from = start.max(7);
@@ -73,7 +76,8 @@ pub fn promising(text: &Text<'_>, wants: impl Fn(u32) -> bool) -> impl Iterator<
     })
 }
 
-/// The first place at `from` or behind it that looks like a call with a number before it, and the number.
+/// The first position from `from` on that looks like a call with a number before it, and the
+/// number.
 fn next_numbered(bytes: &[u8], mut from: usize, end: usize) -> Option<(usize, u32)> {
     let end = end.min(bytes.len());
     loop {
@@ -86,11 +90,11 @@ fn next_numbered(bytes: &[u8], mut from: usize, end: usize) -> Option<(usize, u3
     }
 }
 
-/// Where the bytes of a `syscall` are first.
+/// Position of the first `syscall` bytes.
 pub fn next_call(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let mut at = 0;
-    // Eight places at a time: only a few have the first byte of the instruction.
+    // Eight positions at a time: only few contain the first byte of the instruction.
     while let Some(word) = bytes.get(at..at + 8) {
         let word = u64::from_le_bytes(word.try_into().ok()?) ^ (ONES * u64::from(SYSCALL[0]));
         if word.wrapping_sub(ONES) & !word & (ONES << 7) != 0 {
@@ -106,7 +110,7 @@ pub fn next_call(bytes: &[u8]) -> Option<usize> {
     rest.windows(SYSCALL.len()).position(|pair| pair == SYSCALL).map(|found| found + at)
 }
 
-/// Puts the stub into its page, and the jumps into theirs; nothing is changed where that fails.
+/// Writes the stub into its page, and the jumps into the code; on failure nothing is changed.
 fn write(
     request: &Request<'_>,
     plan: &Plan,

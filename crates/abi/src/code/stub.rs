@@ -1,57 +1,61 @@
-//! Stubs: what a rewritten site jumps to.
+//! Makes stubs: the instructions that a rewritten site jumps to.
 //!
-//! A page of stubs belongs to one page of text, and is made with it: nobody ever writes to either while it can be executed.
+//! A page of stubs belongs to one page of code, and is made together with it: neither is ever
+//! written to while it can be executed.
 //!
 //! ```text
 //!    0  address of the stage's entry
-//!   64  which numbers go there: for each upper byte of a 16-bit number the offset of a row, then the rows, a byte for each lower byte
+//!   64  which numbers go there: for each upper byte of a 16-bit number the offset of a row, then
+//!       the rows, a byte for each lower byte
 //! 1344  stubs
 //! ```
 //!
-//! A stub does what the moved instruction did, and goes to the stage's entry with the number in rax and the site's return address in rcx. Where
-//! the number is not known, it is looked up first, and calls that nobody wants to see go back to the site. No flag is changed, nothing
-//! is written to memory, and only rcx and r11 are used, which `syscall` loses too.
+//! A stub does what the moved instruction did, and goes to the stage's entry with the number in rax
+//! and the site's return address in rcx. If the number is not known in advance, the stub looks it
+//! up first, and calls that the stage does not want go back to the site. A stub changes no flag and
+//! no memory, and uses only rcx and r11, which `syscall` overwrites too.
 
 use super::form::{Form, JUMP, Plan};
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE: usize = 4096;
-/// Where the table of numbers is.
+/// Offset of the table of numbers.
 const TABLE: usize = 64;
-/// Where the rows are, from the table.
+/// Offset of the rows in the table.
 const ROWS: usize = 512;
-/// Where the first stub is.
+/// Offset of the first stub.
 const FIRST: usize = TABLE + ROWS + 3 * 256;
-/// `int3`, in what is not used.
+/// `int3`, in unused bytes.
 const TRAP: u8 = 0xcc;
 
-/// A page of stubs while it is made.
+/// A page of stubs that is being made.
 pub struct Stubs<'a> {
     page: &'a mut [u8; PAGE],
-    /// Where it is going to be.
+    /// The address where it will be.
     at: u64,
-    /// What is used of it.
+    /// Number of bytes in use.
     end: usize,
-    /// Whether the table of numbers is filled.
+    /// Set if the table of numbers is filled.
     has_table: bool,
-    /// No call is left to be made at its site: what passes is made here.
+    /// Calls are never made at their sites: the stub makes the calls that pass.
     makes_calls: bool,
 }
 
 impl<'a> Stubs<'a> {
-    /// An empty page that is going to be executed at `at`.
+    /// An empty page that will be executed at `at`.
     pub fn new(page: &'a mut [u8; PAGE], at: u64, entry: u64) -> Self {
         page.fill(TRAP);
         page[..8].copy_from_slice(&entry.to_le_bytes());
         Self { page, at, end: FIRST, has_table: false, makes_calls: false }
     }
 
-    /// As [`Stubs::new`], for sites whose instruction is no call any more: what nobody wants to see is made by the stub.
+    /// As [`Stubs::new`], for sites where the instruction is no longer a call: the stub makes the
+    /// calls that the stage does not want.
     pub fn making_calls(page: &'a mut [u8; PAGE], at: u64, entry: u64) -> Self {
         Self { makes_calls: true, ..Self::new(page, at, entry) }
     }
 
-    /// The page, to be written where it is going to be executed.
+    /// The page, to be written to the place where it will be executed.
     pub fn page(&mut self) -> &mut [u8; PAGE] {
         self.page
     }
@@ -68,7 +72,7 @@ impl<'a> Stubs<'a> {
         self.has_table = true;
         self.page[TABLE..FIRST].fill(0);
         for upper in 0..256_u16 {
-            // All but two upper bytes have the first row, of zeros.
+            // All upper bytes except two have the first row, of zeros.
             let offset = ROWS as u16 + if upper < 2 { 256 * (upper + 1) } else { 0 };
             let word = TABLE + 2 * usize::from(upper);
             self.page[word..word + 2].copy_from_slice(&offset.to_le_bytes());
@@ -78,8 +82,9 @@ impl<'a> Stubs<'a> {
         }
     }
 
-    /// Adds the stub for a site at the address `site`; `moved` are the bytes of the moved instruction; `wants` says which numbers go to the
-    /// stage. The stub's address, or `None` where the page is full, or too far away.
+    /// Adds the stub for a site at the address `site`. `moved` are the bytes of the moved
+    /// instruction; `wants` selects the numbers that go to the stage. Returns the stub's address,
+    /// or `None` if the page is full, or too far away.
     pub fn add(
         &mut self,
         plan: &Plan,
@@ -96,8 +101,8 @@ impl<'a> Stubs<'a> {
         let mut writer = Writer { stubs: self, failed: false };
         writer.bytes(moved);
         if plan.number.is_none() {
-            // movzx ecx, ah; lea r11, [rip + TABLE]; movzx ecx, word ptr [r11 + 2 * rcx]; lea r11, [r11 + rcx]; movzx ecx, al;
-            // movzx ecx, byte ptr [r11 + rcx]; jrcxz +13
+            // movzx ecx, ah; lea r11, [rip + TABLE]; movzx ecx, word ptr [r11 + 2 * rcx]; lea r11,
+            // [r11 + rcx]; movzx ecx, al; movzx ecx, byte ptr [r11 + rcx]; jrcxz +13
             writer.bytes(&[0x0f, 0xb6, 0xcc, 0x4c, 0x8d, 0x1d]);
             writer.distance_within(TABLE);
             writer.bytes(&[0x41, 0x0f, 0xb7, 0x0c, 0x4b, 0x4d, 0x8d, 0x1c, 0x0b, 0x0f, 0xb6, 0xc8]);
@@ -126,7 +131,7 @@ impl<'a> Stubs<'a> {
             self.end = start;
             return None;
         }
-        // The next begins at a multiple of 16, as functions do.
+        // The next stub begins at a multiple of 16, as functions do.
         self.end = self.end.next_multiple_of(16);
         Some(self.at + start as u64)
     }
@@ -146,7 +151,7 @@ impl Writer<'_, '_> {
         self.stubs.end += bytes.len();
     }
 
-    /// The distance to an address, which is the last part of an instruction.
+    /// Writes the distance to an address; it is the last part of an instruction.
     fn distance(&mut self, to: u64) {
         let from = self.stubs.at + self.stubs.end as u64 + 4;
         match distance(from, to) {

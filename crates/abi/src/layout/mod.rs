@@ -1,31 +1,33 @@
-//! Where the members of the kernel's structures lie in a guest's memory, for each architecture whose calls are known.
+//! Offsets of the members of kernel structures in a guest's memory, for each architecture whose
+//! calls are known.
 //!
-//! The guest's structures are not ours: an i386 program has its own. So they are written and read as bytes, by offsets.
+//! The guest's structures may differ from the host's: an i386 program has its own. So they are
+//! written and read as bytes, by offsets.
 //!
 //! - [`stat`]: `struct stat` in its five forms, `struct statx`, `struct statfs` in its three.
-//! - here: addresses and messages of sockets, directory entries, timestamps, small things.
+//! - here: addresses and messages of sockets, directory entries, timestamps, small structures.
 
 pub mod stat;
 
 use crate::calls::Arch;
 use linux_raw_sys::general::timespec;
 
-/// A `u16` at an offset; 0 where the memory ends.
+/// A `u16` at an offset; 0 behind the end.
 pub fn u16_at(from: &[u8], at: usize) -> u16 {
     from.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u16::from_le_bytes(*bytes))
 }
 
-/// A `u32` at an offset; 0 where the memory ends.
+/// A `u32` at an offset; 0 behind the end.
 pub fn u32_at(from: &[u8], at: usize) -> u32 {
     from.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// A `u64` at an offset; 0 where the memory ends.
+/// A `u64` at an offset; 0 behind the end.
 pub fn u64_at(from: &[u8], at: usize) -> u64 {
     from.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// Writes bytes at an offset, as far as there is room.
+/// Writes bytes at an offset, if they fit.
 pub fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(place) = into.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
@@ -38,17 +40,18 @@ pub mod sockaddr_un {
     pub const PATH: usize = 2;
     /// `sizeof(sun_path)`; a name may fill it without a NUL.
     pub const PATH_SIZE: usize = 108;
-    /// All of it.
+    /// Size of the whole structure.
     pub const SIZE: usize = PATH + PATH_SIZE;
 }
 
 /// `sizeof(struct ucred)`: process, user, group, each a `u32`.
 pub const UCRED: usize = 12;
 
-/// `struct msghdr`, `struct mmsghdr` and `struct cmsghdr`; pointers and sizes are words of the architecture.
+/// `struct msghdr`, `struct mmsghdr` and `struct cmsghdr`; pointers and sizes are words of the
+/// architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Msghdr {
-    /// Bytes of a pointer, and of a size; control messages are aligned to it too.
+    /// Size of a pointer and of a `size_t` in bytes; control messages are aligned to it too.
     pub word: usize,
     /// `msg_name`, a pointer.
     pub name: usize,
@@ -60,16 +63,18 @@ pub struct Msghdr {
     pub control_length: usize,
     /// `msg_flags`, an `unsigned int`.
     pub flags: usize,
-    /// All of `struct msghdr`.
+    /// Size of `struct msghdr`.
     pub size: usize,
-    /// Distance of two `struct mmsghdr`: a header, and the number of bytes (`unsigned int`) behind it.
+    /// Distance of two `struct mmsghdr`: a header, and the number of bytes (`unsigned int`) behind
+    /// it.
     pub stride: usize,
-    /// Size of `struct cmsghdr`: a length (a size), level and type (`int`); data follows at once.
+    /// Size of `struct cmsghdr`: a length (`size_t`), level and type (`int`). The data follows
+    /// directly.
     pub control_header: usize,
 }
 
 impl Msghdr {
-    /// Of an architecture.
+    /// The layout of an architecture.
     pub const fn of(arch: Arch) -> Self {
         match arch.word() {
             8 => Self {
@@ -119,30 +124,30 @@ pub struct Dirent {
     pub name: usize,
     /// `d_type` is a byte before the name; otherwise it is the entry's last byte.
     pub type_before_name: bool,
-    /// Entries are aligned to this.
+    /// Alignment of entries.
     pub align: usize,
 }
 
 impl Dirent {
-    /// Of `getdents64`.
+    /// The layout of `getdents64`.
     pub const WIDE: Self = Self { word: 8, length: 16, name: 19, type_before_name: true, align: 8 };
 
-    /// Of `getdents`.
+    /// The layout of `getdents`.
     pub const fn old(arch: Arch) -> Self {
         let word = arch.word();
         let length = 2 * word;
         Self { word, length, name: length + 2, type_before_name: false, align: word }
     }
 
-    /// Size of an entry whose name has a length (without the NUL).
+    /// Size of an entry; `name` is the length of the name without the NUL.
     pub const fn size(self, name: usize) -> usize {
-        // The NUL, and the type where that is last.
+        // The NUL, and the type if that is last.
         let bare = self.name + name + if self.type_before_name { 1 } else { 2 };
         bare.next_multiple_of(self.align)
     }
 }
 
-/// How two timestamps (access, modification) lie in memory.
+/// The form of two timestamps (access, modification) in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     /// `struct timespec[2]` of 64 bits.
@@ -160,7 +165,7 @@ pub enum Times {
 }
 
 impl Times {
-    /// Of a call: `utime`, `utimes`, `futimesat`, `utimensat` and their kin.
+    /// The form of a call: `utime`, `utimes`, `futimesat`, `utimensat` and relatives.
     pub const fn of(arch: Arch, op: crate::calls::Op) -> Option<Self> {
         use crate::calls::Op;
         let wide = arch.word() == 8;
@@ -176,7 +181,7 @@ impl Times {
         })
     }
 
-    /// Bytes of both.
+    /// Size of both timestamps in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::Nanoseconds | Self::Microseconds => 32,
@@ -185,7 +190,8 @@ impl Times {
         }
     }
 
-    /// Both, as utimensat(2) takes them. `None` where the kernel gives `EINVAL`: microseconds of a second or more.
+    /// Both timestamps, as utimensat(2) takes them. `None` if the kernel gives `EINVAL`:
+    /// microseconds of a second or more.
     pub fn read(self, from: &[u8]) -> Option<[timespec; 2]> {
         let narrow = |at: usize| i64::from(u32_at(from, at) as i32);
         let wide = |at: usize| u64_at(from, at) as i64;

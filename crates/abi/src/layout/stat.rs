@@ -1,7 +1,8 @@
-//! What a file is, in every form in which a call tells it.
+//! Writes the status of a file in every form in which a call returns it.
 //!
-//! The source is always the widest form, `struct statx`. A narrow form that cannot hold a number is an error as in the kernel
-//! (`fs/stat.c`, `arch/x86/kernel/sys_ia32.c`, `fs/statfs.c`): [`Overflow`], for `EOVERFLOW`.
+//! The source is always the widest form, `struct statx`. If a number does not fit into a narrow
+//! form, that is an error as in the kernel (`fs/stat.c`, `arch/x86/kernel/sys_ia32.c`,
+//! `fs/statfs.c`): [`Overflow`], for `EOVERFLOW`.
 
 use super::put;
 use crate::calls::{Arch, Op};
@@ -26,16 +27,16 @@ pub enum Stat {
     I386Oldest,
 }
 
-/// Room for the largest form of `struct stat`.
+/// Size of the largest form of `struct stat`.
 pub const STAT_MAX: usize = 144;
 /// Size of `struct statx`.
 pub const STATX_SIZE: usize = 256;
-/// Room for the largest form of `struct statfs`.
+/// Size of the largest form of `struct statfs`.
 pub const STATFS_MAX: usize = 120;
 
 const NEVER: statx_timestamp = statx_timestamp { tv_sec: 0, tv_nsec: 0, __reserved: 0 };
 
-/// Nothing yet: to be filled in.
+/// A structure with all fields zero, to be filled in.
 pub const EMPTY_STATX: statx = statx {
     stx_mask: 0,
     stx_blksize: 0,
@@ -70,7 +71,7 @@ pub const EMPTY_STATX: statx = statx {
     __spare3: [0; 8],
 };
 
-/// Nothing yet: to be filled in.
+/// A structure with all fields zero, to be filled in.
 pub const EMPTY_STATFS: statfs64 = statfs64 {
     f_type: 0,
     f_bsize: 0,
@@ -91,12 +92,12 @@ pub const fn encode_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
 }
 
-/// Major and minor number of one, as mknod(2) takes it.
+/// Major and minor number of a device number as mknod(2) takes it.
 pub const fn decode_device(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00))
 }
 
-/// `old_encode_dev`: eight bits for each.
+/// `old_encode_dev`: eight bits for each number.
 fn oldest_device(major: u32, minor: u32) -> Result<u16, Overflow> {
     if major > 255 || minor > 255 {
         return Err(Overflow);
@@ -104,12 +105,12 @@ fn oldest_device(major: u32, minor: u32) -> Result<u16, Overflow> {
     Ok((major << 8 | minor) as u16)
 }
 
-/// `high2lowuid`: ids beyond 16 bits look like nobody.
+/// `high2lowuid`: ids beyond 16 bits become the overflow id.
 pub const fn narrow_id(id: u32) -> u16 {
     if id > 0xffff { 65534 } else { id as u16 }
 }
 
-/// `MAX_NON_LFS`: the largest file for programs without large files.
+/// `MAX_NON_LFS`: size of the largest file for programs without large file support.
 const MAX_NON_LFS: u64 = (1 << 31) - 1;
 
 impl Stat {
@@ -125,7 +126,7 @@ impl Stat {
         })
     }
 
-    /// Its bytes, and how many of them.
+    /// The bytes of the structure, and their number.
     pub fn write(self, from: &statx) -> Result<([u8; STAT_MAX], usize), Overflow> {
         let mut into = [0; STAT_MAX];
         let size = match self {
@@ -151,7 +152,7 @@ fn times(from: &statx) -> [statx_timestamp; 3] {
     [from.stx_atime, from.stx_mtime, from.stx_ctime]
 }
 
-/// Three times of two words each.
+/// Writes three times of two words each.
 fn put_times(from: &statx, into: &mut [u8], at: usize, word: usize) {
     for (index, time) in times(from).iter().enumerate() {
         put(into, at + 2 * word * index, &time.tv_sec.to_le_bytes()[..word]);
@@ -241,7 +242,7 @@ fn i386_oldest(from: &statx, into: &mut [u8]) -> Result<usize, Overflow> {
     Ok(32)
 }
 
-/// The bytes of `struct statx`, which is the same everywhere.
+/// The bytes of `struct statx`, which is the same on all architectures.
 pub fn statx_bytes(from: &statx) -> [u8; STATX_SIZE] {
     let mut into = [0; STATX_SIZE];
     put(&mut into, 0, &from.stx_mask.to_le_bytes());
@@ -279,7 +280,7 @@ pub fn statx_bytes(from: &statx) -> [u8; STATX_SIZE] {
 /// The forms of `struct statfs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statfs {
-    /// Of the 64-bit architectures.
+    /// The form of the 64-bit architectures.
     Wide,
     /// `struct compat_statfs64` of i386; its size is an argument of the call.
     I386Wide,
@@ -298,7 +299,7 @@ impl Statfs {
         })
     }
 
-    /// How many bytes.
+    /// Size in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::Wide => 120,
@@ -307,7 +308,7 @@ impl Statfs {
         }
     }
 
-    /// Its bytes; the first [`Statfs::size`] count.
+    /// The bytes of the structure; only the first [`Statfs::size`] are used.
     pub fn write(self, from: &statfs64) -> Result<[u8; STATFS_MAX], Overflow> {
         let mut into = [0; STATFS_MAX];
         let numbers = [from.f_blocks, from.f_bfree, from.f_bavail, from.f_files, from.f_ffree];
@@ -316,7 +317,7 @@ impl Statfs {
         put(&mut into, 0, &(from.f_type as u64).to_le_bytes()[..head]);
         put(&mut into, head, &(from.f_bsize as u64).to_le_bytes()[..head]);
         for (index, number) in numbers.iter().enumerate() {
-            // "No idea" is all ones, also where that is shorter.
+            // "Unknown" is all ones, also in a shorter form.
             if middle == 4 && *number > u64::from(u32::MAX) && *number != u64::MAX {
                 return Err(Overflow);
             }
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_forms_are_the_headers() {
+    fn wide_forms_match_the_kernel_headers() {
         let (bytes, size) = Stat::X86_64.write(&example()).unwrap();
         assert_eq!(size, size_of::<stat>());
         assert_eq!(u64_at(&bytes, offset_of!(stat, st_ino)), 77);
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_coded_both_ways() {
+    fn device_numbers_round_trip() {
         for (major, minor) in [(1, 3), (259, 0x1_2345), (0xfff, 0xf_ffff)] {
             assert_eq!(decode_device(encode_device(major, minor)), (major, minor));
         }

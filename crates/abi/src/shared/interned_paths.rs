@@ -1,19 +1,20 @@
-//! Paths of programs, each once: a process says which one it runs by a number.
+//! Interns the guest paths of programs: each is stored once, and a process names the program that
+//! it runs by a number.
 //!
-//! A table of words finds a text by its hash; texts are added at the end, and never go. Two who add the same at once add it twice, which does
-//! no harm.
+//! A hash table finds a path's number. Paths are appended and never removed. Two processes that add
+//! the same path at the same time store it twice, which is harmless.
 
 use super::{WORD, get_bytes, has_bytes, hash, put_bytes};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Places of the table: a power of two.
+/// Number of places in the table: a power of two.
 pub(super) const TABLE: usize = 2048;
-/// Words of texts: one with the length, then the bytes.
+/// Number of words for paths: one with the length, then the bytes.
 pub(super) const WORDS: usize = 172 * 1024 / WORD;
-/// How far a text stands from its place at most.
+/// The greatest distance of an entry from its first place.
 const FAR: usize = 32;
 
-/// The texts.
+/// The interned paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Texts<'a> {
     pub(super) used: &'a AtomicU64,
@@ -33,7 +34,8 @@ impl Texts<'_> {
             .is_some_and(|(length, words)| length == bytes.len() && has_bytes(words, bytes))
     }
 
-    /// Number of a text, which is added unless it is there. Never 0. `None` where there is no room.
+    /// Returns the number of a path, which is added if it is new. Never 0. `None` if there is no
+    /// room.
     pub fn add(&self, bytes: &[u8]) -> Option<u32> {
         let hash = hash(bytes, 2);
         let tag = hash >> 32 << 32;
@@ -75,7 +77,8 @@ impl Texts<'_> {
         u32::try_from(at + 1).ok()
     }
 
-    /// Copies a text; its length, or `None` where it is none or `into` is too small.
+    /// Copies a path and returns its length; `None` if the number is not valid or `into` is too
+    /// small.
     pub fn read(&self, number: u32, into: &mut [u8]) -> Option<usize> {
         let (length, words) = self.text(number)?;
         get_bytes(words, into.get_mut(..length)?);

@@ -1,21 +1,23 @@
-//! The file that all processes of a container map: what they know in common.
+//! The layout of the file that all processes of a container map: the state that they share.
 //!
-//! Every process that has the stage inside maps it at the same place, shared; so does whoever starts programs, and a tracer of the same
-//! container. It is made anew when a program is started in a container where nobody lives, and only then.
+//! Every process with the stage inside maps it shared, at the same place. So do the engine that
+//! starts programs, and a tracer of the same container. The file is made anew when a program is
+//! started in a container without living processes, and only then.
 //!
-//! | section | what | who writes |
+//! | section | contents | writers |
 //! |---|---|---|
 //! | header | sizes, counters | |
-//! | [`plain`] | which directories can be reached without meeting a symbolic link | everybody |
-//! | [`notes`] | where in the log of notes the record of an inode stands | who has the log's lock |
-//! | [`processes`] | who lives here: program, start, credentials | each process its own entry |
-//! | [`texts`] | paths of programs, each once | everybody, by addition |
-//! | [`records`] | worlds, filters: what programs are started with | who has the container's turn, by addition |
-//! | [`image`] | inodes that the container shares with its image | at the beginning; that one is copied, whoever copies |
+//! | [`plain`] | directories that can be reached without meeting a symbolic link | all processes |
+//! | [`notes`] | position in the log of each inode's last record | holders of the log's lock |
+//! | [`processes`] | the processes: program, start, credentials | each process its own entry |
+//! | [`interned_paths`] | paths of programs, each once | all processes, append only |
+//! | [`records`] | worlds, filters: what programs are started with | holder of the container's lock, append only |
+//! | [`image`] | inodes that the container shares with its image | at creation; the mark of a copy by the process that copies |
 //!
-//! All of it is words that are read and written atomically, and lock-free but for the log's lock: a process may end at any instruction. Bytes
-//! lie in words in little-endian order. The file is sparse: what is never touched costs nothing. A machine has one kind of word order, and
-//! the file never leaves the machine.
+//! Everything consists of words that are read and written atomically. Except for the log's lock
+//! there are no locks, because a process may end at any instruction. Bytes are stored in words in
+//! little-endian order. The file is sparse: untouched parts cost nothing. It never leaves the
+//! machine, so the order of bytes in words does not matter.
 
 pub mod image;
 pub mod interned_paths;
@@ -30,46 +32,49 @@ pub use switches::Switches;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// First word: what it is. The last digits count versions of the layout.
+/// First word of the file. The last digits count versions of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"CorShr09");
 
 const WORD: usize = 8;
 const PAGE_WORDS: usize = 4096 / WORD;
 
-/// Words of the header.
+/// Indexes of the header's words.
 mod header {
     pub(super) const MAGIC: usize = 0;
-    /// Words of the whole file.
+    /// Size of the whole file in words.
     pub(super) const LENGTH: usize = 1;
-    /// Entries of the image's list.
+    /// Number of entries in the image's list.
     pub(super) const IMAGE: usize = 2;
-    /// Words of records in use: of those at the beginning, and of the others.
+    /// Number of words in use by records: in the first part, and in the second.
     pub(super) const RECORDS: [usize; 2] = [3, 8];
-    /// Words of texts in use.
+    /// Number of words in use by interned paths.
     pub(super) const TEXTS: usize = 4;
-    /// Records of the log that the index holds.
+    /// Number of records of the log that the index covers.
     pub(super) const NOTES: usize = 5;
-    /// Entries of that index.
+    /// Number of entries in that index.
     pub(super) const NOTES_ENTRIES: usize = 6;
-    /// Whether the index is behind the log: somebody is writing, or was killed over it.
+    /// Set while the index may be behind the log: a process is writing, or was killed while it was.
     pub(super) const NOTES_PENDING: usize = 7;
-    /// Device of the container's tree, with [`KNOWN`](super::KNOWN) where somebody has found it out.
+    /// Device of the container's tree, with [`KNOWN`](super::KNOWN) set once a process has found it
+    /// out.
     pub(super) const TREE_DEVICE: usize = 9;
-    /// Inodes of the image's that were replaced, or more.
+    /// Number of inodes of the image that were replaced, or more.
     pub(super) const REPLACED: usize = 10;
-    /// Programs that processes have set out to execute, and those that have begun or could not.
+    /// Number of programs that processes have begun to execute, and number of those that run or
+    /// could not be executed.
     pub(super) const EXECUTIONS: [usize; 2] = [11, 12];
-    /// Counts changes of directories. In a cache line of its own.
+    /// Counts changes of directories. Lies in a cache line of its own.
     pub(super) const GENERATION: usize = 64;
 }
 
-/// In a word for a device: there is one. (Numbers of devices have 12 and 20 bits.)
+/// Flag in a word for a device: the device is known. (Numbers of devices have 12 and 20 bits.)
 const KNOWN: u64 = 1 << 63;
 
-// A program's start looks at the header, at its world, which is among the first records as a rule, at the table of texts and at a text:
-// these lie in the first sixteen pages, because the kernel maps sixteen pages by one fault. So does the whole of what is
-// known of directories in sixteen pages of its own. All of it begins in the 320 KiB that have their page table in common with the stage's own
-// memory (`boot::SHARED`).
+// A program's start reads the header, its world (as a rule among the first records), the table of
+// interned paths and one path. These lie in the first sixteen pages, because the kernel maps
+// sixteen pages by one fault. The whole cache of directories also has sixteen pages of its own. All
+// of this begins in the 320 KiB that share a page table with the stage's own memory
+// (`boot::SHARED`).
 const FIRST_RECORDS: Range<usize> = after(PAGE_WORDS, records::FIRST_WORDS);
 const TABLE: Range<usize> = after(FIRST_RECORDS.end, interned_paths::TABLE);
 const TEXTS: Range<usize> = after(TABLE.end, interned_paths::WORDS);
@@ -84,20 +89,21 @@ const fn after(start: usize, words: usize) -> Range<usize> {
     start..start + words.next_multiple_of(PAGE_WORDS)
 }
 
-/// The file, mapped.
+/// The mapped file.
 #[derive(Debug, Clone, Copy)]
 pub struct Shared<'a> {
     words: &'a [AtomicU64],
 }
 
 impl<'a> Shared<'a> {
-    /// Bytes of a file for an image with this many shared inodes: a multiple of a page.
+    /// Size in bytes of a file for an image with this many shared inodes: a multiple of a page.
     pub const fn size(image_inodes: usize) -> usize {
         (IMAGE + image::words(image_inodes)).next_multiple_of(PAGE_WORDS) * WORD
     }
 
-    /// Fills in a new file of zeros, which has to have the [`Shared::size`] of its list: `inodes` is the container's file of that name.
-    /// `None` where it is too small. Nobody else may see the file before this returns.
+    /// Fills in a new file of zeros, which must have the [`Shared::size`] for its list; `inodes` is
+    /// the container's file of that name. `None` if it is too small. No other process may see the
+    /// file before this returns.
     pub fn create(words: &'a [AtomicU64], inodes: &[u8]) -> Option<Self> {
         let count = image::entries(inodes).count();
         if words.len() * WORD < Self::size(count) {
@@ -112,13 +118,13 @@ impl<'a> Shared<'a> {
         Some(shared)
     }
 
-    /// A file that is complete; `None` where it is none, or another version's.
+    /// Checks that a file is complete; `None` if it is not, or belongs to another version.
     pub fn open(words: &'a [AtomicU64]) -> Option<Self> {
         let shared = Self { words };
-        let is_ours = words.len() >= IMAGE
+        let is_valid = words.len() >= IMAGE
             && shared.header(header::MAGIC).load(Ordering::Acquire) == MAGIC
             && shared.header(header::LENGTH).load(Ordering::Relaxed) == words.len() as u64;
-        let image = is_ours.then(|| shared.header(header::IMAGE).load(Ordering::Relaxed))?;
+        let image = is_valid.then(|| shared.header(header::IMAGE).load(Ordering::Relaxed))?;
         (words.len() >= IMAGE + image::words(image as usize)).then_some(shared)
     }
 
@@ -126,30 +132,30 @@ impl<'a> Shared<'a> {
         &self.words[word]
     }
 
-    /// Device (major, minor) of the container's tree, if somebody has found it out.
+    /// Device (major, minor) of the container's tree, once a process has found it out.
     pub fn tree_device(&self) -> Option<(u32, u32)> {
         let word = self.header(header::TREE_DEVICE).load(Ordering::Relaxed);
         (word & KNOWN != 0).then_some((((word & !KNOWN) >> 32) as u32, word as u32))
     }
 
-    /// Tells it to all.
+    /// Stores that device.
     pub fn set_tree_device(&self, (major, minor): (u32, u32)) {
         let word = u64::from(major) << 32 | u64::from(minor) | KNOWN;
         self.header(header::TREE_DEVICE).store(word, Ordering::Relaxed);
     }
 
-    /// The calling process is about to execute a program. From then on it has the file not mapped,
-    /// until the program has begun.
+    /// The calling process is about to execute a program. From then on it does not have the file
+    /// mapped, until the program has begun.
     pub fn execution_begins(&self) {
         self.header(header::EXECUTIONS[0]).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The program has begun, and has the file mapped; or it could not be executed.
+    /// The program has begun and has the file mapped, or it could not be executed.
     pub fn execution_ends(&self) {
         self.header(header::EXECUTIONS[1]).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Directories without symbolic links on the way.
+    /// The cache of directories without symbolic links on the way.
     pub fn plain(&self) -> plain::Plain<'a> {
         plain::Plain { generation: self.header(header::GENERATION), table: &self.words[PLAIN] }
     }
@@ -163,7 +169,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The index of the log of notes.
+    /// The index of the log.
     pub fn notes(&self) -> notes::Notes<'a> {
         notes::Notes {
             covered: self.header(header::NOTES),
@@ -173,12 +179,12 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Who lives here.
+    /// The processes of the container.
     pub fn processes(&self) -> processes::Processes<'a> {
         processes::Processes { words: &self.words[PROCESSES] }
     }
 
-    /// Paths, each once.
+    /// The interned paths.
     pub fn texts(&self) -> interned_paths::Texts<'a> {
         interned_paths::Texts {
             used: self.header(header::TEXTS),
@@ -187,7 +193,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// What programs are started with.
+    /// The records that programs are started with.
     pub fn records(&self) -> records::Records<'a> {
         let part = |used: usize, words: Range<usize>| records::Part {
             used: self.header(used),
@@ -199,12 +205,12 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Bytes at the beginning of the file that [`executions`] reads.
+/// Number of bytes at the beginning of the file that [`executions`] reads.
 pub const EXECUTIONS_END: usize = (header::EXECUTIONS[1] + 1) * WORD;
 
-/// How many programs have set out to be executed and how many have arrived, by the beginning of the
-/// file, for a reader that does not map it. They differ while a process is between two programs,
-/// and for good once one was killed there.
+/// Reads the two counters of executions from the beginning of the file, for a reader that does not
+/// map it: programs that processes have begun to execute, and programs that run. They differ while
+/// a process is between two programs, and for ever after one was killed there.
 pub fn executions(beginning: &[u8; EXECUTIONS_END]) -> [u64; 2] {
     header::EXECUTIONS.map(|word| {
         let mut bytes = [0; WORD];
@@ -213,14 +219,15 @@ pub fn executions(beginning: &[u8; EXECUTIONS_END]) -> [u64; 2] {
     })
 }
 
-/// A hash of bytes: 64 bits, good in every bit. Not against malice.
+/// A 64-bit hash of bytes, well distributed in every bit. It does not resist malice.
 pub fn hash(bytes: &[u8], seed: u64) -> u64 {
-    // Apart: a length and its neighbour must not make up for two seeds, because zeros at the beginning of a short text do not count.
+    // The seed is rotated away from the length: otherwise a length and the next one could
+    // compensate for two seeds, because zeros at the beginning of a short text do not count.
     let mut state = FACTOR ^ seed.rotate_right(8) ^ bytes.len() as u64;
     for chunk in bytes.as_chunks::<WORD>().0 {
         state = fold(state ^ u64::from_le_bytes(*chunk));
     }
-    // What is left, and as much of what is before it as makes a word.
+    // The rest, and as much of the bytes before it as makes a word.
     let last = match bytes.last_chunk::<WORD>() {
         Some(last) => u64::from_le_bytes(*last),
         None => bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
@@ -230,7 +237,7 @@ pub fn hash(bytes: &[u8], seed: u64) -> u64 {
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A product whose both halves count.
+/// A product of which both halves are used.
 const fn fold(word: u64) -> u64 {
     let product = (word ^ 0x2545_f491_4f6c_dd1d) as u128 * (FACTOR | 1) as u128;
     (product >> 64) as u64 ^ product as u64
@@ -253,7 +260,7 @@ fn get_bytes(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
-/// Whether words hold these bytes.
+/// Returns true if words contain these bytes.
 fn has_bytes(words: &[AtomicU64], bytes: &[u8]) -> bool {
     words.len() >= bytes.len().div_ceil(WORD)
         && words

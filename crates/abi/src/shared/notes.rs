@@ -1,14 +1,16 @@
-//! Where in the log of notes the last record of a key stands, so that nobody has to read the whole log.
+//! An index of the log: finds the last record of a key without reading the whole log.
 //!
-//! Open addressing: a word is a part of the key's hash and the record's number plus one. A key has one entry at most; that it was removed says
-//! the record. Only who has the log's lock writes here; readers look at any time. A writer who is killed between the log and the index leaves the
-//! mark that it set before: then the next who wants to know something completes the index first, under the lock.
+//! A hash table with open addressing: a word holds a part of the key's hash and the record's number
+//! plus one. A key has one entry at most; if it was removed, its record says so. Only the holder of
+//! the log's lock writes here; other processes read at any time. A writer that is killed between
+//! the log and the index leaves the flag set that it set before. Then the next process that reads
+//! completes the index first, under the lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Places: a power of two.
+/// Number of places: a power of two.
 pub(super) const WORDS: usize = 1 << 17;
-/// More entries than this make long ways; then the index says that it is full, for ever.
+/// More entries would make searches long. At this number the index is full for ever.
 const MOST: u64 = WORDS as u64 / 4 * 3;
 
 /// The index.
@@ -20,38 +22,40 @@ pub struct Notes<'a> {
     pub(super) table: &'a [AtomicU64],
 }
 
-/// Hash of a note's key.
+/// Hash of a record's key.
 pub fn hash(key: &[u8]) -> u64 {
     super::hash(key, 3)
 }
 
 impl<'a> Notes<'a> {
-    /// How many records of the log are in the index.
+    /// Number of records of the log that are in the index.
     pub fn covered(&self) -> u64 {
         self.covered.load(Ordering::Acquire)
     }
 
-    /// Whether the log may hold what the index does not.
+    /// Returns true if the log may contain records that are not in the index.
     pub fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire) != 0
     }
 
-    /// Says so, before the log is written (and afterwards that it is over). For who has the lock.
+    /// Sets that flag before the log is written, and clears it afterwards. Only for the holder of
+    /// the lock.
     pub fn set_pending(&self, pending: bool) {
         self.pending.store(pending.into(), Ordering::Release);
     }
 
-    /// Whether there were too many notes: then the index knows nothing, and the log has to be read.
+    /// Returns true if there were too many records: then the index is not used, and the log has to
+    /// be read.
     pub fn is_full(&self) -> bool {
         self.entries.load(Ordering::Relaxed) >= MOST
     }
 
-    /// Whether there is no note at all, and that is certain.
+    /// Returns true if it is certain that there is no record.
     pub fn is_empty(&self) -> bool {
         !self.is_pending() && self.entries.load(Ordering::Relaxed) == 0
     }
 
-    /// Numbers of records that may be the last one of a key with this hash: each has to be looked at.
+    /// Numbers of records that may be the last one of a key with this hash: each has to be checked.
     pub fn find(&self, hash: u64) -> impl Iterator<Item = u64> + use<'a> {
         let table = self.table;
         let tag = hash >> 32;
@@ -64,8 +68,8 @@ impl<'a> Notes<'a> {
             .map(|word| (word & 0xffff_ffff) - 1)
     }
 
-    /// Adds record number [`Notes::covered`], or replaces an older one of the same key, which `is_same` tells by its number. For who has the
-    /// lock.
+    /// Adds record number [`Notes::covered`], or replaces an older one of the same key, for whose
+    /// number `is_same` returns true. Only for the holder of the lock.
     pub fn add(&self, hash: u64, mut is_same: impl FnMut(u64) -> bool) {
         let number = self.covered();
         let word = hash >> 32 << 32 | (number + 1) & 0xffff_ffff;
@@ -86,7 +90,7 @@ impl<'a> Notes<'a> {
         self.skip();
     }
 
-    /// Passes over a damaged record.
+    /// Skips a damaged record.
     pub fn skip(&self) {
         self.covered.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,22 +1,23 @@
-//! Who lives in the container: one entry per process, which it writes itself.
+//! The table of the container's processes: one entry for each, which the process writes itself.
 //!
-//! An entry stands at a place that follows from the process's number, or a little behind. It is there from the first call that is caught in
-//! the process (so a child of `fork` is known a little late), and stays when the process has ended: whoever reads checks with the kernel
-//! whether it is the same process still, by its start, and whoever wants a place takes that of a dead one. `is_dead` is the caller's
-//! question to the kernel.
+//! The place of an entry follows from the process's number; it may be a few places further. A
+//! process has an entry from its first caught call on (so a child of `fork` becomes known a little
+//! late), and the entry stays after the process has ended. Readers compare the start time with the
+//! kernel's to see if it is still the same process. A process that needs a place takes that of a
+//! dead one; `is_dead` is the caller's question to the kernel.
 //!
-//! A word that counts changes, odd while one is made, tells readers of halves.
+//! A counter of changes, odd during a change, shows readers that an entry is incomplete.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words of credentials; what they mean is the view's.
+/// Number of words for credentials, whose meaning the view defines.
 pub const CREDENTIALS: usize = 40;
 
 const ENTRY: usize = 48;
 const ENTRIES: usize = 8192;
 pub(super) const WORDS: usize = ENTRY * ENTRIES;
-/// How far an entry stands from its place at most: so many processes with numbers that are equal but for multiples of [`ENTRIES`], or next to
-/// such, can live at once.
+/// The greatest distance of an entry from its first place. So many processes can live at once with
+/// numbers that are equal except for multiples of [`ENTRIES`], or close to such numbers.
 const FAR: usize = 16;
 
 /// Process number, 0 for none.
@@ -35,20 +36,20 @@ const FIRST_CREDENTIAL: usize = 8;
 pub struct Entry {
     /// Number of the process, as the host knows it.
     pub process: u32,
-    /// When the entry was made: nanoseconds of `CLOCK_BOOTTIME`. The process itself is older, so a process with this number that has
-    /// started later is another one.
+    /// Time at which the entry was made: nanoseconds of `CLOCK_BOOTTIME`. The process itself is
+    /// older, so a process with this number that has started later is another one.
     pub since: u64,
     /// Device of its program: major and minor number.
     pub device: (u32, u32),
     /// Inode of its program.
     pub inode: u64,
-    /// Guest path of its program, among the texts; 0 where there was no room.
+    /// Number of the interned guest path of its program; 0 if there was no room.
     pub program: u32,
     /// Number of the record with its world.
     pub world: u32,
 }
 
-/// All of them.
+/// The table of processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Processes<'a> {
     pub(super) words: &'a [AtomicU64],
@@ -62,7 +63,7 @@ impl<'a> Processes<'a> {
     fn find(&self, process: u32) -> Option<&'a [AtomicU64; ENTRY]> {
         let entries = self.entries();
         let places = (0..FAR).map(|far| (process as usize).wrapping_add(far) % ENTRIES);
-        // A place that was never taken would have been taken before those behind it.
+        // The search may stop at a free place: an entry would have taken that one first.
         places
             .filter_map(|place| entries.get(place))
             .map(|entry| (entry, entry[PROCESS].load(Ordering::Acquire)))
@@ -97,21 +98,24 @@ impl<'a> Processes<'a> {
         None
     }
 
-    /// Asks for the page of a process's place at once as one that is written: a look before it would cost a fault of its own.
+    /// Writes to the page of a process's place: reading it first would cost a page fault of its
+    /// own.
     fn touch(&self, process: u32) {
-        const NOBODY: u64 = u64::MAX;
+        const NO_PROCESS: u64 = u64::MAX;
         if let Some(entry) = self.entries().get(process as usize % ENTRIES) {
-            // Changes nothing, but is a write to the processor, as an addition of nothing would not be to the compiler.
+            // This changes nothing, but the processor treats it as a write, and the compiler cannot
+            // remove it as it could an addition of zero.
             let _ = entry[PROCESS].compare_exchange(
-                NOBODY,
-                NOBODY,
+                NO_PROCESS,
+                NO_PROCESS,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
         }
     }
 
-    /// Writes the entry of the calling process, and its credentials. False where there is no room: then others do not know of it.
+    /// Writes the entry of the calling process, and its credentials. Returns false if there is no
+    /// room: then other processes do not know it.
     pub fn set(
         &self,
         entry: &Entry,
@@ -131,17 +135,17 @@ impl<'a> Processes<'a> {
         true
     }
 
-    /// Writes new credentials of the calling process, where it has an entry.
+    /// Writes new credentials of the calling process, if it has an entry.
     pub fn set_credentials(&self, process: u32, credentials: &[u64; CREDENTIALS]) {
         if let Some(words) = self.find(process) {
             change(words, || put_credentials(words, credentials));
         }
     }
 
-    /// What is known of a process. Whether it is still the same is to be asked of the kernel.
+    /// The entry of a process. The caller has to ask the kernel if it is still the same process.
     pub fn get(&self, process: u32) -> Option<(Entry, [u64; CREDENTIALS])> {
         let words = self.find(process)?;
-        // A writer that was killed leaves its halves; it is dead.
+        // A writer that was killed leaves an incomplete entry; its process is dead.
         for _ in 0..1000 {
             let before = words[CHANGES].load(Ordering::Acquire);
             let mut credentials = [0; CREDENTIALS];
@@ -159,7 +163,7 @@ impl<'a> Processes<'a> {
         None
     }
 
-    /// Every entry, also of processes that have ended.
+    /// All entries, including those of processes that have ended.
     pub fn all(&self) -> impl Iterator<Item = Entry> + use<'a> {
         let used = |words: &&[AtomicU64; ENTRY]| words[PROCESS].load(Ordering::Relaxed) != 0;
         self.entries().iter().filter(used).map(read)
@@ -179,7 +183,7 @@ fn read(words: &[AtomicU64; ENTRY]) -> Entry {
     }
 }
 
-/// Only what is different: a page that is not written need not be written to disk.
+/// Writes only a different value: a page that is not written need not be written to disk.
 fn put(word: &AtomicU64, value: u64) {
     if word.load(Ordering::Relaxed) != value {
         word.store(value, Ordering::Relaxed);
@@ -193,7 +197,7 @@ fn put_credentials(words: &[AtomicU64; ENTRY], credentials: &[u64; CREDENTIALS])
 }
 
 fn change(words: &[AtomicU64; ENTRY], write: impl FnOnce()) {
-    // Odd, whatever somebody who was killed left there.
+    // Odd, even if a killed process left an odd number.
     let before = words[CHANGES].load(Ordering::Relaxed) | 1;
     words[CHANGES].store(before, Ordering::Relaxed);
     fence(Ordering::Release);

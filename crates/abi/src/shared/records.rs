@@ -1,15 +1,17 @@
-//! What programs are started with: worlds, filters. Each stands here once, and never changes: processes read it in place.
+//! Stores the data that programs are started with (worlds, filters). Each record is stored once and
+//! never changes, so processes read it in place.
 //!
-//! A record is a word with its length in bytes, and its bytes; its number says where. There is one writer at a time. What is small goes to the
-//! first part, which lies where every program looks ([`super`]), as long as there is room.
+//! A record is a word with its length in bytes, and its bytes. Its number is its position. There is
+//! one writer at a time. Small records go to the first part as long as there is room, because every
+//! program reads there ([`super`]).
 
 use super::{WORD, get_bytes, has_bytes, put_bytes};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of the first part. What is larger than half of it does not go there.
+/// Size of the first part in words. A record larger than half of it goes to the second.
 pub(super) const FIRST_WORDS: usize = 32 * 1024 / WORD;
-/// Words of the other.
+/// Size of the second part in words.
 pub(super) const WORDS: usize = 2 * 1024 * 1024 / WORD;
 
 /// One of the two parts.
@@ -17,7 +19,7 @@ pub(super) const WORDS: usize = 2 * 1024 * 1024 / WORD;
 pub(super) struct Part<'a> {
     pub(super) used: &'a AtomicU64,
     pub(super) words: &'a [AtomicU64],
-    /// Where it starts in the file, in bytes.
+    /// Its start in the file, in bytes.
     pub(super) start: usize,
 }
 
@@ -28,7 +30,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Where these bytes are a record already.
+    /// Position of an existing record with these bytes.
     fn known(&self, bytes: &[u8]) -> Option<usize> {
         let end = self.used.load(Ordering::Relaxed) as usize;
         let mut at = 0;
@@ -51,7 +53,7 @@ impl<'a> Part<'a> {
         Some(end)
     }
 
-    /// The words of the record at a place, and its length in bytes.
+    /// The words of the record at a position, and its length in bytes.
     fn record(&self, at: usize) -> Option<(&'a [AtomicU64], usize)> {
         if at as u64 >= self.used.load(Ordering::Acquire) {
             return None;
@@ -62,7 +64,8 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The number of a record with these bytes, which is added unless it is there. `None` where there is no room. Whoever calls this is alone.
+    /// Returns the number of a record with these bytes, which is added if it is new. `None` if
+    /// there is no room. The caller makes sure that there is no other writer.
     pub fn add(&self, bytes: &[u8]) -> Option<u32> {
         let [first, others] = &self.parts;
         let at = if let Some(at) = first.known(bytes) {
@@ -79,14 +82,15 @@ impl<'a> Records<'a> {
         u32::try_from(at).ok()
     }
 
-    /// The part of a number, and the place there.
+    /// The part that holds a number, and the position in it.
     fn part(&self, number: u32) -> (Part<'a>, usize) {
         let [first, others] = self.parts;
         let at = number as usize;
         if at < FIRST_WORDS { (first, at) } else { (others, at - FIRST_WORDS) }
     }
 
-    /// Where the bytes of a record stand in the file. A multiple of eight begins them, and they never change.
+    /// The range of a record's bytes in the file. It begins at a multiple of eight, and its
+    /// contents never change.
     pub fn find(&self, number: u32) -> Option<Range<usize>> {
         let (part, at) = self.part(number);
         let (_, length) = part.record(at)?;
@@ -94,7 +98,8 @@ impl<'a> Records<'a> {
         Some(start..start + length)
     }
 
-    /// Copies a record; its length, or `None` where it is none or `into` is too small.
+    /// Copies a record and returns its length; `None` if the number is not valid or `into` is too
+    /// small.
     pub fn read(&self, number: u32, into: &mut [u8]) -> Option<usize> {
         let (part, at) = self.part(number);
         let (words, length) = part.record(at)?;

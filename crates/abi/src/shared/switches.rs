@@ -1,10 +1,11 @@
-//! What the in-process engine is told not to use: for tests of its fallbacks, and for people whose machine has a fault.
+//! Switches that turn off features of the in-process engine: for tests of its fallbacks, and for
+//! users whose machine has a defect.
 
-/// Switches, as bits. All off is the usual.
+/// Switches, as bits. Usually all are off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Switches(pub u64);
 
-/// Names, as they are given by hand, with their bits in order.
+/// Names for the command line, in the order of their bits.
 const NAMES: [&str; 10] = [
     "no-rewriting",
     "no-openat2",
@@ -21,41 +22,41 @@ const NAMES: [&str; 10] = [
 impl Switches {
     /// Call sites are never rewritten: mode I2.
     pub const NO_REWRITING: Self = Self(1 << 0);
-    /// As on kernels before 5.6.
+    /// `openat2` does not exist, as on kernels before 5.6.
     pub const NO_OPENAT2: Self = Self(1 << 1);
-    /// As on kernels before 4.14.
+    /// `MADV_WIPEONFORK` does not exist, as on kernels before 4.14.
     pub const NO_WIPE_ON_FORK: Self = Self(1 << 2);
     /// `mprotect(PROT_EXEC)` of memory that was written is refused, as SELinux may do.
     pub const NO_EXEC_MEMORY: Self = Self(1 << 3);
-    /// As on kernels before 4.11.
+    /// `statx` does not exist, as on kernels before 4.11.
     pub const NO_STATX: Self = Self(1 << 4);
     /// `PR_SET_MM_MAP` is refused.
     pub const NO_SET_MM: Self = Self(1 << 5);
-    /// Every rewritten site is told on standard error.
+    /// Every rewritten site is reported on standard error.
     pub const REPORT_SITES: Self = Self(1 << 6);
     /// `memfd_create` is refused, as on kernels before 3.17.
     pub const NO_MEMORY_FILES: Self = Self(1 << 7);
-    /// `MAP_FIXED_NOREPLACE` is a mere hint, as on kernels before 4.17.
+    /// `MAP_FIXED_NOREPLACE` is only a hint, as on kernels before 4.17.
     pub const NO_FIXED_NOREPLACE: Self = Self(1 << 8);
     /// The kernel runs the filter for every call, as before 5.11.
     pub const NO_FILTER_CACHE: Self = Self(1 << 9);
-    /// Calls are caught by what is done to the text of every file, and nothing else: modes F. Not to be given by name.
+    /// Calls are caught only by patching the code of every file: modes F. Has no name.
     pub const TEXTS: Self = Self(1 << 32);
-    /// There, every call raises a signal: mode F1.
+    /// In these modes every call raises a signal: mode F1.
     pub const ONLY_TRAPS: Self = Self(1 << 33);
 
-    /// Whether all of these are on.
+    /// Returns true if all of `other` are on.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These too.
+    /// Adds the switches of `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Reads names with commas between them; the first that is none where there is one.
+    /// Parses names with commas between them. Returns the first unknown name as the error.
     pub fn parse(text: &str) -> Result<Self, &str> {
         let mut found = Self::default();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
@@ -65,7 +66,7 @@ impl Switches {
         Ok(found)
     }
 
-    /// The names of those that are on.
+    /// The names of the switches that are on.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         NAMES
             .into_iter()
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_there_and_back() {
+    fn names_round_trip() {
         assert_eq!(Switches::parse(""), Ok(Switches::default()));
         let two = Switches::NO_OPENAT2.with(Switches::REPORT_SITES);
         assert_eq!(Switches::parse("no-openat2, report-sites"), Ok(two));

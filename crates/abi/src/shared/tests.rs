@@ -1,4 +1,4 @@
-//! The file in plain memory, with threads for processes.
+//! Tests of the shared file in plain memory, with threads instead of processes.
 
 use super::processes::{CREDENTIALS, Entry};
 use super::*;
@@ -60,7 +60,7 @@ fn the_images_inodes_are_found() {
 }
 
 #[test]
-fn what_is_replaced_moves_no_record() {
+fn replacing_an_inode_keeps_its_entry() {
     let file = [&3_u64.to_le_bytes()[..], &1_u32.to_le_bytes()].concat();
     let words = memory(image::count(file.len()));
     let shared = Shared::create(&words, &file).unwrap();
@@ -94,7 +94,7 @@ fn inodes_are_found_in_lists_of_every_length() {
 }
 
 #[test]
-fn a_change_makes_directories_unknown() {
+fn a_change_invalidates_all_directories() {
     let words = memory(0);
     let plain = Shared::create(&words, &[]).unwrap().plain();
     assert!(!plain.is(b"/a", 0));
@@ -115,8 +115,9 @@ fn a_change_makes_directories_unknown() {
 }
 
 #[test]
-fn what_root_may_search_not_everybody_may() {
-    // Of a link in the root is remembered, for root alone, its path with a NUL: that must say nothing about the path for everybody.
+fn questions_about_one_path_are_independent() {
+    // For root alone, a link in the root is remembered by its path with a NUL: that must say
+    // nothing about the path for all users.
     for length in 1..64 {
         let path = vec![b'a'; length];
         let longer = [&path[..], b"\0"].concat();
@@ -133,7 +134,7 @@ fn what_root_may_search_not_everybody_may() {
 }
 
 #[test]
-fn records_stand_once_and_are_read() {
+fn records_are_stored_once_and_read_back() {
     let words = memory(0);
     let records = Shared::create(&words, &[]).unwrap().records();
     let one = records.add(b"a world of its own").unwrap();
@@ -150,7 +151,7 @@ fn records_stand_once_and_are_read() {
     let range = records.find(one).unwrap();
     assert!(range.start.is_multiple_of(8) && range.len() == 18);
     assert_eq!(records.add(&std::vec![7; 3 << 20]), None);
-    // More than the first part takes, and what is too large for it.
+    // More than fits into the first part, and a record that is too large for it.
     let bytes = |number: u8| std::vec![number; if number == 9 { 20_000 } else { 5_000 }];
     let numbers: Vec<u32> = (0..20).map(|number| records.add(&bytes(number)).unwrap()).collect();
     let mut into = std::vec![0; 20_000];
@@ -208,14 +209,14 @@ fn the_last_record_of_a_key_is_found() {
     notes.skip();
     assert_eq!(notes.covered(), 6);
     assert!(!notes.is_pending() && !notes.is_full());
-    // Keys whose hashes are the same are told apart by the records.
+    // The records distinguish keys with the same hash.
     notes.add(7, |_| false);
     notes.add(7, |_| false);
     assert_eq!(notes.find(7).collect::<Vec<_>>(), [6, 7]);
 }
 
 #[test]
-fn an_index_that_is_full_says_so_and_ends() {
+fn a_full_index_reports_it_and_searches_end() {
     let words = memory(0);
     let notes = Shared::create(&words, &[]).unwrap().notes();
     for number in 0..200_000_u64 {
@@ -245,7 +246,7 @@ fn processes_come_and_go() {
     processes.set_credentials(7, &[9; CREDENTIALS]);
     assert_eq!(processes.get(7).unwrap().1, [9; CREDENTIALS]);
     assert_eq!(processes.get(8), None);
-    // The same place: beside it while the other lives, in its place when it is dead.
+    // The same place: the next one while the other process lives, this one when it is dead.
     let same = 7 + 8192;
     assert!(processes.set(&entry(same), &[1; CREDENTIALS], |_| false));
     assert!(processes.get(7).is_some() && processes.get(same).is_some());
@@ -254,14 +255,14 @@ fn processes_come_and_go() {
     let mut all: Vec<u32> = processes.all().map(|entry| entry.process).collect();
     all.sort_unstable();
     assert_eq!(all, [same, same + 8192]);
-    // A whole neighbourhood alive: there is no place.
+    // All places are taken by living processes: there is no room.
     let full =
         (0..200).filter(|at| processes.set(&entry(20 + at * 8192), &[0; CREDENTIALS], |_| false));
     assert_eq!(full.count(), 16);
 }
 
 #[test]
-fn nobody_reads_half_an_entry() {
+fn incomplete_entries_are_never_read() {
     let words = memory(0);
     let processes = Shared::create(&words, &[]).unwrap().processes();
     let entry = Entry { process: 9, ..Entry::default() };

@@ -1,10 +1,14 @@
-//! The guest's memory where a fault may be the end: in a process in which somebody blocks `SIGSEGV` or `SIGBUS`.
+//! Accesses the guest's memory in processes where a fault may be fatal, because a thread blocks
+//! `SIGSEGV` or `SIGBUS`.
 //!
-//! Blocking them is common (threads that are to take no signals block all), a bad pointer in such a thread rare. So what is known is remembered by
-//! pages: one that could be read or written before is believed to be so still. Of another one the kernel is asked: first whether this thread
-//! blocks the signals at all, and if so to make the access in the stage's place (`process_vm_readv`), which says `EFAULT`.
+//! Blocking them is common (threads that must not take signals block all), but a bad pointer in
+//! such a thread is rare. So results are remembered by pages: a page that could be read or written
+//! before is assumed to be accessible still. For any other page the kernel is asked: first if this
+//! thread blocks the signals at all, and if so to make the access instead of the stage
+//! (`process_vm_readv`), which returns `EFAULT`.
 //!
-//! A page that was there and has gone since is not noticed: such a pointer ends the process, as the guest's own access would.
+//! A page that was accessible and has been unmapped since is not noticed: such a pointer ends the
+//! process, as the guest's own access would.
 
 use super::{read_now, read_text_now, write_now};
 use crate::{signals, system};
@@ -13,7 +17,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// Pages that could be read, and written; each at the place that its number gives.
+/// Pages that could be read, and pages that could be written; the place follows from the page's
+/// number.
 static READ: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 static WRITTEN: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 
@@ -25,12 +30,12 @@ fn remember(pages: &[AtomicU64], page: u64) {
     pages[page as usize % pages.len()].store(page, Relaxed);
 }
 
-/// From an address to the end of its page, or of `length` bytes.
+/// Number of bytes up to the end of the page, at most `length`.
 fn piece(at: u64, length: usize) -> usize {
     length.min((PAGE - at % PAGE) as usize)
 }
 
-/// How many bytes from here on may be read.
+/// Number of bytes from here on that may be read.
 pub(super) fn readable(at: u64, length: usize) -> usize {
     let mut done = 0;
     while done < length {
@@ -93,7 +98,8 @@ fn write_part(at: u64, part: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Whether a byte may be read, as far as is known. A kernel without the call, or that forbids it, leaves it to luck.
+/// Returns true if a byte may be read, as far as is known. If the kernel does not have the call or
+/// forbids it, the access is risked.
 fn may_read(at: u64) -> bool {
     let page = at / PAGE;
     if is_known(&READ, page) {
@@ -114,11 +120,12 @@ fn may_read(at: u64) -> bool {
     tried != Err(Errno::EFAULT)
 }
 
-/// Copies between memory of ours and the guest's by the kernel.
+/// Copies between the stage's memory and the guest's by the kernel.
 fn transfer(number: u32, ours: u64, guests: u64, length: usize) -> Result<u64, Errno> {
     let (local, remote) = ([ours, length as u64], [guests, length as u64]);
     let process = u64::from(system::process());
     let arguments = [process, local.as_ptr() as u64, 1, remote.as_ptr() as u64, 1, 0];
-    // SAFETY: the kernel reads two `struct iovec` and copies between memory of ours and memory that the guest has named.
+    // SAFETY: the kernel reads two `struct iovec` on this stack and copies between a buffer of the
+    // caller, of that length, and memory that the guest has named; bad addresses are errors.
     unsafe { system::checked(number, arguments) }
 }

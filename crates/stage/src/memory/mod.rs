@@ -1,7 +1,9 @@
-//! Reading and writing the guest's memory, where a bad pointer is an error and not a signal.
+//! Reads and writes the guest's memory; a bad pointer is an error and not a signal.
 //!
-//! The guest's memory is ours: it is copied by a few instructions, whose addresses the handler of `SIGSEGV` and `SIGBUS` knows. A fault there
-//! goes on behind them ([`fixup`]), and the copy says how far it came. Where these signals may be blocked, memory is tried first ([`careful`]).
+//! The guest's memory is in the same address space. A few instructions copy it, and the handler of
+//! `SIGSEGV` and `SIGBUS` knows their addresses: after a fault there, execution continues behind
+//! them ([`fixup`]), and the copy reports how far it came. If these signals may be blocked, memory
+//! is tested first ([`careful`]).
 
 mod careful;
 
@@ -9,8 +11,9 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use view::Errno;
 
-// stage_copy(to, from, length): how many bytes are left.
-// stage_copy_text(to, from, room): bytes before the NUL, which is copied too; `fd_exhaustion` where there is none; -1 where the memory ends before.
+// stage_copy(to, from, length): returns the number of bytes left. stage_copy_text(to, from, room):
+// returns the number of bytes before the NUL, which is copied too; `room` if there is none; -1 if
+// the memory ends before.
 global_asm!(
     ".globl stage_copy",
     ".p2align 4",
@@ -18,7 +21,7 @@ global_asm!(
     "mov rcx, rdx",
     "cmp rcx, 64",
     "ja stage_copy_bytes",
-    // A few words: the string instruction takes longer to begin.
+    // For a few words: the string instruction takes longer to start.
     "2:",
     "cmp rcx, 8",
     "jb stage_copy_few",
@@ -53,7 +56,7 @@ global_asm!(
     "lea rcx, [rax + 16]",
     "cmp rcx, rdx",
     "ja 4f",
-    // Sixteen bytes at once, unless they reach into another page, which may not be there.
+    // Sixteen bytes at once, unless they reach into another page, which may not be mapped.
     "lea rcx, [rsi + rax]",
     "and ecx, 0xfff",
     "cmp ecx, 0xff0",
@@ -94,10 +97,11 @@ unsafe extern "C" {
     fn stage_copied_text();
 }
 
-/// Where a fault at this instruction goes on, if it is one that copies the guest's memory.
+/// The instruction at which execution continues after a fault at this one, if it copies the guest's
+/// memory.
 pub(crate) fn fixup(instruction: u64) -> Option<u64> {
     let at = |function: unsafe extern "C" fn()| function as *const () as u64;
-    // Of a word that is not there some bytes may be.
+    // Some bytes of a word that faults may be mapped.
     let copy = stage_copy as *const () as u64;
     if (copy..at(stage_copy_few)).contains(&instruction) {
         return Some(at(stage_copy_few));
@@ -109,14 +113,15 @@ pub(crate) fn fixup(instruction: u64) -> Option<u64> {
     (text..at(stage_copied_text)).contains(&instruction).then(|| at(stage_copied_text))
 }
 
-/// Addresses at which nothing of a program's can lie: the first page (whoever may map that does so to be told of null pointers), and the
-/// kernel's half. No fault is needed to know, and a thread that blocks `SIGSEGV` would not survive one.
+/// Returns true for addresses where a program has no memory: the first page (programs map it only
+/// to detect null pointers), and the kernel's half. Then no fault is needed, which a thread that
+/// blocks `SIGSEGV` would not survive.
 #[inline]
 const fn is_nowhere(at: u64) -> bool {
     at.wrapping_sub(abi::elf::PAGE) >= (1 << 47) - abi::elf::PAGE
 }
 
-/// Reads all of `into`, or `EFAULT`.
+/// Reads all of `into`, or fails with `EFAULT`.
 pub(crate) fn read(at: u64, into: &mut [u8]) -> Result<(), Errno> {
     if is_nowhere(at) && !into.is_empty() || readable(at, into.len()) != into.len() {
         return Err(Errno::EFAULT);
@@ -125,23 +130,24 @@ pub(crate) fn read(at: u64, into: &mut [u8]) -> Result<(), Errno> {
 }
 
 fn read_now(at: u64, into: &mut [u8]) -> Result<(), Errno> {
-    // SAFETY: what is written is ours; what is read may be missing.
+    // SAFETY: `into` is valid for writing; a fault while reading is handled by `fixup`.
     let left = unsafe { stage_copy(into.as_mut_ptr(), at as *const u8, into.len()) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Reads as far as the memory goes; `EFAULT` if that is nothing.
+/// Reads as many bytes as are mapped; `EFAULT` if there are none.
 pub(crate) fn read_some(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     if is_nowhere(at) && !into.is_empty() {
         return Err(Errno::EFAULT);
     }
     let wanted = readable(at, into.len());
-    // SAFETY: as for `read`.
+    // SAFETY: as for `read`: `into` is valid for writing, and a fault while reading is handled by
+    // `fixup`.
     let left = unsafe { stage_copy(into.as_mut_ptr(), at as *const u8, wanted) };
     if left == wanted && !into.is_empty() { Err(Errno::EFAULT) } else { Ok(wanted - left) }
 }
 
-/// Writes all of `from`, or `EFAULT` (some may have been written).
+/// Writes all of `from`, or fails with `EFAULT` (part of it may have been written).
 pub(crate) fn write(at: u64, from: &[u8]) -> Result<(), Errno> {
     if is_nowhere(at) && !from.is_empty() {
         return Err(Errno::EFAULT);
@@ -153,12 +159,14 @@ pub(crate) fn write(at: u64, from: &[u8]) -> Result<(), Errno> {
 }
 
 fn write_now(at: u64, from: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the guest has named this memory for the result; what it breaks by that is its own, as it would be with the kernel.
+    // SAFETY: the guest has named this memory for the result; if it damages the guest's own data,
+    // the kernel would have done the same. A fault is handled by `fixup`.
     let left = unsafe { stage_copy(at as *mut u8, from.as_ptr(), from.len()) };
     if left == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Reads a string up to its NUL: its length. Where it does not end within `into` that is the length of `into`.
+/// Reads a string up to its NUL and returns its length. If it does not end within `into`, returns
+/// the length of `into`.
 pub(crate) fn read_text(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     if is_nowhere(at) {
         return Err(Errno::EFAULT);
@@ -170,15 +178,17 @@ pub(crate) fn read_text(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
 }
 
 fn read_text_now(at: u64, into: &mut [u8]) -> Result<usize, Errno> {
-    // SAFETY: as for `read`.
+    // SAFETY: as for `read`: `into` is valid for writing, and a fault while reading is handled by
+    // `fixup`.
     let length = unsafe { stage_copy_text(into.as_mut_ptr(), at as *const u8, into.len()) };
     usize::try_from(length).map_err(|_| Errno::EFAULT)
 }
 
-/// A thread of this process blocks, or may come to block, the signals that tell of a bad access.
+/// Set if a thread of this process blocks, or may come to block, the signals of bad accesses.
 static CAREFUL: AtomicBool = AtomicBool::new(false);
 
-/// From now on the signals of bad accesses may be blocked when memory is touched: a fault would end the process.
+/// From now on the signals of bad accesses may be blocked when memory is accessed, so a fault would
+/// end the process.
 pub(crate) fn be_careful() {
     if !is_careful() {
         CAREFUL.store(true, Relaxed);
@@ -190,7 +200,8 @@ fn is_careful() -> bool {
     CAREFUL.load(Relaxed)
 }
 
-/// How many of these bytes may be read as far as is known: all of them, where a fault would not be the end.
+/// Number of these bytes that may be read, as far as is known: all of them, if a fault would not be
+/// fatal.
 #[inline]
 fn readable(at: u64, length: usize) -> usize {
     if is_careful() { careful::readable(at, length) } else { length }

@@ -1,14 +1,17 @@
-//! What is kept of a file's text: one file for each text and [`Kind`], beside the image's tree where the file is the image's, else in the
-//! container's `run/`.
+//! Makes and reads the files with patched code: one for each piece of code and [`Kind`], beside the
+//! image's tree if the original belongs to the image, else in the container's `run/`.
 //!
 //! ```text
-//!   0     MAGIC, what it is of (four words), bytes of text and of stubs, where a place is that could not be proven
-//!   4096  the text, stubs
+//!   0     MAGIC, key of the original (four words), size of code and of stubs,
+//!         offset of an unproven site
+//!   4096  the code, stubs
 //! ```
 //!
-//! It is written under a name of its own in `run/` and renamed: others find all of it or nothing, and who makes it twice does no harm. It is of one
-//! state of one file (device, inode, size, times of change, its beginning). Files of the image's never change, and are held by the tree with which
-//! their texts go; that they get another name with each container sets the time of their inodes (`ctime`), which therefore does not count there.
+//! The file is written under a temporary name in `run/` and renamed, so other processes find all of
+//! it or nothing; making it twice is harmless. It belongs to one state of one file (device, inode,
+//! size, times of change, its first bytes). Files of the image never change, and their patched code
+//! is removed together with their tree. Each container makes new links to their inodes, which
+//! changes the inodes' `ctime`, so that is not used for them.
 
 use super::{Kind, Refusal, Text};
 use crate::kernel::{Link, calls};
@@ -32,25 +35,25 @@ use view::Errno;
 use view::text::PATH_MAX;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CorText2");
-/// Words of the head.
+/// Number of words in the head.
 const HEAD: usize = 8;
-/// In the head: everything is proven.
+/// In the head: all sites are proven.
 const PROVEN: u64 = u64::MAX;
 
-/// What is kept, open.
+/// An open file with patched code.
 pub(super) struct Kept {
     pub(super) file: u64,
-    /// Bytes of text; 0 where there is nothing to be changed.
+    /// Size of the code in bytes; 0 if nothing has to be patched.
     pub(super) text: u64,
-    /// Bytes of stubs.
+    /// Size of the stubs in bytes.
     pub(super) stubs: u64,
-    /// Where in the guest's file something is that could not be proven.
+    /// Offset in the original of bytes that could not be proven.
     pub(super) unproven: Option<u64>,
     key: u64,
 }
 
 impl Kept {
-    /// Whether these very stubs are at an address.
+    /// Returns true if these stubs are mapped at an address.
     pub(super) fn is_mapped(&self, at: u64) -> bool {
         let mut words = [[0; 8]; 2];
         let read = memory::read(at, words.as_flattened_mut());
@@ -62,7 +65,7 @@ fn entry() -> u64 {
     entry::stage_entry as *const () as u64
 }
 
-/// How a file is called, as the host sees it: the length of its name.
+/// Puts the host's name of an open file into `into`; returns its length.
 pub(super) fn name_of(file: u64, into: &mut [u8]) -> usize {
     let mut link = Link::new();
     let named = link.push(b"/proc/self/fd/").and_then(|()| link.push_number(file as u32));
@@ -70,12 +73,13 @@ pub(super) fn name_of(file: u64, into: &mut [u8]) -> usize {
     named.and_then(|link| calls::readlinkat(calls::CWD, link, into)).unwrap_or(0)
 }
 
-/// Opens what is kept of a text; makes it where it is not there.
+/// Opens the file with the patched code of a piece of code; makes it if it does not exist.
 pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> {
     let facts = status(file)?;
     let size = facts.st_size as u64;
     let length = text.length.min(size.next_multiple_of(PAGE).saturating_sub(text.offset));
-    // Executed from memory: the container's file system executes nothing, so nothing is kept there.
+    // The stage was executed from memory, so the container's file system does not allow execution,
+    // and nothing can be kept there.
     if shared::places().stage.starts_with(b"/proc/") {
         return Err(Refusal::Broken(Errno::EACCES));
     }
@@ -108,7 +112,7 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     if let Some(kept) = open(path, &key) {
         return Ok(kept);
     }
-    // Stubs take less than text does.
+    // Stubs take less space than the code.
     if !may_write_files(2 * length + PAGE) {
         return Err(Refusal::Broken(Errno(raw_errno::EFBIG as u16)));
     }
@@ -126,7 +130,7 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     open(path, &key).ok_or(Refusal::Broken(Errno::EIO))
 }
 
-/// Whether a file is one of those that all containers of the image share.
+/// Returns true if a file belongs to the image, and so to all containers of it.
 fn is_images(facts: &raw::stat) -> bool {
     let device = facts.st_dev;
     let device = (
@@ -140,7 +144,8 @@ fn as_path(bytes: &[u8]) -> Result<&CStr, Refusal> {
     CStr::from_bytes_with_nul(bytes).map_err(|_| Refusal::Broken(Errno::ENAMETOOLONG))
 }
 
-/// `HOME/text-KEY`, with the number of a thread behind it while it is made, and a NUL: the length.
+/// Makes the path `HOME/text-KEY`, with a thread's number added while the file is being made, and a
+/// NUL; returns its length.
 fn name(
     into: &mut [u8; PATH_MAX],
     home: &[u8],
@@ -179,7 +184,8 @@ fn open(path: &CStr, key: &[u64; 4]) -> Option<Kept> {
     Some(Kept { file: file as u64, text, stubs, unproven, key: key[1] })
 }
 
-/// What must be seen whatever the world is; the filter says the rest.
+/// Returns true for calls that must be caught whatever the world is; the filter decides about the
+/// rest.
 fn wants(number: u32) -> bool {
     const MEMORY: [u32; 4] =
         [raw::__NR_mmap, raw::__NR_mprotect, raw::__NR_pkey_mprotect, raw::__NR_personality];
@@ -195,13 +201,14 @@ fn wants(number: u32) -> bool {
             && catch_number(ARCH_X86_64, number, &interest) != Catch::Pass
 }
 
-/// `mov $15, %eax; syscall`: unwinders know the end of a handler by these bytes, so it stays.
+/// Returns true for `mov $15, %eax; syscall`: unwinders recognise the end of a handler by these
+/// bytes, so it stays unchanged.
 pub(super) fn is_end_of_handler(code: &[u8], at: usize) -> bool {
     code[..at].ends_with(&[0x48, 0xc7, 0xc0, 15, 0, 0, 0])
         || code[..at].ends_with(&[0xb8, 15, 0, 0, 0])
 }
 
-/// A mapping that goes when it is done with.
+/// A mapping that is unmapped when it is dropped.
 struct Mapped {
     at: u64,
     length: u64,
@@ -220,7 +227,7 @@ impl Drop for Mapped {
     }
 }
 
-/// Puts traps into a text where it is mapped.
+/// Puts traps into code where it is mapped.
 pub(super) fn patch(text: &Text, file: u64) -> Result<(), Refusal> {
     let size = status(file)?.st_size as u64;
     let length = text.length.min(size.next_multiple_of(PAGE).saturating_sub(text.offset));
@@ -230,7 +237,7 @@ pub(super) fn patch(text: &Text, file: u64) -> Result<(), Refusal> {
     let whole = Mapped::new(size, raw::PROT_READ, file, 0)?;
     system::protect(text.at, length, raw::PROT_READ | raw::PROT_WRITE)?;
     let part = length.min(size - text.offset) as usize;
-    // SAFETY: the file has just been mapped; the text too, and nobody executes it yet.
+    // SAFETY: the file has just been mapped; the code too, and no thread executes it yet.
     let (bytes, new) = unsafe {
         (
             core::slice::from_raw_parts(whole.at as *const u8, size as usize),
@@ -258,11 +265,12 @@ pub(super) fn patch(text: &Text, file: u64) -> Result<(), Refusal> {
 fn status(file: u64) -> Result<raw::stat, Errno> {
     let mut facts = core::mem::MaybeUninit::<raw::stat>::zeroed();
     calls::fstat_into(file as i32, facts.as_mut_ptr() as u64)?;
-    // SAFETY: numbers, which are valid as zeros and as whatever the kernel wrote.
+    // SAFETY: the structure consists of numbers, for which zeros and any bytes that the kernel
+    // writes are valid.
     Ok(unsafe { facts.assume_init() })
 }
 
-/// Makes what is kept of a text.
+/// Makes a file with patched code.
 fn make(
     path: &CStr,
     text: &Text,
@@ -288,7 +296,8 @@ fn fill(
     if length != 0 {
         let whole = Mapped::new(size, raw::PROT_READ, file, 0)?;
         let copy = Mapped::new(length, raw::PROT_READ | raw::PROT_WRITE, file, text.offset)?;
-        // SAFETY: both have just been mapped; a file that is shortened now ends the process, as it would while it is executed.
+        // SAFETY: both have just been mapped. If the file is truncated now, that ends the process,
+        // as it would during execution.
         let (bytes, new) = unsafe {
             (
                 core::slice::from_raw_parts(whole.at as *const u8, size as usize),
@@ -328,31 +337,31 @@ fn fill(
     Ok(calls::pwrite_all(into, head.as_flattened(), 0)?)
 }
 
-/// Where the text is while its jumps are made: only distances count.
+/// The assumed address of the code while its jumps are made: only distances matter.
 const NOMINAL: u64 = 1 << 40;
 
-/// A text being changed.
+/// Code that is being patched.
 struct Work<'a, 'p> {
-    /// The whole file.
+    /// The whole original file.
     bytes: &'a [u8],
-    /// Where in the file the text begins.
+    /// Offset of the code in the file.
     start: usize,
-    /// The new text.
+    /// The patched code.
     new: &'a mut [u8],
     kind: Kind,
     into: i32,
-    /// Where the stubs go in what is kept.
+    /// Offset of the stubs in the file that is made.
     behind: u64,
     stubs: Stubs<'p>,
-    /// Pages of stubs that are written.
+    /// Number of pages of stubs that have been written.
     pages: u64,
-    /// Sites that were changed.
+    /// Number of sites that have been patched.
     count: usize,
     key: u64,
 }
 
 impl Work<'_, '_> {
-    /// Changes all sites; where in the file something is that cannot be told.
+    /// Patches all sites; returns the offset of bytes that are undecided.
     fn run(&mut self) -> Result<Option<usize>, Refusal> {
         let census = Census::new(self.bytes);
         let text = self.start..self.start + self.new.len();
@@ -380,12 +389,12 @@ impl Work<'_, '_> {
         Ok(None)
     }
 
-    /// Where a place of the file is in the new text.
+    /// The part of the patched code for a range of the file.
     fn part(&mut self, place: Range<usize>) -> &mut [u8] {
         &mut self.new[place.start - self.start..place.end - self.start]
     }
 
-    /// Changes one site; `code` is the part of the file around it that may be.
+    /// Patches one site; `code` is the range of the file around it that may be changed.
     fn change(&mut self, at: usize, code: &Range<usize>) -> Result<(), Refusal> {
         if self.kind != Kind::Traps {
             let text = Code { bytes: &self.bytes[code.clone()], page: (0, code.len()) };
@@ -405,7 +414,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Has a site jump to a stub; false where that is too far.
+    /// Makes a site jump to a stub; false if that is too far away.
     fn jump(&mut self, plan: &Plan, start: usize) -> Result<bool, Refusal> {
         let (site, first) = (start + plan.site, self.start);
         let address = |place: usize| NOMINAL + (place - first) as u64;

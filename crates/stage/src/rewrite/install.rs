@@ -1,7 +1,8 @@
-//! Puts rewritten pages in the place of the old ones.
+//! Maps rewritten pages over the old ones.
 //!
-//! A memory file is made for them: stubs, then the text. The stubs are mapped wherever jumps from the text reach them, the text over the old
-//! pages; then the file is closed, and nobody can write to it any more.
+//! A memory file is made for them: stubs, then the code. The stubs are mapped where jumps from the
+//! code reach them, the code over the old pages. Then the file is closed, and can no longer be
+//! written to.
 
 use super::mapping::Mapping;
 use super::{Work, is_always_caught, report};
@@ -16,17 +17,17 @@ use linux_raw_sys::general as raw;
 use view::Errno;
 
 const SIZE: u64 = PAGE as u64;
-/// What the file is called in `/proc/self/maps`; `mapping` knows it.
+/// The name of the file in `/proc/self/maps`; `mapping` recognises it.
 const NAME: &core::ffi::CStr = c"coracle-sites";
-/// How far a jump with a distance of four bytes reaches, with some distance to spare.
+/// Reach of a jump with a distance of four bytes, with a reserve.
 const REACH: u64 = 0x7ff0_0000;
-/// How many places are tried for the stubs.
+/// Number of places that are tried for the stubs.
 const TRIES: u64 = 16;
 
-/// How many places have been used or tried for stubs.
+/// Number of places that have been used or tried for stubs.
 static PLACES: AtomicU64 = AtomicU64::new(0);
 
-/// Makes the new pages and their stubs and maps both. `text` and `stubs` are memory to work in.
+/// Makes the new pages and their stubs and maps both. `text` and `stubs` are working memory.
 pub(super) fn install(
     work: &Work,
     text: &mut [u8; PAGE],
@@ -49,23 +50,24 @@ pub(super) fn install(
     result
 }
 
-/// Whether the limit of a file's size allows ours: the kernel does not only refuse, it sends a signal.
+/// Returns true if the limit of a file's size allows `size`: beyond it the kernel does not only
+/// refuse, it sends a signal.
 pub(crate) fn may_write_files(size: u64) -> bool {
     const RLIMIT_FSIZE: u64 = 1;
     let mut limits = [0_u64; 2];
     let arguments = [0, RLIMIT_FSIZE, 0, limits.as_mut_ptr() as u64, 0, 0];
-    // SAFETY: the kernel writes the two limits.
+    // SAFETY: the kernel writes two words, and `limits` has two.
     unsafe { system::call(raw::__NR_prlimit64, arguments) == 0 && limits[0] >= size }
 }
 
 fn create() -> Result<u64, Failed> {
-    // Since 6.3 the kernel wants to be told that a memory file may be executed.
+    // Since 6.3 the kernel requires a flag for memory files that will be executed.
     const EXECUTABLE: u32 = 0x10;
     if shared::switches().has(Switches::NO_MEMORY_FILES) {
         return Err(Failed);
     }
     let make = |flags: u32| {
-        // SAFETY: the kernel reads the name.
+        // SAFETY: the kernel only reads the name, a static string.
         unsafe {
             system::checked(
                 raw::__NR_memfd_create,
@@ -79,7 +81,7 @@ fn create() -> Result<u64, Failed> {
     }
 }
 
-/// Maps the file's first page where jumps from the text reach it.
+/// Maps the file's first page where jumps from the code reach it.
 fn map_stubs(file: u64, work: &Work) -> Result<u64, Failed> {
     for attempt in 0..TRIES {
         let hint = place(&work.mapping, work.first, attempt);
@@ -94,14 +96,15 @@ fn map_stubs(file: u64, work: &Work) -> Result<u64, Failed> {
         let mapped = if shared::switches().has(Switches::NO_EXEC_MEMORY) {
             Err(Errno::EACCES)
         } else {
-            // SAFETY: a new mapping, where nothing is.
+            // SAFETY: a new mapping where nothing is mapped, because the address is only a hint.
             unsafe { system::checked(raw::__NR_mmap, arguments) }
         };
         match mapped {
             Ok(got) if got.abs_diff(work.first) < REACH => return Ok(got),
             Ok(got) => system::unmap(got, SIZE),
             Err(errno) => {
-                // Somebody has rules about executable memory: the signals remain, here and in what this program executes.
+                // A policy forbids executable memory: calls continue to come by signals, here and
+                // in programs that this one executes.
                 if matches!(errno, Errno::EACCES | Errno::EPERM) {
                     shared::switch_on(Switches::NO_REWRITING);
                 }
@@ -112,8 +115,8 @@ fn map_stubs(file: u64, work: &Work) -> Result<u64, Failed> {
     Err(Failed)
 }
 
-/// A place to try. Libraries lie where the kernel puts mappings by itself, so it may choose there too; near programs nothing else is put, if one
-/// stays clear of what lies behind them, where their heap grows.
+/// A place to try. Libraries lie where the kernel puts mappings by itself, so it may choose there
+/// too. Near programs nothing else is mapped, except their heap, which grows behind them.
 fn place(mapping: &Mapping, page: u64, attempt: u64) -> u64 {
     const LIBRARIES: u64 = 0x7000_0000_0000;
     const GIGABYTE: u64 = 1 << 30;
@@ -125,14 +128,14 @@ fn place(mapping: &Mapping, page: u64, attempt: u64) -> u64 {
     if page >= 4 * GIGABYTE {
         (mapping.start & !(GIGABYTE - 1)) - GIGABYTE / 4 - far
     } else if attempt.is_multiple_of(2) {
-        // Before a program at its usual place, 0x400000.
+        // Before a program at its usual address, 0x400000.
         0x3f_f000 - far % 0x30_0000
     } else {
         0x7000_0000 - far
     }
 }
 
-/// Writes stubs and text into the file.
+/// Writes stubs and code into the file.
 fn fill(
     work: &Work,
     file: u64,
@@ -157,19 +160,20 @@ fn fill(
 }
 
 fn write(file: u64, bytes: &[u8; PAGE], offset: u64) -> Result<(), Failed> {
-    // SAFETY: the kernel reads the page.
+    // SAFETY: the kernel reads one page, and `bytes` has that size.
     let count = unsafe {
         system::call(raw::__NR_pwrite64, [file, bytes.as_ptr() as u64, SIZE, offset, 0, 0])
     };
     if count == SIZE as i64 { Ok(()) } else { Err(Failed) }
 }
 
-/// Maps the rest of the file over the text.
+/// Maps the rest of the file over the code.
 fn put(file: u64, first: u64, length: u64) -> Result<(), Failed> {
     let flags = u64::from(raw::MAP_PRIVATE | raw::MAP_FIXED | raw::MAP_POPULATE);
     let rights = u64::from(raw::PROT_READ | raw::PROT_EXEC);
-    // SAFETY: at each address where an instruction began, one begins that does the same (`abi::code`); the kernel replaces the mapping at once,
-    // or, where limits forbid it, not at all: it asks them before it takes the old one away.
+    // SAFETY: at each address where an instruction began, one begins that has the same effect
+    // (`abi::code`). The kernel replaces the mapping at once, or not at all if limits forbid it: it
+    // checks them before it removes the old one.
     unsafe { system::checked(raw::__NR_mmap, [first, length, rights, flags, file, SIZE]) }
         .map(|_| ())
         .map_err(|_| Failed)

@@ -1,4 +1,5 @@
-//! What is mapped at an address: asked of the kernel (`PROCMAP_QUERY`, Linux 6.11), or read in `/proc/self/maps` (`proc_pid_maps(5)`).
+//! Finds the mapping at an address, by a query to the kernel (`PROCMAP_QUERY`, Linux 6.11), or from
+//! `/proc/self/maps` (`proc_pid_maps(5)`).
 
 use crate::system;
 use abi::code::stub::PAGE;
@@ -9,16 +10,16 @@ use linux_raw_sys::general as raw;
 pub(crate) struct Mapping {
     /// Its first address.
     pub(crate) start: u64,
-    /// Where it ends.
+    /// Its end.
     pub(crate) end: u64,
-    /// Where it begins in its file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
     inode: u64,
-    /// Bits as of the kernel's answer.
+    /// Protection, with the bits of the kernel's answer.
     rights: u64,
-    /// It is of a memory file.
+    /// Set if it belongs to a memory file.
     is_memory: bool,
-    /// That one is ours.
+    /// Set if that file was made by the stage.
     is_ours: bool,
 }
 
@@ -27,19 +28,20 @@ const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
 const SHARED: u64 = 8;
 
-/// How the kernel shows memory files, and ours among them.
+/// How the kernel shows memory files, and those of the stage.
 const MEMORY: &[u8] = b"/memfd:";
 const OURS: &[u8] = view::stored::SITES;
 
 impl Mapping {
-    /// Whether it is text of a program or a library: of a file, private, to be read and executed and not to be written; or such pages that have
-    /// been rewritten before.
+    /// Returns true if it is code of a program or a library: from a file, private, readable and
+    /// executable and not writable; or such pages that have been rewritten before.
     pub(crate) fn is_program(&self) -> bool {
         let is_text = self.rights == READABLE | EXECUTABLE && self.inode != 0;
         is_text && (!self.is_memory || self.is_ours)
     }
 
-    /// Takes the stubs away with which our files begin. Where they lie right before the text, both are one mapping.
+    /// Removes the stubs at the beginning of the stage's files. If they lie right before the code,
+    /// both are one mapping.
     fn without_stubs(mut self) -> Self {
         if self.is_ours && self.offset == 0 {
             self.start += PAGE as u64;
@@ -54,12 +56,12 @@ impl Mapping {
     }
 }
 
-/// The mapping that an address belongs to.
+/// The mapping that contains an address.
 pub(crate) fn find(address: u64) -> Option<Mapping> {
     let path = c"/proc/self/maps";
     let flags = u64::from(raw::O_RDONLY | raw::O_CLOEXEC);
     let nowhere = i64::from(raw::AT_FDCWD) as u64;
-    // SAFETY: the kernel reads the path.
+    // SAFETY: the kernel only reads the path, a static string.
     let file = unsafe {
         system::checked(raw::__NR_openat, [nowhere, path.as_ptr() as u64, flags, 0, 0, 0]).ok()?
     };
@@ -95,17 +97,18 @@ fn ask(file: u64, address: u64) -> Option<Mapping> {
     const PROCMAP_QUERY: u64 = 0xc068_6611;
     const ENAMETOOLONG: u16 = linux_raw_sys::errno::ENAMETOOLONG as u16;
     const { assert!(size_of::<Query>() == 0x68) };
-    // Memory files have short names; others need not be known.
+    // Memory files have short names; other names need not be known.
     let mut name = [0_u8; 64];
     let mut query = Query { size: size_of::<Query>() as u64, address, ..Query::default() };
     query.name = name.as_mut_ptr() as u64;
     query.name_size = name.len() as u32;
     let arguments = [file, PROCMAP_QUERY, &raw mut query as u64, 0, 0, 0];
-    // SAFETY: the kernel writes the structure and up to `name_size` bytes of the name.
+    // SAFETY: the kernel writes the structure and up to `name_size` bytes of the name, for which
+    // `name` has room.
     let mut result = unsafe { system::checked(raw::__NR_ioctl, arguments) };
     if result.is_err_and(|errno| errno.0 == ENAMETOOLONG) {
         (query.name, query.name_size) = (0, 0);
-        // SAFETY: likewise, without a name.
+        // SAFETY: the same call without a buffer for the name.
         result = unsafe { system::checked(raw::__NR_ioctl, arguments) };
     }
     result.ok()?;
@@ -122,7 +125,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
     loop {
         let room = &mut buffer[kept..];
         let arguments = [file, room.as_mut_ptr() as u64, room.len() as u64, 0, 0, 0];
-        // SAFETY: the kernel writes into `fd_exhaustion`.
+        // SAFETY: the kernel writes at most `room.len()` bytes into `room`.
         let count = unsafe { system::checked(raw::__NR_read, arguments) }.ok()? as usize;
         if count == 0 {
             return None;
@@ -138,7 +141,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
             start += length + 1;
         }
         if start == 0 && filled == buffer.len() {
-            // A line with a long name: what matters is at its beginning.
+            // A line with a long name: its beginning contains all that is needed.
             if let Some(found) = line(&buffer)
                 && address < found.end
             {
@@ -151,7 +154,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
     }
 }
 
-/// `start-end rights offset major:minor inode  name`.
+/// Parses a line: `start-end rights offset major:minor inode  name`.
 fn line(text: &[u8]) -> Option<Mapping> {
     let mut words = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let range = words.next()?;

@@ -1,24 +1,34 @@
-//! Rewriting of call sites, so that later calls come without a signal.
+//! Rewrites call sites, so that later calls come by a jump and not by a signal.
 //!
-//! A signal costs about a microsecond, a jump nothing; rewriting costs a hundred. So a site is rewritten when it has been used
-//! [`OFTEN`] times, together with those others in its page, and in the pages around, whose calls are certain to be caught. [`abi::code`] has the forms and their
-//! proofs; this module decides what may be touched, and puts the new page in the place of the old one.
+//! A signal costs about a microsecond, a jump nothing; rewriting costs about a hundred
+//! microseconds. So a site is rewritten when it has been used [`OFTEN`] times, together with those
+//! other sites in its page, and in the pages around, whose calls are certain to be caught.
+//! [`abi::code`] has the forms and their proofs. This module decides what may be changed, and
+//! replaces the old page by the new one.
 //!
-//! **No page is ever writable and executable, nor written to while it can be executed.** The new text and its stubs are written into a memory
-//! file of their own, which is then mapped, privately, without a right to write, over the page ([`install`]). The kernel does that at once
-//! for all threads: translations of the old page are gone from all processors before the new one is there, which makes them forget what
-//! they have read ahead. So no thread sees half an instruction, whatever its length and place, and no barrier is needed. Threads that
-//! stand in the page find at their instruction what was there, or a jump that does the same.
+//! **No page is ever writable and executable, or written to while it can be executed.** The new
+//! code and its stubs are written into a memory file, which is then mapped over the page: private,
+//! and not writable ([`install`]). The kernel does that at once for all threads. The old page's
+//! translations are gone from all processors before the new page is there, and that makes the
+//! processors drop the instructions that they have read ahead. So no thread sees half an
+//! instruction, whatever its length and position, and no barrier is needed. Threads that are
+//! stopped in the page find the same instruction there, or a jump with the same effect.
 //!
-//! - **fork**: the child has the same mappings of the same memory, which nobody writes to. Nothing is copied.
-//! - **munmap, `MAP_FIXED`, dlclose**: the rewritten page is part of the guest's mapping, and goes with it; what comes there afterwards has its
-//!   own bytes. A site and the padding it uses lie in one page, so they go together. Stubs stay: some bytes of a few pages.
-//! - **mprotect, writes of debuggers**: the page is private, so a write makes a copy as it does of any text. Breakpoints that were set before
-//!   are copied with the page, and a site with one is none.
-//! - **Only text of files**: mapped privately, to be read and executed. Not what a compiler has just made, which would be stale at once.
-//! - A program that reads its own text sees the jumps; one that executes a copy of it elsewhere would jump astray.
+//! - **fork**: the child has the same mappings of the same memory, which is never written to.
+//!   Nothing is copied.
+//! - **munmap, `MAP_FIXED`, dlclose**: the rewritten page is part of the guest's mapping, and is
+//!   unmapped with it. A later mapping there has its own bytes. A site and the padding that it uses
+//!   lie in one page, so they disappear together. Stubs stay: some bytes of a few pages.
+//! - **mprotect, writes of debuggers**: the page is private, so a write makes a copy as it does for
+//!   any code. Breakpoints that were set before are copied with the page, and a site with one is
+//!   not rewritten.
+//! - **Only code of files**: mapped privately, readable and executable. Not the output of a
+//!   compiler in the process, which would soon be outdated.
+//! - A program that reads its own code sees the jumps; one that executes a copy of it elsewhere
+//!   would jump to wrong places.
 //!
-//! Where something is refused (memory limits, a policy about executable memory), signals go on to do the work.
+//! If something is refused (memory limits, a policy about executable memory), calls continue to
+//! come by signals.
 
 mod install;
 mod mapping;
@@ -35,26 +45,29 @@ use abi::code::stub::PAGE;
 use abi::shared::Switches;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// After so many signals a site is rewritten. Half of what would pay for one site alone, because its neighbours are used too; measured.
+/// A site is rewritten after so many signals. This is half of the number at which one site alone
+/// would pay, because its neighbours are used too; measured.
 const OFTEN: u32 = 24;
-/// How many pages are rewritten together.
+/// Number of pages that are rewritten together.
 const PAGES: u64 = 8;
 /// Count of a site that cannot be rewritten.
 const NEVER: u32 = 255;
-/// How many sites are counted.
+/// Number of sites that are counted.
 const COUNTED: usize = 128;
-/// Bytes around a page that proofs may look at.
+/// Number of bytes around a page that proofs may use.
 const BEFORE: u64 = 256;
 const BEHIND: u64 = 64;
 
-/// How often sites were used: the upper 24 bits tell them apart. A site that is counted for another one, because a library has gone and another
-/// come, is rewritten too early, too late or not at all, and nothing else.
+/// Counts of sites; the upper 24 bits identify the site. If a site is mistaken for another one,
+/// because a library was replaced, it is rewritten too early, too late or not at all; there is no
+/// other effect.
 static COUNTS: [AtomicU32; COUNTED] = [const { AtomicU32::new(0) }; COUNTED];
 
-/// A call came by a signal and has been answered: looks whether its site can be rewritten. Called on the slot's stack, last of all.
+/// Considers the site of a call that came by a signal and has been answered. Called on the slot's
+/// stack, as the last step.
 pub(crate) fn consider(frame: &mut Frame) {
     let site = frame.site();
-    // A call that leaves by an exit has that one's address.
+    // A call that leaves by an exit has the exit's address.
     if frame.origin & NARROW != 0 || shared::switches().has(Switches::NO_REWRITING) || is_ours(site)
     {
         return;
@@ -71,7 +84,7 @@ pub(crate) fn consider(frame: &mut Frame) {
         return;
     }
     if !is_worthwhile(frame.number as u32) || rewrite_alone(frame, site) {
-        // Whatever came of it, this is not tried again.
+        // Whatever the result, this is not tried again.
         cell.store(tag | NEVER, Ordering::Relaxed);
     }
 }
@@ -80,7 +93,8 @@ fn is_ours(address: u64) -> bool {
     abi::boot::is_loaders(address)
 }
 
-/// What the container's filter catches, as far as it matters: what is caught by who else is there makes no difference to a site that is used.
+/// What the container's filter does with a number, as far as it matters here. Other filters make no
+/// difference to a site that is used.
 fn caught(number: u32) -> Option<(Op, Catch)> {
     let entry = abi::calls::find_on(Arch::X86_64, number)?;
     let interest = Interest {
@@ -91,12 +105,14 @@ fn caught(number: u32) -> Option<(Op, Catch)> {
     Some((entry.op, catch(Arch::X86_64, entry.op, &interest)))
 }
 
-/// Whether calls of this number are caught whatever their arguments. The end of a handler stays as it is: unwinders know it by its bytes.
+/// Returns true if calls of this number are caught whatever their arguments. The end of a handler
+/// stays unchanged: unwinders recognise it by its bytes.
 fn is_always_caught(number: u32) -> bool {
     matches!(caught(number), Some((op, Catch::Stop)) if op != Op::RtSigreturn)
 }
 
-/// Whether a call that was caught may be worth a rewritten site. Those that are caught for rare arguments are better made by the kernel at once.
+/// Returns true if a caught call may be worth a rewritten site. Calls that are caught only for rare
+/// arguments are better made by the kernel directly.
 fn is_worthwhile(number: u32) -> bool {
     match caught(number) {
         Some((_, Catch::Stop)) => true,
@@ -114,7 +130,8 @@ fn is_worthwhile(number: u32) -> bool {
                 | Op::Recvfrom
                 | Op::Prlimit64
         ),
-        // For reasons that only the filter knows: what is shared with an image, lists that are completed.
+        // Caught for reasons that only the filter knows: files shared with an image, listings that
+        // are completed.
         Some((op, Catch::Pass)) => {
             use abi::calls::Class;
             matches!(op.entry().class, Class::Descriptor)
@@ -123,12 +140,15 @@ fn is_worthwhile(number: u32) -> bool {
     }
 }
 
-/// The process whose memory somebody is rewriting; 0 for none. What is proven of a page must still be so when the new one is put in its place.
+/// The process in whose memory a thread is rewriting; 0 for none. The proofs for a page must still
+/// hold when the new one replaces it.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 
-/// Rewrites the page of a site and pages around it, if that is possible and nobody else is about it. False if it may be tried again.
+/// Rewrites the page of a site and pages around it, if that is possible and no other thread is
+/// doing so. Returns false if it may be tried again.
 fn rewrite_alone(frame: &mut Frame, site: u64) -> bool {
-    // A child of `vfork` is as one of the threads of the process whose memory it has. (`posix_spawn` makes its calls in such children only.)
+    // A child of `vfork` counts as a thread of the process whose memory it uses. (`posix_spawn`
+    // makes its calls only in such children.)
     let here = crate::tasks::owner();
     let before = BUSY.load(Ordering::Acquire);
     // A child of `fork` does not have the thread that was rewriting in its parent.
@@ -152,7 +172,7 @@ fn rewrite(frame: &mut Frame, site: u64) {
         return;
     }
     work.widen();
-    // SAFETY: the slot is this call's, which is done with its scratch memory.
+    // SAFETY: the slot belongs to this call, which no longer uses its scratch memory.
     let room = unsafe { &mut (*slots::of(frame)).scratch };
     let Some((text, rest)) = room.split_first_chunk_mut::<PAGE>() else { return };
     let Some(stubs) = rest.first_chunk_mut::<PAGE>() else { return };
@@ -161,19 +181,19 @@ fn rewrite(frame: &mut Frame, site: u64) {
     }
 }
 
-/// What is rewritten together: pages in a row.
+/// The pages that are rewritten together: consecutive ones.
 struct Work {
     mapping: mapping::Mapping,
-    /// Addresses of the first page and of the last.
+    /// Addresses of the first and the last page.
     first: u64,
     last: u64,
-    /// The site because of which this is done, and the number of its call.
+    /// The site that caused this, and the number of its call.
     site: u64,
     number: u32,
 }
 
 impl Work {
-    /// Takes in pages before and behind, as long as there are calls in them that are worth it.
+    /// Adds pages before and behind, as long as they contain calls that are worth it.
     fn widen(&mut self) {
         let size = PAGE as u64;
         let pays =
@@ -194,13 +214,13 @@ impl Work {
         (self.first, self.last) = (first, last);
     }
 
-    /// One of the pages.
+    /// The request for one of the pages.
     fn request(&self, page: u64) -> Request<'_> {
         let size = PAGE as u64;
         let start = (page - BEFORE.min(page)).max(self.mapping.start);
         let end = (page + size + BEHIND).min(self.mapping.end);
-        // SAFETY: this is in the mapping, which is readable, and in whose text this thread is: who takes that away now makes the guest crash as
-        // it would without us.
+        // SAFETY: the range lies in the mapping, which is readable, and in whose code this thread
+        // is running. A guest that unmaps it now would crash without the stage, too.
         let bytes =
             unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) };
         let begin = (page - start) as usize;
@@ -214,7 +234,7 @@ impl Work {
     }
 }
 
-/// Tells what happens to a site, if that is wanted.
+/// Reports on a site, if that is switched on.
 fn report(what: &[u8], address: u64) {
     if !shared::switches().has(Switches::REPORT_SITES) {
         return;

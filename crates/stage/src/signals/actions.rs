@@ -1,16 +1,20 @@
-//! The guest's actions: `rt_sigaction`, and the table of handlers that ours go on to.
+//! The guest's signal actions: `rt_sigaction`, and the table of handlers that the stage's handler
+//! jumps to.
 //!
-//! A handler of the guest's is installed as ours, with the guest's flags, mask (without `SIGSYS`) and restorer, and stands in [`TABLE`]. Three
-//! signals always have ours; what the guest wants of them stands only there. Whether an action that the kernel tells is the guest's own is
-//! seen by its handler, so children that share this memory but not the kernel's table (`vfork`) need no table of their own: what they
-//! install is installed as it is.
+//! For a handler of the guest the stage installs its own, with the guest's flags, mask (without
+//! `SIGSYS`) and restorer, and stores the guest's in [`TABLE`]. Three signals always have the
+//! stage's handler; the guest's actions for them are only in the table. The handler in the kernel's
+//! answer shows if an action is the guest's own. So children that share this memory but not the
+//! kernel's table (`vfork`) need no table of their own: their actions are installed unchanged.
 //!
-//! A handler may run on another thread while its entry is being changed; each word of an entry is whole, and the handler's is what counts.
+//! A handler may run on another thread while its entry is being changed. Each word of an entry is
+//! atomic, and the handler's decides.
 
 use super::{
-    BUS, FAULTS, SEGV, SYS, bit, never_blocked, own, stage_fault, stage_return, stage_signal,
+    BUS, FAULTS, SEGV, SYS, bit, never_blocked, stage_fault, stage_return, stage_signal,
+    trap_signal,
 };
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::entry::{stage_sigill, stage_sigsys};
 use crate::{memory, system, tasks};
 use abi::syscalls::ARCH_X86_64;
@@ -18,7 +22,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// The default action, and none.
+/// The default action, and the one that ignores the signal.
 pub(super) const DEFAULT: u64 = 0;
 pub(super) const IGNORE: u64 = 1;
 
@@ -60,22 +64,23 @@ impl Action {
         bytes
     }
 
-    /// Whether it calls a function.
+    /// Returns true if it calls a function.
     pub(super) const fn is_handler(&self) -> bool {
         self.handler > IGNORE
     }
 }
 
-/// One entry, word by word.
+/// One entry of the table, in atomic words.
 struct Entry([AtomicU64; 4]);
 
-/// What the guest wants of each signal that has our handler; from signal 1 on.
+/// The guest's action for each signal that has the stage's handler, from signal 1 on.
 static TABLE: [Entry; 64] = [const { Entry([const { AtomicU64::new(0) }; 4]) }; 64];
 
-/// Somebody who shares this memory has set one of the three signals that always have ours, and only the kernel knows how.
+/// Set if a process that shares this memory has set one of the three signals that always have the
+/// stage's handler; then only the kernel knows its action.
 static BORROWED: AtomicBool = AtomicBool::new(false);
 
-/// The guest's action, where the kernel has ours.
+/// The guest's action for a signal for which the kernel has the stage's handler.
 pub(super) fn guests(signal: u32) -> Action {
     let Some(entry) = TABLE.get((signal as usize).wrapping_sub(1)) else {
         return Action::default();
@@ -94,7 +99,7 @@ fn set_guests(signal: u32, action: Action) {
     }
 }
 
-/// A handler with `SA_RESETHAND` has been called.
+/// Resets a handler with `SA_RESETHAND` after it was called.
 pub(super) fn reset(signal: u32) {
     set_guests(signal, Action { handler: DEFAULT, ..guests(signal) });
 }
@@ -103,7 +108,7 @@ fn address(of: unsafe extern "C" fn()) -> u64 {
     of as *const () as u64
 }
 
-/// What the kernel is given for what the guest wants.
+/// The action that the kernel gets for an action of the guest.
 fn made_of(signal: u32, action: Action) -> Action {
     let ours = Action {
         handler: address(stage_signal),
@@ -111,7 +116,7 @@ fn made_of(signal: u32, action: Action) -> Action {
         restorer: address(stage_return),
         mask: 0,
     };
-    if signal == own() {
+    if signal == trap_signal() {
         let handler = if signal == SYS { stage_sigsys } else { stage_sigill };
         return Action { handler: address(handler), ..ours };
     }
@@ -120,7 +125,7 @@ fn made_of(signal: u32, action: Action) -> Action {
         return if FAULTS & bit(signal) != 0 { ours } else { Action { mask, ..action } };
     }
     let flags = action.flags | INFORMED;
-    // A handler that is not given its frame cannot change the mask in it.
+    // A handler that does not get its frame cannot change the mask in it.
     let plain = action.flags & (INFORMED | RESTORED) == RESTORED;
     let restorer = if plain { ours.restorer } else { action.restorer };
     if FAULTS & bit(signal) != 0 {
@@ -130,7 +135,7 @@ fn made_of(signal: u32, action: Action) -> Action {
     Action { handler: ours.handler, flags, restorer, mask }
 }
 
-/// What the guest is told of what the kernel has, if what we know of the guest's action is this.
+/// The action that the guest sees, from the kernel's action and the stored one.
 fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     if kernel.handler == address(stage_fault) {
         return Action::default();
@@ -139,7 +144,7 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     if !ours.contains(&kernel.handler) {
         return kernel;
     }
-    if (FAULTS | bit(own())) & bit(signal) != 0 {
+    if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
         return known;
     }
     Action {
@@ -150,30 +155,31 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     }
 }
 
-/// `rt_sigaction`; the action before.
+/// `rt_sigaction`; returns the previous action.
 fn exchange(signal: u32, new: Option<Action>) -> Result<Action, Errno> {
     let mut before = Action::default();
     let given = new.as_ref().map_or(0, |new| &raw const *new as u64);
     let arguments = [u64::from(signal), given, &raw mut before as u64, 8, 0, 0];
-    // SAFETY: the kernel reads one structure and writes another, both on this stack; handlers are the guest's own, or ours.
+    // SAFETY: the kernel reads one structure and writes another, both on this stack; the handlers
+    // are the guest's own, or the stage's, which expects any signal.
     unsafe { system::checked(raw::__NR_rt_sigaction, arguments) }.map(|_| before)
 }
 
 /// Decides an `rt_sigaction`.
-pub(super) fn rule(visit: &mut Visit<'_>) -> Road {
-    let call = visit.call;
+pub(super) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
+    let call = caught.call;
     let [signal, new, old, size, ..] = call.arguments;
     if call.arch != ARCH_X86_64 {
-        return Road::Done(Errno::ENOSYS.result());
+        return Ruling::Done(Errno::ENOSYS.result());
     }
     let signal = signal as u32;
-    // The kernel says what is wrong.
+    // The kernel reports the error.
     if size != 8 || !(1..=64).contains(&signal) {
-        return Road::Kernel(call);
+        return Ruling::Kernel(call);
     }
     match act(signal, new, old) {
-        Ok(()) => Road::Done(0),
-        Err(errno) => Road::Done(errno.result()),
+        Ok(()) => Ruling::Done(0),
+        Err(errno) => Ruling::Done(errno.result()),
     }
 }
 
@@ -192,7 +198,8 @@ fn act(signal: u32, new: u64, old: u64) -> Result<(), Errno> {
     if old == 0 { Ok(()) } else { memory::write(old, &before.to_bytes()) }
 }
 
-/// What `CLONE_CLEAR_SIGHAND` asks for, in the child: all handlers of the guest's are the default again.
+/// Does the work of `CLONE_CLEAR_SIGHAND` in the child: all handlers of the guest become the
+/// default action.
 pub(crate) extern "C" fn clear() {
     for signal in (1..=64).filter(|signal| guests(*signal).is_handler()) {
         // It cannot fail: there is a handler for this signal.
@@ -202,19 +209,19 @@ pub(crate) extern "C" fn clear() {
 
 fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     super::masks::notice(new.mask);
-    if tasks::is_borrower() {
-        // The kernel's table is this process's, the memory its parent's.
+    if tasks::is_vfork_child() {
+        // The kernel's table is this process's own, the memory its parent's.
         let is_fault = FAULTS & bit(signal) != 0 && new.handler == DEFAULT;
         let new = if is_fault {
-            // What `posix_spawn` does before it executes a name, which may be no memory.
+            // `posix_spawn` does this before it executes a name, whose memory may not be mapped.
             Action { handler: address(stage_fault), ..made_of(signal, new) }
         } else {
             Action { mask: new.mask & !never_blocked(), ..new }
         };
-        if (FAULTS | bit(own())) & bit(signal) != 0 {
+        if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
             BORROWED.store(true, Relaxed);
         }
-        let before = exchange(signal, (signal != own()).then_some(new))?;
+        let before = exchange(signal, (signal != trap_signal()).then_some(new))?;
         return Ok(shown(signal, before, guests(signal)));
     }
     let known = guests(signal);
@@ -228,13 +235,14 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
     Ok(shown(signal, before, known))
 }
 
-/// `SIGKILL` and `SIGSTOP`, which the kernel takes out of every mask.
+/// `SIGKILL` and `SIGSTOP`, which the kernel removes from every mask.
 const UNBLOCKABLE: u64 = bit(raw::SIGKILL) | bit(raw::SIGSTOP);
 
-/// At the start of a program: our handlers of the three signals, which have the default action now; `ignored` (bits as in a mask) is what the
-/// guest had ignored before.
+/// At the start of a program: installs the stage's handlers of the three signals, which have the
+/// default action now. `ignored` (bits as in a mask) are the signals that the guest had ignored
+/// before.
 pub(super) fn install(ignored: u64) {
-    for signal in [own(), SEGV, BUS] {
+    for signal in [trap_signal(), SEGV, BUS] {
         let handler = if ignored & bit(signal) == 0 { DEFAULT } else { IGNORE };
         let action = Action { handler, ..Action::default() };
         set_guests(signal, action);
@@ -243,7 +251,8 @@ pub(super) fn install(ignored: u64) {
     }
 }
 
-/// Which of the three signals the guest ignores: the kernel does not know, and forgets it at an `execve`.
+/// The signals of the three that the guest ignores: the kernel does not know that, and loses it at
+/// an `execve`.
 pub(super) fn ignored() -> u64 {
     let ignores = |signal: u32| {
         let known = guests(signal);
@@ -252,13 +261,13 @@ pub(super) fn ignored() -> u64 {
         }
         exchange(signal, None).is_ok_and(|kernel| shown(signal, kernel, known).handler == IGNORE)
     };
-    [own(), SEGV, BUS]
+    [trap_signal(), SEGV, BUS]
         .into_iter()
         .filter(|signal| ignores(*signal))
         .fold(0, |mask, signal| mask | bit(signal))
 }
 
-/// Lets a signal do what it does by default, from now on: the process is about to end by it.
+/// Gives a signal its default action from now on: the process is about to end by it.
 pub(super) fn make_default(signal: u32) {
     let _ = exchange(signal, Some(Action::default()));
 }

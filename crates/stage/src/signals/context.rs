@@ -1,14 +1,15 @@
-//! What the kernel hands to a signal's handler (`siginfo_t`, `ucontext_t`), as far as the stage looks at it.
+//! The structures that the kernel passes to a signal handler (`siginfo_t`, `ucontext_t`), as far as
+//! the stage uses them.
 
 /// `siginfo_t` of a `SIGSYS`.
 #[repr(C)]
 pub(crate) struct Information {
     pub(crate) signal: i32,
-    /// `si_errno`: the data of a filter's verdict.
+    /// `si_errno`: the data of the filter's result.
     pub(crate) data: i32,
     pub(crate) code: i32,
     _padding: u32,
-    /// `si_call_addr`: behind the instruction.
+    /// `si_call_addr`: the address behind the instruction.
     pub(crate) address: u64,
     /// `si_syscall`.
     pub(crate) number: u32,
@@ -16,7 +17,7 @@ pub(crate) struct Information {
     pub(crate) architecture: u32,
 }
 
-/// `struct sigcontext`'s general registers.
+/// The general registers in `struct sigcontext`.
 #[repr(C)]
 pub(crate) struct Registers {
     pub(crate) r8: u64,
@@ -56,6 +57,6 @@ pub(crate) struct Context {
     /// `uc_stack`: the alternate stack (address; flags; size).
     pub(crate) alternate: [u64; 3],
     pub(crate) registers: Registers,
-    /// `uc_sigmask`: what is restored when the handler returns.
+    /// `uc_sigmask`: the mask that is restored when the handler returns.
     pub(crate) mask: u64,
 }

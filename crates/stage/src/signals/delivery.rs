@@ -1,15 +1,17 @@
-//! What happens when a signal arrives: the handler that the kernel knows, and where it goes on.
+//! Handles arriving signals: the handler that the kernel calls, and the decision where it
+//! continues.
 
 use super::actions::{self, IGNORE};
 use super::context::{Context, Information};
-use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, own};
+use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, trap_signal};
 use crate::frame::Frame;
 use crate::{entry, memory, slots, system, tasks};
 use core::arch::global_asm;
 use linux_raw_sys::general as raw;
 
-// The guest's handler is given what the kernel gave ours: three arguments, the stack pointer, the callee-saved registers. Where there is none to
-// go on to, the frame is left as `sigreturn` wants it.
+// The guest's handler gets the arguments that the kernel passed: three arguments, the stack
+// pointer, the callee-saved registers. If there is no handler to jump to, the frame is left as
+// `sigreturn` expects it.
 global_asm!(
     ".globl stage_signal",
     ".p2align 4",
@@ -30,7 +32,8 @@ global_asm!(
     "add rsp, 8",
     ".globl stage_return",
     "stage_return:",
-    // mov rax, 15; syscall: as libraries have it, because unwinders and debuggers look for these bytes.
+    // mov rax, 15; syscall: as libraries have it, because unwinders and debuggers look for these
+    // bytes.
     ".byte 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05",
     ".globl stage_fault",
     ".p2align 4",
@@ -44,25 +47,28 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// The handler of every signal that the guest handles, and of the three that are always ours.
+    /// The handler of every signal that the guest handles, and of the three that always have the
+    /// stage's handler.
     pub(crate) fn stage_signal();
-    /// The handler of `SIGSEGV` and `SIGBUS` in a process that borrows its memory and wants the default action, whatever the lender wants.
+    /// The handler of `SIGSEGV` and `SIGBUS` in a child of `vfork` that wants the default action,
+    /// whatever its parent wants.
     pub(crate) fn stage_fault();
-    /// The end of a handler of ours: `rt_sigreturn`.
+    /// The end of a handler of the stage: `rt_sigreturn`.
     pub(crate) fn stage_return();
 }
 
-/// Where the handler goes on: the guest's function, or 0 to return from the signal.
+/// Decides where the handler continues: at the guest's function, or 0 to return from the signal.
 ///
-/// It runs on the guest's stack or its alternate one, with little room.
+/// It runs on the guest's stack or its alternate one, with little space.
 unsafe extern "C" fn decide(
     signal: u32,
     information: *const Information,
     context: *mut Context,
 ) -> u64 {
-    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
+    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler
+    // returns, on this thread's stack.
     let (information, context) = unsafe { (&*information, &mut *context) };
-    // Otherwise somebody sent it.
+    // Otherwise a process has sent it.
     let fault = information.code > 0;
     if fault
         && FAULTS & bit(signal) != 0
@@ -77,16 +83,17 @@ unsafe extern "C" fn decide(
     }
     let action = actions::guests(signal);
     if action.is_handler() {
-        entry::surface(context);
-        if tasks::SUMMONS.contains(&signal) {
-            tasks::summon();
+        entry::hide_stage(context);
+        if tasks::SETXID_SIGNALS.contains(&signal) {
+            tasks::note_setxid();
         }
         hand_over(signal, &action);
         spare_stack(context);
         return action.handler;
     }
     if fault && SYNCHRONOUS & bit(signal) != 0 && signal != SYS {
-        // What faults does so again, and the kernel ends the process as it would have.
+        // The fault occurs again, and the kernel ends the process as it would have without the
+        // stage.
         actions::make_default(signal);
     } else if action.handler != IGNORE || fault {
         actions::make_default(signal);
@@ -95,13 +102,15 @@ unsafe extern "C" fn decide(
     0
 }
 
-/// As [`decide`], where the default action is wanted: pointers of the guest's may be bad, and everything else ends the process.
+/// As [`decide`], with the default action: pointers of the guest may be bad, and everything else
+/// ends the process.
 unsafe extern "C" fn decide_fault(
     signal: u32,
     information: *const Information,
     context: *mut Context,
 ) {
-    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler returns.
+    // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler
+    // returns, on this thread's stack.
     let (information, context) = unsafe { (&*information, &mut *context) };
     let fault = information.code > 0;
     if fault && let Some(mended) = memory::fixup(context.registers.rip) {
@@ -114,22 +123,25 @@ unsafe extern "C" fn decide_fault(
     }
 }
 
-/// The signal by which the end of a handler is caught needs as much of the stack as this one. Where an alternate stack does not have that, the
-/// handler ends within the stage, and its mask is not looked at.
+/// Saves space on a small alternate stack. The signal by which the end of a handler is caught needs
+/// as much of the stack as this one. If an alternate stack does not have that, the handler ends
+/// within the stage, and its mask is not checked.
 fn spare_stack(context: &mut Context) {
-    /// The red zone, and what the handler of `SIGSYS` needs.
+    /// The red zone, and the needs of the `SIGSYS` handler.
     const MORE: u64 = 1024;
     let [start, _, size] = context.alternate;
     let frame = (&raw const *context as u64) - 8;
     let left = frame.wrapping_sub(start);
     if left < size && left < size - left + MORE {
-        // SAFETY: the word before the context is the address to which the handler returns; the kernel has written both.
+        // SAFETY: the word before the context is the address to which the handler returns; the
+        // kernel has written both on this stack.
         unsafe { *(frame as *mut u64) = stage_return as *const () as u64 };
     }
 }
 
-/// A handler ends, and its frame is about to be restored: `SIGSYS` is taken out of its mask. The stack pointer with that frame, for the stage's own
-/// end of handlers. Called in the handler of `SIGSYS`, which has interrupted the guest's `rt_sigreturn`.
+/// Removes `SIGSYS` from the mask of a handler's frame that is about to be restored. Returns the
+/// stack pointer with that frame, for the stage's own end of handlers. Called in the handler of
+/// `SIGSYS`, which has interrupted the guest's `rt_sigreturn`.
 pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
     let at = registers.rsp + core::mem::offset_of!(Context, mask) as u64;
     let mut bytes = [0; 8];
@@ -143,27 +155,30 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
     registers.rsp
 }
 
-/// What the kernel would have done for a handler that it knows.
+/// Applies the flags and the mask of a handler that the kernel does not know.
 fn hand_over(signal: u32, action: &actions::Action) {
-    if (FAULTS | bit(own())) & bit(signal) == 0 {
+    if (FAULTS | bit(trap_signal())) & bit(signal) == 0 {
         return;
     }
     if action.flags & u64::from(raw::SA_RESETHAND) != 0 {
         actions::reset(signal);
     }
     let mask = action.mask & !never_blocked();
-    if signal == own() && mask != 0 {
+    if signal == trap_signal() && mask != 0 {
         let arguments = [u64::from(raw::SIG_BLOCK), &raw const mask as u64, 0, 8, 0, 0];
-        // SAFETY: the kernel reads the mask. The one before is in the frame, from where the handler's return restores it.
+        // SAFETY: the kernel reads the mask on this stack. The previous mask is in the frame, from
+        // which the handler's return restores it.
         unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
     }
 }
 
-/// Queues a signal for the calling thread once more, as it was; where there is no room for that, without what came with it.
+/// Queues a signal for the calling thread again, unchanged; if there is no space for that, without
+/// its `siginfo_t`.
 fn send_again(signal: u32, information: u64) {
     let (process, thread) = (u64::from(system::process()), u64::from(system::thread()));
     let arguments = [process, thread, u64::from(signal), information, 0, 0];
-    // SAFETY: the kernel reads the structure; a signal to oneself.
+    // SAFETY: the kernel reads the structure, which the caller keeps; the signal goes to this
+    // thread.
     unsafe {
         if system::call(raw::__NR_rt_tgsigqueueinfo, arguments) != 0 {
             system::call(raw::__NR_tgkill, arguments);
@@ -171,16 +186,17 @@ fn send_again(signal: u32, information: u64) {
     }
 }
 
-/// Keeps a signal that arrived while the stage was at work in a slot, until the guest's stack pointer is about to be in place. No other comes
-/// meanwhile.
+/// Defers a signal that arrived while the stage was working in a slot, until the stack pointer is
+/// about to become the guest's. No other signal arrives meanwhile.
 fn defer(signal: u32, information: &Information, context: &mut Context) {
     let registers = &mut context.registers;
     let slot = slots::at(registers.rsp);
-    // SAFETY: the slot is taken by the call that this thread was making, which stands still.
+    // SAFETY: the slot is taken by the call that this thread was making, which is interrupted.
     let head = unsafe { &mut (*slot).head };
     // SAFETY: as above; only the address is taken.
     let frame = unsafe { &raw mut (*slot).frame } as u64;
-    // A second one can only be among those that are never blocked, and of these only one that somebody sent.
+    // A second signal can only be one of those that are never blocked, and among these only one
+    // that a process sent.
     if head.deferred == 0 {
         head.deferred = u64::from(signal);
         head.mask = context.mask;
@@ -188,16 +204,17 @@ fn defer(signal: u32, information: &Information, context: &mut Context) {
         head.information = unsafe { (&raw const *information).cast::<[u64; 16]>().read() };
         context.mask |= !SYNCHRONOUS;
     }
-    if let Some((instruction, stack)) = entry::look_again(registers.rip, registers.rsp, frame) {
+    if let Some((instruction, stack)) = entry::restart_check(registers.rip, registers.rsp, frame) {
         registers.rip = instruction;
         registers.rsp = stack;
     }
 }
 
-/// Delivers the signal that was deferred in this frame's slot: queues it again, and restores the mask with the guest's stack pointer in place.
+/// Delivers the signal that was deferred in this frame's slot: queues it again, and restores the
+/// mask with the guest's stack pointer in place.
 pub(crate) extern "C" fn deliver(frame: &mut Frame) {
     let slot = slots::of(frame);
-    // SAFETY: the slot is this call's; the frame is another member of it.
+    // SAFETY: the slot belongs to this call; the frame is another member of it.
     let head = unsafe { &mut (*slot).head };
     let signal = head.deferred as u32;
     if signal == 0 {
@@ -207,16 +224,18 @@ pub(crate) extern "C" fn deliver(frame: &mut Frame) {
     send_again(signal, head.information.as_ptr() as u64);
     head.deferred = 0;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, 0, 8, 0, 0];
-    // SAFETY: the kernel reads the mask, which stays where it is. The signal arrives at the end of this call.
+    // SAFETY: the kernel reads the mask, which lives on the slot's stack. The signal arrives at the
+    // end of this call.
     unsafe { entry::on_guest_stack_at_once(frame, raw::__NR_rt_sigprocmask, arguments) };
 }
 
-/// Blocks all signals, because the program is about to end by an `execve`: what arrives from now on is for the next one, which is to be given
-/// the mask that this returns. One that was deferred waits for it too, as one that had arrived a moment later. `slot`: of the caller.
+/// Blocks all signals, because the program is about to be replaced by an `execve`: signals that
+/// arrive from now on are for the next program, which gets the mask that this returns. A deferred
+/// signal waits for it too, as if it had arrived a moment later. `slot` is the caller's.
 pub(crate) fn hold(slot: *mut slots::Slot) -> u64 {
-    // Of those that faults raise, a tracer's is to wait too.
+    // A tracer's signal is among those that faults raise, and has to wait too.
     let mut mask = exchange_mask(!SYNCHRONOUS | bit(raw::SIGTRAP));
-    // SAFETY: the slot is this call's.
+    // SAFETY: the slot belongs to this call.
     let head = unsafe { &mut (*slot).head };
     if head.deferred != 0 {
         send_again(head.deferred as u32, head.information.as_ptr() as u64);
@@ -226,18 +245,18 @@ pub(crate) fn hold(slot: *mut slots::Slot) -> u64 {
     mask
 }
 
-/// Blocks all signals that others may send; the mask before.
+/// Blocks all signals that processes may send; returns the previous mask.
 pub(crate) fn hold_back() -> u64 {
     exchange_mask(!SYNCHRONOUS)
 }
 
-/// Sets the mask, and returns the one before.
+/// Sets the mask; returns the previous one.
 pub(crate) fn exchange_mask(mask: u64) -> u64 {
     super::masks::notice(mask);
     let (mask, mut before) = (mask & !never_blocked(), 0_u64);
     let there = &raw mut before as u64;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, there, 8, 0, 0];
-    // SAFETY: the kernel reads one mask and writes another.
+    // SAFETY: the kernel reads one mask and writes another, both on this stack.
     unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
     before
 }

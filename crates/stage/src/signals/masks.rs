@@ -1,30 +1,32 @@
-//! Calls that give the kernel a mask of signals: `SIGSYS` is taken out of it, because a trap whose signal is blocked kills.
+//! Removes `SIGSYS` from the signal masks that the guest gives the kernel: a trap whose signal is
+//! blocked kills the process.
 //!
-//! A guest that blocks `SIGSYS` and looks finds that it does not: the one difference.
+//! A guest that blocks `SIGSYS` and reads its mask sees that it is not blocked: this is the only
+//! difference.
 //!
-//! Whoever blocks the signals of bad accesses is noticed ([`notice`]).
+//! Masks that block the signals of bad accesses are noticed ([`notice`]).
 
 use super::{FAULTS, never_blocked};
-use crate::dispatch::{Road, Visit};
+use crate::dispatch::{CaughtCall, Ruling};
 use crate::{memory, system};
 use abi::calls::Op;
 use abi::syscalls::ARCH_X86_64;
 use linux_raw_sys::general as raw;
 use view::Errno;
 
-/// Bytes of the kernel's `sigset_t`.
+/// Size of the kernel's `sigset_t` in bytes.
 const SET: u64 = 8;
 
 /// Where a call has its mask.
 enum Given {
     /// The argument at the first index points to it, the one at the second is its size.
     Directly(usize, usize),
-    /// The argument points to the two.
+    /// The argument points to a pair of pointer and size.
     Packed(usize),
 }
 
-/// Decides a call with a mask; `None` for others.
-pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
+/// Decides a call with a mask; `None` for other calls.
+pub(super) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Option<Ruling> {
     let given = match op {
         Op::RtSigprocmask => Given::Directly(1, 3),
         Op::RtSigsuspend => Given::Directly(0, 1),
@@ -36,37 +38,39 @@ pub(super) fn rule(visit: &mut Visit<'_>, op: Op) -> Option<Road> {
         | Op::Ssetmask
         | Op::PpollTime64
         | Op::Pselect6Time64
-        | Op::IoPgeteventsTime64 => return Some(Road::Done(Errno::ENOSYS.result())),
+        | Op::IoPgeteventsTime64 => return Some(Ruling::Done(Errno::ENOSYS.result())),
         _ => return None,
     };
-    if visit.call.arch != ARCH_X86_64 {
-        return Some(Road::Done(Errno::ENOSYS.result()));
+    if caught.call.arch != ARCH_X86_64 {
+        return Some(Ruling::Done(Errno::ENOSYS.result()));
     }
-    Some(match without(visit, &given) {
-        Ok(road) => road,
-        Err(errno) => Road::Done(errno.result()),
+    Some(match without(caught, &given) {
+        Ok(ruling) => ruling,
+        Err(errno) => Ruling::Done(errno.result()),
     })
 }
 
-/// A mask is about to be in force, or may come to be: if a thread blocks what bad accesses raise, memory has to be tried from now on.
+/// A mask is about to be used, or may be used later: if a thread blocks the signals of bad
+/// accesses, memory has to be tested from now on.
 pub(super) fn notice(mask: u64) {
     if mask & FAULTS != 0 {
         memory::be_careful();
     }
 }
 
-/// Whether the calling thread blocks neither of the two.
+/// Returns true if the calling thread blocks neither of the two signals.
 pub(crate) fn admits_faults() -> bool {
     let mut mask = 0_u64;
     let arguments = [u64::from(raw::SIG_BLOCK), 0, &raw mut mask as u64, 8, 0, 0];
-    // SAFETY: the kernel writes the mask.
+    // SAFETY: the kernel writes one word, and `mask` is one.
     unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
     mask & FAULTS == 0
 }
 
-/// The same call without what must not be blocked. What the kernel refuses (another size, a bad pointer) is left to it.
-fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
-    let mut call = visit.call;
+/// The same call without the signals that must not be blocked. Calls that the kernel refuses
+/// (another size, a bad pointer) are passed to it.
+fn without(caught: &mut CaughtCall<'_>, given: &Given) -> Result<Ruling, Errno> {
+    let mut call = caught.call;
     let [at, size] = match *given {
         Given::Directly(at, size) => [call.arguments[at], call.arguments[size]],
         Given::Packed(at) => {
@@ -77,16 +81,17 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
     };
     let mut bytes = [0; SET as usize];
     if at == 0 || size != SET {
-        return Ok(Road::Kernel(call));
+        return Ok(Ruling::Kernel(call));
     }
     memory::read(at, &mut bytes)?;
     let mask = u64::from_le_bytes(bytes);
     notice(mask);
     if mask & never_blocked() == 0 {
-        return Ok(Road::Kernel(call));
+        return Ok(Ruling::Kernel(call));
     }
-    // The buffers is this call's until it returns, and signals' handlers have desks of their own.
-    let room = &mut visit.buffers.output[..24];
+    // The buffer belongs to this call until it returns; calls of signal handlers have slots of
+    // their own.
+    let room = &mut caught.buffers.output[..24];
     let there = room.as_ptr() as u64;
     room[..8].copy_from_slice(&(mask & !never_blocked()).to_le_bytes());
     match *given {
@@ -97,5 +102,5 @@ fn without(visit: &mut Visit<'_>, given: &Given) -> Result<Road, Errno> {
             call.arguments[index] = there + 8;
         }
     }
-    Ok(Road::Kernel(call))
+    Ok(Ruling::Kernel(call))
 }

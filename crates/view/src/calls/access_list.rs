@@ -1,20 +1,22 @@
-//! Access lists as attributes: what acl(5) and `linux/posix_acl_xattr.h` say of their bytes.
+//! Parses POSIX access lists, which are extended attributes: acl(5), `linux/posix_acl_xattr.h`.
 //!
-//! Nobody is let in or kept out by a list here; only the mode that follows from it counts.
+//! The entries of a list do not grant or refuse access here; only the mode that follows from the
+//! list counts.
 
-/// What an access list says to the mode; see acl(5) and `linux/posix_acl_xattr.h`.
+/// The mode that follows from an access list; see acl(5) and `linux/posix_acl_xattr.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct AccessList {
     /// Permission bits of owner, group (or mask) and others.
     pub(super) mode: u32,
-    /// It names nobody.
+    /// It has no entries for particular users or groups, and no mask, so it says no more than a
+    /// mode.
     pub(super) is_mode: bool,
     /// It has no entries.
     pub(super) empty: bool,
 }
 
 impl AccessList {
-    /// Reads the attribute's value; `None` where the kernel refuses it.
+    /// Parses the attribute's value; `None` if the kernel would refuse it.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, entries) = bytes.split_first_chunk()?;
         if u32::from_le_bytes(*version) != 2 || entries.len() % 8 != 0 {

@@ -1,7 +1,8 @@
-//! The arguments of a call, told by the roles that the table gives them.
+//! Decodes the arguments of a call by the roles that the table of calls gives them.
 //!
-//! The three architectures differ in which calls they have, in the width of what memory holds, and in some bits of `open`'s flags; where an
-//! argument stands is the same, so a rule asks for "the second path" or "the flags" and does not know the number of the call.
+//! The three architectures differ in the calls that they have, in the width of data in memory, and
+//! in some bits of `open`'s flags. The position of an argument is the same on all. So a rule asks
+//! for "the second path" or "the flags" and does not depend on the number of the call.
 
 use crate::errno::{Errno, Result};
 use crate::guest::{Dir, Guest};
@@ -13,23 +14,23 @@ use linux_raw_sys::general::{AT_FDCWD, timespec};
 /// A decoded call.
 #[derive(Clone, Copy)]
 pub struct Arguments<'c> {
-    /// Whose conventions hold.
+    /// The architecture whose conventions apply.
     pub arch: Arch,
-    /// Its row of the table.
+    /// The call's row in the table.
     pub entry: &'static Entry,
-    /// As it was caught.
+    /// The call as it was caught.
     pub call: &'c Call,
 }
 
 impl<'c> Arguments<'c> {
-    /// Of a known call; `None` if there is no such call for guests.
+    /// Decodes a call; `None` if guests have no such call.
     pub fn of(call: &'c Call) -> Option<Self> {
         let arch = Arch::from_audit(call.arch)?;
         let entry = abi::calls::find_on(arch, call.number)?;
         Some(Self { arch, entry, call })
     }
 
-    /// Which call.
+    /// The operation.
     pub fn op(&self) -> Op {
         self.entry.op
     }
@@ -42,12 +43,12 @@ impl<'c> Arguments<'c> {
         }
     }
 
-    /// An `int` or `unsigned int`: the high half of a register means nothing.
+    /// An `int` or `unsigned int`: the upper half of the register is ignored.
     pub fn int(&self, index: usize) -> u32 {
         self.call.arguments[index] as u32
     }
 
-    /// A `long` that has a sign.
+    /// A signed `long`.
     pub fn long(&self, index: usize) -> i64 {
         match self.arch {
             Arch::I386 => i64::from(self.call.arguments[index] as i32),
@@ -68,7 +69,8 @@ impl<'c> Arguments<'c> {
         self.entry.roles.iter().position(|known| *known == role)
     }
 
-    /// Position of path number `which` (0 or 1) of those that are resolved, and of the directory that it starts from.
+    /// Position of path number `which` (0 or 1) among those that are resolved, and position of the
+    /// directory that it starts from.
     pub fn path_position(&self, which: usize) -> Option<(Option<usize>, usize)> {
         let paths = self.entry.roles.iter().enumerate().filter(|(_, role)| role.is_path());
         let at = paths.map(|(index, _)| index).nth(which)?;
@@ -76,7 +78,7 @@ impl<'c> Arguments<'c> {
         Some((before, at))
     }
 
-    /// Where path number `which` starts, and the address of its text.
+    /// The directory that path number `which` starts from, and the address of its text.
     pub fn path(&self, which: usize) -> Result<(Dir, u64)> {
         let (dir, at) = self.path_position(which).ok_or(Errno::ENOSYS)?;
         Ok((dir.map_or(Dir::Cwd, |index| self.dir(index)), self.word(at)))
@@ -93,7 +95,7 @@ impl<'c> Arguments<'c> {
         self.position(Role::Mode).map_or(0, |index| self.int(index))
     }
 
-    /// A length of a file: one register, or two.
+    /// A length of a file, from one register or two.
     pub fn length(&self) -> i64 {
         if let Some(low) = self.position(Role::Low)
             && let Some(high) = self.position(Role::High)
@@ -104,7 +106,8 @@ impl<'c> Arguments<'c> {
     }
 }
 
-/// `open`'s flags in the bits of the calling architecture. Only the bits that differ are asked for by method.
+/// `open`'s flags, with bits as on the calling architecture. There are methods for the bits that
+/// differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFlags {
     arch: Arch,
@@ -124,22 +127,22 @@ pub mod open_bits {
     pub const NOATIME: u32 = 0o1_000_000;
     pub const CLOEXEC: u32 = 0o2_000_000;
     pub const PATH: u32 = 0o10_000_000;
-    /// Without `O_DIRECTORY`, which belongs to it.
+    /// Without `O_DIRECTORY`, which the kernel requires together with it.
     pub const TMPFILE: u32 = 0o20_000_000;
 }
 
 impl OpenFlags {
-    /// Flags of a call.
+    /// The flags of a call.
     pub const fn new(arch: Arch, raw: u32) -> Self {
         Self { arch, raw }
     }
 
-    /// Whether any of `bits` is set.
+    /// Returns true if any of `bits` is set.
     pub const fn has(self, bits: u32) -> bool {
         self.raw & bits != 0
     }
 
-    /// Bit of `O_DIRECTORY`.
+    /// The bit of `O_DIRECTORY`.
     pub const fn directory_bit(arch: Arch) -> u32 {
         match arch {
             Arch::X86_64 | Arch::I386 => 0o200_000,
@@ -147,7 +150,7 @@ impl OpenFlags {
         }
     }
 
-    /// Bit of `O_NOFOLLOW`.
+    /// The bit of `O_NOFOLLOW`.
     pub const fn no_follow_bit(arch: Arch) -> u32 {
         match arch {
             Arch::X86_64 | Arch::I386 => 0o400_000,
@@ -155,49 +158,50 @@ impl OpenFlags {
         }
     }
 
-    /// `O_DIRECTORY`.
+    /// Returns true if `O_DIRECTORY` is set.
     pub const fn directory(self) -> bool {
         self.has(Self::directory_bit(self.arch))
     }
 
-    /// `O_NOFOLLOW`.
+    /// Returns true if `O_NOFOLLOW` is set.
     pub const fn no_follow(self) -> bool {
         self.has(Self::no_follow_bit(self.arch))
     }
 
-    /// What is opened is a place only: most flags mean nothing then.
+    /// Returns true if the descriptor only names a file (`O_PATH`): then most other flags have no
+    /// effect.
     pub const fn path(self) -> bool {
         self.has(open_bits::PATH)
     }
 
-    /// A file may be made. (`O_PATH` takes the bit away.)
+    /// Returns true if the call may make a file. (`O_PATH` cancels this bit.)
     pub const fn create(self) -> bool {
         self.has(open_bits::CREAT) && !self.path()
     }
 
-    /// A file must be made.
+    /// Returns true if the call must make a file.
     pub const fn exclusive(self) -> bool {
         self.create() && self.has(open_bits::EXCL)
     }
 
-    /// A file without a name in a directory is made.
+    /// Returns true if the call makes a file without a name in a directory.
     pub const fn nameless(self) -> bool {
         self.has(open_bits::TMPFILE) && !self.path()
     }
 
-    /// The contents may change.
+    /// Returns true if the call may change the contents.
     pub const fn writes(self) -> bool {
         !self.path() && (self.raw & open_bits::ACCMODE != 0 || self.has(open_bits::TRUNC))
     }
 
-    /// What open(2) calls invalid before it looks at any name.
+    /// Checks what open(2) calls invalid before it looks at any name.
     pub const fn check(self) -> Result<()> {
         let wants_write =
             matches!(self.raw & open_bits::ACCMODE, open_bits::WRONLY | open_bits::RDWR);
         if self.nameless() && !(self.directory() && wants_write && !self.has(open_bits::CREAT)) {
             return Err(Errno::EINVAL);
         }
-        // Since Linux 6.4; before, it made a regular file or not, and said ENOTDIR or EISDIR.
+        // Since Linux 6.4. Before, the kernel made a regular file or failed with ENOTDIR or EISDIR.
         if self.create() && self.directory() && !self.nameless() {
             return Err(Errno::EINVAL);
         }
@@ -205,7 +209,7 @@ impl OpenFlags {
     }
 }
 
-/// `[access, modification]` as the call gives them: `None` is now.
+/// `[access, modification]` from the call; `None` is the current time.
 pub fn times(arguments: &Arguments<'_>, guest: &mut impl Guest) -> Result<Option<[timespec; 2]>> {
     let Some(at) = arguments.position(Role::Times) else { return Ok(None) };
     let address = arguments.word(at);
@@ -217,7 +221,7 @@ pub fn times(arguments: &Arguments<'_>, guest: &mut impl Guest) -> Result<Option
     guest.read(address, &mut bytes[..form.size()])?;
     let mut times = form.read(&bytes).ok_or(Errno::EINVAL)?;
     if arguments.op() == Op::UtimensatTime64 {
-        // The upper half of the nanoseconds is padding there.
+        // The upper half of the nanoseconds is padding in this call.
         for time in &mut times {
             time.tv_nsec = i64::from(time.tv_nsec as i32);
         }

@@ -1,14 +1,19 @@
-//! Extended attributes: xattr(7).
+//! Decides calls on extended attributes: xattr(7).
 //!
-//! - Ours (`user.coracle.`) do not exist for the guest. What it sets by such a name is its own: a Coracle in the container keeps the owners of its
-//!   containers so. It is kept as `user.coracle.x.` + name too.
-//! - `user.*` are the file's own, under the guest's idea of who may read and write it.
-//! - `security.*`, `trusted.*` and the access lists of acl(5) need a privilege that the caller lacks. They are kept as `user.coracle.x.` + name, and shown
-//!   under their own names. A list is kept as it is, and the mode of the file follows it; who may do what is decided by the mode alone.
-//!   On an inode that cannot have attributes of users (links, pipes, a file system without them) they are kept in its note: [`noted`].
-//!   What the host itself has under such a name (a label of SELinux) is shown where the guest has set none.
+//! - The container engine's own attributes (`user.coracle.`) do not exist for the guest. If the
+//!   guest sets an attribute with such a name, it is the guest's own, kept under another name:
+//!   `user.coracle.x.` + name. A Coracle inside the container keeps the owners of its containers in
+//!   this way.
+//! - `user.*` belong to the file; the guest's credentials decide about reading and writing.
+//! - `security.*`, `trusted.*` and the access lists of acl(5) need a privilege that the caller
+//!   lacks. They are kept as `user.coracle.x.` + name, and shown under their own names. A list is
+//!   kept unchanged and sets the mode of the file; the mode alone decides about access. On an inode
+//!   that cannot have user attributes (links, pipes, a file system without them) they are kept in
+//!   its record in the log: [`noted`]. An attribute that the host itself has under such a name (an
+//!   SELinux label) is shown if the guest has set none.
 //!
-//! Values up to a kilobyte go through the view's own memory. Larger ones are left to the kernel, in the guest, with the host's path and name.
+//! Values up to a kilobyte are copied through the view's own memory. For larger ones the guest's
+//! own kernel call is made, with the host's path and name.
 
 use super::access_list::AccessList;
 use super::arguments::Arguments;
@@ -30,7 +35,7 @@ use linux_raw_sys::general::{
 
 /// Longest value that the view copies itself, in bytes.
 const VALUE_ROOM: usize = 1024;
-/// Longest list of names, in bytes: what the usual file systems can hold.
+/// Longest list of names, in bytes: as long as the usual file systems allow.
 const LIST_ROOM: usize = 4096;
 /// `XATTR_SIZE_MAX`.
 const SIZE_MAX: u64 = 65_536;
@@ -38,33 +43,33 @@ const SIZE_MAX: u64 = 65_536;
 const NAME_MAX: usize = 255;
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
-/// What `ls` asks every file for.
+/// The attribute that `ls` reads of every file.
 const LABEL: &[u8] = b"security.selinux";
 
-/// Whether [`rule`] decides this call.
+/// Returns true if [`rule`] decides this call.
 pub(super) const fn concerns(op: Op) -> bool {
-    deed(op).is_some()
+    action(op).is_some()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum Action {
     Get,
     Set,
     List,
     Remove,
 }
 
-const fn deed(op: Op) -> Option<Deed> {
+const fn action(op: Op) -> Option<Action> {
     Some(match op {
-        Op::Getxattr | Op::Lgetxattr | Op::Fgetxattr | Op::Getxattrat => Deed::Get,
-        Op::Setxattr | Op::Lsetxattr | Op::Fsetxattr | Op::Setxattrat => Deed::Set,
-        Op::Listxattr | Op::Llistxattr | Op::Flistxattr | Op::Listxattrat => Deed::List,
-        Op::Removexattr | Op::Lremovexattr | Op::Fremovexattr | Op::Removexattrat => Deed::Remove,
+        Op::Getxattr | Op::Lgetxattr | Op::Fgetxattr | Op::Getxattrat => Action::Get,
+        Op::Setxattr | Op::Lsetxattr | Op::Fsetxattr | Op::Setxattrat => Action::Set,
+        Op::Listxattr | Op::Llistxattr | Op::Flistxattr | Op::Listxattrat => Action::List,
+        Op::Removexattr | Op::Lremovexattr | Op::Fremovexattr | Op::Removexattrat => Action::Remove,
         _ => return None,
     })
 }
 
-/// Where a call's value is, how long it is, and how it is set.
+/// The value of a call: its address, its size, and the flags for setting it.
 #[derive(Debug, Clone, Copy)]
 struct Value {
     at: u64,
@@ -76,11 +81,12 @@ impl Value {
     fn of<N: Backend>(
         context: &mut CallContext<'_, N>,
         arguments: &Arguments<'_>,
-        deed: Deed,
+        action: Action,
     ) -> Result<Self> {
         let none = Self { at: 0, size: 0, flags: 0 };
         if matches!(arguments.op(), Op::Getxattrat | Op::Setxattrat) {
-            // `struct xattr_args`: the value's address (64 bits), its size and flags (32 bits each).
+            // `struct xattr_args`: the value's address (64 bits), its size and flags (32 bits
+            // each).
             if arguments.word(5) < 16 {
                 return Err(Errno::EINVAL);
             }
@@ -91,7 +97,7 @@ impl Value {
             return Ok(Self { at: abi::layout::u64_at(&bytes, 0), size, flags });
         }
         let Some(at) = arguments.position(Role::Buffer) else { return Ok(none) };
-        let flags = if deed == Deed::Set { arguments.int(at + 2) } else { 0 };
+        let flags = if action == Action::Set { arguments.int(at + 2) } else { 0 };
         Ok(Self { at: arguments.word(at), size: arguments.word(at + 1), flags })
     }
 }
@@ -101,15 +107,15 @@ pub(super) fn rule<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
-    let deed = deed(arguments.op()).ok_or(Errno::ENOSYS)?;
-    let value = Value::of(context, arguments, deed)?;
-    if deed == Deed::Set && value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
+    let action = action(arguments.op()).ok_or(Errno::ENOSYS)?;
+    let value = Value::of(context, arguments, action)?;
+    if action == Action::Set && value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
     if let Some(at) = arguments.position(Role::Attribute) {
         read_name(context, arguments.word(at))?;
     }
-    if deed == Deed::Set && value.size > SIZE_MAX {
+    if action == Action::Set && value.size > SIZE_MAX {
         return Err(Errno::E2BIG);
     }
     if arguments.position(Role::Fd) == Some(0) {
@@ -118,7 +124,7 @@ pub(super) fn rule<N: Backend>(
         let mut place = place_of(Dir::Guest(fd));
         context.buffers.found[0].clear();
         (place.kind, place.read_only) = binding_of(context, Dir::Guest(fd))?;
-        return on_place(context, arguments, &place, deed, value, Some(fd));
+        return on_place(context, arguments, &place, action, value, Some(fd));
     }
     let flags = match arguments.op() {
         Op::Lgetxattr | Op::Lsetxattr | Op::Llistxattr | Op::Lremovexattr => AT_SYMLINK_NOFOLLOW,
@@ -130,21 +136,26 @@ pub(super) fn rule<N: Backend>(
     }
     let (dir, address) = arguments.path(0)?;
     context.backend.read_text(address, &mut context.buffers.named[0])?;
-    if deed == Deed::Get
-        && let Some(errno) = has_none(context, dir, flags)
+    if action == Action::Get
+        && let Some(errno) = certain_absence(context, dir, flags)
     {
         return Err(errno);
     }
     let intent = Intent::FOLLOW.with_at_flags(flags).held_or_seen();
     let place = super::support::find_named(context, dir, 0, intent)?;
-    let result = on_place(context, arguments, &place, deed, value, None);
+    let result = on_place(context, arguments, &place, action, value, None);
     place.close(context.backend);
     result
 }
 
-/// What `ls -l` asks of every file, and nearly none has: access lists, and the label. The error where one look at an ordinary file of the tree
-/// says that it has none.
-fn has_none<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir, flags: u32) -> Option<Errno> {
+/// Answers quickly for the attributes that `ls -l` reads of every file and few files have: access
+/// lists, and the label. Returns the error if one `statx` shows that an ordinary file of the tree
+/// has no such attribute.
+fn certain_absence<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    dir: Dir,
+    flags: u32,
+) -> Option<Errno> {
     let identity = context.world.identity.filter(|_| context.task.creds.overrides())?;
     let errno = match context.buffers.spare[0].as_bytes() {
         ACCESS_LIST | DEFAULT_LIST => Errno::ENODATA,
@@ -159,7 +170,7 @@ fn has_none<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir, flags: u32) 
     (!identity::files::may_hide(&identity, Kind::Tree, facts)).then_some(errno)
 }
 
-/// The attribute's name, into `spare[0]`.
+/// Reads the attribute's name into `spare[0]`.
 fn read_name<N: Backend>(context: &mut CallContext<'_, N>, at: u64) -> Result<()> {
     let name = &mut context.buffers.spare[0];
     match context.backend.read_text(at, name) {
@@ -169,10 +180,11 @@ fn read_name<N: Backend>(context: &mut CallContext<'_, N>, at: u64) -> Result<()
     if name.is_empty() || name.len() > NAME_MAX { Err(Errno::ERANGE) } else { Ok(()) }
 }
 
-/// Attributes whose own handlers ask who may have them; of the unknown ones the mode is asked.
+/// Prefix of attributes for which the kernel's handlers check permissions. For unknown prefixes the
+/// mode decides.
 const SYSTEM: &[u8] = b"system.";
 
-/// What kind of attribute a name means.
+/// The namespace of an attribute's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     /// `user.*`
@@ -183,9 +195,9 @@ enum Space {
     Trusted,
     /// acl(5)
     AccessList,
-    /// Called as ours are.
+    /// `user.coracle.*`
     Own,
-    /// Anything else: the kernel knows.
+    /// Any other name, which the kernel handles.
     Other,
 }
 
@@ -210,7 +222,7 @@ fn on_place<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     place: &Place,
-    deed: Deed,
+    action: Action,
     value: Value,
     descriptor: Option<i32>,
 ) -> Result<Verdict> {
@@ -225,14 +237,14 @@ fn on_place<N: Backend>(
         return Err(Errno::ENOTDIR);
     }
     let identity = context.world.identity.filter(|_| found.emulates(place.kind));
-    let writes = matches!(deed, Deed::Set | Deed::Remove);
+    let writes = matches!(action, Action::Set | Action::Remove);
     if writes && place.read_only {
         return Err(Errno::EROFS);
     }
-    let mut wanted = Wanted { arguments, place: *place, value, found, identity };
+    let mut request = AttributeCall { arguments, place: *place, value, found, identity };
     if writes {
         let space = Space::of(context.buffers.spare[0].as_bytes());
-        wanted.may_write(context, space, deed)?;
+        request.may_write(context, space, action)?;
         let shared = match descriptor {
             None if !is_shared(context, place.kind, &found.facts) => None,
             None if place.magic => Some(Target::Nothing),
@@ -246,41 +258,42 @@ fn on_place<N: Backend>(
             (Some(Target::Copy), _) => {
                 let host = context.buffers.host;
                 context.buffers.found[0] = host;
-                wanted.place.at = Dir::Root;
+                request.place.at = Dir::Root;
             }
             (Some(Target::Itself) | None, _) => {}
         }
     }
     if let Some(identity) = identity.filter(|identity| {
-        wanted.place.at == place.at && identity::files::is_locked(identity, place.kind, &found)
+        request.place.at == place.at && identity::files::is_locked(identity, place.kind, &found)
     }) && !is_shared(context, place.kind, &found.facts)
     {
         let at = reach(context.buffers, place, 0);
         let truth = &found.truth;
         identity::set_truth(context.backend, &identity, place.kind, at, &found, truth)?;
     }
-    let closed = identity.filter(|identity| is_closed(identity, place.kind, &found));
+    let closed = identity.filter(|identity| forbids_owner(identity, place.kind, &found));
     let bits = u32::from(found.facts.stx_mode) & 0o7777;
     if closed.is_some() {
         let (dir, path) = reach(context.buffers, place, 0);
         context.backend.chmod(dir, path, bits | 0o600)?;
     }
-    let verdict = match deed {
-        Deed::Get => wanted.get(context),
-        Deed::Set => wanted.set(context),
-        Deed::List => wanted.list(context),
-        Deed::Remove => wanted.remove(context),
+    let verdict = match action {
+        Action::Get => request.get(context),
+        Action::Set => request.set(context),
+        Action::List => request.list(context),
+        Action::Remove => request.remove(context),
     };
     if closed.is_some() {
         let (dir, path) = reach(context.buffers, place, 0);
-        // The file is the caller's own; if it is gone meanwhile, so is its mode.
+        // The file belongs to the caller. If it was deleted meanwhile, its mode does not matter.
         let _ = context.backend.chmod(dir, path, bits);
     }
     verdict
 }
 
-/// Whether the mode of a file in the host's own directories, where it is the true one, keeps its owner from the attributes.
-fn is_closed(identity: &Identity, kind: Kind, found: &Found) -> bool {
+/// Returns true if the mode of a file forbids its owner access to the attributes. That is possible
+/// only in the host's own directories, where the mode on disk is the true one.
+fn forbids_owner(identity: &Identity, kind: Kind, found: &Found) -> bool {
     let mode = u32::from(found.facts.stx_mode);
     kind == Kind::Host
         && found.facts.stx_uid == identity.host_uid
@@ -288,28 +301,28 @@ fn is_closed(identity: &Identity, kind: Kind, found: &Found) -> bool {
         && mode & 0o600 != 0o600
 }
 
-/// One call about one file.
-struct Wanted<'c> {
+/// One call on one file.
+struct AttributeCall<'c> {
     arguments: &'c Arguments<'c>,
     place: Place,
     value: Value,
     found: Found,
-    /// Where owners and privileges are emulated.
+    /// Set if owners and privileges are emulated.
     identity: Option<Identity>,
 }
 
-impl Wanted<'_> {
+impl AttributeCall<'_> {
     /// `xattr_permission` of the kernel, for writing.
     fn may_write<N: Backend>(
         &self,
         context: &CallContext<'_, N>,
         space: Space,
-        deed: Deed,
+        action: Action,
     ) -> Result<()> {
         if self.identity.is_none() {
             return match space {
-                // There is no other name for it.
-                Space::Own if deed == Deed::Set => Err(Errno::EOPNOTSUPP),
+                // Without emulated ids no attribute is kept under another name.
+                Space::Own if action == Action::Set => Err(Errno::EOPNOTSUPP),
                 Space::Own => Err(Errno::ENODATA),
                 _ => Ok(()),
             };
@@ -335,7 +348,7 @@ impl Wanted<'_> {
             Space::Trusted if !who.has(Capability::SYS_ADMIN) => Err(Errno::EPERM),
             Space::AccessList if file.kind() == S_IFLNK => Err(Errno::EOPNOTSUPP),
             Space::AccessList if name == DEFAULT_LIST && !file.is_directory() => {
-                Err(if deed == Deed::Set { Errno::EACCES } else { Errno::ENODATA })
+                Err(if action == Action::Set { Errno::EACCES } else { Errno::ENODATA })
             }
             Space::AccessList => rules::may_change(who, file),
             Space::Other if !name.starts_with(SYSTEM) => rules::may(who, file, Want::WRITE),
@@ -388,13 +401,13 @@ impl Wanted<'_> {
             _ => {
                 self.name_on_disk(context, space)?;
                 match self.get_named(context, 1) {
-                    Err(errno) if self.is_elsewhere(space, errno) => self.get_noted(context),
+                    Err(errno) if self.may_be_in_log(space, errno) => self.get_noted(context),
                     result => result,
                 }
             }
         };
         match result {
-            // A label that the host's kernel gives.
+            // The attribute may be a label that the host's kernel gives.
             Err(Errno::ENODATA | Errno::EOPNOTSUPP | Errno::EPERM)
                 if space == Space::Security && self.identity.is_some() =>
             {
@@ -408,7 +421,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// The error for a label where the host labels no file of the container's tree.
+    /// The error for reading a label, if the host labels no file of the container's tree.
     fn no_label<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Option<Errno> {
         let asks = self.place.kind == Kind::Tree && context.buffers.spare[0].as_bytes() == LABEL;
         if asks { context.backend.label_refusal() } else { None }
@@ -438,8 +451,9 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether an attribute that the disk refused may be in the inode's note.
-    fn is_elsewhere(&self, space: Space, errno: Errno) -> bool {
+    /// Returns true if an attribute that the file system refused may be in the inode's record in
+    /// the log.
+    fn may_be_in_log(&self, space: Space, errno: Errno) -> bool {
         let refused = match errno {
             Errno::EOPNOTSUPP => true,
             Errno::EPERM | Errno::ENODATA => !can_carry(u32::from(self.found.facts.stx_mode)),
@@ -471,7 +485,7 @@ impl Wanted<'_> {
         }
         let Some(small) = small else {
             if space.hidden() {
-                self.was_hidden(context, &self.found.truth)?;
+                self.record_hidden(context, &self.found.truth)?;
             }
             return self.by_kernel(context, 1, Op::Lsetxattr);
         };
@@ -480,13 +494,18 @@ impl Wanted<'_> {
         }
         self.set_bytes(context, small)?;
         if space.hidden() {
-            self.was_hidden(context, &self.found.truth)?;
+            self.record_hidden(context, &self.found.truth)?;
         }
         Ok(Verdict::Done(0))
     }
 
-    /// An attribute that only root may set is there now, and the file is `new` to the guest.
-    fn was_hidden<N: Backend>(&self, context: &mut CallContext<'_, N>, new: &Truth) -> Result<()> {
+    /// Records that the file now has an attribute that only root may set, and is `new` to the
+    /// guest.
+    fn record_hidden<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        new: &Truth,
+    ) -> Result<()> {
         let Some(identity) = self.identity else { return Ok(()) };
         let (at, kind) = (reach(context.buffers, &self.place, 0), self.place.kind);
         identity::files::hidden_was_set(context.backend, &identity, kind, at, &self.found, new)
@@ -502,7 +521,7 @@ impl Wanted<'_> {
         let flags = self.value.flags;
         let space = Space::of(context.buffers.spare[0].as_bytes());
         let result = match context.backend.setxattr(dir, path, true, name, bytes, flags) {
-            Err(errno) if errno != Errno::ENODATA && self.is_elsewhere(space, errno) => {
+            Err(errno) if errno != Errno::ENODATA && self.may_be_in_log(space, errno) => {
                 let name = context.buffers.spare[0].as_bytes();
                 noted::set(context.backend, &self.found.facts, name, bytes, flags)
             }
@@ -511,7 +530,8 @@ impl Wanted<'_> {
         result.map(|()| Verdict::Done(0))
     }
 
-    /// An access list: the mode follows it, and one that says no more than a mode is not kept.
+    /// Sets an access list: the mode follows it, and a list that says no more than a mode is not
+    /// kept.
     fn set_list<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
@@ -527,7 +547,7 @@ impl Wanted<'_> {
             let name = context.buffers.spare[1].as_c_str();
             match context.backend.removexattr(dir, path, true, name) {
                 Ok(()) | Err(Errno::ENODATA) => {}
-                Err(errno) if self.is_elsewhere(Space::AccessList, errno) => {
+                Err(errno) if self.may_be_in_log(Space::AccessList, errno) => {
                     let name = context.buffers.spare[0].as_bytes();
                     match noted::remove(context.backend, &self.found.facts, name) {
                         Ok(()) | Err(Errno::ENODATA) => {}
@@ -550,7 +570,7 @@ impl Wanted<'_> {
             identity::set_truth(context.backend, &identity, kind, at, &self.found, &new)?;
         }
         if keeps {
-            self.was_hidden(context, &new)?;
+            self.record_hidden(context, &new)?;
         }
         Ok(Verdict::Done(0))
     }
@@ -561,7 +581,7 @@ impl Wanted<'_> {
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let name = context.buffers.spare[1].as_c_str();
         let result = match context.backend.removexattr(dir, path, true, name) {
-            Err(errno) if self.is_elsewhere(space, errno) => {
+            Err(errno) if self.may_be_in_log(space, errno) => {
                 let name = context.buffers.spare[0].as_bytes();
                 noted::remove(context.backend, &self.found.facts, name)
             }
@@ -599,7 +619,8 @@ impl Wanted<'_> {
         Ok(Verdict::Done(length as i64))
     }
 
-    /// Has the guest's kernel do it: on the host's path, with the name in `spare[which]`.
+    /// Makes the call in the guest's own process, with the host's path and the name in
+    /// `spare[which]`.
     fn by_kernel<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
@@ -622,7 +643,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a file can have attributes of users.
+/// Returns `Some` if a file can have user attributes.
 const fn user_file(file: &Truth) -> Option<()> {
     match file.kind() {
         S_IFREG | S_IFDIR => Some(()),
@@ -630,8 +651,9 @@ const fn user_file(file: &Truth) -> Option<()> {
     }
 }
 
-/// Turns a list of names on disk into what the guest sees, in place; gives its length. Names stay in their order; a name that is there twice (the
-/// host's and the guest's own) is shown once.
+/// Turns a list of names on disk into the one that the guest sees, in place, and returns its
+/// length. The order stays; a name that occurs twice (the host's and the guest's own) is shown
+/// once.
 fn shown_names(bytes: &mut [u8], length: usize, trusted: bool) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < length {
@@ -666,7 +688,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_shown_as_the_guest_gave_them() {
+    fn listed_names_are_those_that_the_guest_set() {
         let all = b"user.a\0user.coracle.owner\0user.coracle.x.trusted.b\0user.coracle.x.security.c\0security.c\0";
         let shown = |trusted| {
             let mut bytes = all.to_vec();

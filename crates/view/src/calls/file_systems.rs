@@ -1,7 +1,8 @@
-//! `statfs`: what file system a name is on.
+//! Decides `statfs`: the file system of a name.
 //!
-//! The numbers are the host's; a read-only binding says so. The calling architecture decides the layout: `struct statfs` of 64-bit
-//! machines, that of i386, and i386's `struct statfs64`. `fstatfs` is the kernel's, since nothing in it is the host's secret.
+//! The numbers are the host's; a read-only binding adds the read-only flag. The calling
+//! architecture decides the layout: `struct statfs` of 64-bit machines, that of i386, or i386's
+//! `struct statfs64`. The kernel answers `fstatfs` alone, because nothing in it has to be hidden.
 
 use super::arguments::Arguments;
 use super::support::{reach, with_place};

@@ -1,8 +1,8 @@
-//! What is done to one file or directory that exists: `truncate`, `utimensat` and its like, `chdir`, `readlink`, `getcwd`,
-//! `name_to_handle_at`, `inotify_add_watch`.
+//! Decides calls on one existing file or directory: `truncate`, `utimensat` and its relatives,
+//! `chdir`, `readlink`, `getcwd`, `name_to_handle_at`, `inotify_add_watch`.
 
 use super::arguments::{Arguments, times};
-use super::open::let_in;
+use super::open::lift_mode;
 use super::support::{
     Target, binding_of, copy_up, emulated, facts, find, find_named, is_directory, is_shared, look,
     more_than_a_name, not_executed, on_place, reach, target_of, with_place,
@@ -20,7 +20,7 @@ use linux_raw_sys::general::{
     statx, timespec,
 };
 
-/// `chdir`: the guest goes there itself.
+/// `chdir`: the guest's own process changes its directory.
 pub(super) fn chdir<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -39,7 +39,7 @@ pub(super) fn chdir<N: Backend>(
     })
 }
 
-/// `fchdir`: the kernel asks nobody who owns the directory, so the true mode is asked here.
+/// `fchdir`: the kernel checks the mode on disk only, so the emulated mode is checked here.
 pub(super) fn fchdir<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -57,7 +57,7 @@ pub(super) fn fchdir<N: Backend>(
     Ok(Verdict::Pass)
 }
 
-/// `getcwd`: the kernel's name, in the guest's words.
+/// `getcwd`: the kernel's name of the directory, translated to the guest's path.
 pub(super) fn getcwd<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -132,7 +132,7 @@ pub(super) fn readlink<N: Backend>(
     result
 }
 
-/// As much as there is room for of what is in `buffers.link`.
+/// Gives the guest as much of `buffers.link` as its buffer has room for.
 fn give_text<N: Backend>(
     context: &mut CallContext<'_, N>,
     buffer: u64,
@@ -144,7 +144,7 @@ fn give_text<N: Backend>(
     Ok(Verdict::Done(length as i64))
 }
 
-/// Puts the text of a link, as the guest is to see it, into `buffers.link`.
+/// Puts the target of a link, as the guest is to see it, into `buffers.link`.
 fn link_text<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
     if place.kind == Kind::Proc {
         let host = context.buffers.found[0];
@@ -162,7 +162,8 @@ fn link_text<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Res
         Some(held) => (Dir::Held(held), c""),
         None => (place.at, buffers.found[0].as_c_str()),
     };
-    // Of what is no link the kernel says that there is none, where it has only the descriptor.
+    // With a descriptor alone the kernel says ENOENT for a file that is not a link; with a name,
+    // EINVAL.
     match (context.backend.readlink(dir, path, &mut buffers.link), buffers.named[0].is_empty()) {
         (Err(Errno::ENOENT), false) if place.held.is_some() => Err(Errno::EINVAL),
         (Err(Errno::EINVAL), true) => Err(Errno::ENOENT),
@@ -210,7 +211,7 @@ fn truncate_place<N: Backend>(
         let who = &context.task.creds;
         identity::written(context.backend, &identity, who, place.kind, (dir, path), &found)?;
         if facts.stx_uid == identity.host_uid && facts.stx_mode & 0o200 == 0 {
-            restore = let_in(context, place, &identity, &found)?;
+            restore = lift_mode(context, place, &identity, &found)?;
         }
     } else {
         not_executed(context, &facts)?;
@@ -221,7 +222,8 @@ fn truncate_place<N: Backend>(
     let (dir, path) = reach(context.buffers, place, 0);
     let result = context.backend.truncate(dir, path, length);
     if let After::Restore(held, mode) = restore {
-        // The file is the caller's, so this does not fail; and if it did, the contents are what was asked for.
+        // The file belongs to the caller, so this does not fail. Even if it did, the contents are
+        // what the guest asked for.
         let _ = context.backend.chmod(Dir::Held(held), c"", mode);
     }
     result.map(|()| Verdict::Done(0))
@@ -238,7 +240,7 @@ pub(super) fn utimens<N: Backend>(
         if times.iter().all(|time| time.tv_nsec == i64::from(UTIME_OMIT)) {
             return Ok(Verdict::Done(0));
         }
-        // Microseconds are looked at before the file is, nanoseconds afterwards.
+        // The kernel checks microseconds before it looks at the file, nanoseconds afterwards.
         if !matches!(arguments.op(), Op::Utimensat | Op::UtimensatTime64) {
             are_valid(Some(times))?;
         }
@@ -261,7 +263,7 @@ pub(super) fn utimens<N: Backend>(
     })
 }
 
-/// Whether every time is one.
+/// Checks that every time is valid.
 fn are_valid(times: Option<&[timespec; 2]>) -> Result<()> {
     let valid = |time: &timespec| {
         (0..1_000_000_000).contains(&time.tv_nsec)
@@ -287,7 +289,7 @@ fn utimens_place<N: Backend>(
     }
     may_set_times(context, place, times)?;
     if is_shared(context, place.kind, &facts) {
-        // What has lost its name has no copy.
+        // A file that has lost its name has no copy.
         return if place.magic { Ok(Verdict::Done(0)) } else { copy_up(context, place, 0) };
     }
     let flags = super::support::at_flags(place);
@@ -309,7 +311,7 @@ fn may_set_times<N: Backend>(
     rules::may_set_times(&context.task.creds, &found.truth, times)
 }
 
-/// Of an open file.
+/// Sets the times of an open file.
 fn utimens_open<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i32,
@@ -342,7 +344,7 @@ fn utimens_open<N: Backend>(
     }
 }
 
-/// `name_to_handle_at`: a handle says nothing of names; opening one is not for guests.
+/// `name_to_handle_at`: a handle contains no names. Guests may not open handles.
 pub(super) fn name_to_handle<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -356,7 +358,8 @@ pub(super) fn name_to_handle<N: Backend>(
     })
 }
 
-/// `inotify_add_watch`: events name files relative to what is watched (inotify(7)), so nothing has to be turned back.
+/// `inotify_add_watch`: events name files relative to the watched directory (inotify(7)), so they
+/// need no translation.
 pub(super) fn watch<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,

@@ -1,20 +1,29 @@
-//! seccomp(2) inside the guest.
+//! Decides calls by which the guest installs seccomp(2) filters of its own.
 //!
-//! A guest's filter is really installed. The kernel runs it beside ours and takes the most severe answer, so what it forbids stays forbidden
-//! (`KILL`, `TRAP`, `ERRNO` win over our `TRACE`), before anybody looks. A call that is changed by a tracer is checked again: rules
-//! here and elsewhere keep the number of a call, and filters cannot look through pointers, so the second check says what the first said.
+//! A guest's filter is really installed. The kernel runs it together with the container's filter
+//! and takes the most severe result. So what the guest's filter forbids stays forbidden: `KILL`,
+//! `TRAP` and `ERRNO` win over the container's `TRACE`, before any backend sees the call. The
+//! kernel checks a call again after a tracer has changed it. Rules never change the number of a
+//! call, and filters cannot look through pointers, so the second check gives the same result as the
+//! first.
 //!
-//! Three things would go wrong, and are mended by a prefix and a small change of the program ([`Program`]):
+//! Three problems remain. A prefix ([`prefix`]) and a small change of the program
+//! ([`without_trace`]) solve them:
 //!
-//! - Our loader makes calls where the kernel would have made none; those from its addresses are allowed.
-//! - A tracer that sees every call skips one by the number -1, which later kernels show to the filter: allowed, it does nothing.
-//! - `RET_TRACE` without a tracer of the guest's own is `ENOSYS`, and would reach ours: it becomes that error.
+//! - The stage makes calls where the kernel would have made none; those from its addresses are
+//!   allowed.
+//! - A tracer that sees every call skips one by the number -1, which newer kernels show to the
+//!   filter. It is allowed, and does nothing.
+//! - `RET_TRACE` without a tracer of the guest's own means `ENOSYS`, but would reach the
+//!   container's tracer: it becomes that error.
 //!
-//! Programs that leave no room for the prefix, or are longer than a buffers, are installed as they are. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`)
-//! is `EBUSY`, as where there is another one already: a call that it lets continue would never be seen by us. Strict mode is made of
-//! a filter, because the kernel does not mix the two; a call that it forbids ends the thread by `SIGSYS` rather than `SIGKILL`.
+//! Programs that leave no room for the prefix, or are longer than a buffer, are installed
+//! unchanged. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`) is `EBUSY`, as if there were another
+//! one already: the backend would never see a call that the listener lets continue. Strict mode is
+//! installed as a filter, because the kernel does not allow both. A call that it forbids ends the
+//! thread by `SIGSYS` instead of `SIGKILL`.
 
-use super::process::narrow;
+use super::process::is_32_bit;
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::Backend;
@@ -31,7 +40,7 @@ const MODE_STRICT: u32 = 1;
 const MODE_FILTER: u32 = 2;
 const FLAG_TSYNC: u64 = 1;
 const FLAG_NEW_LISTENER: u64 = 1 << 3;
-/// Bytes of `struct sock_filter`.
+/// Size of `struct sock_filter` in bytes.
 pub const INSTRUCTION: usize = 8;
 
 const LOAD: u16 = 0x20;
@@ -40,18 +49,19 @@ const JUMP_EQUAL: u16 = 0x15;
 const JUMP_GREATER_EQUAL: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
-/// `struct sock_filter`.
+/// Encodes a `struct sock_filter`.
 const fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> [u8; INSTRUCTION] {
     let ([c0, c1], [k0, k1, k2, k3]) = (code.to_le_bytes(), k.to_le_bytes());
     [c0, c1, jt, jf, k0, k1, k2, k3]
 }
 
-/// Instructions of [`prefix`].
+/// Number of instructions of [`prefix`].
 pub const PREFIX: usize = 9;
 
-/// What comes before the guest's program: number -1 is allowed, and so are calls of the loader at this address and of those in the places before
-/// it, which belong to the containers around this one. Those behind it belong to containers inside: what they do is what a guest
-/// does, and their own filter has to see it. The accumulator is 0 again behind it.
+/// The instructions before the guest's program. They allow the number -1, and calls of the loader
+/// at this address and of the loaders at lower places, which belong to the containers around this
+/// one. Loaders at higher places belong to containers inside this one: their calls are calls of
+/// this guest, and its filter has to see them. Afterwards the accumulator is 0 again.
 pub const fn prefix(loader: u64) -> [[u8; INSTRUCTION]; PREFIX] {
     let (first, last) = ((LOADER_START >> 32) as u32, (loader >> 32) as u32);
     [
@@ -68,10 +78,11 @@ pub const fn prefix(loader: u64) -> [[u8; INSTRUCTION]; PREFIX] {
 }
 const _: () = assert!(LOADER_START as u32 == 0, "a loader lies at the beginning of 4 GiB");
 
-/// Instructions of [`new_processes`].
+/// Number of instructions of [`new_processes`].
 const NEW_PROCESSES: usize = 8 + PREFIX;
 
-/// A filter that takes `action` for `clone`, `fork` and `vfork` of x86-64, but for those of the loader at this address. All other numbers always pass.
+/// A filter that returns `action` for `clone`, `fork` and `vfork` of x86-64, except for those of
+/// the loader at this address. It allows all other calls.
 pub const fn new_processes(loader: u64, action: u32) -> [[u8; INSTRUCTION]; NEW_PROCESSES] {
     /// `clone`, `fork`, `vfork`.
     const NUMBERS: [u32; 3] = [56, 57, 58];
@@ -92,7 +103,8 @@ pub const fn new_processes(loader: u64, action: u32) -> [[u8; INSTRUCTION]; NEW_
     program
 }
 
-/// Strict mode as a filter, for the three architectures: `read`, `write`, `exit`, `rt_sigreturn` (and i386's `sigreturn`).
+/// Strict mode as a filter, for the three architectures: allows `read`, `write`, `exit`,
+/// `rt_sigreturn` (and i386's `sigreturn`).
 pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
     let numbers: [u32; 5] = match arch {
         abi::syscalls::ARCH_I386 => [3, 4, 1, 173, 119],
@@ -118,14 +130,14 @@ pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
 pub enum Wish {
     /// `SECCOMP_MODE_STRICT`.
     Strict,
-    /// `struct sock_fprog *`, flags.
+    /// A filter: address of the `struct sock_fprog`, flags.
     Filter(u64, u64),
-    /// Something else, which is the kernel's.
+    /// Any other request, which the kernel handles.
     Other,
 }
 
 impl Wish {
-    /// Reads a `seccomp` or `prctl`.
+    /// Decodes a `seccomp` or `prctl` call.
     pub fn of(call: &Call) -> Self {
         let [first, second, third, ..] = call.arguments;
         let by_prctl = matches!(
@@ -142,7 +154,8 @@ impl Wish {
     }
 }
 
-/// Decides a `seccomp`, and `prctl(PR_SET_SECCOMP)`. A call that asks for something else is the kernel's.
+/// Decides `seccomp`, and `prctl(PR_SET_SECCOMP)`. The kernel handles requests that do not install
+/// a filter.
 pub(super) fn install<N: Backend>(
     context: &mut CallContext<'_, N>,
     call: &Call,
@@ -174,7 +187,7 @@ fn install_filter<N: Backend>(
         return Err(Errno::EBUSY);
     }
     let mut header = [0; 16];
-    let (size, pointer) = if narrow(call) { (8, 4) } else { (16, 8) };
+    let (size, pointer) = if is_32_bit(call) { (8, 4) } else { (16, 8) };
     let header = &mut header[..size];
     context.backend.read(program, header)?;
     let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
@@ -193,7 +206,7 @@ fn install_filter<N: Backend>(
         return Ok(Verdict::Watch(After::Filter));
     }
     let (before, rest) = context.buffers.input[..whole].split_at_mut(PREFIX * INSTRUCTION);
-    // A tracer's loader is in the first place.
+    // A tracer's loader is at the first place.
     before.copy_from_slice(prefix(LOADER_START).as_flattened());
     context.backend.read(address, rest)?;
     without_trace(rest);
@@ -201,7 +214,7 @@ fn install_filter<N: Backend>(
     instead(context, call, at, PREFIX + length)
 }
 
-/// `RET_TRACE` becomes what it is without a tracer.
+/// Replaces each `RET_TRACE` by its meaning when there is no tracer.
 pub fn without_trace(program: &mut [u8]) {
     for one in program.as_chunks_mut::<INSTRUCTION>().0 {
         let code = u16::from_le_bytes([one[0], one[1]]);
@@ -212,7 +225,7 @@ pub fn without_trace(program: &mut [u8]) {
     }
 }
 
-/// The same call with another program. The number stays, so that filters that are there already say the same.
+/// The same call with another program. The number stays, so existing filters decide it as before.
 fn instead<N: Backend>(
     context: &mut CallContext<'_, N>,
     call: &Call,
@@ -221,7 +234,7 @@ fn instead<N: Backend>(
 ) -> Result<Verdict> {
     let mut header = [0; 16];
     header[..2].copy_from_slice(&(length as u16).to_le_bytes());
-    let header = if narrow(call) {
+    let header = if is_32_bit(call) {
         header[4..8].copy_from_slice(&(at as u32).to_le_bytes());
         &header[..8]
     } else {
@@ -241,7 +254,7 @@ fn instead<N: Backend>(
     Ok(Verdict::Instead(instead, After::Filter))
 }
 
-/// The kernel has answered.
+/// Counts the filter after the kernel has installed it.
 pub fn installed(task: &mut Task, call: &Call, result: i64) {
     if result != 0 {
         return;
@@ -281,21 +294,21 @@ mod tests {
         bench
     }
 
-    /// Installs a program as the guest; what the kernel is given.
+    /// Installs a program as the guest; returns the program that the kernel gets.
     fn installed_by(bench: &mut Bench<'_>, call: &Call, program: &[u8]) -> Result<Vec<u8>> {
         let at = 0x2000_u64;
         let mut header = Vec::from(((program.len() / 8) as u16).to_le_bytes());
-        header.resize(if narrow(call) { 4 } else { 8 }, 0);
+        header.resize(if is_32_bit(call) { 4 } else { 8 }, 0);
         header.extend(at.to_le_bytes());
         bench.fake.map(0x1000, &header).map(at, program);
         match bench.context(|context| install(context, call))? {
             Verdict::Instead(instead, After::Filter) => {
                 assert_eq!(instead.number, call.number);
                 let header =
-                    bench.fake.peek(instead.arguments[2], if narrow(call) { 8 } else { 16 });
+                    bench.fake.peek(instead.arguments[2], if is_32_bit(call) { 8 } else { 16 });
                 let length = usize::from(u16::from_le_bytes([header[0], header[1]]));
                 let mut at = [0; 8];
-                let start = if narrow(call) { 4 } else { 8 };
+                let start = if is_32_bit(call) { 4 } else { 8 };
                 at[..header.len() - start].copy_from_slice(&header[start..]);
                 Ok(bench.fake.peek(u64::from_le_bytes(at), length * 8))
             }
@@ -317,7 +330,7 @@ mod tests {
         Data { number, architecture: ARCH_X86_64, pointer, arguments: [0; 6] }
     }
 
-    /// A guest's filter that kills everything, but fails call 1 and traces call 2.
+    /// A guest's filter that kills for every call, but fails call 1 and traces call 2.
     fn guests() -> Vec<u8> {
         [
             instruction(LOAD, 0, 0, 0),
@@ -366,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_mode_allows_what_strict_mode_allows() {
+    fn strict_mode_allows_four_calls() {
         for (arch, allowed) in [
             (ARCH_X86_64, &[0, 1, 15, 60][..]),
             (ARCH_I386, &[3, 4, 1, 173, 119]),
@@ -395,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_install_what() {
+    fn installing_needs_a_privilege() {
         let call = seccomp_call(ARCH_X86_64, [1, 0, 0x1000, 0, 0, 0]);
         assert!(installed_by(&mut bench(0), &call, &guests()).is_ok());
         let mut user = bench(1000);
@@ -406,7 +419,7 @@ mod tests {
         assert_eq!(installed_by(&mut user, &listener, &guests()), Err(Errno::EBUSY));
         assert_eq!(installed_by(&mut user, &call, &[]), Err(Errno::EINVAL));
         let long = guests().repeat(600);
-        assert_eq!(installed_by(&mut user, &call, &long).unwrap(), long, "as it is");
+        assert_eq!(installed_by(&mut user, &call, &long).unwrap(), long, "unchanged");
         let bad = seccomp_call(ARCH_X86_64, [1, 0, 0x9_0000, 0, 0, 0]);
         assert_eq!(user.context(|context| install(context, &bad)), Err(Errno::EFAULT));
         let query = seccomp_call(ARCH_X86_64, [2, 0, 0x1000, 0, 0, 0]);
@@ -414,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_is_counted() {
+    fn installed_filters_are_counted() {
         let mut thread = task();
         let call = seccomp_call(ARCH_X86_64, [1, 1, 0x1000, 0, 0, 0]);
         installed(&mut thread, &call, -22);

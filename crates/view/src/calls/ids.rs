@@ -1,7 +1,9 @@
-//! Calls about who the caller is: user and group ids, supplementary groups, capabilities, the file mode mask.
+//! Decides calls about the caller's own identity: user and group ids, supplementary groups,
+//! capabilities, the file mode mask.
 //!
-//! All of them are answered from the thread's [`crate::identity::Credentials`]; the kernel does none of them, but for `umask`, which it needs to know too. A C library
-//! makes such a call in every thread of a process; so nothing is shared here.
+//! All are answered from the thread's [`crate::identity::Credentials`]. The kernel executes none of
+//! them except `umask`, which it has to know too. A C library makes such a call in every thread of
+//! a process, so threads share nothing here.
 
 use super::arguments::Arguments;
 use crate::CallContext;
@@ -30,10 +32,10 @@ pub(super) fn rule<N: Backend>(
     let id = |index: usize| width.take(call.arguments[index]);
     let creds = &mut context.task.creds;
     match op {
-        Op::Getuid | Op::Getuid32 => return Ok(width.tell(creds.uid.real)),
-        Op::Geteuid | Op::Geteuid32 => return Ok(width.tell(creds.uid.effective)),
-        Op::Getgid | Op::Getgid32 => return Ok(width.tell(creds.gid.real)),
-        Op::Getegid | Op::Getegid32 => return Ok(width.tell(creds.gid.effective)),
+        Op::Getuid | Op::Getuid32 => return Ok(width.result(creds.uid.real)),
+        Op::Geteuid | Op::Geteuid32 => return Ok(width.result(creds.uid.effective)),
+        Op::Getgid | Op::Getgid32 => return Ok(width.result(creds.gid.real)),
+        Op::Getegid | Op::Getegid32 => return Ok(width.result(creds.gid.effective)),
         Op::Getresuid | Op::Getresuid32 => {
             let ids = creds.uid;
             return width.write_three(context.backend, ids, call);
@@ -48,8 +50,8 @@ pub(super) fn rule<N: Backend>(
         Op::Setregid | Op::Setregid32 => creds.setregid(id(0), id(1))?,
         Op::Setresuid | Op::Setresuid32 => creds.setresuid([id(0), id(1), id(2)])?,
         Op::Setresgid | Op::Setresgid32 => creds.setresgid([id(0), id(1), id(2)])?,
-        Op::Setfsuid | Op::Setfsuid32 => return Ok(width.tell(creds.setfsuid(id(0)))),
-        Op::Setfsgid | Op::Setfsgid32 => return Ok(width.tell(creds.setfsgid(id(0)))),
+        Op::Setfsuid | Op::Setfsuid32 => return Ok(width.result(creds.setfsuid(id(0)))),
+        Op::Setfsgid | Op::Setfsgid32 => return Ok(width.result(creds.setfsgid(id(0)))),
         Op::Getgroups | Op::Getgroups32 => return getgroups(context, width, call),
         Op::Setgroups | Op::Setgroups32 => setgroups(context, width, call)?,
         Op::Capget => capget(context, call)?,
@@ -59,13 +61,13 @@ pub(super) fn rule<N: Backend>(
     Ok(Verdict::Done(0))
 }
 
-/// How ids are passed: 16 bits in i386's oldest calls.
+/// The width of ids in a call: 16 bits in i386's oldest calls.
 #[derive(Clone, Copy)]
 pub(super) struct Width {
     narrow: bool,
 }
 
-/// What ids that do not fit into 16 bits are told as (`fs.overflowuid`).
+/// Shown for ids that do not fit into 16 bits (`fs.overflowuid`).
 const OVERFLOW: u32 = 65_534;
 
 impl Width {
@@ -73,7 +75,7 @@ impl Width {
         Self { narrow: narrow_ids(arguments.arch, arguments.op()) }
     }
 
-    /// An id that was given; -1 is [`KEEP`] in either width.
+    /// An id from the guest; -1 is [`KEEP`] in either width.
     pub(super) fn take(self, argument: u64) -> u32 {
         match argument as u32 {
             wide if !self.narrow => wide,
@@ -86,7 +88,7 @@ impl Width {
         if self.narrow && id > 0xffff { OVERFLOW } else { id }
     }
 
-    fn tell(self, id: u32) -> Verdict {
+    fn result(self, id: u32) -> Verdict {
         Verdict::Done(i64::from(self.fit(id)))
     }
 
@@ -147,7 +149,7 @@ fn setgroups<N: Backend>(
             .chunks_exact(width.size())
             .map(|chunk| chunk.iter().rev().fold(0, |group, byte| group << 8 | u32::from(*byte))),
     )?;
-    // -1 is no group.
+    // -1 is not a valid group.
     if groups.as_slice().contains(&KEEP) {
         return Err(Errno::EINVAL);
     }
@@ -158,7 +160,7 @@ const CAPABILITIES_1: u32 = 0x1998_0330;
 const CAPABILITIES_2: u32 = 0x2007_1026;
 const CAPABILITIES_3: u32 = 0x2008_0522;
 
-/// Reads the header of capget(2): how many words each set has, and whose they are.
+/// Reads the header of capget(2): the number of words of each set, and the process.
 fn capability_header<N: Backend>(
     context: &mut CallContext<'_, N>,
     at: u64,
@@ -176,7 +178,7 @@ fn capability_header<N: Backend>(
     }
 }
 
-/// `capget`. Of another process of this container it tells the caller's own.
+/// `capget`. For another process of this container it returns the caller's own sets.
 fn capget<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<()> {
     let [header, data, ..] = call.arguments;
     let (words, pid) = match capability_header(context, header) {

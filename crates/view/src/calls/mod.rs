@@ -1,20 +1,22 @@
-//! What to do with a call: the entry of the guest's world, and its exit.
+//! Entry and exit of each decision: chooses the rule that decides a call.
 //!
-//! [`enter`] is asked before the kernel sees a call, [`leave`] after it where the verdict wanted that. Which operation a number means is the
-//! table's knowledge ([`abi::calls`]); [`arguments`] decodes, and the rule of the call's family decides:
+//! The backend calls [`enter`] before the kernel sees a call, and [`leave`] after it if the verdict
+//! asked for that. The table ([`abi::calls`]) maps a number to an operation, [`arguments`] decodes,
+//! and the rule of the call's family decides:
 //!
 //! | rules | calls |
 //! |---|---|
 //! | [`open`] | the open family |
 //! | [`names`] | making and removing names |
-//! | [`files`] | what is done to one existing file: times, length, working directory, link texts, watches |
-//! | [`stat`], [`owners`], [`attributes`] | what a file is, and whose |
-//! | [`ids`] | who the caller is |
+//! | [`files`] | one existing file: times, length, working directory, link targets, watches |
+//! | [`stat`], [`owners`], [`attributes`] | status, owners, modes, attributes of files |
+//! | [`ids`] | the caller's own ids |
 //! | [`process`] | processes and the system, mounts, `chroot` |
-//! | [`crate::sockets`], [`crate::exec`] | addresses, programs |
+//! | [`crate::sockets`], [`crate::exec`] | addresses of sockets, programs |
 //!
-//! A rule gives a verdict, or the error that the guest gets. A call that takes a path and has no rule is `ENOSYS`: no path of the guest
-//! reaches the host as it stands.
+//! A rule gives a verdict, or the error that the guest gets. A call that takes a path and has no
+//! rule is `ENOSYS`: the kernel never resolves a path of the guest unless a rule has decided that
+//! it may.
 
 mod access_list;
 pub mod arguments;
@@ -77,23 +79,26 @@ fn rule<N: Backend>(
         | Op::Link
         | Op::Linkat
         | Op::Symlink
-        | Op::Symlinkat => apart(|| names::enter(context, arguments)),
-        Op::Readlink | Op::Readlinkat => apart(|| files::readlink(context, arguments)),
+        | Op::Symlinkat => out_of_line(|| names::enter(context, arguments)),
+        Op::Readlink | Op::Readlinkat => out_of_line(|| files::readlink(context, arguments)),
         Op::Getcwd => files::getcwd(context, arguments),
         Op::Chdir => files::chdir(context, arguments),
         Op::Fchdir => files::fchdir(context, arguments),
-        Op::Truncate | Op::Truncate64 => apart(|| files::truncate(context, arguments)),
+        Op::Truncate | Op::Truncate64 => out_of_line(|| files::truncate(context, arguments)),
         Op::Utime | Op::Utimes | Op::Futimesat | Op::Utimensat | Op::UtimensatTime64 => {
-            apart(|| files::utimens(context, arguments))
+            out_of_line(|| files::utimens(context, arguments))
         }
-        Op::Statfs | Op::Statfs64 => apart(|| file_systems::statfs(context, arguments)),
+        Op::Statfs | Op::Statfs64 => out_of_line(|| file_systems::statfs(context, arguments)),
         Op::NameToHandleAt => files::name_to_handle(context, arguments),
         Op::InotifyAddWatch => files::watch(context, arguments),
-        // Without the descriptor's file being open for writing it fails; and who could open it so has a copy of its own.
+        // They fail unless the descriptor is open for writing, and a file that was opened so has
+        // its own copy.
         Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Ok(Verdict::Pass),
-        Op::Getdents | Op::Getdents64 => apart(|| crate::paths::listing::enter(context, arguments)),
-        Op::Execve | Op::Execveat => Ok(apart(|| crate::exec::plan(context, call))),
-        // Attributes of newer kernels, which programs can do without.
+        Op::Getdents | Op::Getdents64 => {
+            out_of_line(|| crate::paths::listing::enter(context, arguments))
+        }
+        Op::Execve | Op::Execveat => Ok(out_of_line(|| crate::exec::plan(context, call))),
+        // File attributes of newer kernels, which programs can do without.
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot
         | Op::FanotifyMark
@@ -124,14 +129,15 @@ fn rule<N: Backend>(
     }
 }
 
-/// Not within its caller, whose stack would be as large: stack that is used is memory that every process has to be given.
+/// Keeps `work` out of its caller's stack frame, which would become as large: each page of stack
+/// that is touched costs memory in every process.
 #[inline(never)]
-fn apart<T>(work: impl FnOnce() -> T) -> T {
+fn out_of_line<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Finishes a call whose verdict asked for it. `call` is the guest's own (not the one made instead), `result` what the kernel gave;
-/// returns what the guest gets.
+/// Finishes a call whose verdict asked for it. `call` is the guest's own (not the one made
+/// instead), `result` is the kernel's. Returns the result for the guest.
 pub fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     after: After,
@@ -160,8 +166,9 @@ pub fn leave<N: Backend>(
     }
 }
 
-/// Asked before [`leave`] where the verdict was [`After::Unseen`] or [`After::FromTree`]: whether something was taken for granted that was not so (the name is a link, or
-/// more than it seems to be). Then `result` has been undone, and [`enter`] is to be called again with the same call.
+/// Checks the assumption of [`After::Unseen`] or [`After::FromTree`]; backends call it before
+/// [`leave`]. Returns true if it was wrong: the name is a link, or its file needs a rule. Then the
+/// effect of `result` has been undone, and the backend calls [`enter`] again with the same call.
 pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result: i64) -> bool {
     context.buffers.careful = match after {
         After::Unseen { generation, alone, directory } => {
@@ -173,12 +180,14 @@ pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result:
     context.buffers.careful
 }
 
-/// Lets go what is held for the duration of a call: at its end, and where nobody will see that, because the thread was killed.
+/// Releases what is held for the duration of a call: at its end, or if the thread was killed and
+/// the end will never be seen.
 pub fn abandon(host: &mut impl Host, after: After) {
     match after {
         After::Close(fd) => host.close(fd),
         After::Restore(fd, mode) => {
-            // The file is the caller's; if it is gone meanwhile, so is its mode.
+            // The file belongs to the caller. If it was deleted meanwhile, its mode does not
+            // matter.
             let _ = host.chmod(Dir::Held(fd), c"", mode);
             host.close(fd);
         }

@@ -1,7 +1,9 @@
-//! Making and removing names: `mkdir`, `rmdir`, `unlink`, `rename`, `link`, `symlink`. All of them are done here, through the host.
+//! Decides calls that make and remove names: `mkdir`, `rmdir`, `unlink`, `rename`, `link`,
+//! `symlink`. The view makes all of them itself, through the host.
 //!
-//! The order of the errors is the kernel's (`fs/namei.c`): a bad end of the name, `EROFS` where nothing has been looked up yet, what is
-//! there or not, permissions, and at last what the file system says.
+//! The order of the errors is the kernel's (`fs/namei.c`): a bad end of the name, `EROFS` if
+//! nothing has been looked up yet, existence of the names, permissions, and at last the file
+//! system's own errors.
 
 use super::arguments::Arguments;
 use super::support::{
@@ -27,7 +29,7 @@ const NO_REPLACE: u32 = 1;
 const EXCHANGE: u32 = 2;
 const WHITEOUT: u32 = 4;
 
-/// Decides one of them.
+/// Decides one of these calls.
 pub(super) fn enter<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -48,7 +50,7 @@ pub(super) fn enter<N: Backend>(
                 remove(context, place, flags)
             })
         }
-        Op::Link | Op::Linkat => two(context, arguments, link_intent(arguments)?, link),
+        Op::Link | Op::Linkat => with_two_places(context, arguments, link_intent(arguments)?, link),
         _ => {
             let flags = arguments.flags();
             if flags & !(NO_REPLACE | EXCHANGE | WHITEOUT) != 0
@@ -56,25 +58,25 @@ pub(super) fn enter<N: Backend>(
             {
                 return Err(Errno::EINVAL);
             }
-            two(context, arguments, Intent::NAME, rename)
+            with_two_places(context, arguments, Intent::NAME, rename)
         }
     }
 }
 
-/// Two places of one call.
+/// The two places of one call.
 struct Pair {
     old: Place,
     new: Place,
     flags: u32,
 }
 
-fn two<N: Backend>(
+fn with_two_places<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     intent: Intent,
     then: impl FnOnce(&mut CallContext<'_, N>, &Pair) -> Result<Verdict>,
 ) -> Result<Verdict> {
-    // Asked before anything is held, whose descriptor may get that number.
+    // Checked before anything is opened, because a new descriptor could get that number.
     let start = match arguments.path(1)? {
         (Dir::Guest(descriptor), _) => context.backend.only_names(descriptor).map(|_| ()),
         _ => Ok(()),
@@ -91,14 +93,14 @@ fn two<N: Backend>(
             new.close(context.backend);
             result
         }
-        // The kernel looks for the first directory before it takes notice of the second name.
+        // The kernel looks up the first directory before it looks at the second name.
         Err(errno) => Err(unless_no_directory(context, &old, 0, errno)),
     };
     old.close(context.backend);
     result
 }
 
-/// Whether the second name of a call is one, and begins at its directory.
+/// Returns true if the second path of a call is not empty and not absolute.
 fn is_relative<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> bool {
     let name = &mut context.buffers.named[1];
     arguments
@@ -107,7 +109,8 @@ fn is_relative<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Argumen
         .is_ok_and(|()| !matches!(name.as_bytes().first(), None | Some(b'/')))
 }
 
-/// What every new name needs; `mode` with its type, the umask applied. `None` where ids are the host's.
+/// Checks what every new name needs; `mode` includes the type, and the umask has been applied.
+/// Returns the new file as the guest sees it, `None` if ids are the host's.
 pub(super) fn allow_new<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -119,7 +122,7 @@ pub(super) fn allow_new<N: Backend>(
         return Err(unless_no_directory(context, place, which, Errno::EEXIST));
     }
     if place.directory && mode & S_IFMT != S_IFDIR {
-        return Err(slash_behind(context, place, which));
+        return Err(trailing_slash_error(context, place, which));
     }
     let result = if place.read_only {
         Err(Errno::EROFS)
@@ -134,7 +137,8 @@ pub(super) fn allow_new<N: Backend>(
     result.map_err(|errno| unless_taken(context, place, which, errno))
 }
 
-/// Why a name cannot be made: the kernel looks it up before it asks whether that is allowed.
+/// The error for a name that cannot be made: the kernel looks the name up before it checks
+/// permissions.
 pub(super) fn unless_taken<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -148,8 +152,8 @@ pub(super) fn unless_taken<N: Backend>(
     }
 }
 
-/// Why a slash behind the name of what will be no directory is refused.
-fn slash_behind<N: Backend>(
+/// The error for a slash behind the name of a new file that is not a directory.
+fn trailing_slash_error<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     which: usize,
@@ -157,7 +161,7 @@ fn slash_behind<N: Backend>(
     unless_taken(context, place, which, Errno::ENOENT)
 }
 
-/// Records what was just made at a name; takes it away again if that cannot be.
+/// Records the owner of a file that was just made; removes the file again if that fails.
 pub(super) fn record_new<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -248,12 +252,13 @@ fn remove<N: Backend>(
         return Err(Errno::ENOTEMPTY);
     }
     let known = directory || in_root(context, place, 0);
-    let removed = changing(context, known && place.kind == Kind::Tree, |context| {
+    let removed = clearing_cache(context, known && place.kind == Kind::Tree, |context| {
         context.backend.unlink(place.at, context.buffers.found[0].as_c_str(), flags)
     });
     match removed {
-        // Root gets further in what is the kernel's own, and so does everybody with what is open here.
-        Err(Errno::EACCES) if place.kind == Kind::Proc && gets_further(context) => {
+        // Emulated root passes the kernel's check of `/proc`, and so does every thread for its own
+        // descriptors; then the error is another one.
+        Err(Errno::EACCES) if place.kind == Kind::Proc && kernel_looks_it_up(context) => {
             let found = facts(context, place, 0)?;
             Err(match (is_directory(&found), directory) {
                 (false, true) => Errno::ENOTDIR,
@@ -279,28 +284,30 @@ fn rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<V
         return Err(Errno::EROFS);
     }
     may_rename(context, pair)?;
-    // A binding keeps its name: its parents cannot be renamed, which only a kernel could do.
+    // A binding keeps its name, so its parents cannot be renamed: only the kernel could move a
+    // mount.
     if old.holds_mounts || new.holds_mounts {
         return Err(Errno::EBUSY);
     }
     let known = old.kind == Kind::Tree
         && (in_root(context, old, 0)
             || in_root(context, new, 1)
-            || moves_more(context, old, 0)
-            || flags & EXCHANGE != 0 && moves_more(context, new, 1));
+            || moves_cached(context, old, 0)
+            || flags & EXCHANGE != 0 && moves_cached(context, new, 1));
     let identity = emulated(context, old.kind).filter(|_| flags & WHITEOUT != 0);
     let flags = if identity.is_some() { flags & !WHITEOUT } else { *flags };
-    changing(context, known || identity.is_some(), |context| {
+    clearing_cache(context, known || identity.is_some(), |context| {
         let buffers = &*context.buffers;
         let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
         context.backend.rename((old.at, from), (new.at, to), flags)?;
-        identity.map_or(Ok(()), |identity| leave_whiteout(context, old, &identity))
+        identity.map_or(Ok(()), |identity| make_whiteout(context, old, &identity))
     })?;
     Ok(Verdict::Done(0))
 }
 
-/// A device of overlay's (0, 0) in the place of what was renamed: as every other, it is a file that stands for it, and so has an owner.
-fn leave_whiteout<N: Backend>(
+/// Makes overlay's whiteout, a device (0, 0), in the place of the file that was renamed. Like every
+/// device it is an ordinary file with a record, so it has an owner.
+fn make_whiteout<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     identity: &Identity,
@@ -310,7 +317,7 @@ fn leave_whiteout<N: Backend>(
     without_slash(context, 0, |context| {
         let path = context.buffers.found[0].as_c_str();
         match context.backend.mknod(place.at, path, S_IFREG | new.disk_bits()) {
-            // Two names of one file: nothing was renamed.
+            // The two names were links to one file: nothing was renamed.
             Err(Errno::EEXIST) => Ok(()),
             result => {
                 result?;
@@ -320,13 +327,14 @@ fn leave_whiteout<N: Backend>(
     })
 }
 
-/// Whether the kernel looks at a name of `/proc` (`buffers.found[0]`) before it refuses to remove it, whoever asks for the guest.
-fn gets_further<N: Backend>(context: &CallContext<'_, N>) -> bool {
+/// Returns true if the kernel looks up a name of `/proc` (`buffers.found[0]`) before it refuses to
+/// remove it, for the process that the guest sees.
+fn kernel_looks_it_up<N: Backend>(context: &CallContext<'_, N>) -> bool {
     context.task.creds.overrides()
         || proc::is_own_descriptor(context.backend, context.buffers.found[0].as_bytes())
 }
 
-/// The binding of the directory that a name stands in.
+/// The binding of the directory that contains a name.
 fn mount_above(world: &World<'_>, place: &Place) -> Option<usize> {
     let binding = place.binding.and_then(|index| world.bindings.get(index));
     let Some(binding) = binding.filter(|_| place.mount_point && place.last == Last::Name) else {
@@ -336,7 +344,7 @@ fn mount_above(world: &World<'_>, place: &Place) -> Option<usize> {
     paths::find(world, &binding.guest[..end.max(1)]).map(|(index, _)| index)
 }
 
-/// Both directories are looked for before anything else is said.
+/// `ENOTDIR` for either directory comes before any other error.
 fn unless_nowhere<N: Backend>(
     context: &mut CallContext<'_, N>,
     pair: &Pair,
@@ -346,9 +354,10 @@ fn unless_nowhere<N: Backend>(
     unless_no_directory(context, &pair.old, 0, errno)
 }
 
-/// Does something to a name; where what is `known` of directories may become false by that, it is forgotten, before and after: others may look at
-/// them meanwhile, and this process may be killed.
-fn changing<N: Backend>(
+/// Changes a name. If an entry of the directory cache may become wrong (`known`), the cache is
+/// emptied before and after: other processes may look at directories meanwhile, and this process
+/// may be killed.
+fn clearing_cache<N: Backend>(
     context: &mut CallContext<'_, N>,
     known: bool,
     change: impl FnOnce(&mut CallContext<'_, N>) -> Result<()>,
@@ -367,8 +376,10 @@ fn in_root<N: Backend>(context: &CallContext<'_, N>, place: &Place, which: usize
     paths::is_in_root(context.world, place, context.buffers.found[which].as_bytes())
 }
 
-/// Whether a directory gets another name, or what may stand for a device. Who remembers nothing is not asked: the others are told in any case.
-fn moves_more<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which: usize) -> bool {
+/// Returns true if a directory, or a file that may stand for a device, gets another name. A backend
+/// that remembers nothing skips the check and always reports a change, because other backends may
+/// remember.
+fn moves_cached<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which: usize) -> bool {
     context.backend.plain_generation().is_none()
         || facts(context, place, which).is_ok_and(|facts| needs_emulation(&facts))
 }
@@ -377,7 +388,7 @@ fn needs_emulation(facts: &statx) -> bool {
     is_directory(facts) || may_be_recorded(u32::from(facts.stx_mode))
 }
 
-/// A directory does not become its own child (`EINVAL`), nor take its parent's place.
+/// A directory cannot become its own child (`EINVAL`), or replace its parent.
 fn nested<N: Backend>(context: &CallContext<'_, N>, pair: &Pair) -> Result<()> {
     if pair.old.at != pair.new.at {
         return Ok(());
@@ -399,7 +410,7 @@ fn nested<N: Backend>(context: &CallContext<'_, N>, pair: &Pair) -> Result<()> {
     Ok(())
 }
 
-/// Why a mount point, or what is no name, cannot be renamed or replaced.
+/// The error for renaming or replacing a mount point, or a path that does not end in a name.
 fn why_busy<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Errno {
     let Pair { old, new, flags } = pair;
     let taken = if flags & NO_REPLACE != 0 { Errno::EEXIST } else { Errno::EBUSY };
@@ -430,8 +441,9 @@ fn why_busy<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Errno 
     asked.err().unwrap_or(Errno::EBUSY)
 }
 
-/// Whether the caller might remove the name of a mount point from its directory. The kernel asks that before it says `EBUSY`; what the
-/// mount point covers is looked at, not what is mounted.
+/// Checks if the caller could remove the name of a mount point from its directory. The kernel
+/// checks that before it says `EBUSY`. The check is made on the file that the mount point covers,
+/// not on what is mounted there.
 fn may_take_mount_point<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
     let world = context.world;
     let Some(binding) = place.binding.and_then(|index| world.bindings.get(index)) else {
@@ -462,7 +474,7 @@ fn may_take_mount_point<N: Backend>(context: &mut CallContext<'_, N>, place: &Pl
     rules::may_delete(&context.task.creds, &directory, &covered)
 }
 
-/// Permissions of `rename` for those who do not override them.
+/// Checks the permissions of `rename` for users who do not override them.
 fn may_rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<()> {
     let Some(identity) = emulated(context, pair.old.kind) else { return Ok(()) };
     if context.task.creds.overrides() {
@@ -503,7 +515,7 @@ fn may_rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Resu
     if same(&from, &to) {
         return Ok(());
     }
-    // A directory that gets another parent is changed itself: its `..`.
+    // A directory that gets another parent is itself changed: its `..`.
     if moved.truth.is_directory() {
         rules::may(who, &moved.truth, Want::WRITE)?;
     }
@@ -530,14 +542,15 @@ fn link<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Ver
     let Pair { old, new, .. } = pair;
     let found = facts(context, old, 0)?;
     allow_name(context, new)?;
-    // What a descriptor alone leads to has no binding that could differ.
+    // A file that is reached by a descriptor alone has no binding that could differ.
     let nameless = old.magic || old.last == Last::Empty;
     if !nameless && !old.same_mount(new) {
         return Err(unless_taken(context, new, 1, Errno::EXDEV));
     }
     if let Some(identity) = emulated(context, new.kind).filter(|_| !context.task.creds.overrides())
     {
-        // A file that only `/proc` leads to (made without a name) is of the kind that its name will be.
+        // A file that only `/proc` leads to (made without a name) belongs to the binding of its
+        // future name.
         let kind = if old.magic { new.kind } else { old.kind };
         let source = look(context, &identity, &Place { kind, ..*old }, 0)?;
         let parent = look_parent(context, &identity, new, 1)?;
@@ -569,13 +582,13 @@ fn link<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Ver
     Ok(Verdict::Done(0))
 }
 
-/// The new name of a link, but for permissions.
+/// Checks the new name of a link, except for permissions.
 fn allow_name<N: Backend>(context: &mut CallContext<'_, N>, new: &Place) -> Result<()> {
     if new.last != Last::Name || new.mount_point {
         return Err(unless_no_directory(context, new, 1, Errno::EEXIST));
     }
     if new.directory {
-        return Err(slash_behind(context, new, 1));
+        return Err(trailing_slash_error(context, new, 1));
     }
     if new.read_only {
         return Err(unless_taken(context, new, 1, Errno::EROFS));

@@ -1,9 +1,17 @@
-//! `open`, `openat`, `openat2`, `creat`: the guest opens the file itself, under the host's name where its own would not do.
+//! Decides `open`, `openat`, `openat2`, `creat`: the guest's own process opens the file, by the
+//! host's path if the guest's would not lead to it.
 //!
-//! Before that is seen to: a file of the image that is to be written is copied first; read-only bindings say `EROFS`; an emulated user
-//! is refused by the true mode, and emulated root is not refused by the mode on disk (which is then changed: for good where the true one is
-//! recorded, for the moment in directories of the host's); what stands for a device opens the device; texts of `/proc` are made.
-//! A new file that does not belong to the container's root gets its record when it is there.
+//! Before, the rules do the following:
+//!
+//! - A file of the image that is to be written is copied first.
+//! - Read-only bindings fail with `EROFS`.
+//! - An emulated user is checked against the emulated mode. Emulated root must not be refused by
+//!   the mode on disk, so that is changed: permanently if a record holds the true mode, for the
+//!   duration of the call in directories of the host.
+//! - For a file that stands for a device, the device is opened.
+//! - Files of `/proc` that name paths get contents made for the guest.
+//!
+//! A new file that does not belong to the container's root gets its record after it was made.
 
 use super::abandon;
 use super::arguments::{Arguments, OpenFlags, open_bits};
@@ -26,25 +34,25 @@ use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_FDCWD, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
 };
 
-/// What is to be opened.
+/// The request to open.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     flags: OpenFlags,
-    /// Of a new file, before the umask.
+    /// The mode of a new file, before the umask.
     mode: u32,
     /// `RESOLVE_*`.
     resolve: u64,
 }
 
 impl Request {
-    /// Whether an existing file is to be read, and nothing else.
+    /// Returns true if an existing file is to be read, and nothing else.
     fn reads(&self) -> bool {
         let more = open_bits::CREAT | open_bits::TRUNC | open_bits::PATH | open_bits::TMPFILE;
         self.flags.raw & open_bits::ACCMODE == 0 && !self.flags.has(more) && self.resolve == 0
     }
 }
 
-/// Decides.
+/// Decides a call of this family.
 pub(super) fn enter<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -53,22 +61,22 @@ pub(super) fn enter<N: Backend>(
     request.flags.check()?;
     let (dir, address) = arguments.path(0)?;
     context.backend.read_text(address, &mut context.buffers.named[0])?;
-    if is_alone(context, &request, dir) {
+    if is_single_name(context, &request, dir) {
         let generation = context.backend.plain_generation().filter(|_| !context.buffers.careful);
         if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
-            return at_once(context, arguments, &request, (generation, true));
+            return open_unseen(context, arguments, &request, (generation, true));
         }
         if is_plain(context, dir) {
             return Ok(Verdict::Pass);
         }
     }
     if request.reads()
-        && everybody(context)
+        && may_read_all(context)
         && arguments.op() != Op::Openat2
         && let Some(generation) = context.backend.plain_generation()
         && let Some(start) = paths::fast_path(context, dir, 0)
     {
-        return fast_path(context, arguments, &request, start, generation);
+        return open_by_fast_path(context, arguments, &request, start, generation);
     }
     let intent = intent(context, &request, arguments.op());
     let generation =
@@ -77,7 +85,7 @@ pub(super) fn enter<N: Backend>(
     if let Some(generation) = generation
         && place.unseen
     {
-        return at_once(context, arguments, &request, (generation, false));
+        return open_unseen(context, arguments, &request, (generation, false));
     }
     let mut held = place.held;
     let verdict = decide(context, arguments, &request, &place);
@@ -96,12 +104,12 @@ pub(super) fn enter<N: Backend>(
     }
 }
 
-/// Whether something is to be read by its name alone, in a directory of the guest's: then nothing has to be known about where that is, and one look
-/// at the file is enough.
-fn is_alone<N: Backend>(context: &CallContext<'_, N>, request: &Request, dir: Dir) -> bool {
+/// Returns true if a file is to be read by a single name in a directory of the guest: then the
+/// place of that directory does not matter, and it is enough to check the file.
+fn is_single_name<N: Backend>(context: &CallContext<'_, N>, request: &Request, dir: Dir) -> bool {
     let name = context.buffers.named[0].as_bytes();
     request.reads()
-        && everybody(context)
+        && may_read_all(context)
         && dir != Dir::Root
         && !name.is_empty()
         && !matches!(name, b"." | b"..")
@@ -109,7 +117,8 @@ fn is_alone<N: Backend>(context: &CallContext<'_, N>, request: &Request, dir: Di
         && !context.world.is_bound(name)
 }
 
-/// Whether it is an ordinary file or directory. What has blocks on a disk is not `/proc`'s.
+/// Returns true if it is an ordinary file or directory. A file with blocks on a disk is not in
+/// `/proc`.
 fn is_plain<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
     let Ok(place) = paths::resolve(context, dir, 0, Intent::NO_FOLLOW.lightly()) else {
         return false;
@@ -119,16 +128,16 @@ fn is_plain<N: Backend>(context: &mut CallContext<'_, N>, dir: Dir) -> bool {
     place.close(context.backend);
     facts.is_ok_and(|facts| {
         let mode = u32::from(facts.stx_mode);
-        let ours =
+        let is_callers =
             context.world.identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
         matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
             && facts.stx_blocks > 0
             && !may_be_recorded(mode)
-            && (mode & 0o400 != 0 || !ours)
+            && (mode & 0o400 != 0 || !is_callers)
     })
 }
 
-/// Finishes an open that made a file: it belongs to who made it.
+/// Records the owner of a file that an open has made: the user who made it.
 pub(super) fn record_created<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i64,
@@ -144,7 +153,7 @@ pub(super) fn record_created<N: Backend>(
         return;
     }
     let at = (Dir::Guest(descriptor), c"");
-    // The file is open and the guest has its descriptor: what fails here cannot be told any more.
+    // The file is open and the guest has its descriptor, so an error can no longer be reported.
     if let Ok(found) = identity::look(context.backend, &identity, kind, at.0, at.1)
         && !found.recorded
     {
@@ -234,10 +243,10 @@ fn read_how<N: Backend>(
     Ok(Request { flags, mode: mode as u32, resolve })
 }
 
-/// Size of `struct open_how`, as far as it is known here.
+/// Size of the part of `struct open_how` that is known here.
 const HOW: u64 = 24;
 
-/// A new `struct open_how` for a path that has been resolved.
+/// Writes a new `struct open_how` for a path that has been resolved.
 fn how<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<u64> {
     let mut bytes = [0_u8; HOW as usize];
     bytes[..8].copy_from_slice(&u64::from(request.flags.raw).to_le_bytes());
@@ -257,7 +266,7 @@ fn intent<N: Backend>(context: &CallContext<'_, N>, request: &Request, op: Op) -
     intent.follow = !flags.no_follow() && !flags.exclusive();
     intent.hold = (flags.writes() || context.world.identity.is_some()) && !flags.exclusive();
     intent.resolve = request.resolve;
-    intent.look = if op != Op::Openat2 && everybody(context) && request.reads() {
+    intent.look = if op != Op::Openat2 && may_read_all(context) && request.reads() {
         Look::Later
     } else {
         Look::Facts
@@ -265,13 +274,14 @@ fn intent<N: Backend>(context: &CallContext<'_, N>, request: &Request, op: Op) -
     intent
 }
 
-/// Whether this thread may read whatever the host's caller may.
-fn everybody<N: Backend>(context: &CallContext<'_, N>) -> bool {
+/// Returns true if this thread may read every file that the host's caller may read.
+fn may_read_all<N: Backend>(context: &CallContext<'_, N>) -> bool {
     context.world.identity.is_none() || context.task.creds.overrides()
 }
 
-/// Opens a name that nobody has looked at: in a directory that is known, or alone.
-fn at_once<N: Backend>(
+/// Opens a name that was not looked at before: in a directory that is in the cache, or a single
+/// name.
+fn open_unseen<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
@@ -281,7 +291,7 @@ fn at_once<N: Backend>(
     let (_, at) = arguments.path_position(0).ok_or(Errno::ENOSYS)?;
     let no_follow = OpenFlags::no_follow_bit(arguments.arch);
     if !alone && let Some(mut call) = from_tree(context, arguments, 0)? {
-        // An `openat` in any case.
+        // This is always an `openat`.
         call.arguments[2] |= u64::from(no_follow);
         return Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }));
     }
@@ -295,8 +305,8 @@ fn at_once<N: Backend>(
     Ok(Verdict::Instead(call, After::Unseen { generation, alone, directory }))
 }
 
-/// Opens a name that nobody has looked at, from where the kernel finds it by the guest's own words.
-fn fast_path<N: Backend>(
+/// Opens a name that was not looked at before, by the fast path.
+fn open_by_fast_path<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
@@ -319,16 +329,17 @@ fn fast_path<N: Backend>(
     Ok(Verdict::Instead(call, After::Unseen { generation, alone: false, directory }))
 }
 
-/// Whether a name that was opened at once was a link, stood for a device, or was one of `/proc`'s, or was refused for a reason that does not count for
-/// the guest; then it is closed again. `generation` is given where the path's directory is known,
-/// `directory` where only a directory could be opened.
+/// Returns true if a name that was opened without a look at it needs a rule: it is a link, stands
+/// for a device, is in `/proc`, or was refused for a reason that does not apply to the guest. Then
+/// the file is closed again. `generation` is given if the path's directory is in the cache;
+/// `directory` is set if only a directory could be opened.
 pub(super) fn needed_emulation<N: Backend>(
     context: &mut CallContext<'_, N>,
     generation: Option<u64>,
     directory: bool,
     result: i64,
 ) -> bool {
-    // A link is ELOOP, or ENOTDIR where a directory is asked for.
+    // A link gives ELOOP, or ENOTDIR if a directory was asked for.
     let undecided = [Errno::ELOOP, Errno::ENOTDIR, Errno::EACCES, Errno::EPERM, Errno::EBADF];
     if undecided.iter().any(|errno| errno.result() == result) {
         return true;
@@ -336,7 +347,7 @@ pub(super) fn needed_emulation<N: Backend>(
     let Some(descriptor) = i32::try_from(result).ok().filter(|descriptor| *descriptor >= 0) else {
         return false;
     };
-    // A directory stands for nothing else.
+    // A directory never stands for another file.
     if directory || generation.is_some() && context.world.identity.is_none() {
         return false;
     }
@@ -360,7 +371,8 @@ pub(super) fn needed_emulation<N: Backend>(
     more
 }
 
-/// Whether an open file stands for a device; or, where nothing is known of its directory (`anywhere`), is one of `/proc`'s.
+/// Returns true if an open file stands for a device, or, if nothing is known of its directory
+/// (`anywhere`), is in `/proc`.
 fn needs_emulation<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i32,
@@ -378,7 +390,7 @@ fn needs_emulation<N: Backend>(
     {
         return true;
     }
-    // What has blocks on a disk is not `/proc`'s.
+    // A file with blocks on a disk is not in `/proc`.
     anywhere
         && facts.stx_blocks == 0
         && binding_of(context, at).map_or(true, |(kind, _)| kind == Kind::Proc)
@@ -392,7 +404,7 @@ fn decide<N: Backend>(
 ) -> Result<Verdict> {
     let flags = request.flags;
     if place.kind == Kind::Proc && !flags.path() {
-        return match of_proc(context, flags.raw)? {
+        return match open_in_proc(context, flags.raw)? {
             Some(verdict) => Ok(verdict),
             None => on_place(context, arguments, place, 0, After::Nothing),
         };
@@ -405,7 +417,7 @@ fn decide<N: Backend>(
         return on_place(context, arguments, place, 0, After::Nothing);
     }
     if let Some(identity) = identity {
-        return as_user(context, arguments, request, place, &identity);
+        return open_existing(context, arguments, request, place, &identity);
     }
     let facts = facts(context, place, 0)?;
     if place.read_only && u32::from(facts.stx_mode) & S_IFMT == S_IFREG {
@@ -418,14 +430,17 @@ fn decide<N: Backend>(
     on_place(context, arguments, place, 0, After::Nothing)
 }
 
-/// Not within its caller, whose stack would be as large.
+/// Kept out of its caller's stack frame, which would become as large.
 #[inline(never)]
-fn of_proc<N: Backend>(context: &mut CallContext<'_, N>, flags: u32) -> Result<Option<Verdict>> {
+fn open_in_proc<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    flags: u32,
+) -> Result<Option<Verdict>> {
     let host = context.buffers.found[0];
     proc::open(context, &host, flags)
 }
 
-/// There is no such file yet, or there must be none.
+/// Makes a new file.
 fn make<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -462,7 +477,7 @@ fn allowed_to_make<N: Backend>(
     after_making(context, request, place.kind, &identity, &parent)
 }
 
-/// What is to be done once a file has been made in `parent`.
+/// The work to do after a file has been made in `parent`.
 fn after_making<N: Backend>(
     context: &CallContext<'_, N>,
     request: &Request,
@@ -473,8 +488,9 @@ fn after_making<N: Backend>(
     rules::may_create(&context.task.creds, &parent.truth)?;
     let mode = S_IFREG | request.mode & !context.task.umask;
     let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
-    // The mode is what the kernel makes it, but for the setgid bit of a foreign group; otherwise only the owner may have to be recorded.
-    // The kernel would take set-id bits away again at the first write, also of root's.
+    // The kernel gives the file its mode, except that the setgid bit of a foreign group must go;
+    // otherwise at most the owner has to be recorded. The kernel would also remove set-id bits at
+    // the first write, even one of root.
     let clear = mode & !new.mode;
     let owned = Truth { mode: S_IFREG | 0o644 | new.mode & 0o6000, ..new };
     Ok(if clear == 0 && identity::files::is_plain_new(identity, kind, &owned) {
@@ -484,8 +500,8 @@ fn after_making<N: Backend>(
     })
 }
 
-/// An existing file, where owners and modes are emulated.
-fn as_user<N: Backend>(
+/// Opens an existing file, with emulated owners and modes.
+fn open_existing<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     request: &Request,
@@ -496,7 +512,7 @@ fn as_user<N: Backend>(
     let found = look(context, identity, place, 0)?;
     let on_disk = u32::from(found.facts.stx_mode);
     if on_disk & S_IFMT == S_IFLNK {
-        // `O_NOFOLLOW`: the kernel says ELOOP.
+        // `O_NOFOLLOW`: the kernel fails with ELOOP.
         return on_place(context, arguments, place, 0, After::Nothing);
     }
     if flags.nameless() && found.truth.is_directory() {
@@ -530,21 +546,22 @@ fn as_user<N: Backend>(
         return copy_up(context, place, 0);
     }
     if flags.writes() {
-        // Really it happens at the first write, which nobody looks at.
+        // The kernel does this at the first write, which no rule sees.
         let (dir, path) = reach(context.buffers, place, 0);
         let who = &context.task.creds;
         identity::written(context.backend, identity, who, place.kind, (dir, path), &found)?;
     }
-    let after = if refused { let_in(context, place, identity, &found)? } else { After::Nothing };
+    let after = if refused { lift_mode(context, place, identity, &found)? } else { After::Nothing };
     let verdict = on_place(context, arguments, place, 0, after);
     if let (Err(_), After::Restore(held, mode)) = (verdict, after) {
-        // The place closes the file.
+        // Closing the place closes the file.
         let _ = context.backend.chmod(Dir::Held(held), c"", mode);
     }
     verdict
 }
 
-/// Whether the kernel would refuse what the guest may do, by the owner's bits of the caller's own file.
+/// Returns true if the kernel would refuse what the guest may do, because of the owner's bits of a
+/// file that belongs to the caller.
 fn refused_on_disk(found: &Found, flags: OpenFlags, identity: &Identity) -> bool {
     let wanted = match flags.raw & open_bits::ACCMODE {
         0 => 0o400,
@@ -555,9 +572,9 @@ fn refused_on_disk(found: &Found, flags: OpenFlags, identity: &Identity) -> bool
     found.facts.stx_uid == identity.host_uid && wanted & !u32::from(found.facts.stx_mode) != 0
 }
 
-/// Sees to it that the mode on disk does not keep the guest out: for good where the true one is kept in a record, for the time of the call in
-/// directories of the host's.
-pub(super) fn let_in<N: Backend>(
+/// Changes the mode on disk so that the kernel lets the guest open the file: permanently if a
+/// record holds the true mode, for the duration of the call in directories of the host.
+pub(super) fn lift_mode<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     identity: &Identity,
@@ -580,7 +597,8 @@ pub(super) fn let_in<N: Backend>(
     Ok(place.held.map_or(After::Nothing, |held| After::Restore(held, mode)))
 }
 
-/// A placeholder of a device. Those that every container has open as the host's; no other can be opened.
+/// A file that stands for a device. The devices that every container has are opened as the host's;
+/// no other can be opened.
 fn device<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,

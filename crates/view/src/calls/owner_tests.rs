@@ -1,4 +1,4 @@
-//! Ids, owners, modes, devices and attributes, by calls as a program makes them.
+//! Tests of ids, owners, modes, devices and attributes, by calls as a program makes them.
 
 use super::enter;
 use crate::identity::Credentials;
@@ -16,7 +16,7 @@ const TABLE: &[Binding<'static>] = &[
     read_only("/ro", "/r", Kind::Host),
 ];
 
-/// A container of root's with a few files.
+/// A container with emulated root and a few files.
 fn bench() -> Bench<'static> {
     let mut fake = Fake::new();
     fake.file("/c/f", "x").dir("/c/d").link("/c/l", "f").dir("/c/tmp").file("/h/mine", "x");
@@ -101,14 +101,14 @@ fn an_ordinary_stat_asks_twice() {
 }
 
 #[test]
-fn owners_and_modes_are_what_was_set() {
+fn owners_and_modes_read_back_as_set() {
     let mut bench = bench();
     assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 5, 6]), 0);
     assert_eq!(call(&mut bench, Op::Chmod, "/f", &[PATH, 0o4711]), 0);
     assert_eq!(seen(&mut bench, "/f").owner, (5, 6));
     assert_eq!(seen(&mut bench, "/f").mode, S_IFREG | 0o4711);
     assert_eq!(call(&mut bench, Op::Fchownat, "f", &[AT, PATH, u64::from(u32::MAX), 9, 0]), 0);
-    // Even root takes the setuid bit away.
+    // Even root's write removes the setuid bit.
     assert_eq!(seen(&mut bench, "/f").mode, S_IFREG | 0o711);
     assert_eq!(seen(&mut bench, "/f").owner, (5, 9));
     assert_eq!(call(&mut bench, Op::Lchown, "/l", &[PATH, 3, 4]), 0);
@@ -144,7 +144,7 @@ fn a_descriptor_that_only_names_changes_nothing() {
 }
 
 #[test]
-fn all_ways_to_ask_agree() {
+fn all_stat_calls_agree() {
     let mut bench = bench();
     bench.fake.give(3, "/c/f");
     assert_eq!(call(&mut bench, Op::Fchown, "", &[3, 5, 6]), 0);
@@ -166,7 +166,7 @@ fn all_ways_to_ask_agree() {
 }
 
 #[test]
-fn users_change_only_what_is_theirs() {
+fn users_change_only_their_own_files() {
     let mut bench = bench();
     assert_eq!(call(&mut bench, Op::Chown, "/d", &[PATH, 5, 5]), 0);
     become_user(&mut bench, 5);
@@ -187,7 +187,7 @@ fn users_change_only_what_is_theirs() {
 }
 
 #[test]
-fn access_is_asked_for_the_real_user() {
+fn access_checks_the_real_user() {
     let mut bench = bench();
     assert_eq!(call(&mut bench, Op::Setresuid, "", &[5, 0, 0]), 0);
     assert_eq!(call(&mut bench, Op::Access, "/f", &[PATH, 2]), EACCES);
@@ -268,7 +268,7 @@ fn attributes_of_root_are_kept_under_another_name() {
 }
 
 #[test]
-fn the_mark_tells_of_attributes_of_root() {
+fn the_mark_stands_for_attributes_of_root() {
     let mut bench = bench();
     bench.fake.map_text(NAME, "trusted.foo").map(OUT, b"");
     bench.fake.map(0x7000, b"value");
@@ -278,7 +278,7 @@ fn the_mark_tells_of_attributes_of_root() {
     assert_eq!(call(&mut bench, Op::Setxattr, "/f", &[PATH, NAME, 0x7000, 5, 0]), 0);
     assert_eq!(bench.fake.tree.nodes[id].mode & 0o1000, 0o1000);
     assert_eq!(seen(&mut bench, "/f").mode, S_IFREG | 0o644);
-    // What would need no record otherwise keeps it.
+    // A file that would need no record otherwise keeps it.
     assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 5, 5]), 0);
     assert_eq!(call(&mut bench, Op::Chown, "/f", &[PATH, 0, 0]), 0);
     assert_eq!(call(&mut bench, Op::Chmod, "/f", &[PATH, 0o600]), 0);
@@ -291,7 +291,7 @@ fn the_mark_tells_of_attributes_of_root() {
 }
 
 #[test]
-fn a_container_in_the_container_keeps_owners_under_our_name() {
+fn a_container_in_the_container_can_record_owners() {
     let mut bench = bench();
     bench.fake.map_text(NAME, "user.coracle.owner").map(OUT, b"");
     bench.fake.map(0x7000, b"inner");
@@ -309,7 +309,7 @@ fn a_container_in_the_container_keeps_owners_under_our_name() {
 }
 
 #[test]
-fn attributes_of_root_on_links_are_kept_in_notes() {
+fn attributes_of_root_on_links_are_kept_in_the_log() {
     let mut bench = bench();
     bench.fake.map_text(NAME, "trusted.foo").map(OUT, b"");
     bench.fake.map(0x7000, b"value");
@@ -352,7 +352,7 @@ fn groups_and_ids_are_read_back() {
 }
 
 #[test]
-fn capabilities_are_told() {
+fn capget_returns_the_emulated_sets() {
     let mut bench = bench();
     let header = [0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0];
     bench.fake.map(0x7000, &header);

@@ -1,7 +1,8 @@
-//! Owners, modes and device nodes: the `chown`, `chmod` and `mknod` families.
+//! Decides the `chown`, `chmod` and `mknod` families.
 //!
-//! Each is done by the view: it finds the file, asks the rules whether the caller may ([`crate::identity::rules`]), and writes the new truth.
-//! A file that is shared with the image is copied first. A change by descriptor of such a file goes to the copy that took its place.
+//! The view does the whole work: it finds the file, checks if the caller may change it
+//! ([`crate::identity::rules`]), and writes the new owner and mode. A file that is shared with the
+//! image is copied first. A change by descriptor of such a file goes to the copy that replaced it.
 
 use super::arguments::Arguments;
 use super::ids::Width;
@@ -27,7 +28,7 @@ use linux_raw_sys::general::{
     S_IFREG, S_IFSOCK, S_ISGID,
 };
 
-/// Whether [`rule`] decides this call.
+/// Returns true if [`rule`] decides this call.
 pub(super) const fn concerns(op: Op) -> bool {
     matches!(
         op,
@@ -73,7 +74,7 @@ pub(super) fn rule<N: Backend>(
     }
 }
 
-/// What is asked for.
+/// The change that is asked for.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Mode(u32),
@@ -91,7 +92,7 @@ impl Change {
         Ok(Self::Owner(id(uid), id(uid + 1)))
     }
 
-    /// What the file becomes, if the caller may do that.
+    /// Returns the file after the change, if the caller may make it.
     fn apply(self, who: &identity::Credentials, file: &Truth) -> Result<Truth> {
         let mut new = *file;
         match self {
@@ -108,7 +109,8 @@ impl Change {
                 if !file.is_directory() && file.kind() != S_IFLNK {
                     new.mode = without_set_id(file, who);
                     if new.mode != file.mode {
-                        // Taking set-id bits away is a change of the mode, even where nothing else changes.
+                        // Removing set-id bits is a change of the mode, even if nothing else
+                        // changes.
                         rules::may_change(who, file)?;
                     }
                 }
@@ -127,7 +129,7 @@ fn by_place<N: Backend>(
 ) -> Result<Verdict> {
     let change = Change::of(arguments)?;
     let Some(identity) = context.world.identity else {
-        return plainly(context, place, change);
+        return by_host_ids(context, place, change);
     };
     let found = look(context, &identity, place, 0)?;
     if place.directory && !found.truth.is_directory() {
@@ -139,7 +141,8 @@ fn by_place<N: Backend>(
     let new = change.apply(&context.task.creds, &found.truth)?;
     if is_shared(context, place.kind, &found.facts) {
         if new == found.truth || place.magic {
-            // What does not change is not copied for the sake of its time of change, and what has lost its name has no copy.
+            // A file that does not change is not copied only for its time of change; a file that
+            // has lost its name has no copy.
             return Ok(Verdict::Done(0));
         }
         return copy_up(context, place, 0);
@@ -149,8 +152,8 @@ fn by_place<N: Backend>(
     write(context.backend, &identity, kind, at, &found, &new)
 }
 
-/// Without emulated ids: the kernel's part.
-fn plainly<N: Backend>(
+/// Changes a file without emulated ids: the kernel decides.
+fn by_host_ids<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     change: Change,
@@ -190,7 +193,7 @@ fn by_descriptor<N: Backend>(
     let Some(identity) = context.world.identity else {
         let facts = super::support::facts(context, &place, 0)?;
         return match target_of(context, descriptor, &facts)? {
-            // The kernel does it, on the file that is open.
+            // The kernel changes the file that is open.
             Target::Itself => Ok(Verdict::Pass),
             Target::CopyUp => Ok(Verdict::CopyUp),
             Target::Nothing => Ok(Verdict::Done(0)),
@@ -198,7 +201,7 @@ fn by_descriptor<N: Backend>(
                 let host = context.buffers.host;
                 context.buffers.found[0] = host;
                 place.at = Dir::Root;
-                plainly(context, &place, change)
+                by_host_ids(context, &place, change)
             }
         };
     };
@@ -236,7 +239,7 @@ fn write<N: Backend>(
     new: &Truth,
 ) -> Result<Verdict> {
     if !found.emulates(kind) && (new.uid, new.gid) != (found.truth.uid, found.truth.gid) {
-        // A device or something without a name: nobody remembers an owner of it.
+        // A device, or a file without a name: its owner cannot be recorded.
         return Ok(Verdict::Done(0));
     }
     identity::set_truth(backend, identity, kind, at, found, new)?;
@@ -276,7 +279,7 @@ fn make_node<N: Backend>(
         context.backend.mknod(place.at, path, mode)?;
         return Ok(Verdict::Done(0));
     };
-    // Overlay's whiteout (0, 0) may be made by everybody.
+    // Every user may make overlay's whiteout (0, 0).
     let free = mode & S_IFMT == S_IFCHR && numbers == (0, 0);
     if is_device && !free && !context.task.creds.has(Capability::MKNOD) {
         return Err(unless_taken(context, place, 0, Errno::EPERM));
@@ -285,7 +288,7 @@ fn make_node<N: Backend>(
     context.backend.mknod(place.at, path, on_disk | truth.disk_bits())?;
     let recorded = record_new(context, place, 0, Some(&truth));
     if is_device {
-        // It may be remembered that the file of this name was ordinary.
+        // The cache may contain this name as an ordinary file.
         context.backend.changed();
     }
     recorded

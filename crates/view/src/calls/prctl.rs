@@ -1,8 +1,9 @@
-//! prctl(2): what belongs to the guest's own idea of itself.
+//! Decides prctl(2) for options that concern emulated state.
 //!
-//! - `PR_SET_DUMPABLE` is only noted: a process that is not dumpable hides its memory and its `/proc` from the backend, too.
-//! - `PR_SET_NO_NEW_PRIVS` is in force beneath us anyway; the guest reads what it set.
-//! - `PR_GET_SECCOMP` counts the guest's filters, not ours.
+//! - `PR_SET_DUMPABLE` is only stored: a process that is not dumpable would hide its memory and its
+//!   `/proc` from the backend, too.
+//! - `PR_SET_NO_NEW_PRIVS` is always in force for the kernel; the guest reads back what it set.
+//! - `PR_GET_SECCOMP` reports the guest's filters, not the container's.
 //! - Capabilities are the emulated ones.
 
 use super::filters;
@@ -26,7 +27,7 @@ pub(super) fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -
                 return Err(Errno::EINVAL);
             }
             creds.no_new_privileges = true;
-            // The kernel is told as well: a filter of the guest's needs it.
+            // The kernel must know it too: a filter of the guest needs it.
             return Ok(Verdict::Pass);
         }
         raw::PR_GET_NO_NEW_PRIVS => {

@@ -1,9 +1,12 @@
-//! Calls about processes and the system, where a guest is not the host.
+//! Decides calls about processes and the system that a guest must not make, or not as the host's
+//! caller.
 //!
-//! What needs a privilege over the whole machine is refused with the error that root of an ordinary container gets (`EPERM`, or `ENOSYS`
-//! where programs have a way without): mounts, namespaces, host name, clock, kernel modules. That does not lean on the caller being
-//! unprivileged: Coracle may be run by root. Limits and priorities that emulated root may raise, and the host's caller may not, are taken
-//! for raised ([`After::Forgive`]): `su`, `sshd` and `cron` end a session that they cannot give its limits.
+//! A call that needs a privilege over the whole machine is refused with the error that root of an
+//! ordinary container gets (`EPERM`, or `ENOSYS` if programs have an alternative): mounts,
+//! namespaces, host name, clock, kernel modules. This does not rely on the caller being
+//! unprivileged, because Coracle may be run by root. If emulated root raises limits and priorities
+//! that the host's caller may not raise, the call succeeds without effect ([`After::Forgive`]):
+//! `su`, `sshd` and `cron` end a session if they cannot set its limits.
 //!
 //! `prctl` is in [`super::prctl`], seccomp(2) in [`super::filters`].
 //!
@@ -20,7 +23,8 @@ use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Arch, Op};
 use linux_raw_sys::general as raw;
 
-/// Every kind of namespace that `unshare` and `clone3` make. In `clone` the low byte is the signal at the end, so `CLONE_NEWTIME` is none.
+/// Every kind of namespace that `unshare` and `clone3` make. In `clone` the low byte is the exit
+/// signal, so `CLONE_NEWTIME` does not exist there.
 const NEW_NAMESPACES: u64 = NEW_NAMESPACES_OF_CLONE | raw::CLONE_NEWTIME as u64;
 const NEW_NAMESPACES_OF_CLONE: u64 = (raw::CLONE_NEWNS
     | raw::CLONE_NEWCGROUP
@@ -29,15 +33,15 @@ const NEW_NAMESPACES_OF_CLONE: u64 = (raw::CLONE_NEWNS
     | raw::CLONE_NEWUSER
     | raw::CLONE_NEWPID
     | raw::CLONE_NEWNET) as u64;
-/// Largest `struct clone_args` that is known.
+/// Size of the largest `struct clone_args` that is known here.
 const CLONE_ARGUMENTS: usize = 88;
-/// Smallest.
+/// Size of the smallest `struct clone_args`.
 const CLONE_ARGUMENTS_LEAST: usize = 64;
 const SIGCONT: u32 = 18;
 
-/// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those with a path: `chroot`, `pivot_root`,
-/// `mount`, `umount`, `umount2`, `open_tree`, `move_mount`, `fspick`, `mount_setattr`, `swapon`, `swapoff`, `acct`, `quotactl`,
-/// `fanotify_mark`.
+/// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those
+/// with a path: `chroot`, `pivot_root`, `mount`, `umount`, `umount2`, `open_tree`, `move_mount`,
+/// `fspick`, `mount_setattr`, `swapon`, `swapoff`, `acct`, `quotactl`, `fanotify_mark`.
 pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
     match op {
         Op::Prctl => prctl::enter(context, call),
@@ -55,21 +59,22 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Chroot => chroot(context, call),
         Op::Adjtimex => adjust_clock(context, call.arguments[0]),
         Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(context, call.arguments[1]),
-        Op::Setrlimit => Ok(forgiving(context, Capability(raw::CAP_SYS_RESOURCE))),
-        // Who wants the old limit as well would not get it.
+        Op::Setrlimit => Ok(or_forgive(context, Capability(raw::CAP_SYS_RESOURCE))),
+        // A call that also reads the old limit would not get it, so the kernel's error stays.
         Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
-            Ok(forgiving(context, Capability(raw::CAP_SYS_RESOURCE)))
+            Ok(or_forgive(context, Capability(raw::CAP_SYS_RESOURCE)))
         }
         Op::Setpriority | Op::Nice | Op::IoprioSet | Op::SchedSetscheduler | Op::SchedSetattr => {
-            Ok(forgiving(context, Capability(raw::CAP_SYS_NICE)))
+            Ok(or_forgive(context, Capability(raw::CAP_SYS_NICE)))
         }
-        // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER: the others change what everybody reads.
+        // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER: the other actions change what all
+        // readers see.
         Op::Syslog if matches!(call.arguments[0] as u32, 3 | 10) => Ok(Verdict::Pass),
         _ => refusal(op).map_or(Ok(Verdict::Pass), Err),
     }
 }
 
-/// Finishes a call for [`After::Filter`] and [`After::Forgive`]; returns what the guest gets.
+/// Finishes a call for [`After::Filter`] and [`After::Forgive`]; returns the result for the guest.
 pub fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     after: After,
@@ -86,8 +91,8 @@ pub fn leave<N: Backend>(
     result
 }
 
-/// The kernel decides, but does not know that the guest may.
-fn forgiving<N: Backend>(context: &CallContext<'_, N>, capability: Capability) -> Verdict {
+/// Lets the kernel decide, but hides its refusal if the guest has the capability.
+fn or_forgive<N: Backend>(context: &CallContext<'_, N>, capability: Capability) -> Verdict {
     if context.world.identity.is_some() && context.task.creds.has(capability) {
         Verdict::Watch(After::Forgive)
     } else {
@@ -95,7 +100,8 @@ fn forgiving<N: Backend>(context: &CallContext<'_, N>, capability: Capability) -
     }
 }
 
-/// What is refused whatever its arguments are: what the table says, and what of a call the rules above did not allow.
+/// The error of a call that is refused whatever its arguments are: by the table, or because no rule
+/// above has allowed it.
 const fn refusal(op: Op) -> Option<Errno> {
     match (abi::calls::filter::refusal(op), op) {
         (Some(number), _) => Some(Errno(number)),
@@ -104,7 +110,8 @@ const fn refusal(op: Op) -> Option<Errno> {
     }
 }
 
-/// Whoever asks already has a tracer, or is to be taken for somebody who has one; so nobody traces anybody.
+/// The guest's threads have a tracer already, or must appear to have one, so no guest can trace
+/// another.
 const fn ptrace(request: u64) -> Errno {
     match request as u32 {
         linux_raw_sys::ptrace::PTRACE_TRACEME
@@ -114,7 +121,7 @@ const fn ptrace(request: u64) -> Errno {
     }
 }
 
-/// `CLONE_UNTRACED` is taken away: a tracer must not lose sight of a child.
+/// Removes `CLONE_UNTRACED`, so that a tracer does not lose a child.
 fn clone(call: &Call) -> Result<Verdict> {
     let flags = call.arguments[0];
     if flags & NEW_NAMESPACES_OF_CLONE != 0 {
@@ -128,7 +135,7 @@ fn clone(call: &Call) -> Result<Verdict> {
     Ok(Verdict::Instead(instead, After::Nothing))
 }
 
-/// What the kernel refuses anyway (a bad size, an unreadable structure) is left to it.
+/// Calls that the kernel refuses anyway (a bad size, an unreadable structure) are passed to it.
 fn clone3<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
     let size = call.arguments[1] as usize;
     if !(CLONE_ARGUMENTS_LEAST..=4096).contains(&size) {
@@ -157,7 +164,8 @@ fn clone3<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     Ok(Verdict::Instead(instead, After::Nothing))
 }
 
-/// kill(2) between users of the container: the kernel would let everybody signal everybody, since all run under one id of the host's.
+/// kill(2) between users of the container. The kernel would let every user signal every process,
+/// because all run under one id of the host.
 fn kill<N: Backend>(
     context: &mut CallContext<'_, N>,
     target: i32,
@@ -168,7 +176,7 @@ fn kill<N: Backend>(
         if signal > 64 {
             return Err(Errno::EINVAL);
         }
-        // The kernel's "every process" would be every process of the caller's on the host.
+        // To the kernel, "every process" means every process of the caller on the host.
         context.backend.signal_all(signal)?;
         return Ok(Verdict::Done(0));
     }
@@ -188,20 +196,22 @@ fn kill<N: Backend>(
     if allowed { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
 }
 
-/// kill(2): "the real or effective user ID of the sending process must equal the real or saved set-user-ID of the target process".
+/// kill(2): "the real or effective user ID of the sending process must equal the real or saved
+/// set-user-ID of the target process".
 fn may_signal(who: &Credentials, target: &Credentials) -> bool {
     let mine = [who.uid.real, who.uid.effective];
     mine.contains(&target.uid.real) || mine.contains(&target.uid.saved)
 }
 
-/// Reading the clock's state is for everybody.
+/// Every user may read the clock's state.
 fn adjust_clock<N: Backend>(context: &mut CallContext<'_, N>, timex: u64) -> Result<Verdict> {
     let mut modes = [0; 4];
     context.backend.read(timex, &mut modes)?;
     if modes == [0; 4] { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
 }
 
-/// chroot(2): for root of the guest, and never for the kernel. From then on the task's paths start there.
+/// chroot(2), for root of the guest. The kernel is never asked; from then on the task's paths start
+/// at the new root.
 fn chroot<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
     context.backend.read_text(call.arguments[0], &mut context.buffers.named[0])?;
     let place = resolve(context, Dir::Cwd, 0, Intent::FOLLOW)?;
@@ -231,8 +241,8 @@ fn chroot<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     Ok(Verdict::Done(0))
 }
 
-/// Whether pointers of a call are 32 bits wide.
-pub(super) const fn narrow(call: &Call) -> bool {
+/// Returns true if pointers of a call are 32 bits wide.
+pub(super) const fn is_32_bit(call: &Call) -> bool {
     matches!(Arch::from_audit(call.arch), Some(Arch::I386))
 }
 
@@ -272,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_is_not_the_guests() {
+    fn calls_that_change_the_machine_are_refused() {
         let mut bench = bench();
         for op in [
             Op::Mount,
@@ -337,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn users_signal_their_own() {
+    fn users_may_signal_only_their_own_processes() {
         let mut bench = bench();
         for (tid, id) in [(77, 500), (78, 501)] {
             let mut other = task();
@@ -353,7 +363,11 @@ mod tests {
         assert_eq!(kill(&mut bench, 78, 15), Err(Errno::EPERM));
         assert_eq!(kill(&mut bench, 78, 0), Err(Errno::EPERM));
         assert_eq!(kill(&mut bench, 78, u64::from(SIGCONT)), Ok(Verdict::Pass));
-        assert_eq!(kill(&mut bench, 99, 15), Ok(Verdict::Pass), "not ours: the kernel knows");
+        assert_eq!(
+            kill(&mut bench, 99, 15),
+            Ok(Verdict::Pass),
+            "not in this container: the kernel decides"
+        );
         assert_eq!(kill(&mut bench, -5, 15), Ok(Verdict::Pass));
         let thread = ask(&mut bench, Op::Tgkill, [78, 78, 6, 0, 0, 0]);
         assert_eq!(thread, Err(Errno::EPERM));
@@ -365,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_root_is_the_tasks() {
+    fn chroot_changes_the_root_of_the_task() {
         let mut bench = bench();
         let mut chroot = |path: &str, user_id: u32| {
             bench.fake.map_text(0x1000, path);
@@ -395,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn prctl_tells_the_guests_own_truth() {
+    fn prctl_reports_the_emulated_state() {
         let mut bench = bench();
         let ask = |bench: &mut Bench<'_>, option: u32, second, third| {
             ask(bench, Op::Prctl, [u64::from(option), second, third, 0, 0, 0])
@@ -427,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_forgiven_what_the_host_refuses() {
+    fn limits_that_the_host_refuses_appear_set_to_root() {
         let mut bench = bench();
         let limit = [0, 7, 0x1000, 0, 0, 0];
         assert_eq!(ask(&mut bench, Op::Prlimit64, limit), Ok(Verdict::Watch(After::Forgive)));

@@ -1,8 +1,10 @@
-//! What a file is: the `stat` family and `access`.
+//! Decides the `stat` family and `access`.
 //!
-//! The view asks the host and writes the answer into the guest's memory, so that one stop is enough. An ordinary file costs one `statx` beside the
-//! resolution of its name: only the mark in its mode leads to a look at its record ([`crate::identity`]), only several links to the
-//! image's list, and which binding an open file lies in is found out only where it makes a difference.
+//! The view asks the host and writes the answer into the guest's memory, so that one stop of the
+//! guest is enough. An ordinary file costs one `statx` besides the resolution of its name. Only the
+//! mark in its mode makes the view read its record ([`crate::identity`]), only several links make
+//! it look into the image's list, and it looks up the binding of an open file only if the answer
+//! depends on it.
 
 use super::arguments::Arguments;
 use super::support::{self, at_flags, find, reach};
@@ -24,7 +26,7 @@ use linux_raw_sys::general::{
     statx,
 };
 
-/// Whether [`rule`] decides this call.
+/// Returns true if [`rule`] decides this call.
 pub(super) const fn concerns(op: Op) -> bool {
     matches!(
         op,
@@ -54,7 +56,7 @@ pub(super) fn rule<N: Backend>(
     match arguments.op() {
         Op::Access | Op::Faccessat | Op::Faccessat2 => access(context, arguments)?,
         Op::Fstat | Op::Oldfstat | Op::Fstat64 => {
-            if !directly(context, arguments, None)? {
+            if !by_kernel(context, arguments, None)? {
                 let mut facts = NO_FACTS;
                 of_descriptor(context, arguments.dir(0), 0, &mut facts)?;
                 answer(context, arguments, &facts)?;
@@ -62,7 +64,7 @@ pub(super) fn rule<N: Backend>(
         }
         _ => {
             let flags = stat_flags(arguments)?;
-            if !directly(context, arguments, Some(flags))? {
+            if !by_kernel(context, arguments, Some(flags))? {
                 by_facts(context, arguments, flags)?;
             }
         }
@@ -70,7 +72,7 @@ pub(super) fn rule<N: Backend>(
     Ok(Verdict::Done(0))
 }
 
-/// `AT_*` of a call that names a file; what the kernel calls invalid.
+/// The `AT_*` flags of a call that names a file, or the error if the kernel calls them invalid.
 fn stat_flags(arguments: &Arguments<'_>) -> Result<u32> {
     match arguments.op() {
         Op::Lstat | Op::Lstat64 | Op::Oldlstat => return Ok(AT_SYMLINK_NOFOLLOW),
@@ -96,9 +98,10 @@ fn by_facts<N: Backend>(
     answer(context, arguments, &facts)
 }
 
-/// Has the kernel write its answer into the guest's memory, and corrects the owner there: enough for most files. `flags` are those of a call
-/// that names a file. False where more has to be looked at, from the start; what has been written then is written again, or the call fails.
-fn directly<N: Backend>(
+/// Has the kernel write its answer into the guest's memory, and corrects the owner there: enough
+/// for most files. `flags` are those of a call that names a file. Returns false if more is needed;
+/// then the call has to be decided from the start, which writes the answer again or fails.
+fn by_kernel<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
     flags: Option<u32>,
@@ -114,7 +117,7 @@ fn directly<N: Backend>(
     let Some(form) = form.filter(|_| usual) else { return Ok(false) };
     let Some(at) = arguments.position(form.role) else { return Ok(false) };
     let into = arguments.word(at);
-    // What has to be known here is asked for in any case.
+    // The fields that are read below are always asked for.
     let mask = (form.role == Role::Statx).then(|| arguments.int(3) | STATX_BASIC_STATS);
     let written = match flags {
         None => context.backend.stat_into(arguments.dir(0), c"", AT_EMPTY_PATH, mask, into),
@@ -125,12 +128,12 @@ fn directly<N: Backend>(
         Some(Err(errno)) => Err(errno),
         Some(Ok(())) => {
             let itself = flags.is_none() || context.buffers.named[0].is_empty();
-            correct(context, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
+            correct_answer(context, form, into, flags.unwrap_or(AT_SYMLINK_NOFOLLOW), itself)
         }
     }
 }
 
-/// `stat_into` of a file that is named; its last link is not followed.
+/// `stat_into` of a file that is named; a link at the end is not followed.
 fn by_name<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -170,7 +173,7 @@ fn by_name<N: Backend>(
         return Ok(context.backend.stat_into(dir, name, AT_SYMLINK_NOFOLLOW, mask, into));
     }
     let intent = Intent { look: Look::Later, ..Intent::FOLLOW.held() };
-    let place = match paths::resolve_known(context, dir, 0, intent) {
+    let place = match paths::resolve_cached(context, dir, 0, intent) {
         Ok(Some(place)) => place,
         Ok(None) => return Ok(None),
         Err(errno) => return Err(errno),
@@ -187,17 +190,17 @@ fn by_name<N: Backend>(
     }))
 }
 
-/// Where in a structure that the kernel writes the numbers are that matter here.
+/// Offsets of the fields that matter here in a structure that the kernel writes.
 #[derive(Debug, Clone, Copy)]
 struct Form {
     role: Role,
     device: Device,
     inode: usize,
-    /// Less than 32 bits of it are ever used.
+    /// Link count. Fewer than 32 bits of it are ever used.
     links: usize,
-    /// 16 bits wide in both.
+    /// Mode, 16 bits wide in both structures.
     mode: usize,
-    /// The group follows.
+    /// Owner; the group follows.
     owner: usize,
 }
 
@@ -222,7 +225,7 @@ impl Form {
     };
 }
 
-/// Where the device is that a file lies on.
+/// Offset of the device that contains a file.
 #[derive(Debug, Clone, Copy)]
 enum Device {
     /// `dev_t` of 64 bits.
@@ -231,7 +234,7 @@ enum Device {
     Parts(u64),
 }
 
-/// The major and the minor number of the device in a structure at `at`.
+/// The major and minor number of the device in a structure at `at`.
 fn device<N: Backend>(context: &mut CallContext<'_, N>, form: Form, at: u64) -> Result<(u32, u32)> {
     let mut bytes = [0; 8];
     let (Device::Whole(offset) | Device::Parts(offset)) = form.device;
@@ -246,9 +249,9 @@ fn device<N: Backend>(context: &mut CallContext<'_, N>, form: Form, at: u64) -> 
     })
 }
 
-/// The answer as the guest is to see it. False where more than the owner may have to be changed, or a link is to be followed.
-/// `itself`: a descriptor was asked, not a name.
-fn correct<N: Backend>(
+/// Corrects the answer for the guest. Returns false if more than the owner may have to be changed,
+/// or a link has to be followed. `itself`: the call names a descriptor, not a path.
+fn correct_answer<N: Backend>(
     context: &mut CallContext<'_, N>,
     form: Form,
     at: u64,
@@ -263,7 +266,8 @@ fn correct<N: Backend>(
         return Ok(false);
     }
     let (regular, inode) = (mode & S_IFMT == S_IFREG, u64_at(&bytes, form.inode));
-    // What is open may be a file of the image that a copy has replaced, whatever names it has left: the copy is meant.
+    // An open file may be a file of the image that a copy has replaced, however many names it has
+    // left: the guest means the copy.
     if regular && itself && context.backend.was_replaced(inode) {
         return Ok(false);
     }
@@ -314,7 +318,7 @@ fn of_path<N: Backend>(
     }
     intent.light = one_owner(context);
     if intent.light && !context.buffers.named[0].as_bytes().contains(&b'/') {
-        // Mostly a single name is no link, and one call says both that and what it is.
+        // Mostly a single name is not a link, and one call shows both that and the status.
         let unheld = Intent { follow: false, hold: false, ..intent };
         at_path(context, dir, unheld, flags, facts)?;
         if !intent.follow || u32::from(facts.stx_mode) & S_IFMT != S_IFLNK {
@@ -337,7 +341,7 @@ fn at_path<N: Backend>(
     result
 }
 
-/// Whether unrecorded files have the same owner in every binding.
+/// Returns true if files without a record have the same owner in every binding.
 fn one_owner<N: Backend>(context: &CallContext<'_, N>) -> bool {
     context.world.identity.is_none_or(|identity| (identity.uid, identity.gid) == (0, 0))
 }
@@ -358,7 +362,7 @@ fn of_place<N: Backend>(
         return Err(Errno::ENOTDIR);
     }
     let kind = place.binding.map(|_| place.kind).filter(|_| !place.magic);
-    as_seen(context, place, kind, facts);
+    to_guest(context, place, kind, facts);
     Ok(())
 }
 
@@ -377,11 +381,12 @@ fn of_descriptor<N: Backend>(
         by_copy(context, &mut place, flags, facts)?;
     }
     let kind = place.binding.map(|_| place.kind);
-    as_seen(context, &place, kind, facts);
+    to_guest(context, &place, kind, facts);
     Ok(())
 }
 
-/// What is open may be a file of the image that a copy has replaced: then the guest means the copy. Not within its caller, whose stack would be as large.
+/// An open file may be a file of the image that a copy has replaced: then the guest means the copy.
+/// Kept out of its caller's stack frame, which would become as large.
 #[inline(never)]
 fn by_copy<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -396,13 +401,13 @@ fn by_copy<N: Backend>(
     Ok(())
 }
 
-/// A descriptor as a place whose binding is not known.
+/// The place of a descriptor, whose binding is not known.
 pub(super) const fn place_of(dir: Dir) -> Place {
     Place::itself(dir)
 }
 
-/// Turns the kernel's facts into the guest's. `kind` is `None` where it is not known yet.
-fn as_seen<N: Backend>(
+/// Turns the kernel's status into the guest's. `kind` is `None` if it is not known yet.
+fn to_guest<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     mut kind: Option<Kind>,
@@ -414,7 +419,7 @@ fn as_seen<N: Backend>(
         && let Some(links) = context.backend.image_links(facts.stx_ino)
         && (kind.is_none()
             && context.backend.is_image_device(facts.stx_dev_major, facts.stx_dev_minor)
-            || known(context, place, &mut kind) == Kind::Tree)
+            || kind_or_find(context, place, &mut kind) == Kind::Tree)
     {
         facts.stx_nlink = links;
     }
@@ -432,7 +437,7 @@ fn as_seen<N: Backend>(
         return;
     }
     if !one_owner(context) {
-        known(context, place, &mut kind);
+        kind_or_find(context, place, &mut kind);
     }
     let kind = kind.unwrap_or(Kind::Host);
     let (dir, path) = reach(context.buffers, place, 0);
@@ -444,7 +449,7 @@ fn as_seen<N: Backend>(
     }
 }
 
-/// Not within its caller, whose stack would be as large.
+/// Kept out of its caller's stack frame, which would become as large.
 #[inline(never)]
 fn of_proc<N: Backend>(context: &mut CallContext<'_, N>, hosts: (u32, u32)) -> (u32, u32) {
     let found = context.buffers.found[0];
@@ -458,7 +463,7 @@ fn show(truth: &Truth, facts: &mut statx) {
     (facts.stx_rdev_major, facts.stx_rdev_minor) = truth.device;
 }
 
-fn known<N: Backend>(
+fn kind_or_find<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
     kind: &mut Option<Kind>,
@@ -466,7 +471,7 @@ fn known<N: Backend>(
     *kind.get_or_insert_with(|| kind_of(context, place))
 }
 
-/// Where a file lies whose binding nobody looked up.
+/// The origin of a file whose binding was not looked up.
 fn origin<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Origin {
     let buffers = &mut *context.buffers;
     let dir = place.held.map_or(place.at, Dir::Held);
@@ -477,7 +482,8 @@ fn origin<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Origin
     }
 }
 
-/// What kind of files lie at a place whose binding nobody looked up. What has no name is [`Kind::Mask`]: nothing is recorded of it.
+/// What kind of files the binding of a place holds, if it was not looked up. A file without a name
+/// is [`Kind::Mask`]: nothing is recorded of it.
 pub(super) fn kind_of<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Kind {
     match origin(context, place) {
         Origin::Inside(index) => context.world.bindings[index].kind,
@@ -500,7 +506,7 @@ fn answer<N: Backend>(
     context.backend.write(arguments.word(at), &bytes[..size])
 }
 
-/// `access` asks for the real ids, unless told otherwise.
+/// `access` checks the real ids, unless the flags say otherwise.
 fn access<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Arguments<'_>) -> Result<()> {
     let flags = if arguments.op() == Op::Faccessat2 { arguments.flags() } else { 0 };
     let mode = arguments.mode();
@@ -527,7 +533,7 @@ fn access_place<N: Backend>(
     mode: u32,
 ) -> Result<()> {
     let Some(identity) = context.world.identity else {
-        // The type of the file makes a difference to read-only bindings only.
+        // The type of the file matters only for read-only bindings.
         let file = if place.read_only && mode & 2 != 0 {
             u32::from(support::facts(context, place, 0)?.stx_mode)
         } else {
@@ -555,7 +561,8 @@ fn look<N: Backend>(
     support::look(context, identity, place, 0)
 }
 
-/// The part of `access` that is not about emulated owners: read-only bindings, and what the kernel says of files that are not ours.
+/// The part of `access` that does not depend on emulated owners: read-only bindings, and the
+/// kernel's decision about files that do not belong to the caller.
 fn may_use<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,

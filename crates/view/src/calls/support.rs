@@ -1,5 +1,5 @@
-//! What the rules of files share: finding what a path means, asking who may do what, writing to files of the image, and having the kernel
-//! do a call on another path.
+//! Functions that the rules for files share: resolving a path argument, reading status and owner,
+//! deciding where a change has to go, and making the guest's call on another path.
 
 use super::arguments::Arguments;
 use crate::CallContext;
@@ -16,10 +16,10 @@ use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, statx,
 };
 
-/// Attribute of a copy that took the place of a file of the image: the inode number of that.
+/// Attribute of a copy that replaced a file of the image: the inode number of that file.
 pub const COPY: &CStr = c"user.coracle.copy";
 
-/// Reads path number `which` of a call and finds its place: `buffers.found[which]`.
+/// Reads path number `which` of a call and resolves it: `buffers.found[which]`.
 pub fn find<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -31,7 +31,7 @@ pub fn find<N: Backend>(
     find_named(context, dir, which, intent)
 }
 
-/// As [`find`], with the path in `buffers.named[which]` already.
+/// As [`find`], with the path already in `buffers.named[which]`.
 pub fn find_named<N: Backend>(
     context: &mut CallContext<'_, N>,
     dir: Dir,
@@ -48,8 +48,9 @@ pub fn find_named<N: Backend>(
     Ok(place)
 }
 
-/// A magic link of `/proc`, and a descriptor, may lead to a file of the image that has lost its name in the container: to its copy, or to nothing. In the first
-/// case the place becomes the copy's, in the second one it is known as a file of the image.
+/// Corrects a place that was reached by a magic link of `/proc` or a descriptor. Such a place may
+/// be a file of the image that has lost its name in the container. If a copy replaced it, the place
+/// becomes the copy's; if not, the place is marked as a file of the image.
 pub fn away_from_image<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &mut Place,
@@ -68,7 +69,7 @@ pub fn away_from_image<N: Backend>(
     let origin = paths::reverse(context.world, buffers.host.as_bytes(), &mut buffers.link)?;
     let Origin::Inside(index) = origin else { return Ok(()) };
     if place.magic {
-        // What has lost its name is still what it was.
+        // A file that has lost its name is still of the same kind.
         place.set_binding(context.world, Some(index));
     }
     if context.world.bindings[index].kind != Kind::Tree {
@@ -100,7 +101,8 @@ pub fn away_from_image<N: Backend>(
     buffers.found[which].set(buffers.host.as_bytes())
 }
 
-/// Whether the file at a host path is the copy of a file of the image, of which something is still open.
+/// Returns true if the file at a host path is the copy of the given file of the image, which is
+/// still open.
 pub fn is_copy_of(host: &mut impl Host, path: &CStr, image: &statx) -> bool {
     let mut facts = identity::files::NO_FACTS;
     if host.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut facts).is_err()
@@ -119,7 +121,7 @@ pub fn is_copy_of(host: &mut impl Host, path: &CStr, image: &statx) -> bool {
     }
 }
 
-/// As [`find`], and closes the place behind `then`.
+/// Calls `then` with the place of the first path, and closes the place.
 pub fn with_place<N: Backend, T>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -132,12 +134,12 @@ pub fn with_place<N: Backend, T>(
     result
 }
 
-/// The emulated ids of the container, where modes and owners in this place are the guest's own affair.
+/// The emulated ids of the container, if modes and owners of these files are emulated.
 pub fn emulated<N: Backend>(context: &CallContext<'_, N>, kind: Kind) -> Option<Identity> {
     context.world.identity.filter(|_| matches!(kind, Kind::Tree | Kind::Host))
 }
 
-/// `statx` of a place, its last link not followed.
+/// `statx` of a place; a link at the end is not followed.
 pub fn facts<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -154,8 +156,9 @@ pub fn facts<N: Backend>(
     })
 }
 
-/// Runs something on the name at `buffers.found` without the slash behind it, which only names to be made or removed have: the kernel
-/// looks for the name alone, does not follow it, and then asks whether it is a directory.
+/// Calls `run` while the path in `buffers.found` has no slash at its end. Only names to be made or
+/// removed have one: the kernel looks up the name alone, does not follow it, and then checks if it
+/// is a directory.
 pub fn without_slash<N: Backend, T>(
     context: &mut CallContext<'_, N>,
     which: usize,
@@ -172,7 +175,8 @@ pub fn without_slash<N: Backend, T>(
     result
 }
 
-/// Why a name that ends in no name is refused: a descriptor that is no directory has none at all.
+/// The error for a path that does not end in a name: `ENOTDIR` if it starts at a descriptor that is
+/// not a directory, otherwise `errno`.
 pub fn unless_no_directory<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -185,7 +189,7 @@ pub fn unless_no_directory<N: Backend>(
     }
 }
 
-/// What a place is, to the kernel and to the guest.
+/// Status of a place, and owner and mode as the guest sees them.
 pub fn look<N: Backend>(
     context: &mut CallContext<'_, N>,
     identity: &Identity,
@@ -201,7 +205,7 @@ pub fn look<N: Backend>(
     })
 }
 
-/// How a place is reached by calls of the host.
+/// Directory and path by which calls of the host reach a place.
 pub fn reach<'d>(buffers: &'d crate::CallBuffers, place: &Place, which: usize) -> (Dir, &'d CStr) {
     match place.held {
         Some(held) => (Dir::Held(held), c""),
@@ -209,7 +213,7 @@ pub fn reach<'d>(buffers: &'d crate::CallBuffers, place: &Place, which: usize) -
     }
 }
 
-/// `AT_*` for a place: its last component is meant itself, unless only the kernel can follow it.
+/// `AT_*` for a place: a link at the end is not followed, unless only the kernel can follow it.
 pub fn at_flags(place: &Place) -> u32 {
     if place.magic && place.held.is_none() {
         AT_EMPTY_PATH
@@ -218,20 +222,22 @@ pub fn at_flags(place: &Place) -> u32 {
     }
 }
 
-/// Whether there is something at a name.
+/// Returns true if the name of a place exists.
 pub fn exists<N: Backend>(context: &mut CallContext<'_, N>, place: &Place, which: usize) -> bool {
     facts(context, place, which).is_ok()
 }
 
-/// Whether a regular file is one of the image, shared with other containers.
+/// Returns true if a regular file is one of the image, shared with other containers.
 pub fn is_shared<N: Backend>(context: &mut CallContext<'_, N>, kind: Kind, facts: &statx) -> bool {
-    // A file without a name in the container may have only its first one left, in the image.
+    // The link count does not matter: a file without a name in the container may have only its name
+    // in the image left.
     kind == Kind::Tree
         && u32::from(facts.stx_mode) & S_IFMT == S_IFREG
         && context.backend.image_links(facts.stx_ino).is_some()
 }
 
-/// `ETXTBSY` where a file that is to be written is a program that the container runs.
+/// Fails with `ETXTBSY` if a file that is to be written is a program that a process of the
+/// container executes.
 pub fn not_executed<N: Backend>(context: &mut CallContext<'_, N>, facts: &statx) -> Result<()> {
     let mode = u32::from(facts.stx_mode);
     let device = (facts.stx_dev_major, facts.stx_dev_minor);
@@ -244,7 +250,7 @@ pub fn not_executed<N: Backend>(context: &mut CallContext<'_, N>, facts: &statx)
     Ok(())
 }
 
-/// `EBADF` for a descriptor that only names its file (`O_PATH`), and for none.
+/// Fails with `EBADF` for a descriptor that only names its file (`O_PATH`), or is not open.
 pub fn more_than_a_name<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i32,
@@ -255,7 +261,8 @@ pub fn more_than_a_name<N: Backend>(
     Ok(())
 }
 
-/// Asks for a copy of the file at a place: leaves its absolute host path in `buffers.host`.
+/// Asks the backend for a copy of the file at a place, whose absolute host path is put into
+/// `buffers.host`.
 pub fn copy_up<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -263,7 +270,7 @@ pub fn copy_up<N: Backend>(
 ) -> Result<Verdict> {
     let buffers = &mut *context.buffers;
     if place.magic {
-        // A file that lost its name in the container, and is still one of the image's.
+        // A file that has lost its name in the container, and is still one of the image.
         return Err(Errno::EACCES);
     }
     if place.at == Dir::Root || buffers.found[which].as_bytes().first() == Some(&b'/') {
@@ -277,24 +284,26 @@ pub fn copy_up<N: Backend>(
     Ok(Verdict::CopyUp)
 }
 
-/// What the kernel adds to the name of a file that has none any more.
+/// Suffix that the kernel adds to the name of a deleted file.
 const GONE: &[u8] = b" (deleted)";
 
-/// What a change of an open file's metadata is to be made on.
+/// The file on which a change of an open file's metadata has to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The open file itself.
     Itself,
-    /// The file at `buffers.host` (absolute): the copy that has replaced the image's file since it was opened.
+    /// The file at `buffers.host` (absolute): the copy that has replaced the image's file since it
+    /// was opened.
     Copy,
-    /// Nothing: the file is one of the image's, and has no name in the container any more.
+    /// None: the file is one of the image, and has no name left in the container.
     Nothing,
-    /// First a copy: [`Verdict::CopyUp`], the path is in `buffers.host`.
+    /// The copy that has to be made first: [`Verdict::CopyUp`], the path is in `buffers.host`.
     CopyUp,
 }
 
-/// Where a change of mode, owner, times or attributes by descriptor has to go, so that it never reaches a file of the image. A descriptor
-/// keeps the image's file open when a copy takes its place; the kernel then calls its name deleted.
+/// Decides on which file a change of mode, owner, times or attributes by descriptor is made, so
+/// that it never reaches a file of the image. A descriptor keeps the image's file open when a copy
+/// replaces it; the kernel's name of the file then ends in ` (deleted)`.
 pub fn target_of<N: Backend>(
     context: &mut CallContext<'_, N>,
     descriptor: i32,
@@ -328,7 +337,7 @@ pub fn target_of<N: Backend>(
     Ok(if copied { Target::Copy } else { Target::Nothing })
 }
 
-/// What kind of files there are where an open file lies, and whether they are read-only.
+/// What kind of files the binding of an open file holds, and if it is read-only.
 pub fn binding_of<N: Backend>(context: &mut CallContext<'_, N>, at: Dir) -> Result<(Kind, bool)> {
     let buffers = &mut *context.buffers;
     let origin = context
@@ -341,16 +350,16 @@ pub fn binding_of<N: Backend>(context: &mut CallContext<'_, N>, at: Dir) -> Resu
             (binding.kind, binding.read_only)
         }
         Ok(Origin::Outside) => (Kind::Host, false),
-        // A pipe, memory: nothing is recorded of it.
+        // A pipe or memory: nothing is recorded of it.
         Ok(Origin::Unnamed) => (Kind::Mask, false),
-        // A name longer than a path: it is there, and where it is cannot be told.
+        // The name is longer than a path: the file exists, but its place is unknown.
         Err(Errno::ENAMETOOLONG | Errno::ENOENT) => (Kind::Tree, false),
         Err(errno) => return Err(errno),
     })
 }
 
-/// Has the kernel do the guest's call on the place instead of on the path that the guest gave. Passes the call as it is where that
-/// means the same. `which` is the number of the path.
+/// Has the kernel make the guest's call on the place instead of the guest's path. The call passes
+/// unchanged if that means the same. `which` is the number of the path.
 pub fn on_place<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -379,7 +388,8 @@ pub fn on_place<N: Backend>(
     Ok(Verdict::Instead(call, after))
 }
 
-/// The guest's call on the path in `buffers.found` from the tree's own descriptor, where there is one and the call has a form with a directory.
+/// The guest's call on the path in `buffers.found`, starting from the tree's own descriptor. `None`
+/// if there is no such descriptor, or the call has no form with a directory.
 pub fn from_tree<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
@@ -388,7 +398,7 @@ pub fn from_tree<N: Backend>(
     let found = context.buffers.found[which].with_nul();
     let root = context.world.bindings.first().filter(|root| root.guest == b"/");
     let rest = root.and_then(|root| found.strip_prefix(root.host)?.strip_prefix(b"/"));
-    // With a slash before it, it would be the host's.
+    // With a slash before it, the path would start at the host's root.
     let is_relative = |rest: &&[u8]| rest.len() > 1 && rest[0] != b'/';
     let Some(rest) = rest.filter(is_relative) else { return Ok(None) };
     let (dir, at) = arguments.path_position(which).ok_or(Errno::ENOSYS)?;
@@ -409,7 +419,7 @@ pub fn from_tree<N: Backend>(
     Ok(Some(call))
 }
 
-/// Puts the path of a place where the guest's call can read it.
+/// Puts the path of a place into memory that the guest's call can read.
 pub fn path_for_guest<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -419,7 +429,7 @@ pub fn path_for_guest<N: Backend>(
     let Dir::Held(held) = place.at else {
         return context.backend.scratch(buffers.found[which].with_nul(), 1);
     };
-    // The backend keeps what it lends, the place closes its own.
+    // The backend keeps the descriptor that it gets; the place closes its own.
     let flags = linux_raw_sys::general::O_PATH;
     let lent = context.backend.open(Dir::Held(held), c".", flags, 0, 0)?;
     context.backend.alias(lent, PATH_MAX, &mut buffers.spare[0])?;
@@ -427,7 +437,7 @@ pub fn path_for_guest<N: Backend>(
     context.backend.scratch(buffers.spare[0].with_nul(), 1)
 }
 
-/// The call on another path, with other arguments where the guest's would not do.
+/// The call with some arguments changed.
 pub fn call_at(call: &Call, changes: &[(usize, u64)]) -> Call {
     let mut call = *call;
     for (index, value) in changes {
@@ -436,7 +446,7 @@ pub fn call_at(call: &Call, changes: &[(usize, u64)]) -> Call {
     call
 }
 
-/// Whether it is a directory.
+/// Returns true if it is a directory.
 pub fn is_directory(facts: &statx) -> bool {
     u32::from(facts.stx_mode) & S_IFMT == S_IFDIR
 }

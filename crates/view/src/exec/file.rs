@@ -1,4 +1,4 @@
-//! A file that is to be executed: found, allowed, held open, and looked into.
+//! Opens a file that is to be executed, checks the permission, and reads its headers.
 
 use super::script::LINE_MAX;
 use crate::errno::{Errno, Result};
@@ -15,7 +15,8 @@ use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFLNK, S_IFMT, S_IFREG, X_OK, statx,
 };
 
-/// How much of a file is read at first: mostly the program headers and the interpreter's name are in it.
+/// Number of bytes that are read first: mostly they contain the program headers and the
+/// interpreter's name.
 const START: usize = 1024;
 /// `ST_NOEXEC` and `ST_NOSUID` of statvfs(3).
 const NO_EXEC: i64 = 8;
@@ -24,29 +25,30 @@ const NO_SET_ID: i64 = 2;
 /// An executable file, open for reading.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Executable {
-    /// The file. To be closed by whoever holds this.
+    /// The file. The owner of this value closes it.
     pub(super) fd: HostFd,
     /// Its device (major, minor) and inode number.
     pub(super) inode: (u32, u32, u64),
-    /// Whose it is, and its mode.
+    /// Its owner and mode.
     pub(super) truth: Truth,
-    /// Its setuid and setgid bits count for nothing.
+    /// Its setuid and setgid bits are ignored.
     pub(super) no_set_id: bool,
-    /// How many bytes of it are in `buffers.input`.
+    /// Number of its bytes in `buffers.input`.
     start: usize,
 }
 
-/// Which of a plan's files is meant.
+/// One of a plan's two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// What is executed.
+    /// The program that is executed.
     Program,
-    /// What loads it.
+    /// The interpreter that loads it.
     Interpreter,
 }
 
-/// Finds and opens the program that `buffers.named[0]` names; its host path goes to the plan (empty where it has none), and so does the guest path of
-/// what is executed. The start of the file is in `buffers.input` afterwards.
+/// Finds and opens the program that `buffers.named[0]` names. Puts its host path into the plan
+/// (empty if it has none), and the guest path of what is executed. Afterwards the start of the file
+/// is in `buffers.input`.
 pub(super) fn open<N: Backend>(
     context: &mut CallContext<'_, N>,
     from: Dir,
@@ -61,7 +63,7 @@ pub(super) fn open<N: Backend>(
         let is_named = place.seen && buffers.position.is_empty();
         guest.copy(if is_named { &buffers.named[0] } else { &buffers.position });
         if place.magic || guest.is_empty() {
-            nameless(context, executable.fd);
+            find_name(context, executable.fd);
         }
     }
     place.close(context.backend);
@@ -76,8 +78,9 @@ pub(super) fn open<N: Backend>(
     Ok(executable)
 }
 
-/// The name of a file that was not reached by one: a deleted file keeps the guest's name for it, a file in memory the kernel's.
-fn nameless<N: Backend>(context: &mut CallContext<'_, N>, fd: HostFd) {
+/// Finds the name of a file that was not reached by one: a deleted file keeps the guest's name, a
+/// memory file the kernel's.
+fn find_name<N: Backend>(context: &mut CallContext<'_, N>, fd: HostFd) {
     let CallBuffers { link: found, exec, .. } = &mut *context.buffers;
     let guest = &mut exec.program_guest;
     guest.clear();
@@ -131,10 +134,10 @@ fn open_place<N: Backend>(
         }
     };
     let fd = open_for_reading(*backend, world.identity.as_ref(), (dir, path), &facts)?;
-    // Of what is open there is no way to look for once more.
+    // The mount flags are read through the open descriptor, so no path is looked up again.
     let mut info = EMPTY_STATFS;
     let flags = backend.statfs(Dir::Held(fd), c"", &mut info).map_or(0, |()| info.f_flags);
-    // What is the image's is never open for writing: who opens it so gets a copy.
+    // A file of the image is never open for writing: a process that opens it so gets a copy.
     let is_images = place.kind == Kind::Tree && backend.image_links(facts.stx_ino).is_some();
     let refused = if flags & NO_EXEC != 0 {
         Some(Errno::EACCES)
@@ -160,8 +163,8 @@ fn open_place<N: Backend>(
     Ok(Executable { fd, inode, truth, no_set_id, start: 0 })
 }
 
-/// Opens a file that may be executed, even if it may not be read: the kernel needs no permission to read what it executes. Where the file is
-/// the caller's own, its mode lets it in for a moment.
+/// Opens a file for reading that may be executed, even if it may not be read: the kernel needs no
+/// read permission to execute. If the file belongs to the caller, its mode is changed for a moment.
 fn open_for_reading(
     host: &mut impl Host,
     identity: Option<&Identity>,
@@ -169,8 +172,8 @@ fn open_for_reading(
     facts: &statx,
 ) -> Result<HostFd> {
     let opened = host.open(dir, path, O_RDONLY, 0, 0);
-    let ours = identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
-    if opened != Err(Errno::EACCES) || !ours {
+    let is_callers = identity.is_some_and(|identity| identity.host_uid == facts.stx_uid);
+    if opened != Err(Errno::EACCES) || !is_callers {
         return opened;
     }
     let mode = u32::from(facts.stx_mode) & 0o7777;
@@ -185,7 +188,7 @@ fn open_for_reading(
     }
 }
 
-/// Reads into `buffers.input` at `into`.
+/// Reads from an offset of the file into `buffers.input`.
 fn read<N: Backend>(
     context: &mut CallContext<'_, N>,
     fd: HostFd,
@@ -204,18 +207,18 @@ fn read<N: Backend>(
 }
 
 impl Executable {
-    /// What the kernel looks at for the kind of file: its first bytes.
+    /// The first bytes, which show the kind of file to the kernel.
     pub(super) fn line<'d, N: Backend>(&self, context: &'d CallContext<'_, N>) -> &'d [u8] {
         &context.buffers.input[..self.start.min(LINE_MAX)]
     }
 
-    /// The ELF header; `None` where there is none.
+    /// The ELF header; `None` if there is none.
     pub(super) fn header<N: Backend>(&self, context: &CallContext<'_, N>) -> Option<Header> {
         Header::read(&context.buffers.input[..self.start])
     }
 
-    /// Looks at every program header, until `look` says that it has seen enough. `ENOEXEC` where they cannot be read. What is in `buffers.input` is
-    /// read anew where the headers are not in the start of the file.
+    /// Calls `look` for every program header until it returns true. `ENOEXEC` if they cannot be
+    /// read. Headers that are not in the start of the file overwrite `buffers.input`.
     pub(super) fn segments<N: Backend>(
         &mut self,
         context: &mut CallContext<'_, N>,
@@ -249,7 +252,7 @@ impl Executable {
         Ok(())
     }
 
-    /// Adds to `operations` what maps this file, for the loader of 32-bit programs.
+    /// Adds the operations that map this file to `operations`, for the loader of 32-bit programs.
     pub(super) fn operations<N: Backend>(
         &mut self,
         context: &mut CallContext<'_, N>,
@@ -269,7 +272,7 @@ impl Executable {
         operations.image(header, segments, interpreter).ok_or(Errno::ENOEXEC)
     }
 
-    /// The name of the interpreter that a `PT_INTERP` holds, into `buffers.named[0]`.
+    /// Puts the name of the interpreter in a `PT_INTERP` into `buffers.named[0]`.
     pub(super) fn interpreter<N: Backend>(
         &mut self,
         context: &mut CallContext<'_, N>,
@@ -297,7 +300,7 @@ impl Executable {
         into.set(&bytes[..end])
     }
 
-    /// Whether the file is too short to hold an ELF header.
+    /// Returns true if the file is too short to hold an ELF header.
     pub(super) const fn is_short(&self) -> bool {
         self.start < elf::HEADER_MAX
     }

@@ -1,9 +1,12 @@
-//! `execve` and `execveat`: which file is to be run, with which arguments, and every error the kernel would have found first.
+//! Decides `execve` and `execveat`: which file is run with which arguments, and every error that
+//! the kernel would have found first.
 //!
-//! [`plan`] finds the program (through `#!` lines, as deep as the kernel goes), holds it and its interpreter open, and leaves an
-//! [`ExecPlan`] in [`crate::CallBuffers::exec`]. The backend then has the guest execute the loader, and tells it with a boot block what to
-//! load: the protocol is written down in [`abi::boot`]. What must be right before the point of no return is checked here; argument lists
-//! and their limits are the kernel's to check, when it executes the loader.
+//! [`plan`] finds the program (through `#!` lines, as deep as the kernel goes), opens it and its
+//! interpreter, and leaves an [`ExecPlan`] in [`crate::CallBuffers::exec`]. The backend then makes
+//! the guest execute the loader, and a boot block tells the loader what to load: [`abi::boot`]
+//! describes the protocol. Everything that must be right before the point of no return is checked
+//! here, except argument lists and their limits, which the kernel checks when it executes the
+//! loader.
 
 mod file;
 mod script;
@@ -27,48 +30,53 @@ use linux_raw_sys::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLO
 use script::LINE_MAX;
 use vectors::Front;
 
-/// What kind of code a program is.
+/// The kind of code of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    /// x86-64: our loader loads it.
+    /// x86-64, loaded by the stage.
     X86_64,
-    /// i386: the stub for 32-bit programs.
+    /// i386, loaded by the stub for 32-bit programs.
     I386,
 }
 
-/// An `execve` that may go ahead.
+/// An `execve` that is allowed.
 ///
-/// In this order in memory: what is small lies together with the beginning of the first text, because each page costs a process that touches it first.
+/// The order of the members in memory matters: the small ones lie together with the beginning of
+/// the first text, because a process pays a page fault for each page that it touches first.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct ExecPlan {
-    /// Which loader.
+    /// Selects the loader.
     pub machine: Machine,
-    /// The program, open for reading. Whoever carries the plan out closes it: [`ExecPlan::release`].
+    /// The program, open for reading. The backend closes it after it has carried out the plan:
+    /// [`ExecPlan::release`].
     pub program: Option<HostFd>,
-    /// Its interpreter (`PT_INTERP`), likewise; `None` for a static program.
+    /// The program's interpreter (`PT_INTERP`), opened in the same way; `None` for a static
+    /// program.
     pub interpreter: Option<HostFd>,
-    /// Device (major, minor) and inode number of the program: nobody may write to it while it runs. All zero where that is not known.
+    /// Device (major, minor) and inode number of the program, which cannot be written to while it
+    /// runs. All zero if they are not known.
     pub inode: (u32, u32, u64),
-    /// Name of the thread: the last component as it was typed, 15 bytes at most.
+    /// Name of the thread: the last component as the guest wrote it, 15 bytes at most.
     pub comm: [u8; 16],
-    /// `AT_SECURE`: the program gains what its caller does not have.
+    /// `AT_SECURE`: the program gains privileges that its caller does not have.
     pub secure: bool,
-    /// The program's ids; `None` where ids are the host's.
+    /// The program's ids; `None` if ids are the host's.
     pub ids: Option<Ids>,
     /// `argv` for the loader's `execve`: an address in the guest.
     pub arguments: u64,
-    /// `envp` likewise.
+    /// `envp`, in the same way.
     pub environment: u64,
-    /// `AT_EXECFN`: what was executed, as the guest named it (`/dev/fd/N...` for `execveat`).
+    /// `AT_EXECFN`: the name that the guest executed (`/dev/fd/N...` for `execveat`).
     pub name: Text,
-    /// Guest path of the program: absolute, without symbolic links; what `/proc/self/exe` shows.
+    /// Guest path of the program: absolute, without symbolic links; the target of `/proc/self/exe`.
     pub program_guest: Text,
-    /// Host path of the program, for a backend without `/proc` ([`Host::opens_by_path`]). Empty where it has none (deleted, in memory).
+    /// Host path of the program, for a backend without `/proc` ([`Host::opens_by_path`]). Empty if
+    /// it has none (deleted, in memory).
     pub program_host: Text,
-    /// Host path of the interpreter, likewise.
+    /// Host path of the interpreter, in the same way.
     pub interpreter_host: Text,
-    /// What the loader for [`Machine::I386`] does.
+    /// The operations of the loader for [`Machine::I386`].
     pub operations: Operations,
 }
 
@@ -91,7 +99,7 @@ impl ExecPlan {
         environment: 0,
     };
 
-    /// Where the boot block is written: it differs by [`ExecPlan::machine`].
+    /// The address of the boot block, which depends on [`ExecPlan::machine`].
     pub const fn boot_at(&self) -> u64 {
         match self.machine {
             Machine::X86_64 => BOOT_AT,
@@ -99,8 +107,9 @@ impl ExecPlan {
         }
     }
 
-    /// The boot block for this plan; the number of bytes used. `program` and `interpreter` are the paths under which the loader opens the
-    /// files (the interpreter's is ignored where there is none): `/proc/PID/fd/N` of a backend that holds them, else
+    /// Writes the boot block for this plan and returns the number of bytes used. `program` and
+    /// `interpreter` are the paths by which the loader opens the files (without an interpreter the
+    /// second is ignored): `/proc/PID/fd/N` of a backend that holds them, else
     /// [`ExecPlan::program_host`] and [`ExecPlan::interpreter_host`].
     pub fn boot(
         &self,
@@ -123,7 +132,7 @@ impl ExecPlan {
         length.ok_or(Errno::ENAMETOOLONG)
     }
 
-    /// Makes it no plan again. What it holds is forgotten, not closed. Texts stay as they are: whoever makes a plan sets them.
+    /// Empties the plan without closing its files. Texts stay, because making a plan sets them.
     fn clear(&mut self) {
         self.machine = Machine::X86_64;
         (self.program, self.interpreter) = (None, None);
@@ -134,7 +143,7 @@ impl ExecPlan {
         (self.arguments, self.environment) = (0, 0);
     }
 
-    /// Closes what the plan holds.
+    /// Closes the files of the plan.
     pub fn release(&mut self, host: &mut impl Host) {
         for fd in [self.program.take(), self.interpreter.take()].into_iter().flatten() {
             host.close(fd);
@@ -142,16 +151,17 @@ impl ExecPlan {
     }
 }
 
-/// How deep scripts may be interpreted by scripts.
+/// The greatest depth of scripts that are interpreted by scripts.
 const SCRIPTS_MAX: usize = 5;
 
-/// `AT_EXECVE_CHECK` (Linux 6.14): only ask.
+/// `AT_EXECVE_CHECK` (Linux 6.14): only check.
 const AT_EXECVE_CHECK: u32 = 0x1_0000;
 
 /// Decides an `execve` or `execveat`: [`Verdict::Exec`] with the plan in the buffers, or the error.
 ///
-/// With [`Verdict::Exec`] the task is already what it will be when the program runs ([`crate::Task::executed`], credentials): a
-/// backend keeps a copy from before, for the case that the kernel refuses the loader's `execve`.
+/// With [`Verdict::Exec`] the task is already in the state in which the program will run
+/// ([`crate::Task::executed`], credentials). A backend keeps a copy of the state before, because
+/// the kernel may refuse the loader's `execve`.
 pub fn plan<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdict {
     context.buffers.exec.clear();
     let verdict = decide(context, call).unwrap_or_else(|errno| Verdict::Done(errno.result()));
@@ -161,14 +171,14 @@ pub fn plan<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Verdic
     verdict
 }
 
-/// What the guest asked for.
+/// The decoded call.
 struct Request {
-    /// Where its path starts.
+    /// The directory that its path starts from.
     from: Dir,
     intent: Intent,
     argv: u64,
     envp: u64,
-    /// Bytes of its pointers.
+    /// Size of its pointers in bytes.
     width: usize,
     flags: u32,
 }
@@ -217,7 +227,7 @@ fn decide<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     let mut front = Front::NONE;
     let mut depth = 0;
     while let Some(line) = script::parse(file.line(context))? {
-        // What the interpreter is told: its own name, the rest of the line, the script's name.
+        // The interpreter's arguments: its own name, the rest of the line, the script's name.
         let interpreter = copy(Some(line.interpreter))?;
         let argument = copy(line.argument)?;
         if depth == 0 && is_unreachable(context, &request) {
@@ -246,7 +256,7 @@ fn decide<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     load(context, &request, &mut file, &mut front)?;
     describe(&request, &mut context.buffers.exec);
     context.buffers.exec.inode = file.inode;
-    become_it(context, &file);
+    apply_to_task(context, &file);
     let CallBuffers { exec, input, .. } = &mut *context.buffers;
     exec.environment = request.envp;
     exec.arguments = if front.is_empty() {
@@ -265,7 +275,7 @@ fn copy(argument: Option<&[u8]>) -> Result<Option<([u8; LINE_MAX + 1], usize)>> 
     Ok(Some((bytes, argument.len())))
 }
 
-/// `bprm->filename`: what was executed, in words.
+/// `bprm->filename`: the name of what was executed.
 fn name(buffers: &mut CallBuffers, request: &Request) -> Result<()> {
     let CallBuffers { named: [typed, _], exec: plan, .. } = buffers;
     let typed = typed.as_bytes();
@@ -279,8 +289,8 @@ fn name(buffers: &mut CallBuffers, request: &Request) -> Result<()> {
     }
 }
 
-/// `comm`: the last component as it was typed; of a file executed by its descriptor, the program's own name (since
-/// Linux 6.14).
+/// `comm`: the last component as the guest wrote it. For a file executed by its descriptor, the
+/// program's own name (since Linux 6.14).
 fn describe(request: &Request, plan: &mut ExecPlan) {
     let by_descriptor = matches!(request.from, Dir::Guest(_))
         && request.flags & AT_EMPTY_PATH != 0
@@ -296,7 +306,8 @@ fn describe(request: &Request, plan: &mut ExecPlan) {
     plan.comm[..length].copy_from_slice(&base[..length]);
 }
 
-/// Whether a script that was executed by a descriptor could not be opened by its interpreter, because the descriptor is closed by then.
+/// Returns true if a script was executed by a descriptor and its interpreter could not open it,
+/// because the descriptor is closed by then.
 fn is_unreachable<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> bool {
     let Dir::Guest(fd) = request.from else { return false };
     let CallBuffers { exec: plan, spare: [path, _], .. } = &mut *context.buffers;
@@ -323,7 +334,7 @@ fn is_unreachable<N: Backend>(context: &mut CallContext<'_, N>, request: &Reques
     value.fold(0_u32, |sum, digit| sum.wrapping_mul(8) + u32::from(digit - b'0')) & O_CLOEXEC != 0
 }
 
-/// The program is no script: what loads it, and whether it can.
+/// Finds the loader of a program that is not a script, and checks that it can load it.
 fn load<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -377,7 +388,8 @@ fn load<N: Backend>(
     interpreter.segments(context, &inner, |_| true).map_err(|_| Errno::ELIBBAD)
 }
 
-/// Adds what maps a 32-bit file to the plan. Apart from the others: it takes room on the stack that is not always there.
+/// Adds the operations that map a 32-bit file to the plan. A function of its own, because it needs
+/// stack that is not always available.
 #[inline(never)]
 fn operations<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -396,7 +408,8 @@ fn same_machine(one: u16, other: u16) -> bool {
     plain(one) == plain(other)
 }
 
-/// A program of another architecture: an emulator of the host's runs it, as with `binfmt_misc`, told the program's name and its `argv[0]`.
+/// Runs a program of another architecture by an emulator of the host, as `binfmt_misc` does: the
+/// emulator gets the program's name and its `argv[0]`.
 fn emulate<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -438,8 +451,8 @@ fn emulate<N: Backend>(
     Ok(())
 }
 
-/// The thread becomes what it will be.
-fn become_it<N: Backend>(context: &mut CallContext<'_, N>, file: &Executable) {
+/// Changes the thread's state to the one in which the program will run.
+fn apply_to_task<N: Backend>(context: &mut CallContext<'_, N>, file: &Executable) {
     let (task, plan) = (&mut *context.task, &mut context.buffers.exec);
     task.executed();
     if context.world.identity.is_none() {

@@ -1,11 +1,12 @@
-//! The first line of a script, read exactly as the kernel reads it (`fs/binfmt_script.c`; execve(2), "Interpreter scripts").
+//! Parses the first line of a script exactly as the kernel does (`fs/binfmt_script.c`; execve(2),
+//! "Interpreter scripts").
 
 use crate::errno::{Errno, Result};
 
-/// `BINPRM_BUF_SIZE`: how much of a file the kernel looks at.
+/// `BINPRM_BUF_SIZE`: how many bytes of a file the kernel looks at.
 pub(super) const LINE_MAX: usize = 256;
 
-/// What a script's first line says.
+/// The contents of a script's first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     /// The interpreter, as written.
@@ -14,14 +15,16 @@ pub(super) struct Line<'a> {
     pub(super) argument: Option<&'a [u8]>,
 }
 
-/// Reads the start of a file; `None` if it is no script, `ENOEXEC` if it is one without an interpreter (or with one that is cut off).
+/// Parses the start of a file; `None` if it is not a script, `ENOEXEC` if the interpreter is
+/// missing or cut off.
 ///
-/// `start` is what the file has, at most [`LINE_MAX`] bytes of it.
+/// `start` is the beginning of the file, at most [`LINE_MAX`] bytes.
 pub(super) fn parse(start: &[u8]) -> Result<Option<Line<'_>>> {
     if !start.starts_with(b"#!") {
         return Ok(None);
     }
-    // The kernel's buffer is always this long, and zero behind the file's end; it looks at all of it but the last byte for words.
+    // The kernel's buffer always has this length, with zeros behind the file's end. It looks for
+    // words in all of it except the last byte.
     let mut buffer = [0; LINE_MAX];
     let length = start.len().min(LINE_MAX);
     buffer[..length].copy_from_slice(&start[..length]);
@@ -46,7 +49,8 @@ pub(super) fn parse(start: &[u8]) -> Result<Option<Line<'_>>> {
         (Some(_), Some(gap)) => gap,
         _ => end,
     };
-    // Offsets are into the caller's bytes; what lies behind them is zero, and so no part of a word.
+    // Offsets are into the caller's bytes. The buffer behind them is zero, so words do not reach
+    // there.
     let text = |from: usize, to: usize| {
         let text = start.get(from..to.min(length)).unwrap_or_default();
         &text[..text.iter().position(|byte| *byte == 0).unwrap_or(text.len())]
@@ -59,7 +63,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// `next_non_spacetab`: both ends are looked at.
+/// `next_non_spacetab`: includes both ends.
 fn word_from(buffer: &[u8; LINE_MAX], first: usize, last: usize) -> Option<usize> {
     (first..=last).find(|at| !is_blank(buffer[*at]))
 }
@@ -111,14 +115,14 @@ mod tests {
             all.resize(length, b'x');
             all
         };
-        // 255 bytes and a newline are whole.
+        // 255 bytes and a newline fit.
         let mut whole = path(255);
         whole.push(b'\n');
         assert_eq!(line(&whole).unwrap().unwrap().0.len(), 253);
-        // Without one, the name may be cut off.
+        // Without a newline the name may have been cut off.
         assert_eq!(line(&path(256)), Err(Errno::ENOEXEC));
         assert_eq!(line(&path(255)).unwrap().unwrap().0.len(), 253);
-        // An argument may be.
+        // An argument may be cut off.
         let mut cut = b"#!/bin/sh ".to_vec();
         cut.resize(256, b'y');
         assert_eq!(line(&cut).unwrap().unwrap().1.unwrap().len(), 245);

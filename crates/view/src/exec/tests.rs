@@ -1,4 +1,4 @@
-//! The plan of an `execve`, over a host in memory.
+//! Plans of `execve`, with a host in memory.
 
 use super::*;
 use crate::testing::tree::Body;
@@ -122,7 +122,7 @@ fn a_dynamic_program() {
 }
 
 #[test]
-fn errors_are_the_kernels() {
+fn errors_are_those_of_the_kernel() {
     assert_eq!(fails("nothing"), Errno::ENOENT);
     assert_eq!(fails(""), Errno::ENOENT);
     assert_eq!(fails("/bin"), Errno::EACCES);
@@ -172,7 +172,7 @@ fn scripts_of_scripts() {
 }
 
 #[test]
-fn what_is_being_written_is_not_executed() {
+fn a_file_that_is_open_for_writing_is_not_executed() {
     for written in ["bin/true", "lib/ld.so", "tmp/s1"] {
         let mut bench = bench();
         bench.fake.give(5, &std::format!("/c/root/{written}"));
@@ -232,7 +232,7 @@ fn foreign_programs_run_by_an_emulator() {
 }
 
 #[test]
-fn owners_and_modes_are_the_guests() {
+fn emulated_owners_and_modes_decide() {
     let mut bench = bench();
     bench.world.identity = Some(Identity { host_uid: 1000, host_gid: 1000, uid: 0, gid: 0 });
     bench.fake.mode("/c/root/bin/static", 0o4755);

@@ -1,12 +1,13 @@
-//! `argv` where a script or an emulator changes it: new strings in front, the guest's own pointers behind them.
+//! Builds `argv` for scripts and emulators: new strings in front, then the guest's own pointers.
 
 use crate::errno::{Errno, Result};
 use crate::guest::Guest;
 
-/// The most words in front: two for each of six levels of scripts, the script's own name, and an emulator's three.
+/// The greatest number of words in front: two for each of six levels of scripts, the script's own
+/// name, and an emulator's three.
 const FRONT_MAX: usize = 20;
 
-/// Strings in front of the guest's own arguments. The last one pushed comes first.
+/// Strings in front of the guest's own arguments. The one pushed last comes first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Front {
     words: [u64; FRONT_MAX],
@@ -14,10 +15,10 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Nothing changes.
+    /// No strings: `argv` does not change.
     pub(super) const NONE: Self = Self { words: [0; FRONT_MAX], count: 0 };
 
-    /// Whether nothing changes.
+    /// Returns true if there are no strings.
     pub(super) const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -28,14 +29,15 @@ impl Front {
         self.push_address(address)
     }
 
-    /// Puts a string of the guest's own in front.
+    /// Puts the address of one of the guest's own strings in front.
     pub(super) fn push_address(&mut self, address: u64) -> Result<()> {
         *self.words.get_mut(self.count).ok_or(Errno::ELOOP)? = address;
         self.count += 1;
         Ok(())
     }
 
-    /// Takes the first string away, if there is one: an interpreter's name where a next one comes before it.
+    /// Removes the first string, if there is one: the name of an interpreter that is itself a
+    /// script.
     pub(super) fn pop(&mut self) -> Option<u64> {
         self.count = self.count.checked_sub(1)?;
         Some(self.words[self.count])
@@ -45,9 +47,11 @@ impl Front {
         self.words[..self.count].iter().rev().copied()
     }
 
-    /// Makes the whole vector in scratch memory: these strings, then the guest's `argv` without its first. `width` is that of a pointer.
+    /// Builds the whole vector in scratch memory: these strings, then the guest's `argv` without
+    /// its first. `width` is that of a pointer.
     ///
-    /// `buffer` is working memory. `E2BIG` where there is no room for the vector: a guest's scratch memory is smaller than what the kernel takes.
+    /// `buffer` is working memory. `E2BIG` if the vector does not fit: a guest's scratch memory is
+    /// smaller than the kernel's limit.
     pub(super) fn vector(
         &self,
         guest: &mut impl Guest,
@@ -56,7 +60,7 @@ impl Front {
         buffer: &mut [u8],
     ) -> Result<u64> {
         let rest = if argv == 0 { 0 } else { count(guest, argv, width, buffer)?.saturating_sub(1) };
-        // With the null pointer at the end, which is the guest's own unless it has no vector.
+        // Includes the null pointer at the end, which is the guest's own unless it has no vector.
         let words = self.count + rest + 1;
         let at = guest.scratch_room(words * width, width)?;
         let per_piece = buffer.len() / width;
@@ -71,7 +75,7 @@ impl Front {
         Ok(at)
     }
 
-    /// Words `start..` of the new vector.
+    /// Fills in the words from `start` on of the new vector.
     fn piece(
         &self,
         guest: &mut impl Guest,
@@ -96,9 +100,9 @@ impl Front {
     }
 }
 
-/// Number of pointers before the null.
+/// Number of pointers before the null pointer.
 fn count(guest: &mut impl Guest, at: u64, width: usize, buffer: &mut [u8]) -> Result<usize> {
-    /// `MAX_ARG_STRINGS` is more, but no list that long fits beside its strings.
+    /// `MAX_ARG_STRINGS` is greater, but no list that long fits beside its strings.
     const MOST: usize = 1 << 20;
     let room = buffer.len() / 16 * 16;
     let mut found = 0;

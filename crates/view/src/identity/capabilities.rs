@@ -1,20 +1,20 @@
-//! capabilities(7): the sets of a thread, and the calls that change them.
+//! The capability sets of a thread, and the calls that change them: capabilities(7).
 
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general as raw;
 
-/// One capability: its number.
+/// One capability, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability(pub u32);
 
 impl Capability {
     /// Change owners.
     pub const CHOWN: Self = Self(raw::CAP_CHOWN);
-    /// Read, write and search whatever the mode says.
+    /// Read, write and search, whatever the mode is.
     pub const DAC_OVERRIDE: Self = Self(raw::CAP_DAC_OVERRIDE);
     /// Read and search.
     pub const DAC_READ_SEARCH: Self = Self(raw::CAP_DAC_READ_SEARCH);
-    /// Be everybody's owner.
+    /// Act as the owner of every file.
     pub const FOWNER: Self = Self(raw::CAP_FOWNER);
     /// Keep setuid and setgid bits.
     pub const FSETID: Self = Self(raw::CAP_FSETID);
@@ -37,7 +37,7 @@ impl Capability {
         1 << self.0
     }
 
-    /// From a caller's number.
+    /// Checks a number from the guest.
     pub fn from_number(number: u64) -> Option<Self> {
         (number <= u64::from(LAST)).then_some(Self(number as u32))
     }
@@ -45,9 +45,9 @@ impl Capability {
 
 /// `CAP_LAST_CAP`.
 const LAST: u32 = raw::CAP_CHECKPOINT_RESTORE;
-/// All that there are.
+/// The set of all capabilities.
 pub const ALL: u64 = (1 << (LAST + 1)) - 1;
-/// Those that concern files: they follow the file system user id.
+/// The capabilities that concern files: they follow the file system user id.
 const FILES: u64 = Capability::CHOWN.bit()
     | Capability::DAC_OVERRIDE.bit()
     | Capability::DAC_READ_SEARCH.bit()
@@ -57,9 +57,9 @@ const FILES: u64 = Capability::CHOWN.bit()
     | Capability::MKNOD.bit()
     | 1 << raw::CAP_MAC_OVERRIDE;
 
-/// `SECBIT_NOROOT`: user 0 gains nothing by `execve`.
+/// `SECBIT_NOROOT`: user 0 gains no capabilities by `execve`.
 pub const SECURE_NO_ROOT: u32 = 1;
-/// `SECBIT_NO_SETUID_FIXUP`: changes of the user change no capabilities.
+/// `SECBIT_NO_SETUID_FIXUP`: changes of the user ids change no capabilities.
 pub const SECURE_NO_SETUID_FIXUP: u32 = 1 << 2;
 /// `SECBIT_KEEP_CAPS`.
 pub const SECURE_KEEP_CAPS: u32 = 1 << 4;
@@ -71,22 +71,22 @@ const SECURE_LOCKS: u32 = 0xaa;
 /// The five sets of a thread, and its secure bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What it may do now.
+    /// What the thread may do now.
     pub effective: u64,
-    /// What it may make effective.
+    /// What the thread may make effective.
     pub permitted: u64,
     /// What a program with file capabilities may inherit.
     pub inheritable: u64,
-    /// What it can never get beyond.
+    /// The limit of what the thread can ever get.
     pub bounding: u64,
-    /// What an ordinary program keeps.
+    /// What a program without file capabilities keeps.
     pub ambient: u64,
     /// `SECBIT_*`.
     pub secure: u32,
 }
 
 impl Capabilities {
-    /// User 0's.
+    /// The sets of user 0.
     pub const ROOT: Self = Self {
         effective: ALL,
         permitted: ALL,
@@ -96,15 +96,16 @@ impl Capabilities {
         secure: 0,
     };
 
-    /// Anybody else's.
+    /// The sets of other users.
     pub const NONE: Self = Self { effective: 0, permitted: 0, ..Self::ROOT };
 
-    /// Whether something may be done now.
+    /// Returns true if a capability is effective.
     pub const fn has(&self, capability: Capability) -> bool {
         self.effective & capability.bit() != 0
     }
 
-    /// What a change of the user ids does, for real, effective and saved ids before and after.
+    /// Applies a change of the user ids; the arrays are the real, effective and saved ids before
+    /// and after.
     pub fn user_changed(&mut self, before: [u32; 3], after: [u32; 3]) {
         if self.secure & SECURE_NO_SETUID_FIXUP != 0 {
             return;
@@ -125,7 +126,7 @@ impl Capabilities {
         }
     }
 
-    /// What a change of the file system user id alone does.
+    /// Applies a change of the file system user id alone.
     pub fn files_user_changed(&mut self, before: u32, after: u32) {
         if self.secure & SECURE_NO_SETUID_FIXUP != 0 {
             return;
@@ -158,7 +159,7 @@ impl Capabilities {
         Ok(())
     }
 
-    /// `PR_CAPBSET_READ`, `PR_CAPBSET_DROP`.
+    /// `PR_CAPBSET_READ`.
     pub fn bounds(&self, number: u64) -> Result<bool> {
         let capability = Capability::from_number(number).ok_or(Errno::EINVAL)?;
         Ok(self.bounding & capability.bit() != 0)

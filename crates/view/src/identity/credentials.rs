@@ -1,26 +1,27 @@
-//! The ids of a thread, and the calls that change them: credentials(7), setuid(2), setreuid(2), setresuid(2), setfsuid(2), setgroups(2).
+//! The ids of a thread, and the calls that change them: credentials(7), setuid(2), setreuid(2),
+//! setresuid(2), setfsuid(2), setgroups(2).
 
 use super::capabilities::{Capabilities, Capability, SECURE_NO_SETUID_FIXUP};
 use crate::errno::{Errno, Result};
 
-/// "Leave as it is", and no id at all.
+/// -1: "do not change", and never a valid id.
 pub const KEEP: u32 = u32::MAX;
 
-/// One kind of id, four times.
+/// The four ids of one kind, user or group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
-    /// Who started it.
+    /// Real id: the user who started the program.
     pub real: u32,
-    /// Who it acts as.
+    /// Effective id: decides about privileges.
     pub effective: u32,
-    /// Who it may become again.
+    /// Saved id: may become the effective one again.
     pub saved: u32,
-    /// Who it is to files: follows the effective one.
+    /// File system id: decides about files; follows the effective one.
     pub files: u32,
 }
 
 impl Ids {
-    /// All the same.
+    /// Four equal ids.
     pub const fn all(id: u32) -> Self {
         Self { real: id, effective: id, saved: id, files: id }
     }
@@ -72,7 +73,7 @@ impl Ids {
         if !privileged && new.iter().any(|id| *id != KEEP && !old.contains(id)) {
             return Err(Errno::EPERM);
         }
-        // What changes nothing leaves the id for files alone (since Linux 6.2).
+        // A call that changes nothing leaves the file system id alone (since Linux 6.2).
         let same = new.iter().zip(old).all(|(id, old)| *id == KEEP || *id == old);
         if same && (new[1] == KEEP || new[1] == self.files) {
             return Ok(());
@@ -96,7 +97,7 @@ impl Ids {
     }
 }
 
-/// Most supplementary groups that are kept; the kernel has room for 65,536.
+/// The greatest number of supplementary groups that are kept; the kernel has room for 65,536.
 pub const GROUPS_MAX: usize = 256;
 
 /// Supplementary groups.
@@ -121,10 +122,10 @@ impl PartialEq for Groups {
 impl Eq for Groups {}
 
 impl Groups {
-    /// None.
+    /// No groups.
     pub const NONE: Self = Self { length: 0, ids: [0; GROUPS_MAX] };
 
-    /// In the order in which they were set, sorted as the kernel does. More than [`GROUPS_MAX`] is `ENOMEM`.
+    /// Sorts the groups as the kernel does. More than [`GROUPS_MAX`] is `ENOMEM`.
     pub fn new(groups: impl IntoIterator<Item = u32>) -> Result<Self> {
         let mut made = Self::NONE;
         for group in groups {
@@ -136,13 +137,13 @@ impl Groups {
         Ok(made)
     }
 
-    /// Sorted.
+    /// The groups, sorted.
     pub fn as_slice(&self) -> &[u32] {
         &self.ids[..self.length]
     }
 }
 
-/// Who a thread is.
+/// The identity of a thread: ids, groups, capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// User ids.
@@ -151,9 +152,9 @@ pub struct Credentials {
     pub gid: Ids,
     /// Supplementary groups.
     pub groups: Groups,
-    /// What it may do.
+    /// Capability sets.
     pub capabilities: Capabilities,
-    /// `PR_SET_NO_NEW_PRIVS`, as the guest set it: `execve` gives no ids and capabilities.
+    /// `PR_SET_NO_NEW_PRIVS`, as the guest set it: `execve` grants no ids and capabilities.
     pub no_new_privileges: bool,
 }
 
@@ -179,19 +180,21 @@ impl Credentials {
         Self { uid: Ids::all(uid), gid: Ids::all(gid), groups, capabilities, ..Self::ROOT }
     }
 
-    /// Whether a capability is effective.
+    /// Returns true if a capability is effective.
     pub const fn has(&self, capability: Capability) -> bool {
         self.capabilities.has(capability)
     }
 
-    /// Whether no mode of a file stops it: then nobody has to look at modes (but for executing what nobody may execute, and for immutable facts).
+    /// Returns true if no file's mode restricts the thread. Then rules need not look at modes,
+    /// except for executing a file without any execute bit.
     pub const fn overrides(&self) -> bool {
         self.has(Capability::DAC_OVERRIDE)
             && self.has(Capability::DAC_READ_SEARCH)
             && self.has(Capability::FOWNER)
     }
 
-    /// Does something as who asks with `access(2)`: the real ids, and the capabilities that they would have.
+    /// Calls `run` with the identity that `access(2)` checks: the real ids, and the capabilities
+    /// that go with them.
     pub fn as_real<S, T>(
         context: &mut S,
         creds: impl Fn(&mut S) -> &mut Self,
@@ -203,7 +206,7 @@ impl Credentials {
         if capabilities.secure & SECURE_NO_SETUID_FIXUP == 0 {
             effective = if uid.real == 0 { capabilities.permitted } else { 0 };
         }
-        // Mostly they are the same, and then nothing is written to.
+        // Mostly both are the same; then nothing has to be written.
         if uid.files == uid.real && gid.files == gid.real && effective == capabilities.effective {
             return run(context);
         }
@@ -215,7 +218,7 @@ impl Credentials {
         result
     }
 
-    /// Whether it belongs to a group, as far as files are concerned.
+    /// Returns true if the thread belongs to a group, as far as files are concerned.
     pub fn in_group(&self, group: u32) -> bool {
         self.gid.files == group || self.groups.as_slice().binary_search(&group).is_ok()
     }
@@ -263,7 +266,7 @@ impl Credentials {
         self.change_group(|ids, privileged| ids.set_three(new, privileged))
     }
 
-    /// setfsuid(2): gives the old id whether it was changed or not.
+    /// setfsuid(2): returns the old id, changed or not.
     pub fn setfsuid(&mut self, id: u32) -> u32 {
         let before = self.uid.files;
         self.uid.set_files(id, self.has(Capability::SETUID));

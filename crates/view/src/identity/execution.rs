@@ -1,19 +1,20 @@
-//! What `execve` does to a thread's credentials: setuid and setgid bits, capabilities, `AT_SECURE`.
+//! Applies `execve` to a thread's credentials: setuid and setgid bits, capabilities, `AT_SECURE`.
 
 use super::capabilities::{SECURE_KEEP_CAPS, SECURE_NO_ROOT};
 use super::credentials::Credentials;
 use super::record::Truth;
 use linux_raw_sys::general::{S_ISGID, S_ISUID, S_IXGRP};
 
-/// What the program that begins has to be told.
+/// Result for the program that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executed {
-    /// `AT_SECURE`: ids or capabilities were gained.
+    /// `AT_SECURE`: the program has gained ids or capabilities.
     pub secure: bool,
 }
 
-/// Changes `credentials` as executing `program` does. The program is the one whose code runs: for a script its interpreter (the kernel
-/// ignores the bits of scripts), under an emulator the program that is emulated. `ignore_bits` is for files in bindings that are mounted `nosuid`.
+/// Changes `credentials` as executing `program` does. The program is the one whose code runs: for a
+/// script its interpreter (the kernel ignores the bits of scripts), under an emulator the program
+/// that is emulated. `ignore_bits` is for files in bindings that are mounted `nosuid`.
 pub fn execute(credentials: &mut Credentials, program: &Truth, ignore_bits: bool) -> Executed {
     let before = (credentials.uid, credentials.gid);
     let mut set_user = None;
@@ -39,20 +40,21 @@ pub fn execute(credentials: &mut Credentials, program: &Truth, ignore_bits: bool
     Executed { secure }
 }
 
-/// The transformation of capabilities(7) for a file without capabilities. True if a user who is not root gained some.
+/// The transformation of capabilities(7) for a file without capabilities. Returns true if a user
+/// who is not root gained some.
 fn capabilities(credentials: &mut Credentials, set_user: Option<u32>, changed: bool) -> bool {
     let uid = credentials.uid;
     let sets = &mut credentials.capabilities;
     if changed {
         sets.ambient = 0;
     }
-    let roots = sets.secure & SECURE_NO_ROOT == 0;
+    let root_gains = sets.secure & SECURE_NO_ROOT == 0;
     let (mut permitted, mut effective) = (0, false);
-    if roots && (uid.effective == 0 || uid.real == 0) {
+    if root_gains && (uid.effective == 0 || uid.real == 0) {
         permitted = sets.bounding | sets.inheritable;
         effective = uid.effective == 0;
     }
     sets.permitted = permitted | sets.ambient;
     sets.effective = if effective { sets.permitted } else { sets.ambient };
-    set_user == Some(0) && uid.real != 0 && roots
+    set_user == Some(0) && uid.real != 0 && root_gains
 }

@@ -1,9 +1,12 @@
-//! Finding and writing what a file is to the guest: the attribute, the mark, the note.
+//! Reads and writes owner and mode of a file as the guest sees them: the attribute, the mark, the
+//! record in the log.
 //!
-//! Everything takes a host path without symbolic links (or a held descriptor and an empty path) and never follows a link at its end.
+//! All functions take a host path without symbolic links (or a held descriptor and an empty path)
+//! and never follow a link at its end.
 //!
-//! Order of writing: first the attribute, then the mode with the mark; on the way back first the mode without the mark, then the attribute is
-//! removed. A crash in between leaves a file that is told by its mode on disk, never one with somebody else's record.
+//! Order of writing: first the attribute, then the mode with the mark. To remove a record: first
+//! the mode without the mark, then the attribute. A crash in between leaves a file that is
+//! described by its mode on disk, never one with the record of another file.
 
 use super::capabilities::Capability;
 use super::credentials::Credentials;
@@ -20,30 +23,30 @@ use linux_raw_sys::general::{
     S_ISGID, S_ISUID, S_ISVTX, S_IXGRP, statx,
 };
 
-/// All zero.
+/// A status with all fields zero.
 pub const NO_FACTS: statx = abi::layout::stat::EMPTY_STATX;
 
-/// A file, as the kernel and as the guest sees it.
+/// A file, as the kernel and as the guest see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// What the kernel says.
+    /// The kernel's status.
     pub facts: statx,
-    /// What the guest is told.
+    /// Type, mode and owner as the guest sees them.
     pub truth: Truth,
-    /// There is an attribute or a note.
+    /// There is a record, as an attribute or in the log.
     pub recorded: bool,
 }
 
 impl Found {
-    /// Whether owner and mode are the guest's own affair: not of real devices, and not of what the kernel makes up. For those the host's
-    /// kernel decides what the caller may do.
+    /// Returns true if owner and mode are emulated. They are not for real devices, and for files
+    /// that the kernel makes up: for those the host's kernel decides what the caller may do.
     pub const fn emulates(&self, kind: Kind) -> bool {
         matches!(kind, Kind::Tree | Kind::Host)
             && !matches!(self.facts.stx_mode as u32 & S_IFMT, S_IFCHR | S_IFBLK)
     }
 }
 
-/// `statx` of a host file, and its truth.
+/// `statx` of a host file, with its type, mode and owner for the guest.
 pub fn look(
     host: &mut impl Host,
     identity: &Identity,
@@ -57,7 +60,8 @@ pub fn look(
     Ok(Found { facts, truth, recorded })
 }
 
-/// What a file is to the guest, by its `statx`; and whether that stands in a record. Asks the host only if there may be one.
+/// Type, mode and owner of a file for the guest, from its `statx`; the flag is true if they come
+/// from a record. Asks the host only if there may be a record.
 pub fn truth_of(
     host: &mut impl Host,
     identity: &Identity,
@@ -76,7 +80,7 @@ pub fn truth_of(
     (unrecorded(identity, kind, facts), false)
 }
 
-/// The truth of a file without a record.
+/// Type, mode and owner of a file without a record.
 pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
     let (uid, gid) = match kind {
         Kind::Host => (identity.uid, identity.gid),
@@ -97,14 +101,14 @@ fn recorded(host: &mut impl Host, dir: Dir, path: &CStr, facts: &statx) -> Optio
         match host.getxattr(dir, path, true, OWNER, &mut text) {
             Ok(length) => length,
             Err(Errno::ENODATA) => return None,
-            // No attributes here, or one that we may not read.
+            // The file system has no attributes, or the caller may not read this one.
             Err(_) => host.note(&note_key(facts), &mut text)?,
         }
     } else {
         host.note(&note_key(facts), &mut text)?
     };
     let mut truth = Truth::from_text(text.get(..length)?)?;
-    // A placeholder stands for a device only; otherwise the type is what it is.
+    // An ordinary file may stand for a device; otherwise the type on disk is the true one.
     if !(truth.is_device() && mode & S_IFMT == S_IFREG) && truth.kind() != mode & S_IFMT {
         truth.mode = truth.bits() | mode & S_IFMT;
         truth.device = (facts.stx_rdev_major, facts.stx_rdev_minor);
@@ -115,7 +119,8 @@ fn recorded(host: &mut impl Host, dir: Dir, path: &CStr, facts: &statx) -> Optio
     Some(truth)
 }
 
-/// Makes a file be `new` to the guest: changes mode, record and mark on disk as needed. Its time of change becomes now in any case.
+/// Makes a file be `new` to the guest: changes mode, record and mark on disk as needed. Always sets
+/// its time of change to now.
 pub fn set_truth(
     host: &mut impl Host,
     identity: &Identity,
@@ -126,17 +131,18 @@ pub fn set_truth(
 ) -> Result<()> {
     let device = matches!(u32::from(found.facts.stx_mode) & S_IFMT, S_IFCHR | S_IFBLK);
     if device || !matches!(kind, Kind::Tree | Kind::Host) {
-        // Of real devices and of what is the kernel's own nothing is recorded.
+        // Real devices and the kernel's own files have no records.
         return host.chmod(dir, path, new.bits());
     }
-    // Somebody may have been let through that is not any more.
+    // A user who could search the directory may lose that permission.
     let closes = found.truth.is_directory() && found.truth.mode & !new.mode & 0o111 != 0;
     perhaps_closing(host, closes, |host| {
         change_truth(host, identity, kind, (dir, path), found, new)
     })
 }
 
-/// Changes a directory; if that may keep somebody out, what is known of directories is forgotten, before and after.
+/// Changes a directory. If users may lose search permission by it, the cache of directories is
+/// emptied before and after.
 pub fn perhaps_closing<H: Host>(
     host: &mut H,
     closes: bool,
@@ -170,7 +176,7 @@ fn change_truth(
     let marked = may_be_recorded(u32::from(found.facts.stx_mode));
     let needs_mark = new.needs_record() || !stays_plain || marked && hides(host, dir, path);
     if foreign || !needs_mark {
-        // Of somebody else's file the kernel decides.
+        // The kernel decides about files of other users.
         let bits = if foreign { new.bits() } else { bits | new.mode & S_ISVTX };
         host.chmod(dir, path, bits)?;
         if found.recorded && !foreign {
@@ -181,17 +187,17 @@ fn change_truth(
     mark(host, (dir, path), found, new)
 }
 
-/// Writes a record, and marks the inode that has it.
+/// Writes a record, and marks the inode.
 fn mark(host: &mut impl Host, (dir, path): (Dir, &CStr), found: &Found, new: &Truth) -> Result<()> {
     if found.facts.stx_mode & 0o200 == 0 {
-        // Attributes can be written only by who may write the file.
+        // Only a user who may write the file can set attributes.
         host.chmod(dir, path, u32::from(found.facts.stx_mode) & 0o1777 | 0o200)?;
     }
     write_record(host, dir, path, found, new)?;
     host.chmod(dir, path, new.disk_bits() | S_ISVTX)
 }
 
-/// Whether an inode has attributes that only root may set. The mark tells of them too.
+/// Returns true if an inode has attributes that only root may set. The mark stands for these too.
 #[inline(never)]
 fn hides(host: &mut impl Host, dir: Dir, path: &CStr) -> bool {
     let mut names = [0; 1024];
@@ -199,23 +205,24 @@ fn hides(host: &mut impl Host, dir: Dir, path: &CStr) -> bool {
         Ok(length) => {
             names[..length].split(|byte| *byte == 0).any(|name| name.starts_with(HIDDEN_ATTRIBUTES))
         }
-        // There are more names than most files have.
+        // The list is longer than that of most files.
         Err(Errno::ERANGE) => true,
         Err(_) => false,
     }
 }
 
-/// Whether an inode may have attributes that only root may set: without the mark one of the container's own has none.
+/// Returns true if an inode may have attributes that only root may set: without the mark, one of
+/// the container's own has none.
 pub fn may_hide(identity: &Identity, kind: Kind, facts: &statx) -> bool {
     !carries(identity, kind, facts) || may_be_recorded(u32::from(facts.stx_mode))
 }
 
-/// Whether an inode is the container's own, and has its record on itself.
+/// Returns true if an inode is the container's own, and carries its record as an attribute.
 fn carries(identity: &Identity, kind: Kind, facts: &statx) -> bool {
     kind == Kind::Tree && facts.stx_uid == identity.host_uid && can_carry(u32::from(facts.stx_mode))
 }
 
-/// An inode, which is `new` to the guest, has got such an attribute, or is about to: sees to its mark.
+/// Marks an inode that has got such an attribute, or is about to; it is `new` to the guest.
 pub fn hidden_was_set(
     host: &mut impl Host,
     identity: &Identity,
@@ -248,12 +255,12 @@ fn write_record(
 
 fn remove_record(host: &mut impl Host, dir: Dir, path: &CStr, found: &Found) {
     if host.removexattr(dir, path, true, OWNER).is_err() {
-        // It was a note; a failure leaves one that nobody asks for.
+        // The record was in the log. A failure leaves a record that is never read.
         let _ = host.set_note(&note_key(&found.facts), None);
     }
 }
 
-/// Pipes, sockets and links.
+/// Records owner and mode of a pipe, socket or link.
 fn set_note(
     host: &mut impl Host,
     (dir, path): (Dir, &CStr),
@@ -271,15 +278,16 @@ fn set_note(
         host.set_note(&key, Some(new.to_text().as_bytes()))?;
     }
     if link {
-        // Modes of links cannot be changed; this sets the time of change.
+        // The mode of a link cannot be changed; this sets the time of change.
         host.chown(dir, path, u32::MAX, u32::MAX, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)
     } else {
         host.chmod(dir, path, new.disk_bits())
     }
 }
 
-/// Records a file that was just made on disk with [`Truth::disk_bits`] for the guest. For a file that belongs to the container's own root
-/// and has an ordinary mode this does nothing; [`is_plain_new`] tells that before.
+/// Records a file for the guest that was just made on disk with [`Truth::disk_bits`]. Does nothing
+/// for a file that belongs to the container's root and has an ordinary mode; [`is_plain_new`] tells
+/// that in advance.
 pub fn created(
     host: &mut impl Host,
     identity: &Identity,
@@ -299,12 +307,13 @@ pub fn created(
         let key = note_key(&facts);
         if stays_plain && (new.kind() == S_IFLNK || !new.needs_record() && new.mode & S_ISVTX == 0)
         {
-            // The number of an inode that is gone may have come back.
+            // The number of a deleted inode may have been used again.
             let mut old = [0; RECORD_MAX];
             return host.note(&key, &mut old).map_or(Ok(()), |_| host.set_note(&key, None));
         }
         host.set_note(&key, Some(new.to_text().as_bytes()))?;
-        // A socket is made with the guest's umask, which may take what its owner on disk needs: to connect is to write.
+        // The kernel made the socket with the guest's umask, which may remove bits that its owner
+        // on disk needs: connecting requires write permission.
         let bits = new.disk_bits();
         let lacks = bits & 0o700 & !u32::from(facts.stx_mode) != 0;
         return if lacks && new.kind() != S_IFLNK { host.chmod(dir, path, bits) } else { Ok(()) };
@@ -312,8 +321,8 @@ pub fn created(
     set_truth(host, identity, kind, (dir, path), &found, new)
 }
 
-/// Whether a new file needs no record: `open` with `O_CREAT`, `mkdir` and so on may be left to the kernel if its mode is
-/// `new.mode & 0o7777` there too.
+/// Returns true if a new file needs no record: `open` with `O_CREAT`, `mkdir` and so on may be left
+/// to the kernel if its mode is `new.mode & 0o7777` there too.
 pub fn is_plain_new(identity: &Identity, kind: Kind, new: &Truth) -> bool {
     let (uid, gid) = match kind {
         Kind::Host => (identity.uid, identity.gid),
@@ -322,7 +331,8 @@ pub fn is_plain_new(identity: &Identity, kind: Kind, new: &Truth) -> bool {
     (new.uid, new.gid) == (uid, gid) && !new.needs_record()
 }
 
-/// A process passes through a directory on its way: `EACCES` if it may not, `ENOTDIR` if it is none. Costs nothing for who overrides modes.
+/// Checks that a process may pass through a directory: `EACCES` if not, `ENOTDIR` if it is not a
+/// directory. Costs nothing for a process that overrides modes.
 pub fn search(
     host: &mut impl Host,
     identity: &Identity,
@@ -337,14 +347,14 @@ pub fn search(
     let found = look(host, identity, kind, dir, path)?;
     match found.truth.kind() {
         S_IFDIR => rules::may_search(who, &found.truth),
-        // Is followed, or found out about, by whoever walks.
+        // The caller follows the link, or reports it.
         S_IFLNK => Ok(()),
         _ => Err(Errno::ENOTDIR),
     }
 }
 
-/// Whether the mode on disk keeps the guest from what it may do: a new file was just given a mode without the owner's bits. Then
-/// [`set_truth`] with the same truth puts it right.
+/// Returns true if the mode on disk forbids what the guest may do, because a new file was just made
+/// without the owner's bits. Then [`set_truth`] with the same truth corrects it.
 pub fn is_locked(identity: &Identity, kind: Kind, found: &Found) -> bool {
     let owner = found.truth.disk_bits() & 0o700;
     kind == Kind::Tree
@@ -353,7 +363,8 @@ pub fn is_locked(identity: &Identity, kind: Kind, found: &Found) -> bool {
         && owner & !u32::from(found.facts.stx_mode) != 0
 }
 
-/// A file is opened for writing or truncated by `who`: setuid and setgid bits go, unless the writer may keep them.
+/// Removes setuid and setgid bits from a file that `who` opens for writing or truncates, unless the
+/// writer may keep them.
 pub fn written(
     host: &mut impl Host,
     identity: &Identity,

@@ -1,26 +1,35 @@
-//! Ids: who a thread is, whom a file belongs to, and what the one may do with the other.
+//! Emulates users, groups and file permissions, although every process and file of the container
+//! belongs to one id of the host.
 //!
-//! Every file of a container belongs, on the host's disk, to whoever called Coracle, and every process runs under that one id. The guest
-//! sees users nevertheless: each thread has [`Credentials`] that change as credentials(7) says, each file has a [`Truth`] (type, mode,
-//! owner, device) that may differ from what is on disk, and the rules of `path_resolution(7)`, chmod(2), chown(2), inode(7) are applied to
-//! those. The kernel beneath refuses nothing that matters, because the mode on disk always lets the owner do everything.
+//! On the host's disk every file of a container belongs to the user who called Coracle, and every
+//! process runs under that id. The guest sees several users nevertheless. Each thread has
+//! [`Credentials`] that change as credentials(7) says. Each file has a [`Truth`] (type, mode,
+//! owner, device: the file as the guest sees it) that may differ from what is on disk. The rules of
+//! `path_resolution(7)`, chmod(2), chown(2), inode(7) are applied to these. The kernel itself
+//! refuses nothing that matters, because the mode on disk always lets the owner do everything.
 //!
-//! # Where the truth is kept
+//! # Where the truth is stored
 //!
-//! In the *record* of an inode: the attribute [`OWNER`], text `uid:gid:mode:type:major:minor` (mode in octal, type a letter of
-//! `fdlpcbs`). An inode with a record has the *mark*: `S_ISVTX` in its mode on disk. So a file without the mark, which is nearly every
-//! one, is told by its `stat` alone; it has no attributes either that only root may set (and that are kept under other names). Symbolic links, pipes and sockets, and files where the file system has no attributes, have a
-//! *note* instead ([`crate::Host::note`]) with the same text. [`mod@record`] has the forms, [`mod@files`] finds and writes them.
+//! It is stored in the *record* of an inode: the attribute [`OWNER`], text
+//! `uid:gid:mode:type:major:minor` (mode in octal, type a letter of `fdlpcbs`). An inode with a
+//! record has the *mark*: `S_ISVTX` in its mode on disk. So the `stat` of a file without the mark,
+//! as nearly every file is, already shows its truth. Such a file has no attributes that only root
+//! may set either (which are stored under other names). Symbolic links, pipes and sockets, and
+//! files on a file system without attributes, have their record in a log instead
+//! ([`crate::Host::note`]), with the same text. [`mod@record`] defines the forms, [`mod@files`]
+//! reads and writes them.
 //!
-//! # Who asks what
+//! # Modules
 //!
-//! - [`credentials`], [`capabilities`]: the calls that change ids; nothing here touches a file.
-//! - [`rules`]: `may_*`, pure functions of credentials and truths. Every error is the one that the kernel gives.
-//! - [`mod@files`]: [`truth_of`], [`set_truth`], [`created`]; these talk to [`crate::Host`].
-//! - [`noted`]: attributes of what cannot have any.
-//! - [`execution`]: what `execve` does to credentials.
+//! - [`credentials`], [`capabilities`]: the calls that change ids; they do not touch files.
+//! - [`rules`]: `may_*`, pure functions of credentials and truths. Every error is the one that the
+//!   kernel gives.
+//! - [`mod@files`]: [`truth_of`], [`set_truth`], [`created`]; these make calls through
+//!   [`crate::Host`].
+//! - [`noted`]: attributes of inodes that cannot have any.
+//! - [`execution`]: the effect of `execve` on credentials.
 //!
-//! Without [`crate::World::identity`] none of this is asked: ids are the host's.
+//! Without [`crate::World::identity`] none of this is used: ids are the host's.
 
 pub mod capabilities;
 pub mod credentials;

@@ -1,4 +1,4 @@
-//! The directory that a name stands in.
+//! Finds owner and mode of the directory that contains a name.
 
 use super::files::{self, Found};
 use crate::CallContext;
@@ -8,7 +8,8 @@ use crate::paths::Place;
 use crate::text::Text;
 use crate::world::Identity;
 
-/// The directory that the name at `buffers.found[which]` stands in. A mount point may stand in one of another kind; but nobody makes or removes one.
+/// The directory that contains the name at `buffers.found[which]`. For a mount point this may be a
+/// directory of another binding, but rules never make or remove a mount point.
 pub fn look_parent<N: Backend>(
     context: &mut CallContext<'_, N>,
     identity: &Identity,
@@ -20,7 +21,8 @@ pub fn look_parent<N: Backend>(
     files::look(context.backend, identity, place.kind, place.at, path)
 }
 
-/// Puts the directory part of a host path into `parent`: empty for a single name, which stands where the path starts.
+/// Puts the directory part of a host path into `parent`. It is empty for a single name, which is in
+/// the directory where the path starts.
 fn parent_of(path: &Text, parent: &mut Text) -> Result<()> {
     let mut bytes = path.as_bytes();
     while let [rest @ .., b'/'] = bytes {

@@ -1,23 +1,27 @@
-//! Attributes of inodes that cannot have any of a user's: links, pipes, sockets, and all files where the file system has none.
+//! Stores extended attributes of inodes that cannot have user attributes: links, pipes, sockets,
+//! and all files on a file system without attributes.
 //!
-//! They stand in a note of the inode beside the one of its owner. A note is small (some two hundred bytes), so this is for the labels that programs
-//! put on such files, not for data: what does not fit is refused with `ENOSPC`, as a file system does that has its room for attributes in the inode.
+//! They are one record in the log, beside the one with the inode's owner. A record is small (some
+//! two hundred bytes), so this is for the labels that programs put on such files, not for data. A
+//! value that does not fit is refused with `ENOSPC`, as file systems do that keep attributes in the
+//! inode.
 
 use super::record::{NOTE_KEY, note_key};
 use crate::errno::{Errno, Result};
 use crate::guest::Host;
 use linux_raw_sys::general::{XATTR_CREATE, XATTR_REPLACE, statx};
 
-/// Room of a note, in bytes.
+/// The greatest size of a record, in bytes.
 const ROOM: usize = 212;
 
-/// All attributes of one inode: name, a zero byte, length of the value in one byte, value; one after the other.
+/// All attributes of one inode, one after the other: name, a zero byte, length of the value in one
+/// byte, value.
 struct Noted {
     bytes: [u8; ROOM],
     length: usize,
 }
 
-/// One attribute, and where it stands.
+/// One attribute, and its position.
 struct Entry<'n> {
     start: usize,
     end: usize,
@@ -61,7 +65,7 @@ impl Noted {
         self.entries().find(|entry| entry.name == name)
     }
 
-    fn take_out(&mut self, start: usize, end: usize) {
+    fn remove(&mut self, start: usize, end: usize) {
         self.bytes.copy_within(end..self.length, start);
         self.length -= end - start;
     }
@@ -74,7 +78,8 @@ impl Noted {
     }
 }
 
-/// Reads an attribute as getxattr(2) does: `ENODATA` without one, `ERANGE` where `into` is too short; an empty `into` asks for the length.
+/// Reads an attribute as getxattr(2) does: `ENODATA` if it does not exist, `ERANGE` if `into` is
+/// too short; an empty `into` asks for the length.
 pub fn get(host: &mut impl Host, facts: &statx, name: &[u8], into: &mut [u8]) -> Result<usize> {
     let noted = Noted::read(host, facts);
     let value = noted.find(name).ok_or(Errno::ENODATA)?.value;
@@ -96,7 +101,7 @@ pub fn set(
     match noted.find(name) {
         Some(_) if flags & XATTR_CREATE != 0 => return Err(Errno::EEXIST),
         None if flags & XATTR_REPLACE != 0 => return Err(Errno::ENODATA),
-        Some(Entry { start, end, .. }) => noted.take_out(start, end),
+        Some(Entry { start, end, .. }) => noted.remove(start, end),
         None => {}
     }
     let size = u8::try_from(value.len()).map_err(|_| Errno::ENOSPC)?;
@@ -110,11 +115,12 @@ pub fn set(
 pub fn remove(host: &mut impl Host, facts: &statx, name: &[u8]) -> Result<()> {
     let mut noted = Noted::read(host, facts);
     let Entry { start, end, .. } = noted.find(name).ok_or(Errno::ENODATA)?;
-    noted.take_out(start, end);
+    noted.remove(start, end);
     noted.write(host, facts)
 }
 
-/// Adds the names that `shown` says yes to behind the `length` bytes of a list that is there; gives the new length.
+/// Appends the names for which `shown` returns true to a list of `length` bytes; returns the new
+/// length.
 pub fn list(
     host: &mut impl Host,
     facts: &statx,
@@ -139,7 +145,7 @@ mod tests {
     use crate::testing::Fake;
 
     #[test]
-    fn as_the_kernel_keeps_them() {
+    fn attributes_behave_as_in_the_kernel() {
         let mut host = Fake::new();
         let facts = NO_FACTS;
         let mut into = [0; 16];

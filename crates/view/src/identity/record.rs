@@ -1,4 +1,5 @@
-//! What a file is to the guest, and the forms in which that is kept.
+//! The truth of a file (type, mode and owner as the guest sees them) and its stored form, the
+//! record.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -7,16 +8,16 @@ use linux_raw_sys::general::{
     statx,
 };
 
-/// The attribute with an inode's record.
+/// The attribute that holds an inode's record.
 pub const OWNER: &CStr = c"user.coracle.owner";
-/// Before the true name of an attribute that only root may set.
+/// Prefix of the stored name of an attribute that only root may set.
 pub const HIDDEN_ATTRIBUTES: &[u8] = b"user.coracle.x.";
-/// Everything that begins so is ours, and the guest does not see it.
+/// Prefix of all attributes of the container engine, which the guest does not see.
 pub const OWN_ATTRIBUTES: &[u8] = b"user.coracle.";
-/// Longest record, in bytes.
+/// Length of the longest record, in bytes.
 pub const RECORD_MAX: usize = 64;
 
-/// What a file is to the guest.
+/// A file as the guest sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Truth {
     /// Type and mode, as in `st_mode`.
@@ -50,17 +51,18 @@ impl Truth {
         self.mode & 0o7777
     }
 
-    /// Whether it is a directory.
+    /// Returns true if it is a directory.
     pub const fn is_directory(&self) -> bool {
         self.kind() == S_IFDIR
     }
 
-    /// Whether it is a device.
+    /// Returns true if it is a device.
     pub const fn is_device(&self) -> bool {
         matches!(self.kind(), S_IFCHR | S_IFBLK)
     }
 
-    /// The mode (without type) that such a file has on disk, without the mark: its owner there may do everything, and nobody gains ids by it.
+    /// The mode (without type) that such a file has on disk, without the mark: its owner there may
+    /// do everything, and its set-id bits are not set.
     pub const fn disk_bits(&self) -> u32 {
         match self.kind() {
             S_IFDIR => self.mode & 0o777 | 0o700,
@@ -69,7 +71,7 @@ impl Truth {
         }
     }
 
-    /// Whether the mode and type on disk cannot say it all.
+    /// Returns true if mode and type on disk cannot describe the file completely.
     pub const fn needs_record(&self) -> bool {
         self.is_device() || self.mode & 0o6777 != self.disk_bits()
     }
@@ -88,7 +90,7 @@ impl Truth {
         text
     }
 
-    /// Reads a record; `None` if it is none.
+    /// Parses a record; `None` if the text is not one.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let mut parts = text.split(|byte| *byte == b':');
         let mut part = |radix| number(parts.next()?, radix);
@@ -114,7 +116,7 @@ pub struct RecordText {
 }
 
 impl RecordText {
-    /// The text.
+    /// The bytes of the text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -132,11 +134,13 @@ impl Write for RecordText {
     }
 }
 
-/// Length of a note's key.
+/// Length of the key of a record in the log.
 pub const NOTE_KEY: usize = 28;
 
-/// Key of an inode's note: device (8 bytes), inode (8), time of birth (seconds 8, nanoseconds 4), all little-endian. Where the time of
-/// birth is known it tells inodes of different file systems apart, and the device is 0, because a disk can have another number after a restart.
+/// Key of an inode's record in the log: device (8 bytes), inode (8), time of birth (seconds 8,
+/// nanoseconds 4), all little-endian. If the time of birth is known, it distinguishes inodes of
+/// different file systems, and the device is 0, because a disk can have another number after a
+/// restart.
 pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
     let mut key = [0; NOTE_KEY];
     key[8..16].copy_from_slice(&facts.stx_ino.to_le_bytes());
@@ -150,12 +154,13 @@ pub fn note_key(facts: &statx) -> [u8; NOTE_KEY] {
     key
 }
 
-/// Whether an inode can carry the attribute, by its type on disk.
+/// Returns true if an inode of this type on disk can carry the attribute.
 pub const fn can_carry(mode: u32) -> bool {
     matches!(mode & S_IFMT, S_IFREG | S_IFDIR)
 }
 
-/// Whether an inode may have a record or a note: it has the mark, or cannot have one.
+/// Returns true if an inode may have a record: it has the mark, or is of a type that cannot have
+/// one.
 pub const fn may_be_recorded(mode: u32) -> bool {
     mode & S_ISVTX != 0 || matches!(mode & S_IFMT, S_IFLNK | S_IFIFO | S_IFSOCK)
 }

@@ -1,4 +1,5 @@
-//! What somebody may do with a file. Pure: credentials and truths in, the kernel's error out.
+//! Decides what a thread may do with a file: pure functions of credentials and truths that return
+//! the kernel's error.
 
 use super::capabilities::Capability;
 use super::credentials::{Credentials, KEEP};
@@ -9,7 +10,7 @@ use linux_raw_sys::general::{
     S_IXGRP, UTIME_NOW, UTIME_OMIT, timespec,
 };
 
-/// What is wanted of a file: `R_OK`, `W_OK`, `X_OK`.
+/// The access that is wanted: `R_OK`, `W_OK`, `X_OK`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want(pub u32);
 
@@ -24,7 +25,7 @@ impl Want {
     pub const CHANGE_NAMES: Self = Self(3);
 }
 
-/// The mode's permission check, with the capabilities that pass it by: `EACCES`.
+/// The permission check by mode, with the capabilities that override it: `EACCES`.
 pub fn may(who: &Credentials, file: &Truth, want: Want) -> Result<()> {
     let bits = if who.uid.files == file.uid {
         file.mode >> 6
@@ -48,12 +49,12 @@ pub fn may(who: &Credentials, file: &Truth, want: Want) -> Result<()> {
     Err(Errno::EACCES)
 }
 
-/// Passing through a directory.
+/// Allows passing through a directory.
 pub fn may_search(who: &Credentials, directory: &Truth) -> Result<()> {
     may(who, directory, Want::EXECUTE)
 }
 
-/// Making a name in a directory: `EACCES`, or `ENOTDIR`.
+/// Allows making a name in a directory: `EACCES`, or `ENOTDIR`.
 pub fn may_create(who: &Credentials, parent: &Truth) -> Result<()> {
     if !parent.is_directory() {
         return Err(Errno::ENOTDIR);
@@ -61,7 +62,8 @@ pub fn may_create(who: &Credentials, parent: &Truth) -> Result<()> {
     may(who, parent, Want::CHANGE_NAMES)
 }
 
-/// Removing (or renaming, or replacing) `victim`, a name in `parent`: `EACCES` by the mode, `EPERM` by the sticky bit.
+/// Allows removing (or renaming, or replacing) `victim`, a name in `parent`: `EACCES` by the mode,
+/// `EPERM` by the sticky bit.
 pub fn may_delete(who: &Credentials, parent: &Truth, victim: &Truth) -> Result<()> {
     may_create(who, parent)?;
     let free = parent.mode & S_ISVTX == 0
@@ -71,7 +73,7 @@ pub fn may_delete(who: &Credentials, parent: &Truth, victim: &Truth) -> Result<(
     if free { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Opening an existing file with `open` flags.
+/// Allows opening an existing file with `open` flags.
 pub fn may_open(who: &Credentials, file: &Truth, flags: u32) -> Result<()> {
     if flags & O_PATH != 0 {
         return Ok(());
@@ -91,7 +93,7 @@ pub fn may_open(who: &Credentials, file: &Truth, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// Making a hard link, as with `fs.protected_hardlinks`: `EPERM`.
+/// Allows making a hard link, as with `fs.protected_hardlinks`: `EPERM`.
 pub fn may_link(who: &Credentials, file: &Truth) -> Result<()> {
     let ordinary = file.kind() == S_IFREG
         && file.mode & S_ISUID == 0
@@ -99,7 +101,7 @@ pub fn may_link(who: &Credentials, file: &Truth) -> Result<()> {
     if ordinary && may(who, file, Want(6)).is_ok() { Ok(()) } else { may_change(who, file) }
 }
 
-/// Being the owner, or as good: `chmod`, `utimensat` with times, `O_NOATIME`: `EPERM`.
+/// Allows what only the owner may do (`chmod`, `utimensat` with times, `O_NOATIME`): `EPERM`.
 pub fn may_change(who: &Credentials, file: &Truth) -> Result<()> {
     if who.uid.files == file.uid || who.has(Capability::FOWNER) {
         Ok(())
@@ -124,7 +126,7 @@ pub fn may_set_times(who: &Credentials, file: &Truth, times: Option<&[timespec; 
     may_change(who, file).or_else(|_| may(who, file, Want::WRITE))
 }
 
-/// `chown` to `uid` and `gid` ([`KEEP`] leaves): `EPERM`.
+/// Allows `chown` to `uid` and `gid` ([`KEEP`] changes nothing): `EPERM`.
 pub fn may_chown(who: &Credentials, file: &Truth, uid: u32, gid: u32) -> Result<()> {
     if who.has(Capability::CHOWN) {
         return Ok(());

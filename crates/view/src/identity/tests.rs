@@ -1,4 +1,4 @@
-//! Credentials, capabilities, rules and records, apart from any call.
+//! Tests of credentials, capabilities, rules and records, without any call.
 
 use super::capabilities::{ALL, Capabilities, SECURE_NO_ROOT, SECURE_NO_SETUID_FIXUP};
 use super::credentials::KEEP;
@@ -27,7 +27,7 @@ fn directory(mode: u32, uid: u32, gid: u32) -> Truth {
 }
 
 #[test]
-fn dropping_is_for_good() {
+fn dropped_ids_do_not_come_back() {
     let mut apt = Credentials::ROOT;
     apt.setgroups(Groups::new([NOBODY]).unwrap()).unwrap();
     apt.setresgid([NOBODY; 3]).unwrap();
@@ -80,7 +80,7 @@ fn setreuid_moves_the_saved_id() {
 }
 
 #[test]
-fn file_system_ids_are_told_either_way() {
+fn setfsuid_returns_the_old_id_in_any_case() {
     let mut process = Credentials::ROOT;
     assert_eq!(process.setfsuid(9), 0);
     assert!(!process.overrides() && process.has(Capability::SETUID));
@@ -124,14 +124,14 @@ fn programs_give_ids() {
     assert!(told.secure);
     assert_eq!(who.uid, Ids { real: 1000, effective: 0, saved: 0, files: 0 });
     assert!(who.overrides());
-    // What it executes in turn stays root.
+    // A program that it executes in turn stays root.
     assert!(execute(&mut who, &file(0o755, 0, 0), false).secure);
     assert_eq!(who.uid.effective, 0);
 
     let mut who = user(1000);
     assert!(execute(&mut who, &file(S_ISGID | 0o755, 0, 42), false).secure);
     assert_eq!(who.gid, Ids { real: 1000, effective: 42, saved: 42, files: 42 });
-    // Without the group's permission to execute the bit means something else.
+    // Without execute permission for the group, the bit has another meaning.
     let mut who = user(1000);
     assert!(!execute(&mut who, &file(S_ISGID | 0o745, 0, 42), false).secure);
     assert_eq!(who, user(1000));
@@ -218,7 +218,7 @@ fn new_files_take_the_group_of_a_setgid_directory() {
 }
 
 #[test]
-fn the_disk_lets_its_owner_do_everything_and_nobody_gain_ids() {
+fn the_mode_on_disk_has_the_owners_bits_and_no_set_id_bits() {
     assert_eq!(file(S_ISUID | S_ISGID | S_ISVTX | 0o055, 0, 0).disk_bits(), 0o655);
     assert_eq!(directory(0, 0, 0).disk_bits(), 0o700);
     assert!(!file(0o644, 0, 0).needs_record());
@@ -229,7 +229,7 @@ fn the_disk_lets_its_owner_do_everything_and_nobody_gain_ids() {
 
 const IDENTITY: Identity = Identity { host_uid: 1000, host_gid: 1000, uid: 7, gid: 8 };
 
-/// A world of one file, made by the caller.
+/// A world with one file, which belongs to the caller.
 fn one_file() -> Fake {
     let mut fake = Fake::new();
     fake.file("/c/f", "x").dir("/c/d").link("/c/l", "f");
@@ -280,7 +280,7 @@ fn records_come_and_go_with_the_mark() {
 }
 
 #[test]
-fn what_carries_no_attribute_has_a_note() {
+fn a_link_or_pipe_has_its_record_in_the_log() {
     let mut fake = one_file();
     let new = Truth { mode: S_IFLNK | 0o777, uid: 5, gid: 6, device: (0, 0) };
     change(&mut fake, c"/c/l", &new);

@@ -1,14 +1,17 @@
-//! The table of bindings: which one a guest path lies in.
+//! Looks up bindings: which one contains a guest path, which ones lie below it.
 //!
-//! The table is sorted bytewise, so a binding stands after every binding that contains it. A table has some dozens of entries, or a hundred
-//! where a GPU's driver is bound file by file; one pass over it costs a small part of a system call.
+//! The table is sorted bytewise, so a binding comes after every binding that contains it. A table
+//! has some dozens of entries, or about a hundred if a GPU driver is bound file by file. One pass
+//! over it costs a small part of a system call.
 //!
-//! Whoever makes the table sees to it that the parent of every mount point exists for the guest: where a directory above a mount point is
-//! missing and cannot be made, the table gets an empty directory there as a binding of its own.
+//! The code that makes the table ensures that the parent of every mount point exists for the guest:
+//! if a directory above a mount point is missing and cannot be made, the table gets a binding of an
+//! empty directory there.
 
 use crate::world::{Binding, World};
 
-/// What is left of `path` behind the directory `prefix` (empty, or with its leading `/`), comparing whole components. Both are canonical.
+/// The part of `path` behind the directory `prefix`: empty, or with its leading `/`. Compares whole
+/// components. Both paths are canonical.
 pub(crate) fn behind<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     if prefix == b"/" {
         return if path == b"/" { Some(b"") } else { Some(path) };
@@ -17,10 +20,11 @@ pub(crate) fn behind<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     (rest.is_empty() || rest[0] == b'/').then_some(rest)
 }
 
-/// The binding that a canonical guest path lies in (the longest one), and what follows in it: empty, or with a leading `/`.
+/// The binding that contains a canonical guest path (the longest one), and the part of the path
+/// inside it: empty, or with a leading `/`.
 pub fn find<'p>(world: &World<'_>, guest: &'p [u8]) -> Option<(usize, &'p [u8])> {
     let mut best: Option<(usize, &[u8])> = None;
-    // Most bindings begin with another letter, or end where no component does.
+    // Skip quickly: most bindings begin with another letter, or end where no component does.
     let letter = guest.get(1);
     let ends = |at: usize| guest.get(at).map_or(at == guest.len(), |byte| *byte == b'/');
     for (index, binding) in world.bindings.iter().enumerate() {
@@ -28,7 +32,7 @@ pub fn find<'p>(world: &World<'_>, guest: &'p [u8]) -> Option<(usize, &'p [u8])>
         if own.len() > 1 && (own.get(1) != letter || !ends(own.len())) {
             continue;
         }
-        // A binding stands behind those that it lies in.
+        // A later match is longer: a binding comes after those that contain it.
         if let Some(rest) = behind(guest, binding.guest) {
             best = Some((index, rest));
         }
@@ -36,12 +40,12 @@ pub fn find<'p>(world: &World<'_>, guest: &'p [u8]) -> Option<(usize, &'p [u8])>
     best
 }
 
-/// Whether a canonical guest path is the root of a binding.
+/// Returns true if a canonical guest path is the root of a binding.
 pub fn is_mount_point(world: &World<'_>, guest: &[u8]) -> bool {
     world.bindings.binary_search_by(|binding| binding.guest.cmp(guest)).is_ok()
 }
 
-/// The bindings below a canonical guest path, itself excluded, with their indexes.
+/// The bindings below a canonical guest path, without one at the path itself, with their indexes.
 pub fn mounts_beneath<'w>(
     world: &World<'w>,
     guest: &[u8],

@@ -1,8 +1,12 @@
-//! The slow road: a stretch that has links in it, name by name, and following them.
+//! Resolves one stretch of a path component by component and follows the first symbolic link in it.
+//!
+//! [`super::resolve`] uses this only for stretches that have a link in them: it costs a call for
+//! each component.
 
-use super::dir_cache::{learn_around_link, learn_link};
+use super::ends::Tail;
+use super::learn::{learn_around_link, learn_link};
 use super::place::{End, Last, Place};
-use super::resolve::{LINKS_MAX, Resolver, Tail};
+use super::resolve::{LINKS_MAX, Resolver};
 use super::walker::{Component, Mark};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
@@ -10,20 +14,21 @@ use crate::guest::{Backend, Dir};
 use crate::proc::{self, Target};
 use crate::world::Kind;
 use linux_raw_sys::general::{
-    O_DIRECTORY, O_NOFOLLOW, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    O_DIRECTORY, O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
 };
 
 impl<N: Backend> Resolver<'_, '_, N> {
-    /// Goes through a stretch name by name, up to the first link, which is followed. `None`: there is more.
+    /// Goes through a stretch component by component, up to the first link, which it follows.
+    /// `None`: the path goes on.
     pub(super) fn by_component(&mut self, mark: &Mark) -> Result<Option<Place>> {
         self.walker.rewind(mark);
         let intent = self.intent();
         loop {
             let component = self.walker.peek();
             match component {
-                Component::End => return self.crept_to_end(Tail::None, Last::Root),
-                Component::Dot { last: true } => return self.crept_to_end(Tail::Dot, Last::Dot),
+                Component::End => return self.link_free_end(Tail::None, Last::Root),
+                Component::Dot { last: true } => return self.link_free_end(Tail::Dot, Last::Dot),
                 Component::Dot { last: false } => self.walker.skip(component),
                 Component::DotDot { last } => {
                     self.walker.search_here()?;
@@ -36,11 +41,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
                         return self.name_end(component);
                     }
                     if !self.walker.fits(component) {
-                        self.walker.settle()?;
+                        self.walker.open_base()?;
                     }
                     let before = self.walker.mark();
                     if self.walker.push(component, &before)? {
-                        // A binding begins here; a mount point is no link.
+                        // A binding begins here. A mount point is not a link.
                         if last {
                             let tail = if slash { Tail::Slash } else { Tail::None };
                             let mark = self.walker.mark();
@@ -50,11 +55,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
                     }
                     let tail = if slash { Tail::Slash } else { Tail::None };
                     if last && !slash && !intent.follow {
-                        return self.crept_to_end(tail, Last::Name);
+                        return self.link_free_end(tail, Last::Name);
                     }
                     match self.walker.read_link() {
                         Ok(()) => return self.follow(&before, last && !slash),
-                        Err(Errno::EINVAL) if last => return self.crept_to_end(tail, Last::Name),
+                        Err(Errno::EINVAL) if last => return self.link_free_end(tail, Last::Name),
                         Err(Errno::EINVAL) => {}
                         Err(Errno::ENOENT) if last && intent.end == End::Creatable => {
                             return Ok(Some(self.finish(tail, Last::Name, None, true)));
@@ -66,32 +71,8 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
     }
 
-    /// The end of the path, where every name before it is known to be no link.
-    pub(super) fn crept_to_end(&mut self, tail: Tail, last: Last) -> Result<Option<Place>> {
-        let intent = self.intent();
-        if intent.end == End::Name {
-            let mark = self.walker.mark();
-            return self.dot_end(&mark, tail, last);
-        }
-        if tail == Tail::Dot {
-            self.walker.search_here()?;
-        }
-        let nofollow = if tail == Tail::None { O_NOFOLLOW } else { 0 };
-        let mut held = match self.walker.open(tail.suffix(), O_PATH | nofollow) {
-            Ok(fd) => Some(fd),
-            Err(Errno::ENOENT) if intent.end == End::Creatable && tail == Tail::None => None,
-            Err(error) => return Err(error),
-        };
-        let missing = held.is_none();
-        if !intent.hold
-            && let Some(fd) = held.take()
-        {
-            self.walker.context.backend.close(fd);
-        }
-        Ok(Some(self.finish(tail, last, held, missing)))
-    }
-
-    /// Follows the link whose name was taken last and whose text is in `buffers.link`; `before` is where it stands.
+    /// Follows the link whose name was taken last and whose target is in `buffers.link`. `before`
+    /// marks the directory that contains it.
     fn follow(&mut self, before: &Mark, last: bool) -> Result<Option<Place>> {
         self.links += 1;
         if self.links > LINKS_MAX || self.has(RESOLVE_NO_SYMLINKS) {
@@ -118,11 +99,11 @@ impl<N: Backend> Resolver<'_, '_, N> {
             Target::Kernel if last => self.magic_end().map(Some),
             Target::Kernel => {
                 let fd = self.walker.open(b"", O_PATH | O_DIRECTORY)?;
-                self.walker.stand_on(fd)?;
+                self.walker.move_to(fd)?;
                 Ok(None)
             }
             Target::Jump => {
-                self.walker.jump()?;
+                self.walker.jump_to_link()?;
                 if self.walker.peek() != Component::End {
                     return Ok(None);
                 }
@@ -139,7 +120,8 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
     }
 
-    /// The link in `buffers.link` may be one that is worth remembering, and so may its directory.
+    /// Remembers the link in `buffers.link`, and its directory, if the directory cache holds such
+    /// ones.
     fn remember_link(&mut self) {
         let walker = &mut self.walker;
         let CallContext { backend, world, buffers, .. } = &mut *walker.context;
@@ -150,13 +132,5 @@ impl<N: Backend> Resolver<'_, '_, N> {
             learn_link(*backend, world, walker.binding, link, generation);
             learn_around_link(walker.context, walker.which, walker.binding, generation);
         }
-    }
-
-    /// The path ends in a link that only the kernel can follow.
-    fn magic_end(&mut self) -> Result<Place> {
-        let held = if self.intent().hold { Some(self.walker.open(b"", O_PATH)?) } else { None };
-        let mut place = self.finish(Tail::None, Last::Name, held, false);
-        place.magic = true;
-        Ok(place)
     }
 }

@@ -1,19 +1,27 @@
-//! The quick road: directories of the container's tree that are known to be free of links.
+//! Resolves paths whose directory is known to be free of symbolic links, without asking the kernel
+//! about it again.
 //!
-//! A backend that lives in the guest's process pays for every call of the host's, and almost all paths lead through the same few
-//! directories. What has been found out about one of those ([`Host::is_plain`](crate::Host::is_plain)) is remembered for all processes of the
-//! container, until one of them removes or renames a directory. A path whose directory is known needs no look on the way: its components
-//! are put together as text, and the call itself finds out about the last name.
+//! An in-process backend pays for every system call, and almost all paths lead through the same few
+//! directories. A directory that was found to be *plain*
+//! ([`Host::is_plain`](crate::Host::is_plain)) is remembered for all processes of the container,
+//! until one of them removes or renames a directory. A path in a plain directory needs no call for
+//! its directories: its components are put together as text, and the guest's own call finds out
+//! about the last component.
 //!
-//! What is known of a host path `D` of [`Kind::Tree`]: no component of it is a symbolic link; and, for threads that directories may
-//! refuse ([`Walker::searches`]), everybody may search it and what is above it. That can only become false when a directory goes away, gets
-//! another name, or loses a permission to be searched: the rules say so to the host ([`crate::Host::changed`]), before and after. A link does not take the
-//! place of a directory in any other way. Directories outside of the tree are the host's, who says nothing.
+//! What the cache says of a host path `D` of [`Kind::Tree`]: no component of it is a symbolic link.
+//! For threads whose search permission has to be checked ([`Walker::checks_search`]) it also says
+//! that every user may search `D` and all directories above it. Both can become false only when a
+//! directory is removed or renamed, or loses a search permission. The rules report that to the host
+//! ([`crate::Host::changed`]), before and after. A link cannot replace a directory in any other
+//! way. Directories outside of the tree are never in the cache, because the host's processes report
+//! nothing.
 //!
-//! Besides, of a name `N` directly in the tree may be known that it is a link to `usr/N`, as in all systems with one `/usr`: the key is its
-//! host path and a NUL. That becomes false when a name in the root goes away.
+//! The cache can also say of a name `N` in the root of the tree that it is a link to `usr/N`, as on
+//! all systems with a merged `/usr`. The key is the host path and a NUL. This becomes false when a
+//! name in the root is removed or renamed.
 //!
-//! The road is left for the slow one whenever anything is unusual. It gives the same places, but for [`Place::held`].
+//! In every unusual case the path is resolved without the cache. The result is the same place,
+//! except for [`Place::held`].
 
 use super::bindings::{behind, find};
 use super::fast_path;
@@ -24,35 +32,38 @@ use crate::CallContext;
 use crate::buffers::CallBuffers;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host};
-use crate::identity;
 use crate::text::{PATH_MAX, Text};
-use crate::world::{Identity, Kind, World};
+use crate::world::{Kind, World};
 use linux_raw_sys::general::{
     AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFLNK, S_IFMT, X_OK,
 };
 
-/// A path as text: absolute, without links, `.` and `..`.
+/// The form of a path as text that is absolute and has no links, `.` or `..`.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// It stands in `buffers.named` as the guest gave it, otherwise in `buffers.position`.
+    /// It is in `buffers.named`, as the guest gave it; otherwise in `buffers.position`.
     named: bool,
     /// It ended in a slash.
     slash: bool,
-    /// The guest's own path leads there too, from its working directory: nothing but names.
+    /// The guest's own path consists of names only, and leads from its working directory to the
+    /// same file.
     relative: bool,
 }
 
 impl<N: Backend> Resolver<'_, '_, N> {
-    /// Tries the quick road. `None`: the slow one has to be taken, from the start.
-    pub(super) fn known(&mut self) -> Result<Option<Place>> {
+    /// Resolves the path by the cache. `None`: it has to be resolved without, from the start.
+    pub(super) fn by_dir_cache(&mut self) -> Result<Option<Place>> {
         let intent = self.intent();
         let unheld = !intent.hold || intent.look != Look::Hold;
-        if intent.resolve != 0 || (!unheld && intent.end != End::Name) || !self.walker.may_know() {
+        if intent.resolve != 0
+            || (!unheld && intent.end != End::Name)
+            || !self.walker.may_use_cache()
+        {
             return Ok(None);
         }
         let mut followed = false;
         if intent.look == Look::Facts && intent.end == End::Existing {
-            match self.straight_facts() {
+            match self.facts_by_fast_path() {
                 Some(Ok(Some(place))) => return Ok(Some(place)),
                 Some(Ok(None)) => followed = true,
                 Some(Err(errno)) => return Err(errno),
@@ -61,19 +72,19 @@ impl<N: Backend> Resolver<'_, '_, N> {
         }
         for _ in 0..LINKS_MAX {
             let Some(mut shape) = self.walker.compose(followed) else { return Ok(None) };
-            let Some(index) = self.walker.known_directory(&mut shape) else {
+            let Some(index) = self.walker.cached_directory(&mut shape) else {
                 return Ok(None);
             };
             self.walker.binding = Some(index);
             self.walker.origin = WalkOrigin::Named;
             self.walker.direct = false;
             if intent.end == End::Name {
-                return self.known_name(shape).map(Some);
+                return self.cached_name(shape).map(Some);
             }
             if intent.look == Look::Later && !shape.slash {
-                let mut place = Place { unseen: true, ..self.known_place(shape) };
+                let mut place = Place { unseen: true, ..self.cached_place(shape) };
                 if shape.relative {
-                    // The kernel's way is shorter so.
+                    // The shorter path is faster for the kernel.
                     place.at = Dir::Cwd;
                     let buffers = &mut *self.walker.context.buffers;
                     let named = buffers.named[self.walker.which].as_bytes();
@@ -81,10 +92,10 @@ impl<N: Backend> Resolver<'_, '_, N> {
                 }
                 return Ok(Some(place));
             }
-            match self.walker.glance() {
+            match self.walker.stat_last() {
                 Ok(()) => {}
                 Err(Errno::ENOENT) if intent.end == End::Creatable && !shape.slash => {
-                    return Ok(Some(Place { missing: true, ..self.known_place(shape) }));
+                    return Ok(Some(Place { missing: true, ..self.cached_place(shape) }));
                 }
                 Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::ENAMETOOLONG))
                     if intent.end == End::Existing =>
@@ -95,7 +106,7 @@ impl<N: Backend> Resolver<'_, '_, N> {
             }
             let mode = u32::from(self.walker.context.buffers.seen[self.walker.which].stx_mode);
             if mode & S_IFMT == S_IFLNK && (intent.follow || shape.slash) {
-                if !self.walker.known_link(shape) {
+                if !self.walker.read_last_link(shape) {
                     return Ok(None);
                 }
                 followed = true;
@@ -104,14 +115,15 @@ impl<N: Backend> Resolver<'_, '_, N> {
             if shape.slash && (mode & S_IFMT != S_IFDIR || intent.end == End::Creatable) {
                 return Ok(None);
             }
-            return Ok(Some(Place { seen: true, ..self.known_place(shape) }));
+            return Ok(Some(Place { seen: true, ..self.cached_place(shape) }));
         }
         Ok(None)
     }
 
-    /// Looks at an absolute path from the root of the tree, where nothing has to be put together for that. Without a place it was a link, and the path
-    /// that it leads to is in `buffers.walk`. `None`: nothing is decided.
-    fn straight_facts(&mut self) -> Option<Result<Option<Place>>> {
+    /// Reads the status of an absolute path from the root of the tree, if the fast path applies.
+    /// `Some(Ok(None))`: the last component was a link, and the path that it leads to is in
+    /// `buffers.walk`. `None`: this path has to be resolved otherwise.
+    fn facts_by_fast_path(&mut self) -> Option<Result<Option<Place>>> {
         let (from, which) = (self.walker.from, self.walker.which);
         let context = &mut *self.walker.context;
         let start =
@@ -131,22 +143,22 @@ impl<N: Backend> Resolver<'_, '_, N> {
         self.walker.direct = false;
         let shape = Shape { named: true, slash: false, relative: false };
         if is_link && self.walker.intent.follow {
-            return self.walker.known_link(shape).then_some(Ok(None));
+            return self.walker.read_last_link(shape).then_some(Ok(None));
         }
-        Some(Ok(Some(Place { seen: true, ..self.known_place(shape) })))
+        Some(Ok(Some(Place { seen: true, ..self.cached_place(shape) })))
     }
 
-    fn known_name(&mut self, shape: Shape) -> Result<Place> {
+    fn cached_name(&mut self, shape: Shape) -> Result<Place> {
         if shape.slash {
             self.walker.append(b"/")?;
         }
-        self.walker.name_position(shape);
+        self.walker.set_position(shape);
         Ok(Place { directory: shape.slash, ..self.walker.place(Dir::Root, Last::Name) })
     }
 
-    fn known_place(&mut self, shape: Shape) -> Place {
+    fn cached_place(&mut self, shape: Shape) -> Place {
         if self.intent().look == Look::Hold {
-            self.walker.name_position(shape);
+            self.walker.set_position(shape);
         }
         let mut place = Place {
             last: Last::Name,
@@ -154,18 +166,19 @@ impl<N: Backend> Resolver<'_, '_, N> {
             direct: false,
             ..Place::itself(Dir::Root)
         };
-        // Not the root of a binding: the directory of that is not known.
+        // The place is not the root of a binding: the directory of a binding's root is never in the
+        // cache.
         place.set_binding(self.walker.context.world, self.walker.binding);
         place
     }
 }
 
 impl<N: Backend> Walker<'_, '_, N> {
-    /// Whether this road may lead anywhere, as far as can be told at once.
-    fn may_know(&mut self) -> bool {
+    /// Returns false if it is certain that the cache cannot help with this path.
+    fn may_use_cache(&mut self) -> bool {
         let context = &mut *self.context;
         let absolute = context.buffers.named[self.which].as_bytes().first() == Some(&b'/');
-        // A name alone takes one call as it is.
+        // A single name takes one call without the cache.
         let alone =
             self.intent.light && !context.buffers.named[self.which].as_bytes().contains(&b'/');
         (absolute || self.from == Dir::Cwd && !alone)
@@ -175,10 +188,10 @@ impl<N: Backend> Walker<'_, '_, N> {
             && context.backend.plain_generation().is_some()
     }
 
-    /// Whether the slow road from a working directory in the tree is worth its calls, because the directory that it leads to is known
-    /// from then on.
-    pub(super) fn may_learn(&mut self) -> bool {
-        if self.from != Dir::Cwd || !self.may_know() {
+    /// Returns true if a relative path that starts in the tree should be resolved completely,
+    /// although that takes more calls, because its directory is in the cache from then on.
+    pub(super) fn may_fill_cache(&mut self) -> bool {
+        if self.from != Dir::Cwd || !self.may_use_cache() {
             return false;
         }
         let CallContext { backend, world, buffers, .. } = &mut *self.context;
@@ -186,7 +199,8 @@ impl<N: Backend> Walker<'_, '_, N> {
             && in_tree(world, buffers.link.as_bytes()).is_some()
     }
 
-    /// Puts the path together in `buffers.position`: the path in `buffers.named`, or `buffers.walk` where a link was `followed`.
+    /// Puts the path together in `buffers.position`, from `buffers.named`, or from `buffers.walk`
+    /// if a link was `followed`.
     fn compose(&mut self, followed: bool) -> Option<Shape> {
         let CallContext { backend, world, buffers, .. } = &mut *self.context;
         let path = if followed { &buffers.walk } else { &buffers.named[self.which] };
@@ -198,7 +212,8 @@ impl<N: Backend> Walker<'_, '_, N> {
             }
             position.clear();
         } else {
-            // A link's text has been put behind its directory, so this is the guest's own path.
+            // The target of a relative link was joined to its directory, so this is the guest's own
+            // path.
             if !backend.remembered_cwd(&mut buffers.link) {
                 return None;
             }
@@ -208,9 +223,10 @@ impl<N: Backend> Walker<'_, '_, N> {
         self.append_names(followed)
     }
 
-    /// Adds the components of the path to `buffers.position`, `.` and `..` taken out. A directory that `..` leaves has to be known, or is looked at.
+    /// Adds the components of the path to `buffers.position` and folds `.` and `..`. A directory
+    /// that `..` leaves must be in the cache, or is looked at.
     fn append_names(&mut self, followed: bool) -> Option<Shape> {
-        let everybody = self.searches();
+        let everybody = self.checks_search();
         let CallContext { backend, world, buffers, .. } = &mut *self.context;
         let path = if followed { &buffers.walk } else { &buffers.named[self.which] };
         let path = path.as_bytes();
@@ -227,14 +243,14 @@ impl<N: Backend> Walker<'_, '_, N> {
                 b"." => {}
                 b".." => {
                     tree_path(world, buffers.position.as_bytes(), &mut buffers.host)?;
-                    if !is_known(*backend, &buffers.host, everybody)
+                    if !ensure_plain(*backend, &buffers.host, everybody)
                         || world.identity.is_none() && !may_search(*backend, &buffers.host)
                     {
                         return None;
                     }
                     pop(&mut buffers.position);
                     if buffers.position.as_bytes() == b"/" {
-                        // What is put behind it begins with a slash.
+                        // The component that is added next begins with a slash.
                         buffers.position.clear();
                     }
                     relative = false;
@@ -246,19 +262,20 @@ impl<N: Backend> Walker<'_, '_, N> {
             }
             last = name;
         }
-        // What ends in a directory's own names is rare, and their errors are the kernel's.
+        // Paths that end in `.` or `..` are rare, and the kernel gives their errors.
         if matches!(last, b"" | b"." | b"..") || buffers.position.is_empty() {
             return None;
         }
         Some(Shape { named: false, slash: path.last() == Some(&b'/'), relative })
     }
 
-    /// Whether the path is in a directory that is known: its host path is put into `buffers.found`. Gives the binding.
-    fn known_directory(&mut self, shape: &mut Shape) -> Option<usize> {
-        let everybody = self.searches();
+    /// If the directory of the path is in the cache: puts the host path into `buffers.found` and
+    /// returns the index of the binding.
+    fn cached_directory(&mut self, shape: &mut Shape) -> Option<usize> {
+        let everybody = self.checks_search();
         let own = shape.named || shape.relative;
         let generation = self.context.backend.plain_generation()?;
-        // The second time behind a link of the root that was replaced.
+        // The second pass is for a path in which a link of the root was replaced.
         for _ in 0..2 {
             let CallContext { backend, world, buffers, .. } = &mut *self.context;
             let found = &mut buffers.found[self.which];
@@ -272,15 +289,16 @@ impl<N: Backend> Walker<'_, '_, N> {
                 }
                 return Some(index);
             }
-            if everybody || !self.merged(index, shape) {
+            if everybody || !self.insert_usr(index, shape) {
                 return None;
             }
         }
         None
     }
 
-    /// If the path begins with a name in the root of the tree that is known to be a link into `usr`, puts that before it.
-    fn merged(&mut self, index: usize, shape: &mut Shape) -> bool {
+    /// If the path begins with a name in the root of the tree that is known to be a link into
+    /// `usr`, puts `/usr` before it.
+    fn insert_usr(&mut self, index: usize, shape: &mut Shape) -> bool {
         let CallContext { backend, world, buffers, .. } = &mut *self.context;
         let path = if shape.named { &buffers.named[self.which] } else { &buffers.position };
         let position = path.as_bytes();
@@ -303,25 +321,26 @@ impl<N: Backend> Walker<'_, '_, N> {
             && buffers.position.set_both(buffers.link.as_bytes(), b"").is_ok()
     }
 
-    /// Puts the guest's canonical name into `buffers.position`, where that is wanted.
-    fn name_position(&mut self, shape: Shape) {
+    /// Puts the guest's canonical name into `buffers.position`, if the path was used as the guest
+    /// gave it.
+    fn set_position(&mut self, shape: Shape) {
         let buffers = &mut *self.context.buffers;
         if shape.named {
-            // It was a text before.
+            // The copy always fits: the path was in a buffer of the same size.
             let _ = buffers.position.set_both(buffers.named[self.which].as_bytes(), b"");
         }
     }
 
-    /// Looks at the last name itself.
-    fn glance(&mut self) -> Result<()> {
+    /// Reads the status of the last component, without following it.
+    fn stat_last(&mut self) -> Result<()> {
         let CallContext { backend, buffers, .. } = &mut *self.context;
         let path = buffers.found[self.which].as_c_str();
         backend.statx(Dir::Root, path, AT_SYMLINK_NOFOLLOW, &mut buffers.seen[self.which])
     }
 
-    /// The last name is a link: puts the path that it leads to into `buffers.walk`.
-    fn known_link(&mut self, shape: Shape) -> bool {
-        self.name_position(shape);
+    /// Puts the path that the link at the last component leads to into `buffers.walk`.
+    fn read_last_link(&mut self, shape: Shape) -> bool {
+        self.set_position(shape);
         let CallContext { backend, buffers, .. } = &mut *self.context;
         let CallBuffers { link, walk, position, found, .. } = &mut **buffers;
         let found = &found[self.which];
@@ -341,110 +360,10 @@ impl<N: Backend> Walker<'_, '_, N> {
     }
 }
 
-/// Remembers the directory of the place that the slow road has found. `generation` is from before.
-pub(super) fn learn<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    which: usize,
-    end: End,
-    place: &Place,
-    generation: u64,
-) {
-    if place.at != Dir::Root || place.kind != Kind::Tree || place.last != Last::Name || place.magic
-    {
-        return;
-    }
-    let buffers = &mut *context.buffers;
-    // Of a name that is to be made or removed the slow road knows that there is no link before it.
-    let looked = !place.missing && end != End::Name;
-    if !looked && !is_there(context.backend, buffers.found[which].as_bytes(), &mut buffers.host) {
-        return;
-    }
-    let Some(binding) = place.binding.and_then(|index| context.world.bindings.get(index)) else {
-        return;
-    };
-    let found = context.buffers.found[which].as_bytes();
-    let found = found.strip_suffix(b"/").unwrap_or(found);
-    let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
-    if end < binding.host.len() {
-        // The root of a binding: what is above it is the host's.
-        return;
-    }
-    learn_directory(context, which, (binding.host.len(), end), generation);
-}
-
-/// A path leads nowhere: its directory may be known all the same, because many paths are asked for that are not there.
-pub(super) fn learn_missing<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    from: Dir,
-    which: usize,
-    generation: u64,
-) {
-    let CallContext { backend, world, task, buffers } = &mut *context;
-    let mut named = buffers.named[which].as_bytes();
-    if task.root.as_bytes() != b"/" || named.is_empty() {
-        return;
-    }
-    if named[0] != b'/' && from == Dir::Cwd && named.contains(&b'/') {
-        if !backend.remembered_cwd(&mut buffers.link) {
-            return;
-        }
-        let Some(here) = in_tree(world, buffers.link.as_bytes()) else { return };
-        let put = buffers.position.set_both(here, b"/").and_then(|()| buffers.position.push(named));
-        if put.is_err() {
-            return;
-        }
-        named = buffers.position.as_bytes();
-    }
-    if named[0] != b'/'
-        || named[1..].split(|byte| *byte == b'/').any(|name| matches!(name, b"" | b"." | b".."))
-    {
-        return;
-    }
-    let Some(slash) = named.iter().rposition(|byte| *byte == b'/') else { return };
-    let directory = if slash == 0 { b"/" } else { &named[..slash] };
-    let found = &mut buffers.found[which];
-    let Some(index) = tree_path(world, directory, found) else { return };
-    let (start, end) = (world.bindings[index].host.len(), found.len());
-    let strict = backend.has_openat2() && is_plain_directory(*backend, found);
-    if end == start || strict {
-        learn_directory(context, which, (start, end), generation);
-    }
-}
-
-/// The slow road follows a link, whose host path is in `buffers.found`: its directory may be known, so that the quick road comes to the link the
-/// next time. (What a dynamic program is loaded by is mostly such a link, in a directory where nothing else is ever looked for.) `generation`
-/// is from before.
-pub(super) fn learn_around_link<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    which: usize,
-    binding: Option<usize>,
-    generation: u64,
-) {
-    let CallContext { backend, world, task, buffers } = &mut *context;
-    let Some(binding) = binding.and_then(|index| world.bindings.get(index)) else { return };
-    let found = buffers.found[which].as_bytes();
-    let Some(end) = found.iter().rposition(|byte| *byte == b'/') else { return };
-    let start = binding.host.len();
-    if binding.kind != Kind::Tree || end < start || !backend.has_openat2() {
-        return;
-    }
-    let everybody = world.identity.is_some() && !task.creds.overrides();
-    let is_new = !backend.is_plain(&found[..end], everybody)
-        && buffers.host.set(&found[..end]).is_ok()
-        && is_plain_directory(*backend, &buffers.host);
-    if is_new {
-        learn_directory(context, which, (start, end), generation);
-    }
-}
-
-/// Whether the directory of a name is there, where only the name's absence is known.
-fn is_there(host: &mut impl Host, found: &[u8], text: &mut Text) -> bool {
-    let end = found.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    text.set(&found[..end]).is_ok() && is_plain_directory(host, text)
-}
-
-/// Whether a directory is known, which a path leaves by `..`: nobody else may ever look for it, so it is looked at here.
-fn is_known(host: &mut impl Host, path: &Text, everybody: bool) -> bool {
+/// Returns true if a directory that a path leaves by `..` is plain. If the cache does not know,
+/// this looks at it and remembers the result, because no other call may ever look for that
+/// directory.
+fn ensure_plain(host: &mut impl Host, path: &Text, everybody: bool) -> bool {
     if host.is_plain(path.as_bytes(), everybody) {
         return true;
     }
@@ -456,13 +375,15 @@ fn is_known(host: &mut impl Host, path: &Text, everybody: bool) -> bool {
     is_plain
 }
 
-/// Whether the kernel lets its caller pass a directory, where nobody else decides that: a path that leaves it by `..` does not show it to the kernel.
+/// Returns true if the kernel lets its caller search a directory. A path that leaves the directory
+/// by `..` does not show it to the kernel, so no other call checks that.
 fn may_search(host: &mut impl Host, path: &Text) -> bool {
     host.access(Dir::Root, path.as_c_str(), X_OK, 0).is_ok()
 }
 
-/// Whether it is a directory; where the kernel can tell, also whether there is no link on the way.
-fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
+/// Returns true if this is a directory and, where the kernel can tell, there is no link on the way
+/// to it.
+pub(super) fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
     let (flags, resolve) = (O_PATH | O_DIRECTORY, u64::from(RESOLVE_NO_SYMLINKS));
     let resolve = if host.has_openat2() { resolve } else { 0 };
     let Ok(fd) = host.open(Dir::Root, path.as_c_str(), flags, 0, resolve) else { return false };
@@ -470,80 +391,13 @@ fn is_plain_directory(host: &mut impl Host, path: &Text) -> bool {
     true
 }
 
-/// The first `end` bytes of `buffers.found` are the path of a directory without links, in a binding whose host path has `start` bytes.
-fn learn_directory<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    which: usize,
-    (start, end): (usize, usize),
-    generation: u64,
-) {
-    let searched = context.world.identity.filter(|_| !context.task.creds.overrides());
-    let CallContext { backend, buffers, .. } = &mut *context;
-    let (found, host) = (buffers.found[which].as_bytes(), &mut buffers.host);
-    let directory = &found[..end];
-    if let Some(identity) = searched {
-        if !everybody_may_search(*backend, &identity, directory, start, host) {
-            return;
-        }
-        backend.set_plain(directory, true, generation);
-    } else {
-        backend.set_plain(directory, false, generation);
-    }
-}
-
-/// Whether nobody is kept from searching a directory and those above it, from the root of the binding on.
-fn everybody_may_search(
-    host: &mut impl Host,
-    identity: &Identity,
-    directory: &[u8],
-    start: usize,
-    text: &mut Text,
-) -> bool {
-    let mut end = start;
-    loop {
-        if text.set(&directory[..end]).is_err() {
-            return false;
-        }
-        match identity::look(host, identity, Kind::Tree, Dir::Root, text.as_c_str()) {
-            Ok(found) if found.truth.is_directory() && found.truth.mode & 0o111 == 0o111 => {}
-            _ => return false,
-        }
-        if end >= directory.len() {
-            return true;
-        }
-        let next = directory[end + 1..].iter().position(|byte| *byte == b'/');
-        end = next.map_or(directory.len(), |next| end + 1 + next);
-    }
-}
-
-/// Remembers a link `usr/N` of the name `N` in the root of the tree. `path` is its host path.
-pub(super) fn learn_link(
-    host: &mut impl Host,
-    world: &World<'_>,
-    binding: Option<usize>,
-    (path, target): (&[u8], &[u8]),
-    generation: u64,
-) {
-    let Some(binding) = binding.and_then(|index| world.bindings.get(index)) else { return };
-    let (Some(name), Some(merged)) = (path.strip_prefix(binding.host), target.strip_prefix(b"usr"))
-    else {
-        return;
-    };
-    if binding.guest != b"/" || binding.kind != Kind::Tree || name != merged {
-        return;
-    }
-    let mut key = [0; LINK_KEY];
-    if let Some(key) = link_key(&mut key, binding.host, name) {
-        host.set_plain(key, false, generation);
-    }
-}
-
-/// Whether directories have to be asked whether this thread may pass.
-pub(super) fn searches<N: Backend>(context: &CallContext<'_, N>) -> bool {
+/// Returns true if the search permission of directories has to be checked for this thread.
+pub(super) fn checks_search<N: Backend>(context: &CallContext<'_, N>) -> bool {
     context.world.identity.is_some() && !context.task.creds.overrides()
 }
 
-/// Whether a name stands in the root of a binding of the tree: links may be remembered there.
+/// Returns true if a name is in the root of a binding of the tree: a link of that name may be in
+/// the cache.
 pub fn is_in_root(world: &World<'_>, place: &Place, found: &[u8]) -> bool {
     let Some(binding) = place.binding.and_then(|index| world.bindings.get(index)) else {
         return true;
@@ -553,8 +407,8 @@ pub fn is_in_root(world: &World<'_>, place: &Place, found: &[u8]) -> bool {
         .is_none_or(|name| !name.strip_prefix(b"/").unwrap_or(name).contains(&b'/'))
 }
 
-/// The guest path of a host directory in the tree, where that is simple: the root is the tree, and nothing hides the directory. Empty for the
-/// root.
+/// The guest path of a host directory in the tree, if that is simple: the root is the tree, and no
+/// other binding hides the directory. Empty for the root.
 pub(crate) fn in_tree<'h>(world: &World<'_>, host: &'h [u8]) -> Option<&'h [u8]> {
     let root = world.bindings.first()?;
     let rest = behind(host, root.host)?;
@@ -562,19 +416,24 @@ pub(crate) fn in_tree<'h>(world: &World<'_>, host: &'h [u8]) -> Option<&'h [u8]>
     (plain && (rest.is_empty() || find(world, rest)?.0 == 0)).then_some(rest)
 }
 
-/// Room for a [`link_key`].
-const LINK_KEY: usize = 512;
+/// Size of the buffer for a [`link_key`].
+pub(super) const LINK_KEY: usize = 512;
 
-/// The key under which a link in the root is remembered; `name` has its slash.
-fn link_key<'k>(key: &'k mut [u8; LINK_KEY], root: &[u8], name: &[u8]) -> Option<&'k [u8]> {
+/// The key under which a link in the root is remembered; `name` includes its slash.
+pub(super) fn link_key<'k>(
+    key: &'k mut [u8; LINK_KEY],
+    root: &[u8],
+    name: &[u8],
+) -> Option<&'k [u8]> {
     let length = root.len() + name.len();
     key.get_mut(..root.len())?.copy_from_slice(root);
     key.get_mut(root.len()..length)?.copy_from_slice(name);
     key.get(..=length)
 }
 
-/// The host path of a guest path without links, if that lies in the tree, below the root of a binding.
-fn tree_path(world: &World<'_>, position: &[u8], into: &mut Text) -> Option<usize> {
+/// Puts the host path of a guest path without links into `into`, if that lies in the tree and below
+/// the root of a binding. Returns the index of the binding.
+pub(super) fn tree_path(world: &World<'_>, position: &[u8], into: &mut Text) -> Option<usize> {
     let (index, rest) = find(world, if position.is_empty() { b"/" } else { position })?;
     let binding = &world.bindings[index];
     let fits = binding.host.len() + rest.len() + SUFFIX_MAX < PATH_MAX;
@@ -585,7 +444,8 @@ fn tree_path(world: &World<'_>, position: &[u8], into: &mut Text) -> Option<usiz
     Some(index)
 }
 
-/// Whether a path is absolute and has nothing to take out: no `//`, no component that begins with a dot, no slash at the end.
+/// Returns true if a path is absolute and already in the form of a [`Shape`]: no `//`, no component
+/// that begins with a dot, no slash at the end.
 fn is_clean(path: &[u8]) -> bool {
     let mut before = 0;
     let mut clean = true;

@@ -1,12 +1,14 @@
-//! Directories show the bindings in them that have no mount point on disk.
+//! Adds bindings without a mount point on disk to the directory listings that the guest reads.
 //!
-//! Natively a mount point is an entry of its directory; here it may be missing, where a host directory is not ours to put placeholders
-//! into. The entries are put in front of the kernel's own when a directory is read from its beginning, which the kernel tells by the
-//! offset of the open file: so `rewinddir`, `dup`, `fork` and threads need no state of ours. The kernel reads into the guest's buffer
-//! behind the room that they take. Their own offset is 0: who seeks back to one of them starts over.
+//! Natively a mount point is an entry of its directory. Here it may be missing, because
+//! placeholders are not put into the host's directories. The missing entries are put in front of
+//! the kernel's own when a directory is read from its beginning, which the offset of the open file
+//! shows: so `rewinddir`, `dup`, `fork` and threads need no extra state. The kernel reads into the
+//! guest's buffer behind the space for these entries. Their own offset is 0: a program that seeks
+//! back to one of them starts over.
 //!
-//! Where the buffer has no room for them and one entry of the kernel's, what fits is shown. The old `readdir` of i386, which reads one entry
-//! at a time, shows none.
+//! If the buffer is too small for all of them and one entry of the kernel's, as many as fit are
+//! shown. The old `readdir` of i386, which reads one entry at a time, shows none.
 
 use super::bindings::{behind, mounts_beneath};
 use super::reverse::{Origin, reverse};
@@ -21,10 +23,10 @@ use abi::calls::Op;
 use abi::layout::Dirent;
 use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFDIR, S_IFMT, statx};
 
-/// The largest entry: its head, a name of 255 bytes, NUL, type and padding.
+/// Size of the largest entry: its head, a name of 255 bytes, NUL, type and padding.
 const ENTRY_MAX: usize = 24 + 256;
 
-/// How entries look; see getdents(2).
+/// The layout of an entry; see getdents(2).
 fn layout_of(arguments: &Arguments<'_>) -> Dirent {
     match arguments.op() {
         Op::Getdents64 => Dirent::WIDE,
@@ -32,11 +34,11 @@ fn layout_of(arguments: &Arguments<'_>) -> Dirent {
     }
 }
 
-/// Builds an entry of `size` bytes.
+/// Writes an entry of `size` bytes.
 fn put(layout: Dirent, into: &mut [u8; ENTRY_MAX], size: usize, name: &[u8], facts: &statx) {
     into.fill(0);
     into[..layout.word].copy_from_slice(&facts.stx_ino.to_le_bytes()[..layout.word]);
-    // At most ENTRY_MAX.
+    // `size` is at most `ENTRY_MAX`.
     into[layout.length..layout.length + 2].copy_from_slice(&(size as u16).to_le_bytes());
     let kind_at = if layout.type_before_name { layout.name - 1 } else { size - 1 };
     // The file type of an entry is the upper bits of the mode.
@@ -50,7 +52,7 @@ pub(crate) fn enter<N: Backend>(
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
     let Dir::Guest(fd) = arguments.dir(0) else { return Ok(Verdict::Pass) };
-    // An error of these looks is no error of the call, which then says itself what is wrong.
+    // An error here does not fail the call: the kernel itself then reports what is wrong.
     if !matches!(look(context, fd), Ok(true)) {
         return Ok(Verdict::Pass);
     }
@@ -70,11 +72,11 @@ pub(crate) fn enter<N: Backend>(
     let mut call = *arguments.call;
     call.arguments[1] = arguments.word(1).wrapping_add(room as u64);
     call.arguments[2] = (size - room) as u64;
-    // As large as what fits into the buffer, whose size is an `int`.
+    // The number fits into the buffer, whose size is an `int`.
     Ok(Verdict::Instead(call, After::Listing { room: room as u32 }))
 }
 
-/// Fills the room in front of what the kernel read.
+/// Fills the space in front of the entries that the kernel read.
 pub(crate) fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     call: &Call,
@@ -112,7 +114,8 @@ fn fill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, room: usize) 
     if done == room { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
-/// Puts the guest's name of a directory into `buffers.position`; whether there are bindings below it.
+/// Puts the guest's name of a directory into `buffers.position`. Returns true if there are bindings
+/// below it.
 fn look<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Result<bool> {
     let CallContext { backend, world, buffers, .. } = context;
     backend.path_of(Dir::Guest(fd), &mut buffers.link)?;
@@ -121,8 +124,8 @@ fn look<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Result<bool> {
         && mounts_beneath(world, buffers.position.as_bytes()).next().is_some())
 }
 
-/// Goes through the bindings in the directory at `buffers.position` that have no name in the directory itself: their name, and what is
-/// bound there.
+/// Calls `each` for the bindings in the directory at `buffers.position` that have no entry in the
+/// directory itself, with their name and the status of the bound file.
 fn missing<N: Backend>(
     context: &mut CallContext<'_, N>,
     fd: i32,
@@ -153,7 +156,7 @@ fn missing<N: Backend>(
     Ok(())
 }
 
-/// Whether an open directory is about to be read from its beginning: `pos` of `/proc/PID/fdinfo/N`.
+/// Returns true if the offset of an open directory is 0: `pos` of `/proc/PID/fdinfo/N`.
 fn at_beginning<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> bool {
     let CallContext { backend, buffers, .. } = context;
     let mut facts = identity::files::NO_FACTS;

@@ -1,4 +1,5 @@
-//! Where a walker stands: going to the start of a path, to what links lead to, and up.
+//! Moves a [`Walker`] to another directory: the start of the path, the target of a link, or the
+//! directory above.
 
 use super::bindings::{find, is_mount_point};
 use super::reverse::{Origin, reverse};
@@ -14,11 +15,11 @@ use linux_raw_sys::general::{
     RESOLVE_NO_XDEV,
 };
 
-/// The end of the kernel's name for something that has none any more.
+/// How the kernel's name of a deleted file ends.
 const DELETED: &[u8] = b" (deleted)";
 
 impl<N: Backend> Walker<'_, '_, N> {
-    /// Goes to where the path starts.
+    /// Goes to the directory that the path starts from.
     pub(super) fn start(&mut self) -> Result<()> {
         let buffers = &mut *self.context.buffers;
         buffers.walk.set(buffers.named[self.which].as_bytes())?;
@@ -55,7 +56,7 @@ impl<N: Backend> Walker<'_, '_, N> {
         self.enter()
     }
 
-    /// Finds out where a directory is for the guest: sets origin, position, binding.
+    /// Finds the guest's name of a directory: sets origin, position and binding.
     pub(super) fn locate(&mut self, dir: Dir) -> Result<()> {
         let CallContext { backend, world, buffers, .. } = &mut *self.context;
         buffers.position.clear();
@@ -93,10 +94,11 @@ impl<N: Backend> Walker<'_, '_, N> {
         Ok(())
     }
 
-    /// The position is a guest path free of links: puts its host path in place.
+    /// Puts the host path of the position, which is a guest path free of links, into
+    /// `buffers.found`.
     pub(super) fn enter(&mut self) -> Result<()> {
         self.direct = false;
-        self.release();
+        self.close_base();
         let CallContext { world, buffers, .. } = &mut *self.context;
         let (index, rest) = find(world, buffers.position.as_bytes()).ok_or(Errno::ENOENT)?;
         self.binding = Some(index);
@@ -118,45 +120,46 @@ impl<N: Backend> Walker<'_, '_, N> {
                 push_to(&mut buffers.found[self.which], name)?;
                 at += 1 + length;
             } else {
-                self.settle()?;
+                self.open_base()?;
             }
         }
         Ok(())
     }
 
-    /// Opens the directory so far, which is free of links, and makes it the base.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    /// Opens the directory that was reached, which is free of links, and makes it the base.
+    pub(super) fn open_base(&mut self) -> Result<()> {
         let fd = self.open(b"", O_PATH | O_DIRECTORY)?;
-        self.release();
+        self.close_base();
         self.base = Dir::Held(fd);
         self.clear_found();
         Ok(())
     }
 
-    /// Makes a directory that the kernel led to the base, or goes to it by name.
-    pub(super) fn stand_on(&mut self, fd: HostFd) -> Result<()> {
+    /// Continues at a directory to which the kernel has led: by its name, or with the descriptor as
+    /// the base.
+    pub(super) fn move_to(&mut self, fd: HostFd) -> Result<()> {
         self.direct = false;
-        self.release();
+        self.close_base();
         self.base = Dir::Held(fd);
         self.clear_found();
         self.locate(Dir::Held(fd))?;
         if self.origin == WalkOrigin::Named { self.enter() } else { Ok(()) }
     }
 
-    /// Closes the base, if it is ours.
-    pub(super) fn release(&mut self) {
+    /// Closes the base, if it is a descriptor that the walker has opened.
+    pub(super) fn close_base(&mut self) {
         if let Dir::Held(fd) = self.base {
             self.context.backend.close(fd);
         }
         self.base = Dir::Root;
     }
 
-    /// The base belongs to a place now.
-    pub(super) fn keep(&mut self) {
+    /// Gives the base away: from now on it belongs to a place.
+    pub(super) fn give_base_away(&mut self) {
         self.base = Dir::Root;
     }
 
-    /// `..`
+    /// Goes to the directory above (`..`).
     pub(super) fn parent(&mut self) -> Result<()> {
         self.direct = false;
         if self.scoped() {
@@ -183,7 +186,7 @@ impl<N: Backend> Walker<'_, '_, N> {
                     return self.enter();
                 }
                 if found.is_empty() {
-                    return self.climb();
+                    return self.base_to_parent();
                 }
                 self.pop_found();
                 Ok(())
@@ -191,8 +194,8 @@ impl<N: Backend> Walker<'_, '_, N> {
             WalkOrigin::Outside if found.is_empty() => Ok(()),
             WalkOrigin::Lost if found.is_empty() => {
                 let fd = self.open(b"/..", O_PATH | O_DIRECTORY)?;
-                self.stand_on(fd)?;
-                // What is left of the container's tree has lost its way back into it.
+                self.move_to(fd)?;
+                // The directory was in the container's tree, but has lost its connection to it.
                 if self.origin == WalkOrigin::Outside { Err(Errno::ENOENT) } else { Ok(()) }
             }
             WalkOrigin::Outside | WalkOrigin::Lost => {
@@ -206,15 +209,16 @@ impl<N: Backend> Walker<'_, '_, N> {
         pop(&mut self.context.buffers.found[self.which]);
     }
 
-    /// The base becomes the directory above it.
-    fn climb(&mut self) -> Result<()> {
+    /// Replaces the base by the directory above it.
+    fn base_to_parent(&mut self) -> Result<()> {
         let fd = self.open(b"/..", O_PATH | O_DIRECTORY)?;
-        self.release();
+        self.close_base();
         self.base = Dir::Held(fd);
         Ok(())
     }
 
-    /// Has the link in `buffers.link` take the place of the name that led to it. The walker stands where the link does.
+    /// Replaces the name of a link by its target, which is in `buffers.link`. The walker is at the
+    /// directory that contains the link.
     pub(super) fn splice(&mut self) -> Result<()> {
         self.direct = false;
         let buffers = &mut *self.context.buffers;
@@ -222,7 +226,7 @@ impl<N: Backend> Walker<'_, '_, N> {
             return Err(Errno::ENOENT);
         }
         let rest = &buffers.walk.as_bytes()[self.rest..];
-        // A link that leads to itself by more names than one gets longer each time.
+        // A link that leads to itself by several names makes the path longer each time.
         buffers.link.push(rest).map_err(|_| Errno::ELOOP)?;
         buffers.walk.set(buffers.link.as_bytes())?;
         self.rest = 0;
@@ -234,7 +238,7 @@ impl<N: Backend> Walker<'_, '_, N> {
         }
         self.depth = 0;
         if self.has(RESOLVE_IN_ROOT) {
-            self.release();
+            self.close_base();
             self.start_from_directory()?;
             self.direct = false;
             return Ok(());
@@ -248,15 +252,16 @@ impl<N: Backend> Walker<'_, '_, N> {
     }
 
     /// Goes to the guest path in `buffers.link`, which has no links.
-    pub(super) fn jump(&mut self) -> Result<()> {
+    pub(super) fn jump_to_link(&mut self) -> Result<()> {
         let buffers = &mut *self.context.buffers;
         buffers.position.set(buffers.link.as_bytes())?;
         self.origin = WalkOrigin::Named;
         self.enter()
     }
 
-    /// At the root of a `/proc`, `self` and `thread-self` become what they mean for the guest.
-    pub(super) fn replace_own(&mut self, component: Component) -> bool {
+    /// In the root of a `/proc`, replaces `self` and `thread-self` by the ids of the guest's
+    /// process and thread.
+    pub(super) fn replace_self(&mut self, component: Component) -> bool {
         let Component::Name { start, end, .. } = component else { return false };
         if self.origin != WalkOrigin::Named || self.kind() != Some(Kind::Proc) {
             return false;
@@ -290,7 +295,7 @@ impl<N: Backend> Walker<'_, '_, N> {
     }
 }
 
-/// Whether a path that ends in ` (deleted)` is the true name of what `dir` is.
+/// Returns true if `path`, which ends in ` (deleted)`, is the true name of the file `dir`.
 fn same_file(backend: &mut impl Backend, dir: Dir, path: &Text) -> bool {
     let (mut named, mut open) = (identity::files::NO_FACTS, identity::files::NO_FACTS);
     backend.statx(Dir::Root, path.as_c_str(), AT_SYMLINK_NOFOLLOW, &mut named).is_ok()

@@ -1,4 +1,4 @@
-//! What a call wants of a name ([`Intent`]), and what it got ([`Place`]).
+//! The request for a path resolution ([`Intent`]) and its result ([`Place`]).
 
 use crate::guest::{Dir, Host, HostFd};
 use crate::world::{Kind, World};
@@ -8,22 +8,25 @@ use crate::world::{Kind, World};
 pub enum End {
     /// The file exists, or the call fails: `stat`, `chmod`, `chdir`, `open` without `O_CREAT`.
     Existing,
-    /// The file may be missing, its directory not: `open` with `O_CREAT`.
+    /// The file may be missing, but not its directory: `open` with `O_CREAT`.
     Creatable,
-    /// A name in a directory is made or removed, and not followed: `mkdir`, `mknod`, `symlink`, `unlink`, `rmdir`, both names of
-    /// `rename`, the new name of `link`, `bind`, `open` with `O_CREAT | O_EXCL`.
+    /// A name in a directory is made or removed, and not followed: `mkdir`, `mknod`, `symlink`,
+    /// `unlink`, `rmdir`, both names of `rename`, the new name of `link`, `bind`, `open` with
+    /// `O_CREAT | O_EXCL`.
     Name,
 }
 
-/// What a caller does without the held file ([`Intent::hold`]) where the directory of the name is known to be plain, and nothing has to be looked at
-/// on the way.
+/// What a caller accepts instead of the held file ([`Intent::hold`]) if the directory of the name
+/// is in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Nothing: it is to be held.
+    /// Nothing: the file must be held.
     Hold,
-    /// It takes facts instead ([`Place::seen`]), and the path. `buffers.position` may be empty where the guest's path is its own canonical name.
+    /// The file's status ([`Place::seen`]) and the path. `buffers.position` may be empty if the
+    /// guest's path is its own canonical name.
     Facts,
-    /// It makes its call at once, and finds out by that whether the name is there, or a link ([`Place::unseen`]).
+    /// The path alone. The caller makes its call at once, which shows if the name is missing or a
+    /// link ([`Place::unseen`]).
     Later,
 }
 
@@ -33,18 +36,20 @@ pub enum Look {
 pub struct Intent {
     /// What happens to the last component.
     pub end: End,
-    /// A symbolic link at the end is followed. No effect on [`End::Name`]. Without it the place may be a link.
+    /// Follow a symbolic link at the end. Without effect on [`End::Name`]. If it is false, the
+    /// place may be a link.
     pub follow: bool,
-    /// An empty path means the file that it starts from (`AT_EMPTY_PATH`); otherwise it is `ENOENT`.
+    /// Accept an empty path, which means the file that it starts from (`AT_EMPTY_PATH`); otherwise
+    /// it is `ENOENT`.
     pub empty: bool,
-    /// The caller wants the file itself, opened with `O_PATH`, in [`Place::held`] where it exists. It costs nothing: the resolver has it
-    /// open anyway.
+    /// Open the file itself with `O_PATH`, in [`Place::held`], if it exists. This costs nothing:
+    /// the resolver has it open anyway.
     pub hold: bool,
-    /// What is good enough instead of [`Intent::hold`].
+    /// What the caller accepts instead of [`Intent::hold`].
     pub look: Look,
-    /// The caller does not need to know the binding ([`Place::binding`]) of a relative name where that would cost a call.
+    /// Leave out the binding ([`Place::binding`]) of a relative name if it would cost a call.
     pub light: bool,
-    /// `openat2`'s `RESOLVE_*`, 0 otherwise.
+    /// `RESOLVE_*` of `openat2`, 0 otherwise.
     pub resolve: u64,
 }
 
@@ -66,35 +71,35 @@ impl Intent {
     /// A name in a directory: `mkdir`, `unlink`, `rename`.
     pub const NAME: Self = Self { end: End::Name, follow: false, ..Self::FOLLOW };
 
-    /// With an empty path meaning the start itself.
+    /// Accepts an empty path, which means the start itself.
     #[must_use]
     pub const fn or_empty(mut self) -> Self {
         self.empty = true;
         self
     }
 
-    /// With the file held open.
+    /// Holds the file open.
     #[must_use]
     pub const fn held(mut self) -> Self {
         self.hold = true;
         self
     }
 
-    /// With the file held open, or its facts.
+    /// Holds the file open, or gives its status.
     #[must_use]
     pub const fn held_or_seen(mut self) -> Self {
         self.look = Look::Facts;
         self.held()
     }
 
-    /// Without the binding of relative names.
+    /// Leaves out the binding of relative names.
     #[must_use]
     pub const fn lightly(mut self) -> Self {
         self.light = true;
         self
     }
 
-    /// As the flags of an `*at` call say: `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
+    /// Takes the flags of an `*at` call: `AT_SYMLINK_NOFOLLOW`, `AT_EMPTY_PATH`.
     #[must_use]
     pub const fn with_at_flags(mut self, flags: u32) -> Self {
         self.follow = flags & linux_raw_sys::general::AT_SYMLINK_NOFOLLOW == 0;
@@ -118,47 +123,54 @@ pub enum Last {
     Empty,
 }
 
-/// Where a path leads. The path itself is in `buffers.found[n]`; use both with the methods of [`Host`]: `(place.at, buffers.found[n])`.
+/// The file that a path leads to. The path itself is in `buffers.found[n]`; use both with the
+/// methods of [`Host`]: `(place.at, buffers.found[n])`.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Where `buffers.found[n]` starts. Mostly [`Dir::Root`]; [`Dir::Held`] where the host's name would be too long (then the place owns that
-    /// descriptor, see [`Place::close`]); [`Dir::Guest`] or [`Dir::Cwd`] where the guest's own name does.
+    /// The directory that `buffers.found[n]` starts from. Mostly [`Dir::Root`]; [`Dir::Held`] if
+    /// the host's name would be too long (the place owns that descriptor, see [`Place::close`]);
+    /// [`Dir::Guest`] or [`Dir::Cwd`] if the guest's own name is used.
     pub at: Dir,
-    /// The file itself, opened with `O_PATH` (and `O_NOFOLLOW`), where [`Intent::hold`] asked for it and it exists. Owned by the place.
+    /// The file itself, opened with `O_PATH` (and `O_NOFOLLOW`), if [`Intent::hold`] asked for it
+    /// and it exists. The place owns it.
     pub held: Option<HostFd>,
-    /// Index in `world.bindings`; `None` outside of all of them, and where [`Intent::light`] spared it.
+    /// Index in `world.bindings`. `None` outside of all bindings, or if [`Intent::light`] left it
+    /// out.
     pub binding: Option<usize>,
     /// Writing is `EROFS`.
     pub read_only: bool,
-    /// What kind of files these are ([`Kind::Host`] outside of all bindings).
+    /// What kind of files the binding holds ([`Kind::Host`] outside of all bindings).
     pub kind: Kind,
-    /// The place is the root of a binding (or of the guest): removing it, renaming it or over it is `EBUSY`.
+    /// The place is the root of a binding (or the guest's root): removing it, renaming it or
+    /// renaming over it is `EBUSY`.
     pub mount_point: bool,
-    /// Bindings lie below: removing it is `ENOTEMPTY`, renaming it (or over it) would take their mount points away: `EBUSY`.
+    /// Bindings lie below: removing it is `ENOTEMPTY`. Renaming it, or over it, would remove their
+    /// mount points and is `EBUSY`.
     pub holds_mounts: bool,
-    /// How the path ended, links expanded.
+    /// How the path ended, after links were expanded.
     pub last: Last,
-    /// The path ended in `/` or `/.`: only a directory will do.
+    /// The path ended in `/` or `/.`, so the file must be a directory.
     pub directory: bool,
-    /// With [`End::Creatable`]: there is no such file (yet).
+    /// With [`End::Creatable`]: the file does not exist (yet).
     pub missing: bool,
-    /// `buffers.found[n]` ends in a magic link of `/proc`, and following it is the only way to the file (a pipe, a deleted file). The call
-    /// must follow links.
+    /// `buffers.found[n]` ends in a magic link of `/proc`, which is the only way to the file (a
+    /// pipe, a deleted file). The call must follow links.
     pub magic: bool,
-    /// The guest's own relative path leads the kernel to the same file, from the guest's own directory: nothing but names, none of them a
-    /// link or a binding.
+    /// The guest's own relative path leads the kernel to the same file, from the guest's own
+    /// directory: it consists of names only, and none of them is a link or a binding.
     pub direct: bool,
-    /// What the file is (the last name not followed) is in `buffers.seen[n]`. Nothing is held.
+    /// The file's status (with the last component not followed) is in `buffers.seen[n]`. No
+    /// descriptor is held.
     pub seen: bool,
-    /// Nobody has looked at the last name: the call must not follow it, and if it is a link, the path is to be resolved again, with
-    /// [`crate::CallBuffers::careful`].
+    /// The last component was not looked at: the call must not follow it. If it is a link, the path
+    /// has to be resolved again, with [`crate::CallBuffers::careful`].
     pub unseen: bool,
 }
 
 impl Place {
-    /// The file that a descriptor (or the working directory) is, where its binding is not known: for calls that take no path.
-    /// `buffers.found[n]` is to be empty.
+    /// The file of a descriptor (or the working directory) with an unknown binding, for calls that
+    /// take no path. `buffers.found[n]` must be empty.
     pub const fn itself(at: Dir) -> Self {
         Self {
             at,
@@ -178,7 +190,8 @@ impl Place {
         }
     }
 
-    /// Closes what the place holds. To be called on every path, once, when the place is no longer needed.
+    /// Closes the descriptors that the place owns. Callers must call it once on every path, when
+    /// they no longer need the place.
     pub fn close(self, host: &mut impl Host) {
         if let Some(fd) = self.held {
             host.close(fd);
@@ -188,12 +201,13 @@ impl Place {
         }
     }
 
-    /// Whether two places are on one mount, as far as the guest is to know: `rename` and `link` are `EXDEV` otherwise.
+    /// Returns true if the guest sees both places on one mount: otherwise `rename` and `link` are
+    /// `EXDEV`.
     pub fn same_mount(&self, other: &Self) -> bool {
         self.binding == other.binding
     }
 
-    /// Says in which binding it lies, and so what kind of files there are.
+    /// Sets the binding, and what follows from it.
     pub(crate) fn set_binding(&mut self, world: &World<'_>, binding: Option<usize>) {
         self.binding = binding;
         let found = binding.and_then(|index| world.bindings.get(index));

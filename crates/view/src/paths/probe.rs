@@ -1,25 +1,28 @@
-//! Asking the kernel whether a host path has links in it.
+//! Asks the kernel with one call if a host path has symbolic links in it.
 //!
-//! Since Linux 5.6 that is one `openat2` with `RESOLVE_NO_SYMLINKS`. Before, the path is opened with `O_PATH`, and the kernel's name of what
-//! that gave is compared with it: they are the same exactly if there was no link (nor a mount over it that moved, which is then found
-//! out name by name as well). An error of such an open says nothing, because a link may have led out of the guest's root.
+//! Since Linux 5.6 the call is `openat2` with `RESOLVE_NO_SYMLINKS`. Before, the path is opened
+//! with `O_PATH`, and the kernel's name of the result is compared with it: they are equal exactly
+//! if there was no link. (A mount over the path that was moved also makes them differ; going
+//! through the path component by component then finds that out.) An error of such an open proves
+//! nothing, because a link may have led out of the guest's root.
 
 use super::walker::Walker;
 use crate::errno::Errno;
 use crate::guest::{Backend, Dir, HostFd};
 
-/// What a look at a path showed.
+/// Result of checking a path.
 pub(super) enum Probe {
-    /// It exists, and there is no link in it; the last name may be one if it was not to be followed.
+    /// It exists, and there is no link in it, except that the last component may be one if it was
+    /// not followed.
     Free(HostFd),
-    /// It has a link in it, or may have.
+    /// There is, or may be, a link in it.
     Linked,
-    /// There is no link up to where this happened.
+    /// The error occurred before any link.
     Failed(Errno),
 }
 
 impl<N: Backend> Walker<'_, '_, N> {
-    /// Looks at `buffers.found` from a directory.
+    /// Checks `buffers.found`, relative to a directory.
     pub(super) fn probe_from(&mut self, dir: Dir, flags: u32) -> Probe {
         let path = self.context.buffers.found[self.which].as_c_str();
         if self.context.backend.has_openat2() {
@@ -36,7 +39,7 @@ impl<N: Backend> Walker<'_, '_, N> {
                 self.context.backend.close(fd);
                 Probe::Linked
             }
-            // No path with a link in it is refused for these.
+            // A link in the path cannot be the cause of these.
             Err(error @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EBADF)) => {
                 Probe::Failed(error)
             }
@@ -44,7 +47,7 @@ impl<N: Backend> Walker<'_, '_, N> {
         }
     }
 
-    /// Whether the kernel calls what was opened by the name that it was opened by.
+    /// Returns true if the kernel's name of the opened file is the name that it was opened by.
     fn is_named(&mut self, dir: Dir, fd: HostFd) -> bool {
         let buffers = &mut *self.context.buffers;
         if self.context.backend.path_of(Dir::Held(fd), &mut buffers.host).is_err() {

@@ -1,26 +1,27 @@
-//! From the host's name of a file to the guest's.
+//! Translates a host path to the guest's path of the same file.
 
 use super::bindings::{behind, find};
 use crate::errno::Result;
 use crate::text::Text;
 use crate::world::World;
 
-/// Where a host file is for the guest.
+/// How the guest can name a host file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// In this binding.
+    /// By a path in this binding.
     Inside(usize),
-    /// A host path that the guest has no name for.
+    /// Not at all: the host path is in no binding.
     Outside,
-    /// No path at all: `pipe:[1]`, `anon_inode:[eventpoll]`, `/memfd:x`.
+    /// The file has no path: `pipe:[1]`, `anon_inode:[eventpoll]`, `/memfd:x`.
     Unnamed,
 }
 
-/// Puts the guest's name of a canonical host path (as `/proc/PID/fd/N`, `/proc/PID/cwd`, `getcwd` give it) into `into`. A ` (deleted)` at
-/// the end stays there. Where the answer is not [`Origin::Inside`], `into` is empty.
+/// Puts the guest's name of a canonical host path (from `/proc/PID/fd/N`, `/proc/PID/cwd` or
+/// `getcwd`) into `into`. A ` (deleted)` at the end is kept. If the result is not
+/// [`Origin::Inside`], `into` is empty.
 ///
-/// If a file has several names by overlapping bindings, the longest host path wins, then the first in the table; a name that another
-/// binding hides is no name.
+/// If bindings overlap and the file has several names, the binding with the longest host path wins,
+/// then the first in the table. A name that another binding hides does not count.
 pub fn reverse(world: &World<'_>, host: &[u8], into: &mut Text) -> Result<Origin> {
     into.clear();
     if host.first() != Some(&b'/') || host.starts_with(b"/memfd:") {
@@ -28,7 +29,8 @@ pub fn reverse(world: &World<'_>, host: &[u8], into: &mut Text) -> Result<Origin
     }
     let alive = host.strip_suffix(b" (deleted)");
     let mut longest = usize::MAX;
-    // Longest host prefix first; each round takes the next shorter length, so that every binding is tried at most once.
+    // Longest host prefix first. Each round takes the next shorter length, so every binding is
+    // tried at most once.
     loop {
         let mut next: Option<(usize, &[u8])> = None;
         for (index, binding) in world.bindings.iter().enumerate() {
@@ -69,7 +71,8 @@ pub fn reverse(world: &World<'_>, host: &[u8], into: &mut Text) -> Result<Origin
     }
 }
 
-/// Turns a guest path into what a task sees whose root is `root` (`chroot(2)`). False, and the path as it was, if it lies outside.
+/// Turns a guest path into the path that a task with the root `root` (`chroot(2)`) sees. Returns
+/// false and leaves the path unchanged if it lies outside of that root.
 pub fn seen_from(root: &Text, path: &mut Text) -> Result<bool> {
     if root.as_bytes() == b"/" || root.is_empty() {
         return Ok(true);

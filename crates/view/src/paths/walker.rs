@@ -1,11 +1,13 @@
-//! Where a path being resolved has got to, and the moves from there.
+//! The position that the resolution of a path has reached, and single steps from there.
 //!
-//! Three texts move together: what is left of the path (`buffers.walk`, from an offset on), the guest's canonical name of the place
-//! (`buffers.position`), and the host's (`buffers.found`, starting at a base: mostly the host's root). The guest's name is what `..` and bindings
-//! are decided by. Where there is none (a directory outside of all bindings, a removed one, one too deep for a path), the base is a
-//! descriptor, and names are relative to it.
+//! Three texts change together: the rest of the path (`buffers.walk`, from an offset on), the
+//! guest's canonical name of the position (`buffers.position`), and its host path (`buffers.found`,
+//! relative to a base that is mostly the host's root). The guest's name decides where `..` leads
+//! and where bindings begin. If there is none (a directory outside of all bindings, a removed one,
+//! one too deep for a path), the base is a descriptor, and names are relative to it.
 //!
-//! Where the host's name would not fit, the directory so far is opened and becomes the base.
+//! If the host path would become too long, the directory that was reached is opened and becomes the
+//! base.
 
 use super::bindings::{is_mount_point, mounts_beneath};
 use super::place::{End, Intent, Last, Place};
@@ -18,7 +20,7 @@ use crate::text::{PATH_MAX, Text};
 use crate::world::Kind;
 use linux_raw_sys::general::{O_PATH, RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_NO_XDEV};
 
-/// What is put behind a host path while it is looked at.
+/// The length of the longest suffix that is added to a host path for one call.
 pub(super) const SUFFIX_MAX: usize = 3;
 
 /// What is known of the directory that names are relative to.
@@ -26,26 +28,27 @@ pub(super) const SUFFIX_MAX: usize = 3;
 pub(super) enum WalkOrigin {
     /// `buffers.position` is its name for the guest.
     Named,
-    /// It is in no binding. It is its own root: nothing leads up from it.
+    /// It is in no binding. It is its own root: `..` does not leave it.
     Outside,
-    /// It has no name (removed, or too deep), but the kernel knows what is above it.
+    /// It has no name (removed, or too deep), but the kernel knows its parent.
     Lost,
 }
 
 /// The next part of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Component {
-    /// No more.
+    /// There is none.
     End,
     /// `.`
     Dot { last: bool },
     /// `..`
     DotDot { last: bool },
-    /// A name: where it is in `buffers.walk`, whether it is the last, and whether a slash follows.
+    /// A name: its range in `buffers.walk`, and flags that say if it is the last and if a slash
+    /// follows.
     Name { start: usize, end: usize, last: bool, slash: bool },
 }
 
-/// A point to come back to, inside one binding.
+/// An earlier position to return to, inside the same binding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     pub(super) rest: usize,
@@ -61,13 +64,13 @@ pub(super) struct Walker<'s, 'a, N: Backend> {
     pub(super) from: Dir,
     pub(super) which: usize,
     pub(super) intent: Intent,
-    /// Where `buffers.found` starts. [`Dir::Held`] is ours to close.
+    /// The directory that `buffers.found` starts from. The walker closes a [`Dir::Held`].
     pub(super) base: Dir,
     pub(super) binding: Option<usize>,
     pub(super) origin: WalkOrigin,
-    /// How much of `buffers.walk` is done.
+    /// How many bytes of `buffers.walk` have been taken.
     pub(super) rest: usize,
-    /// Names below the start, for `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT`.
+    /// Number of names below the start, for `RESOLVE_BENEATH` and `RESOLVE_IN_ROOT`.
     pub(super) depth: usize,
     /// Stay at the directory that the path starts from instead of going to it by name.
     pub(super) anchored: bool,
@@ -95,7 +98,7 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
             rest: 0,
             depth: 0,
             anchored,
-            // Until it starts anywhere else.
+            // Until the walker starts at another directory.
             direct: true,
         }
     }
@@ -130,7 +133,7 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         }
     }
 
-    /// Whether nothing has been taken since.
+    /// Returns true if nothing has been added to the host path since.
     pub(super) fn at_mark(&self, mark: &Mark) -> bool {
         self.context.buffers.found[self.which].len() == mark.found
     }
@@ -140,7 +143,8 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         self.rest = mark.rest;
     }
 
-    /// Takes names away again, but does not read them again. A position that was too long to keep stays unknown.
+    /// Removes the names taken since `mark`, but does not put them back into the rest of the path.
+    /// A position that was lost because it was too long stays unknown.
     pub(super) fn forget_since(&mut self, mark: &Mark) {
         let buffers = &mut *self.context.buffers;
         buffers.found[self.which].truncate(mark.found);
@@ -150,7 +154,7 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         self.depth = mark.depth;
     }
 
-    /// The next component, which stays where it is.
+    /// The next component, without taking it.
     pub(super) fn peek(&self) -> Component {
         let walk = self.context.buffers.walk.as_bytes();
         let skip = |from: usize| from + walk[from..].iter().take_while(|b| **b == b'/').count();
@@ -168,7 +172,7 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         }
     }
 
-    /// Takes a component without going anywhere.
+    /// Takes a component without moving.
     pub(super) fn skip(&mut self, component: Component) {
         let walk = self.context.buffers.walk.as_bytes();
         let start = self.rest + walk[self.rest..].iter().take_while(|b| **b == b'/').count();
@@ -180,15 +184,16 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         };
     }
 
-    /// Whether the host path has room for a name.
+    /// Returns true if the host path has room for a name.
     pub(super) fn fits(&self, component: Component) -> bool {
         let Component::Name { start, end, .. } = component else { return true };
         let found = &self.context.buffers.found[self.which];
-        // A single name that does not fit into an empty path is the kernel's to refuse.
+        // The kernel itself refuses a single name that is too long.
         found.is_empty() || found.len() + 1 + (end - start) + SUFFIX_MAX < PATH_MAX
     }
 
-    /// Goes down by a name. True if a binding begins there; `mark` is where names have not been looked at since.
+    /// Goes down by a name. Returns true if a binding begins there. Components since `mark` have
+    /// not been checked for search permission.
     pub(super) fn push(&mut self, component: Component, mark: &Mark) -> Result<bool> {
         let Component::Name { start, end, .. } = component else { return Ok(false) };
         self.rest = end;
@@ -214,29 +219,29 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         Ok(false)
     }
 
-    /// Whether directories have to be asked whether this thread may pass.
-    pub(super) fn searches(&self) -> bool {
-        super::dir_cache::searches(self.context)
+    /// Returns true if the search permission of directories has to be checked for this thread.
+    pub(super) fn checks_search(&self) -> bool {
+        super::dir_cache::checks_search(self.context)
     }
 
-    /// Asks the directories that names since `mark` were looked up in.
+    /// Checks the search permission of the directories in which names since `mark` were looked up.
     pub(super) fn search(&mut self, mark: &Mark) -> Result<()> {
         self.search_range(mark, false)
     }
 
-    /// The same, and the last directory too.
+    /// As [`Walker::search`], including the last directory.
     pub(super) fn search_all(&mut self, mark: &Mark) -> Result<()> {
         self.search_range(mark, true)
     }
 
-    /// Asks the directory so far.
+    /// Checks the search permission of the directory that was reached.
     pub(super) fn search_here(&mut self) -> Result<()> {
         let mark = self.mark();
         self.search_all(&mark)
     }
 
     fn search_range(&mut self, mark: &Mark, whole: bool) -> Result<()> {
-        let Some(identity) = self.context.world.identity.filter(|_| self.searches()) else {
+        let Some(identity) = self.context.world.identity.filter(|_| self.checks_search()) else {
             return Ok(());
         };
         let kind = self.kind().unwrap_or(Kind::Host);
@@ -256,13 +261,13 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         Ok(())
     }
 
-    /// Adds the guest's own end of a name to the host path.
+    /// Adds the end of the guest's path (`/`, `/.`, `/..`) to the host path.
     pub(super) fn append(&mut self, end: &[u8]) -> Result<()> {
         let found = &mut self.context.buffers.found[self.which];
         if found.is_empty() { found.push(&end[1..]) } else { found.push(end) }
     }
 
-    /// Runs something with `suffix` behind the host path.
+    /// Calls `run` with `suffix` added to the host path.
     fn with_suffix<T>(
         &mut self,
         suffix: &[u8],
@@ -280,12 +285,12 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         result
     }
 
-    /// Looks at the host path with `suffix` behind it, links refused.
+    /// Checks the host path with `suffix` added for links.
     pub(super) fn probe(&mut self, suffix: &[u8], flags: u32) -> Result<Probe> {
         self.with_suffix(suffix, |walker| Ok(walker.probe_from(walker.base, flags)))
     }
 
-    /// Opens the host path, which is known to be free of links, with `suffix` behind it.
+    /// Opens the host path, which is known to be free of links, with `suffix` added.
     pub(super) fn open(&mut self, suffix: &[u8], flags: u32) -> Result<HostFd> {
         self.with_suffix(suffix, |walker| {
             let path = walker.context.buffers.found[walker.which].as_c_str();
@@ -293,24 +298,24 @@ impl<'s, 'a, N: Backend> Walker<'s, 'a, N> {
         })
     }
 
-    /// As [`Walker::open`], only to see whether it works.
+    /// Checks that [`Walker::open`] works.
     pub(super) fn check(&mut self, suffix: &[u8], flags: u32) -> Result<()> {
         let fd = self.open(suffix, flags | O_PATH)?;
         self.context.backend.close(fd);
         Ok(())
     }
 
-    /// Reads the link at the host path into `buffers.link`; `EINVAL` if it is none.
+    /// Reads the link at the host path into `buffers.link`; `EINVAL` if it is not a link.
     pub(super) fn read_link(&mut self) -> Result<()> {
         let CallContext { backend, buffers, .. } = &mut *self.context;
         backend.readlink(self.base, buffers.found[self.which].as_c_str(), &mut buffers.link)
     }
 
-    /// What has been found out so far, as a place that starts at `at`.
+    /// The position as a place whose path starts at `at`.
     pub(super) fn place(&self, at: Dir, last: Last) -> Place {
         let CallContext { world, buffers, .. } = &*self.context;
         let position = buffers.position.as_bytes();
-        // A name to be made or removed that is no name: the kernel's refusal counts.
+        // For a name to be made or removed that is not a name, the kernel's own error is wanted.
         let refused = self.intent.end == End::Name && !matches!(last, Last::Name | Last::Empty);
         let named = !position.is_empty() && !refused;
         let mut place = Place {
@@ -330,7 +335,7 @@ pub(super) fn push_to(found: &mut Text, name: &[u8]) -> Result<()> {
     if found.is_empty() { found.push(name) } else { found.push_component(name) }
 }
 
-/// Takes the last name from a path.
+/// Removes the last name from a path.
 pub(super) fn pop(path: &mut Text) {
     match path.as_bytes().iter().rposition(|byte| *byte == b'/') {
         Some(0) => path.truncate(1),

@@ -1,15 +1,16 @@
-//! Reading a text line by line and writing another, in two buffers of fixed size however long the text is.
+//! Reads a file line by line and writes another, in two buffers of fixed size, however long the
+//! files are.
 
 use crate::errno::Result;
 use crate::guest::{Host, HostFd};
 use crate::text::{DIGITS, decimal};
 use core::ops::Range;
 
-/// Lines of a host file. The buffer is the caller's, the same at every call, and a line lies in it.
+/// Lines of a host file. The caller passes the same buffer at every call; a line is a range of it.
 pub(super) struct Lines {
     file: HostFd,
     offset: u64,
-    /// What is in the buffer and has not been given out.
+    /// The part of the buffer that has not been returned yet.
     rest: Range<usize>,
     over: bool,
 }
@@ -19,8 +20,8 @@ impl Lines {
         Self { file, offset: 0, rest: 0..0, over: false }
     }
 
-    /// The next line, with its newline if it has one; `None` at the end. Of a line longer than the buffer the beginning is given, and the
-    /// rest is dropped.
+    /// The next line, with its newline if it has one; `None` at the end. A line longer than the
+    /// buffer is cut.
     pub(super) fn next<const SIZE: usize>(
         &mut self,
         host: &mut impl Host,
@@ -51,7 +52,7 @@ impl Lines {
         }
     }
 
-    /// Drops what belongs to the line that fills the buffer.
+    /// Drops the rest of a line that fills the buffer.
     fn skip(&mut self, host: &mut impl Host) -> Result<()> {
         self.rest = 0..0;
         let mut piece = [0; 256];
@@ -67,7 +68,7 @@ impl Lines {
     }
 }
 
-/// Where text goes. The buffer is the caller's, the same at every call.
+/// A file that is written. The caller passes the same buffer at every call.
 pub(super) struct Output {
     file: HostFd,
     used: usize,
@@ -78,7 +79,7 @@ impl Output {
         Self { file, used: 0 }
     }
 
-    /// Adds to the end.
+    /// Appends bytes.
     pub(super) fn push<const SIZE: usize>(
         &mut self,
         host: &mut impl Host,
@@ -98,7 +99,7 @@ impl Output {
         Ok(())
     }
 
-    /// Adds a path, with the bytes of `special` as a backslash and three octal digits.
+    /// Appends a path, with the bytes of `special` as a backslash and three octal digits.
     pub(super) fn push_escaped<const SIZE: usize>(
         &mut self,
         host: &mut impl Host,
@@ -117,7 +118,7 @@ impl Output {
         Ok(())
     }
 
-    /// Adds a number, in decimal.
+    /// Appends a number in decimal.
     pub(super) fn push_number<const SIZE: usize>(
         &mut self,
         host: &mut impl Host,
@@ -127,7 +128,7 @@ impl Output {
         self.push(host, buffer, decimal(number, &mut [0; DIGITS]))
     }
 
-    /// Writes what is left; the last step.
+    /// Writes the rest of the buffer; the last step.
     pub(super) fn flush<const SIZE: usize>(
         &self,
         host: &mut impl Host,
@@ -137,7 +138,8 @@ impl Output {
     }
 }
 
-/// Takes octal escapes of the bytes of `special` away; other backslashes stay. `None` where the result is longer than `into`.
+/// Removes octal escapes of the bytes of `special`; other backslashes stay. `None` if the result is
+/// longer than `into`.
 pub(super) fn unescape<'b>(text: &[u8], special: &[u8], into: &'b mut [u8]) -> Option<&'b [u8]> {
     let (mut from, mut used) = (0, 0);
     while from < text.len() {

@@ -1,4 +1,4 @@
-//! Symbolic links under `/proc`.
+//! Resolves symbolic links under `/proc` for the guest.
 
 use super::name::{Entry, entry};
 use crate::calls::support::is_copy_of;
@@ -16,21 +16,24 @@ use linux_raw_sys::general as raw;
 /// Where a symbolic link under `/proc` leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// To this path, absolute in the container's own root whatever the task's root is, without links: a jump.
+    /// A magic link to this path: absolute in the container's own root, whatever the task's root
+    /// is, and without links.
     Jump,
-    /// An ordinary link: its text, to be resolved as any link's.
+    /// An ordinary link: its target is resolved like that of any link.
     Text,
-    /// A jump to something without a name of the guest's. The kernel follows the link itself; the text is what readlink(2) shows.
+    /// A magic link to a file without a name for the guest. The kernel follows the link itself; the
+    /// text is for readlink(2).
     Kernel,
 }
 
-/// What the kernel puts behind the name of a file that has none any more.
+/// Suffix that the kernel adds to the name of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// Where the link at a canonical host path under `/proc` leads; the answer is put into `into`. What readlink(2) shows of a
-/// [`Target::Jump`] is [`crate::paths::seen_from`] the task's root.
+/// Resolves the link at a canonical host path under `/proc`; the target is put into `into`. For a
+/// [`Target::Jump`], readlink(2) shows [`crate::paths::seen_from`] the task's root.
 ///
-/// Errors are the kernel's: `ENOENT`, `EACCES` for a process that may not be looked into, `EINVAL` for what is no link.
+/// Errors are the kernel's: `ENOENT`, `EACCES` for a process that the caller may not inspect,
+/// `EINVAL` for a file that is not a link.
 pub fn follow<N: Backend>(
     backend: &mut N,
     world: &World<'_>,
@@ -46,11 +49,12 @@ pub fn follow<N: Backend>(
     }
     let mut buffer = [0; NAME_LIMIT];
     let link = link_name(host, &mut buffer)?;
-    // The kernel's answer in any case: whether there is one is its decision.
+    // Asked in any case: the kernel decides if the link exists.
     backend.readlink(Dir::Root, link, into)?;
     let Some(entry) = entry(pid, tid, host) else { return Ok(Target::Text) };
-    if !is_known(backend, &entry) {
-        // As for a process of somebody else's: what is open elsewhere on the host is neither shown nor reached.
+    if !has_known_state(backend, &entry) {
+        // As for a process of another user: files that other processes of the host have open are
+        // neither shown nor reached.
         if !backend.program_of(entry.process, into) {
             return Err(Errno::EACCES);
         }
@@ -62,8 +66,8 @@ pub fn follow<N: Backend>(
         b"cwd" => named(backend, world, link, into),
         rest if rest.starts_with(b"fd/") => named(backend, world, link, into),
         rest if rest.starts_with(b"map_files/") => match named(backend, world, link, into)? {
-            // The loader: anonymous memory, as far as the guest is told.
-            Target::Kernel if is_hosts(into) => Err(Errno::ENOENT),
+            // The loader's mappings are anonymous memory for the guest.
+            Target::Kernel if is_only_on_host(into) => Err(Errno::ENOENT),
             target => Ok(target),
         },
         rest if rest.starts_with(b"ns/") => Ok(Target::Kernel),
@@ -71,8 +75,8 @@ pub fn follow<N: Backend>(
     }
 }
 
-/// Whether a thread is one of those whose state is known here.
-fn is_known<N: Backend>(backend: &mut N, entry: &Entry<'_>) -> bool {
+/// Returns true if the state of a thread is known to this backend.
+fn has_known_state<N: Backend>(backend: &mut N, entry: &Entry<'_>) -> bool {
     let own = [backend.pid(), backend.tid()];
     own.contains(&entry.process)
         || own.contains(&entry.task())
@@ -80,7 +84,8 @@ fn is_known<N: Backend>(backend: &mut N, entry: &Entry<'_>) -> bool {
         || backend.with_task(entry.task(), &mut |_| {})
 }
 
-/// Longest path of a link under `/proc`, with its NUL: `/proc/N/task/N/map_files/FROM-TO` is the longest.
+/// Length of the longest path of a link under `/proc`, with its NUL:
+/// `/proc/N/task/N/map_files/FROM-TO`.
 const NAME_LIMIT: usize = 128;
 
 fn link_name<'b>(host: &[u8], buffer: &'b mut [u8; NAME_LIMIT]) -> Result<&'b CStr> {
@@ -100,7 +105,7 @@ fn write_text(into: &mut Text, what: core::fmt::Arguments<'_>) -> Result<Target>
     Ok(Target::Text)
 }
 
-/// The kernel knows only our loader.
+/// The kernel's link leads to the loader, so the backend is asked for the program.
 fn exe<N: Backend>(
     backend: &mut N,
     world: &World<'_>,
@@ -116,7 +121,8 @@ fn exe<N: Backend>(
     named(backend, world, link, into)
 }
 
-/// The kernel knows nothing of a guest's `chroot`. A process that is not of this container has our root, as far as can be told.
+/// The kernel does not know a guest's `chroot`. A process that is not of this container appears to
+/// have the container's root.
 fn root<N: Backend>(
     backend: &mut N,
     task: &Task,
@@ -132,7 +138,7 @@ fn root<N: Backend>(
     Ok(Target::Jump)
 }
 
-/// The kernel's name of an open file, mapping or directory is in `into`.
+/// Translates the kernel's name of an open file, mapping or directory, which is in `into`.
 fn named(
     backend: &mut impl Host,
     world: &World<'_>,
@@ -140,7 +146,7 @@ fn named(
     into: &mut Text,
 ) -> Result<Target> {
     let kernels = *into;
-    let gone = kernels.as_bytes().ends_with(DELETED) && !is_called_so(backend, link, &kernels);
+    let gone = kernels.as_bytes().ends_with(DELETED) && !has_that_name(backend, link, &kernels);
     match reverse(world, kernels.as_bytes(), into)? {
         // To the guest, the copy of a file of the image is that file.
         Origin::Inside(_) if gone && has_copy(backend, link, &kernels) => {
@@ -156,13 +162,14 @@ fn named(
     }
 }
 
-/// Whether a name is of a file that only the host has. Memory files and the like are in no directory.
-fn is_hosts(name: &Text) -> bool {
+/// Returns true if a name belongs to a file that only the host has. Memory files and the like are
+/// in no directory.
+fn is_only_on_host(name: &Text) -> bool {
     let name = name.as_bytes();
     name.first() == Some(&b'/') && !name.ends_with(DELETED)
 }
 
-/// Whether a file that the kernel calls deleted was replaced by its own copy.
+/// Returns true if a file that the kernel calls deleted was replaced by its own copy.
 fn has_copy(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
     let (mut facts, mut copy) = (NO_FACTS, *name);
     copy.truncate(name.len() - DELETED.len());
@@ -171,8 +178,8 @@ fn has_copy(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
         && is_copy_of(backend, copy.as_c_str(), &facts)
 }
 
-/// Whether a file is really named `x (deleted)`.
-fn is_called_so(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
+/// Returns true if a file is really named `x (deleted)`.
+fn has_that_name(backend: &mut impl Host, link: &CStr, name: &Text) -> bool {
     let (mut through, mut by_name) = (NO_FACTS, NO_FACTS);
     backend.statx(Dir::Root, link, 0, &mut through).is_ok()
         && backend.statx(Dir::Root, name.as_c_str(), raw::AT_SYMLINK_NOFOLLOW, &mut by_name).is_ok()

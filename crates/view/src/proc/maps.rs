@@ -1,7 +1,8 @@
-//! Texts that name a file in one column: `maps`, `smaps`, `numa_maps`, `net/unix`.
+//! Rewrites files of `/proc` that name a file in one column: `maps`, `smaps`, `numa_maps`,
+//! `net/unix`.
 //!
-//! Only that column changes. A mapping of a file that the guest has no name for looks like anonymous memory, its address is true. Mappings of our
-//! loader ([`abi::boot`]) are left out.
+//! Only that column changes. A mapping of a file that has no name for the guest looks like
+//! anonymous memory, at its true address. Mappings of the loader ([`abi::boot`]) are left out.
 
 use super::lines::{Lines, Output, unescape};
 use crate::CallContext;
@@ -13,10 +14,11 @@ use crate::text::PATH_MAX;
 use abi::boot;
 use core::ops::Range;
 
-/// Where the name is.
+/// The column that holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
-    /// The sixth, up to the end of the line; lines of `smaps` that are no mapping's stay.
+    /// The sixth, up to the end of the line. Lines of `smaps` that do not begin a mapping stay
+    /// unchanged.
     Maps,
     /// Behind `file=`, up to a blank.
     NumaMaps,
@@ -25,7 +27,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// What the kernel escapes there.
+    /// Bytes that the kernel escapes in the column.
     const fn special(self) -> &'static [u8] {
         match self {
             Self::Maps => b"\n",
@@ -71,8 +73,8 @@ fn is_mapping(line: &[u8]) -> bool {
     hexadecimal(numbers.next()) && hexadecimal(numbers.next()) && numbers.next().is_none()
 }
 
-/// Whether a line is about memory of our loader's; `None` where it is not the first of a mapping.
-fn is_loaders(line: &[u8], column: Column) -> Option<bool> {
+/// Returns true if a line describes memory of the loader; `None` if it does not begin a mapping.
+fn is_of_loader(line: &[u8], column: Column) -> Option<bool> {
     let end = line.iter().position(|byte| *byte == b' ')?;
     let hexadecimal = |part: &[u8]| {
         part.iter().try_fold(0_u64, |sum, byte| {
@@ -84,22 +86,23 @@ fn is_loaders(line: &[u8], column: Column) -> Option<bool> {
             let middle = line.iter().position(|byte| *byte == b'-')?;
             let (start, last) =
                 (hexadecimal(&line[..middle])?, hexadecimal(&line[middle + 1..end])?);
-            // Where the kernel does not let itself be told, the heap is in the middle of it.
-            let ours = boot::is_loaders(start) && boot::is_loaders(last.wrapping_sub(1));
-            Some(ours && !line.ends_with(b"[heap]"))
+            // If the kernel does not let the loader move the heap, the heap lies in the middle of
+            // its range.
+            let of_loader = boot::is_loaders(start) && boot::is_loaders(last.wrapping_sub(1));
+            Some(of_loader && !line.ends_with(b"[heap]"))
         }
         Column::NumaMaps => Some(boot::is_loaders(hexadecimal(&line[..end])?)),
         _ => None,
     }
 }
 
-/// What a name becomes.
+/// Result of translating a name.
 enum Name {
-    /// What is in `buffers.spare[0]`.
+    /// The name in `buffers.spare[0]`.
     Guest,
-    /// As it is: not a path at all.
+    /// The name unchanged: it is not a path.
     Same,
-    /// None.
+    /// No name.
     Hidden,
 }
 
@@ -116,8 +119,8 @@ pub(super) fn rewrite<N: Backend>(
     while let Some(line) = lines.next(context.backend, &mut context.buffers.input)? {
         let bytes = &context.buffers.input[line.clone()];
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        // What follows a mapping's first line in `smaps` is about it.
-        hidden = is_loaders(bytes, column).unwrap_or(hidden);
+        // The lines that follow a mapping's first line in `smaps` describe the same mapping.
+        hidden = is_of_loader(bytes, column).unwrap_or(hidden);
         if hidden {
             continue;
         }
@@ -140,7 +143,7 @@ pub(super) fn rewrite<N: Backend>(
             }
             (Name::Hidden, Some(name)) => match column {
                 Column::Maps => {
-                    // Address and permissions, then what anonymous memory has.
+                    // Address and permissions, then the fields of anonymous memory.
                     let kept = behind_words(bytes, 2).unwrap_or(name.start);
                     put(&bytes[..kept])?;
                     put(b"00000000 00:00 0 ")?;
@@ -158,7 +161,7 @@ pub(super) fn rewrite<N: Backend>(
     output.flush(context.backend, &context.buffers.output)
 }
 
-/// Looks a name up; the range is in `buffers.input`.
+/// Translates a name; the range is in `buffers.input`.
 fn rename<N: Backend>(
     context: &mut CallContext<'_, N>,
     name: Range<usize>,
@@ -175,10 +178,13 @@ fn rename<N: Backend>(
     let guest = &mut buffers.spare[0];
     match reverse(context.world, host, guest) {
         Ok(Origin::Inside(_)) => {}
-        // `/memfd:x (deleted)`, `/dev/zero (deleted)`, `/SYSV00000000 (deleted)`, `/[aio] (deleted)`: not of any directory.
+        // `/memfd:x (deleted)`, `/dev/zero (deleted)`, `/SYSV00000000 (deleted)`,
+        // `/[aio] (deleted)`: in no directory.
         Ok(Origin::Unnamed) => return Name::Same,
         Ok(Origin::Outside) if host == b"/dev/zero (deleted)" => return Name::Same,
-        Ok(Origin::Outside) if is_kernels(host) || column == Column::Sockets => return Name::Same,
+        Ok(Origin::Outside) if is_kernel_object(host) || column == Column::Sockets => {
+            return Name::Same;
+        }
         _ => return Name::Hidden,
     }
     match seen_from(&context.task.root, guest) {
@@ -187,7 +193,8 @@ fn rename<N: Backend>(
     }
 }
 
-/// Objects of file systems that are mounted nowhere have one component, and are always deleted.
-fn is_kernels(host: &[u8]) -> bool {
+/// Returns true for objects of file systems that are not mounted: they have one component, and are
+/// always deleted.
+fn is_kernel_object(host: &[u8]) -> bool {
     host.strip_suffix(b" (deleted)").is_some_and(|name| !name[1..].contains(&b'/'))
 }

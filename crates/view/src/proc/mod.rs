@@ -1,15 +1,19 @@
-//! `/proc`: links that jump, and files whose text names paths or ids.
+//! Adapts `/proc` to the guest: magic links, and files whose contents name paths or ids.
 //!
-//! The guest's `/proc` is the host's ([`crate::world::Kind::Proc`]), with rules for what would show the host:
+//! The guest's `/proc` is the host's ([`crate::world::Kind::Proc`]), with rules for everything that
+//! would show the host:
 //!
-//! - **Links.** `self` and `thread-self` are the caller's, not the backend's. `exe`, `cwd`, `root`, `fd/N`, `map_files/*` of any
-//!   process name files: [`follow`] tells the guest's name of the target, or that the kernel has to follow the link because the target
-//!   (a pipe, a deleted file, a namespace) has no name.
-//! - **Texts.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`, `status` are copied through a rewriting filter
-//!   into a memory file when they are opened ([`open`]). The copy does not change afterwards: who keeps it open reads what was then.
+//! - **Links.** `self` and `thread-self` are the caller's, not the backend's. `exe`, `cwd`, `root`,
+//!   `fd/N`, `map_files/*` of any process name files: [`follow`] gives the guest's name of the
+//!   target, or says that the kernel has to follow the link because the target (a pipe, a deleted
+//!   file, a namespace) has no name.
+//! - **Files.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`,
+//!   `status` are copied and rewritten into a memory file when they are opened ([`open`]). The copy
+//!   does not change afterwards: a process that keeps it open reads the state of that moment.
 //! - **Owners.** A process's directory belongs to its emulated user ([`owner`]).
 //!
-//! Everything else is the kernel's: the guest runs as real processes with real arguments and environments.
+//! Everything else is the kernel's: the guest consists of real processes with real arguments and
+//! environments.
 
 mod lines;
 mod links;
@@ -32,7 +36,7 @@ use lines::{Lines, Output};
 use linux_raw_sys::general as raw;
 use name::{Entry, entry};
 
-/// A file whose text is made for the guest.
+/// A file whose contents are made for the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
     Maps,
@@ -40,12 +44,12 @@ enum Made {
     Sockets,
     Mounts(mounts::Form),
     Status,
-    /// Takes what is written to it, and nothing comes of it.
+    /// Accepts what is written to it, without any effect.
     LoginId,
 }
 
 impl Made {
-    /// By the name in the directory of a process or thread.
+    /// Decides by the name in the directory of a process or thread.
     fn of(entry: &Entry<'_>) -> Option<Self> {
         Some(match entry.rest {
             b"maps" | b"smaps" => Self::Maps,
@@ -61,10 +65,10 @@ impl Made {
     }
 }
 
-/// What opening a file under `/proc` gives, if it is one whose text is made for the guest: [`Verdict::Give`]. `host` is the host path
-/// (`buffers.found[0]`), `flags` are `open`'s.
+/// Opens a file under `/proc` if its contents are made for the guest: [`Verdict::Give`]. `host` is
+/// the host path (`buffers.found[0]`), `flags` are `open`'s.
 ///
-/// What the kernel refuses (writing, another user's process, `O_DIRECTORY`) is left to it.
+/// Calls that the kernel refuses (writing, another user's process, `O_DIRECTORY`) are left to it.
 pub fn open<N: Backend>(
     context: &mut CallContext<'_, N>,
     host: &Text,
@@ -74,7 +78,7 @@ pub fn open<N: Backend>(
     let Some(entry) = entry(pid, tid, host.as_bytes()) else { return Ok(None) };
     let Some(made) = Made::of(&entry) else { return Ok(None) };
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
-    // Sessions write their user there; only the host's root may change it once it is set.
+    // Login programs write the user's id there; once it is set, only the host's root may change it.
     let wanted = (made == Made::LoginId) == writes
         && (made != Made::LoginId || context.world.identity.is_some());
     if !wanted || flags & (raw::O_PATH | raw::O_DIRECTORY) != 0 {
@@ -108,7 +112,7 @@ fn copy<N: Backend>(
     Ok(into)
 }
 
-/// The text as it is.
+/// Copies the contents unchanged.
 fn plain<N: Backend>(context: &mut CallContext<'_, N>, source: HostFd, into: HostFd) -> Result<()> {
     let mut lines = Lines::new(source);
     let mut output = Output::new(into);
@@ -118,14 +122,15 @@ fn plain<N: Backend>(context: &mut CallContext<'_, N>, source: HostFd, into: Hos
     output.flush(context.backend, &context.buffers.output)
 }
 
-/// Whether a host path under `/proc` names something that the calling process has open.
+/// Returns true if a host path under `/proc` names a descriptor of the calling process.
 pub fn is_own_descriptor(backend: &impl Host, host: &[u8]) -> bool {
     entry(backend.pid(), backend.tid(), host)
         .is_some_and(|entry| entry.process == backend.pid() && entry.rest.starts_with(b"fd/"))
 }
 
-/// The emulated owner of a file under `/proc` whose owner on the host is `uid` and `gid`: the effective ids of the process that it
-/// tells about. A process that hides (`PR_SET_DUMPABLE`) belongs to root there, for the guest as well.
+/// The emulated owner of a file under `/proc` whose owner on the host is `uid` and `gid`: the
+/// effective ids of the process that it describes. The files of a process that is not dumpable
+/// (`PR_SET_DUMPABLE`) belong to root, for the guest as well.
 pub fn owner<N: Backend>(
     context: &mut CallContext<'_, N>,
     host: &[u8],

@@ -1,8 +1,10 @@
-//! `mounts`, `mountinfo`, `mountstats`: the bindings of the container, and what is mounted beneath them on the host.
+//! Writes `mounts`, `mountinfo`, `mountstats` for the guest: the bindings of the container, and the
+//! host's mounts below them.
 //!
-//! A binding looks like a bind mount of the file system that it lies in: device, type and options are those of the host's mount around it.
-//! Its number is made up, above those of the kernel; the number of its parent is that of the binding around it. After `chroot` only what
-//! lies below the new root is listed, as the kernel does it.
+//! A binding looks like a bind mount of the file system that it lies in: device, type and options
+//! are those of the host's mount around it. Its number is made up, above those of the kernel; the
+//! number of its parent is that of the binding around it. After `chroot` only mounts below the new
+//! root are listed, as the kernel does it.
 //!
 //! See [proc_pid_mountinfo(5)](https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html).
 
@@ -14,20 +16,20 @@ use crate::paths::{Origin, behind, is_mount_point, reverse, seen_from};
 use crate::text::{PATH_MAX, Text};
 use crate::world::{Kind, World};
 
-/// Which of the three files.
+/// The file that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// fstab(5).
+    /// `mounts`, as in fstab(5).
     Mounts,
-    /// With numbers and roots.
+    /// `mountinfo`, with numbers and roots.
     Info,
-    /// For NFS's counters, which are left out.
+    /// `mountstats`, without the counters of NFS.
     Stats,
 }
 
-/// What is escaped in paths; `#` in sources is not ours.
+/// Bytes that are escaped in paths; the `#` in sources is the kernel's own affair.
 const SPECIAL: &[u8] = b" \t\n\\";
-/// Numbers of bindings start here; the kernel reuses the lowest free number.
+/// The first number of a binding; the kernel uses the lowest free numbers.
 const FIRST: u32 = 1_000_000;
 
 /// A line of the kernel's `mountinfo`.
@@ -57,31 +59,32 @@ impl<'l> Mount<'l> {
     }
 }
 
-/// Where a mount is for the guest, and what it is.
+/// A line to write: the mount for the guest.
 struct Line<'l> {
     number: Number<'l>,
     parent: u32,
     mount: Mount<'l>,
-    /// What of the file system is shown: the mount's root, and this behind it.
+    /// The visible part of the file system: this path, below the mount's root.
     below: &'l [u8],
-    /// The file system's own root is shown, whatever the host has there.
+    /// The root of the file system is shown, whatever part of it the host has mounted.
     whole: bool,
     read_only: bool,
 }
 
 enum Number<'l> {
     Made(u32),
-    Kernels(&'l [u8]),
+    Kernel(&'l [u8]),
 }
 
-/// Writes the text for the guest to `into`. `source` is whatever file was asked for; the kernel's `mountinfo` is read anyway.
+/// Writes the text for the guest to `into`. `source` is the file that was asked for; the kernel's
+/// `mountinfo` is always read.
 pub(super) fn write<N: Backend>(
     context: &mut CallContext<'_, N>,
     source: HostFd,
     into: HostFd,
     form: Form,
 ) -> Result<()> {
-    // It was opened for the kernel's opinion on whether it may be.
+    // It was opened only so that the kernel checks the permission.
     let _ = source;
     let mut output = Output::new(into);
     let table = context.backend.open(Dir::Root, c"/proc/self/mountinfo", 0, 0, 0)?;
@@ -92,7 +95,7 @@ pub(super) fn write<N: Backend>(
     output.flush(context.backend, &context.buffers.output)
 }
 
-/// A line for every binding.
+/// Writes a line for every binding.
 fn bindings<N: Backend>(
     context: &mut CallContext<'_, N>,
     table: HostFd,
@@ -117,7 +120,7 @@ fn bindings<N: Backend>(
             read_only: binding.read_only,
         };
         context.buffers.spare[1].set(binding.guest)?;
-        one(context, output, form, &line)?;
+        write_line(context, output, form, &line)?;
     }
     Ok(())
 }
@@ -132,7 +135,8 @@ fn parent(world: &World<'_>, index: usize) -> u32 {
     longest.map_or(FIRST - 1, |(other, _)| FIRST + other as u32)
 }
 
-/// Finds the host's mount that a path lies in; its line is put into `buffers.spare[0]`. The last of several at one place is the visible one.
+/// Finds the host's mount that contains a path; its line is put into `buffers.spare[0]`. Of several
+/// mounts at one place the last is the visible one.
 fn around<N: Backend>(
     context: &mut CallContext<'_, N>,
     table: HostFd,
@@ -156,7 +160,7 @@ fn around<N: Backend>(
     Ok(best.is_some())
 }
 
-/// A line for every mount of the host that shows through a binding.
+/// Writes a line for every mount of the host below a binding.
 fn beneath<N: Backend>(
     context: &mut CallContext<'_, N>,
     table: HostFd,
@@ -180,20 +184,21 @@ fn beneath<N: Backend>(
             continue;
         }
         let line = Line {
-            number: Number::Kernels(mount.number),
+            number: Number::Kernel(mount.number),
             parent: FIRST + index as u32,
             mount,
             below: b"",
             whole: false,
             read_only: binding.read_only,
         };
-        one(context, output, form, &line)?;
+        write_line(context, output, form, &line)?;
     }
     Ok(())
 }
 
-/// Writes a line for what is at `buffers.spare[1]` for the container, unless the task's root hides it.
-fn one<N: Backend>(
+/// Writes a line for the mount at `buffers.spare[1]`, a path of the container, unless it is outside
+/// of the task's root.
+fn write_line<N: Backend>(
     context: &mut CallContext<'_, N>,
     output: &mut Output,
     form: Form,
@@ -213,7 +218,7 @@ fn one<N: Backend>(
         Form::Info => {
             match line.number {
                 Number::Made(number) => output.push_number(backend, buffer, number)?,
-                Number::Kernels(number) => output.push(backend, buffer, number)?,
+                Number::Kernel(number) => output.push(backend, buffer, number)?,
             }
             output.push(backend, buffer, b" ")?;
             output.push_number(backend, buffer, line.parent)?;
@@ -250,13 +255,14 @@ fn one<N: Backend>(
     output.push(backend, buffer, b"\n")
 }
 
-/// Whether options begin with `rw` or `ro` as a word.
+/// Returns true if options begin with the word `rw` or `ro`.
 fn has_access(options: &[u8]) -> bool {
     let word = options.split(|byte| *byte == b',').next().unwrap_or(b"");
     word == b"rw" || word == b"ro"
 }
 
-/// The part of the file system that is mounted. The container's own tree is all that there is of its file system.
+/// Writes the part of the file system that is mounted. The container's own tree counts as a whole
+/// file system.
 fn root(line: &Line<'_>, mut put: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
     match (line.whole, line.mount.root, line.below) {
         (true, ..) | (_, b"/", b"") => put(b"/", b""),

@@ -1,4 +1,4 @@
-//! Names under `/proc` that belong to a process or thread.
+//! Parses names under `/proc` that belong to a process or thread.
 
 /// A file of a process or thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,18 +7,18 @@ pub(super) struct Entry<'p> {
     pub(super) process: u32,
     /// Thread, if the name goes through `task`.
     pub(super) thread: Option<u32>,
-    /// What follows in its directory, without a leading slash; empty for the directory itself.
+    /// The path below its directory, without a leading slash; empty for the directory itself.
     pub(super) rest: &'p [u8],
 }
 
 impl Entry<'_> {
-    /// The thread whose state is told: that of a process is its first thread's.
+    /// The thread whose state the file shows: for a process its first thread.
     pub(super) fn task(&self) -> u32 {
         self.thread.unwrap_or(self.process)
     }
 }
 
-/// Reads a canonical host path; `pid` and `tid` are the caller's.
+/// Parses a canonical host path; `pid` and `tid` are the caller's.
 pub(super) fn entry(pid: u32, tid: u32, host: &[u8]) -> Option<Entry<'_>> {
     let path = host.strip_prefix(b"/proc/")?;
     let (first, rest) = cut(path);
@@ -36,7 +36,7 @@ pub(super) fn entry(pid: u32, tid: u32, host: &[u8]) -> Option<Entry<'_>> {
     Some(Entry { process, thread, rest })
 }
 
-/// The first component, and what follows behind its slash.
+/// The first component, and the path behind its slash.
 fn cut(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),

@@ -1,4 +1,5 @@
-//! `status`: ids, capabilities, seccomp and tracer as the guest is to see them. Every other line is the kernel's.
+//! Rewrites `status`: ids, capabilities, seccomp and tracer as the guest is to see them. Every
+//! other line is the kernel's.
 
 use super::lines::{Lines, Output};
 use super::name::{Entry, number};
@@ -8,7 +9,7 @@ use crate::guest::{Backend, HostFd};
 use crate::identity::{Credentials, Ids};
 use crate::task::{Filters, Task};
 
-/// What is told of a thread of the container.
+/// The state of a thread of the container that is shown.
 struct Facts {
     creds: Credentials,
     filters: Filters,
@@ -63,7 +64,7 @@ pub(super) fn rewrite<N: Backend>(
     output.flush(context.backend, &buffers.output)
 }
 
-/// The text so far, with what is needed to add to it.
+/// The output, with what is needed to write to it.
 struct Put<'p, N: Backend> {
     backend: &'p mut N,
     buffer: &'p mut [u8; 4096],
@@ -110,7 +111,7 @@ impl<N: Backend> Put<'_, N> {
         Ok(true)
     }
 
-    /// A line about ids or capabilities; false if it is none.
+    /// Writes a line about ids or capabilities; false if the key is another one.
     fn identity(&mut self, key: &[u8], creds: &Credentials) -> Result<bool> {
         let sets = &creds.capabilities;
         match key {
@@ -122,7 +123,7 @@ impl<N: Backend> Put<'_, N> {
                     self.number(*group)?;
                     self.bytes(b" ")?;
                 }
-                // The kernel writes the blank in any case.
+                // The kernel always writes the blank.
                 self.bytes(if creds.groups.as_slice().is_empty() { b" \n" } else { b"\n" })?;
                 Ok(true)
             }
@@ -135,7 +136,7 @@ impl<N: Backend> Put<'_, N> {
         }
     }
 
-    /// A line about what guards a thread, or watches it; false if it is none.
+    /// Writes a line about protections or the tracer of a thread; false if the key is another one.
     fn protection(&mut self, key: &[u8], facts: &Facts) -> Result<bool> {
         match key {
             b"TracerPid" => self.one(key, 0),
@@ -146,7 +147,8 @@ impl<N: Backend> Put<'_, N> {
         }
     }
 
-    /// Ids of a process that is not the container's: the caller's on the host are the container's user's.
+    /// Writes the ids of a process that is not of this container: the caller's id on the host
+    /// appears as the container's user.
     fn mapped(&mut self, key: &[u8], value: &[u8], host: u32, guest: u32) -> Result<bool> {
         self.bytes(key)?;
         self.bytes(b":")?;

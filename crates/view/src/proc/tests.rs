@@ -33,7 +33,7 @@ fn fake() -> Fake {
     fake
 }
 
-/// What the guest reads in a file of process 42 whose text on the host is this.
+/// What the guest reads from a file of process 42 with these contents on the host.
 fn read(bench: &mut Bench<'_>, path: &str, contents: &str) -> Option<String> {
     bench.fake.file(path, contents);
     let host = text(path);
@@ -46,7 +46,7 @@ fn read(bench: &mut Bench<'_>, path: &str, contents: &str) -> Option<String> {
 }
 
 #[test]
-fn names_in_maps_are_the_guests() {
+fn names_in_maps_are_translated() {
     let mut bench = Bench::new(fake(), &TABLE);
     let maps = "\
 558eb6de1000-558eb6de3000 r--p 00000000 fe:00 247278                     /home/u/c/ROOT/bin/sh
@@ -76,9 +76,9 @@ fn names_in_maps_are_the_guests() {
     let more = "Size:  8 kB\nVmFlags: rd /home/u/c/ROOT\n";
     let smaps = read(&mut bench, "/proc/42/smaps", &format!("{maps}\n{more}")).unwrap();
     assert_eq!(smaps, format!("{seen}\n{more}"));
-    let ours = "550100000000-550100044000 r-xp 00000000 fe:00 99      /home/u/c/stage\n";
+    let loader = "550100000000-550100044000 r-xp 00000000 fe:00 99      /home/u/c/stage\n";
     let heap = "550127000000-550127021000 rw-p 00000000 00:00 0       [heap]\n";
-    let all = format!("{ours}{more}{heap}{ours}{maps}\n{more}{ours}{more}");
+    let all = format!("{loader}{more}{heap}{loader}{maps}\n{more}{loader}{more}");
     let smaps = read(&mut bench, "/proc/42/smaps", &all).unwrap();
     assert_eq!(smaps, format!("{heap}{seen}\n{more}"));
     assert_eq!(read(&mut bench, "/proc/42/smaps", "").unwrap(), "");
@@ -87,7 +87,7 @@ fn names_in_maps_are_the_guests() {
 }
 
 #[test]
-fn other_texts_that_name_files() {
+fn other_files_that_name_files_are_translated() {
     let mut bench = Bench::new(fake(), &TABLE);
     let maps = "55 default file=/srv/my\\040data/l\\075 mapped=2 N0=2\n56 default heap anon=1\n57 default file=/opt/l mapped=1\n550401000000 default anon=1\n";
     let seen =
@@ -151,7 +151,7 @@ Threads:\t1
 ";
 
 #[test]
-fn status_is_what_the_guest_is() {
+fn status_shows_the_emulated_ids() {
     let mut bench = Bench::new(fake(), &TABLE);
     bench.world.identity = Some(IDS);
     let seen = read(&mut bench, "/proc/42/status", STATUS).unwrap();
@@ -182,7 +182,7 @@ fn status_is_what_the_guest_is() {
     ] {
         assert!(seen.lines().any(|seen| seen == line), "{line} in {seen}");
     }
-    // Somebody else's process under the caller's id.
+    // A process outside of the container under the caller's id.
     let seen = read(&mut bench, "/proc/5/status", STATUS).unwrap();
     let wanted = STATUS
         .replace("Uid:\t1000\t1000\t1000\t1000", "Uid:\t0\t0\t0\t0")
@@ -195,7 +195,7 @@ fn status_is_what_the_guest_is() {
 }
 
 #[test]
-fn what_is_written_is_the_kernels_but_the_login_id() {
+fn only_the_login_id_is_accepted_without_the_kernel() {
     let mut bench = Bench::new(fake(), &TABLE);
     bench.fake.file("/proc/42/loginuid", "4294967295").file("/proc/42/mounts", "");
     let ask = |bench: &mut Bench<'_>, path: &str, flags: u32| {
@@ -224,7 +224,7 @@ fn link(bench: &mut Bench<'_>, path: &str) -> crate::errno::Result<(Target, Stri
 }
 
 #[test]
-fn links_lead_where_the_guest_knows() {
+fn links_lead_to_guest_paths() {
     let mut fake = fake();
     fake.magic("/proc/42/exe", "/proc").magic("/proc/42/cwd", "/srv/my data");
     fake.magic("/proc/42/root", "/").magic("/proc/77/root", "/").magic("/proc/5/root", "/");
@@ -272,7 +272,7 @@ fn links_lead_where_the_guest_knows() {
     assert_eq!(link(&mut bench, "/proc/42/map_files/2-3"), Ok((Target::Jump, "/data/x".into())));
     assert_eq!(link(&mut bench, "/proc/42/stat"), Err(Errno::EINVAL));
     assert_eq!(link(&mut bench, "/proc/6/exe"), Err(Errno::ENOENT));
-    // A process of the host's.
+    // A process outside of the container.
     assert_eq!(link(&mut bench, "/proc/5/exe"), Err(Errno::EACCES));
     assert_eq!(link(&mut bench, "/proc/5/root"), Err(Errno::EACCES));
     bench.fake.programs.insert(5, "/bin/other".into());
@@ -299,7 +299,7 @@ fn processes_belong_to_their_users() {
     }
 }
 
-/// A host file that gives as few bytes per read as it likes.
+/// A host file of which each read returns only a few bytes.
 fn reread(contents: &str) -> Vec<String> {
     let mut bench = Bench::new(fake(), &TABLE);
     bench.fake.file("/proc/42/x", contents);
@@ -317,9 +317,9 @@ fn reread(contents: &str) -> Vec<String> {
 }
 
 proptest! {
-    /// Whatever lies across the ends of reads, every line comes once and whole, or cut to the buffer.
+    /// However reads cut the text, every line comes once and whole, or cut to the buffer.
     #[test]
-    fn lines_are_lines(lines in proptest::collection::vec("[a-z /]{0,90}", 0..40), ends in any::<bool>()) {
+    fn lines_are_whole(lines in proptest::collection::vec("[a-z /]{0,90}", 0..40), ends in any::<bool>()) {
         let mut contents = lines.join("\n");
         if ends && !contents.is_empty() {
             contents.push('\n');
@@ -331,7 +331,7 @@ proptest! {
         prop_assert_eq!(reread(&contents), wanted);
     }
 
-    /// Only the name changes, whatever it is, and what cannot be named is hidden.
+    /// Only the name changes, and names that the guest cannot have are hidden.
     #[test]
     fn mappings_keep_their_addresses(names in proptest::collection::vec("(/home/u/c/ROOT|/srv/my data|/x|)(/[ -~]{1,40}){0,3}", 1..60)) {
         let header = "7f0000001000-7f0000002000 r-xp 00001000 fe:00 8 ";
@@ -345,7 +345,7 @@ proptest! {
         }
     }
 
-    /// What is escaped comes back.
+    /// Unescaping an escaped path gives the path.
     #[test]
     fn escapes_are_undone(path in proptest::collection::vec(any::<u8>(), 0..200)) {
         let special = b" \t\n\\";
@@ -366,9 +366,9 @@ proptest! {
         prop_assert_eq!(lines::unescape(&escaped, special, &mut plain).unwrap(), &path[..]);
     }
 
-    /// The kernel's table may hold anything.
+    /// The kernel's table may contain anything.
     #[test]
-    fn odd_tables_of_mounts_do_no_harm(table in "([0-9a-z:/\\\\ -]{0,60}\n){0,10}") {
+    fn odd_tables_of_mounts_are_harmless(table in "([0-9a-z:/\\\\ -]{0,60}\n){0,10}") {
         let mut bench = Bench::new(fake(), &TABLE);
         bench.fake.file("/proc/self/mountinfo", &table);
         let _ = read(&mut bench, "/proc/42/mountinfo", "");

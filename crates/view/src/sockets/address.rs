@@ -1,4 +1,4 @@
-//! `struct sockaddr_un`, there and back.
+//! Translates `struct sockaddr_un` from the guest to the kernel and back.
 
 use super::request::Request;
 use crate::CallContext;
@@ -16,20 +16,20 @@ use linux_raw_sys::general as raw;
 const AF_UNIX: u16 = 1;
 /// `sizeof(struct sockaddr_storage)`: the kernel takes no longer address.
 const STORAGE: usize = 128;
-/// In a scratch buffer for an address, where its length is.
+/// Offset of the length in a scratch buffer for an address.
 pub(super) const LENGTH_BEHIND: u64 = STORAGE as u64;
 
-/// Longest path in an address.
+/// Length of the longest path in an address.
 const LONGEST: usize = PATH_SIZE - 1;
-/// How long a name may be behind any alias of its directory.
+/// Length of the longest name that fits behind any alias of its directory.
 const ROOM: usize = LONGEST - ALIAS_MAX - 1;
 
-/// What a path is for.
+/// The purpose of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A new name.
+    /// A new name is made.
     Bind,
-    /// A socket that is there.
+    /// An existing socket is used.
     Reach,
 }
 
@@ -51,20 +51,21 @@ impl Address {
         Ok(Self { bytes, length })
     }
 
-    /// The bytes of the structure that are used.
+    /// The used bytes of the structure.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// Reads an address into `buffers.named[0]`; false if it is no path, or nothing that the kernel takes.
+/// Reads an address into `buffers.named[0]`; false if it is not a path, or the kernel would refuse
+/// it.
 fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> bool {
     let length = length as u32 as usize;
     if length <= PATH || length > SIZE {
         return false;
     }
     let mut bytes = [0; SIZE];
-    // The family first: what is not a path need not be readable here.
+    // If the address is not readable, the kernel reports that. Only paths are translated.
     if context.backend.read(at, &mut bytes[..length]).is_err()
         || u16::from_le_bytes([bytes[0], bytes[1]]) != AF_UNIX
     {
@@ -75,7 +76,7 @@ fn read<N: Backend>(context: &mut CallContext<'_, N>, at: u64, length: u64) -> b
     end != 0 && context.buffers.named[0].set(&path[..end]).is_ok()
 }
 
-/// The address that the kernel is to get for a guest's; `None` where the guest's own does it.
+/// The address that the kernel gets for a guest's; `None` if the guest's own is right.
 pub(super) fn forward<N: Backend>(
     context: &mut CallContext<'_, N>,
     at: u64,
@@ -99,7 +100,8 @@ pub(super) fn forward<N: Backend>(
 
 fn find<N: Backend>(context: &mut CallContext<'_, N>, purpose: Purpose) -> Result<Place> {
     let name = context.buffers.named[0].as_bytes();
-    // Everybody is told the name of a bound socket as it was given, and a long one has no room for a directory: a relative one is to stay that.
+    // All peers see the name of a bound socket as it was given, and a long name has no room for a
+    // directory: a relative one must stay relative.
     if name.first() != Some(&b'/') && (purpose == Purpose::Bind || name.len() > ROOM) {
         context.buffers.careful = true;
     }
@@ -110,7 +112,8 @@ fn find<N: Backend>(context: &mut CallContext<'_, N>, purpose: Purpose) -> Resul
     resolve(context, Dir::Cwd, 0, intent)
 }
 
-/// Connecting needs write permission, which the mode on disk may not give, and a socket.
+/// Checks that the file is a socket, and that the thread has write permission, which connecting
+/// requires and the mode on disk may not give.
 fn may_reach<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<()> {
     let Some(ids) = context.world.identity.filter(|_| !place.magic) else { return Ok(()) };
     let path = context.buffers.found[0].as_c_str();
@@ -125,7 +128,7 @@ fn may_reach<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Res
     if kind == raw::S_IFSOCK { Ok(()) } else { Err(Errno::ECONNREFUSED) }
 }
 
-/// Puts the place in `buffers.found[0]` into 108 bytes. Uses the place up.
+/// Fits the place in `buffers.found[0]` into the 108 bytes of an address. Closes the place.
 fn spell<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: Place,
@@ -173,7 +176,7 @@ fn spell<N: Backend>(
     }
 }
 
-/// A name in a directory that is held, which is given away.
+/// The address of a name in a directory that is held; takes the directory's descriptor over.
 fn behind_alias(
     host: &mut impl Host,
     directory: HostFd,
@@ -185,7 +188,8 @@ fn behind_alias(
     Address::new(work.as_bytes())
 }
 
-/// A socket that is there, however long its name is: by a descriptor, for as long as the call takes. Uses the place up.
+/// The address of an existing socket whose name is too long: a link to a descriptor that lasts as
+/// long as the call. Closes the place.
 fn itself<N: Backend>(context: &mut CallContext<'_, N>, place: Place) -> Result<Option<Address>> {
     let path = context.buffers.found[0].as_c_str();
     let opened = context.backend.open(place.at, path, raw::O_PATH | raw::O_NOFOLLOW, 0, 0);
@@ -231,7 +235,8 @@ fn with_address<N: Backend>(
     request.instead(context.backend, arguments, after)
 }
 
-/// `bind`: the kernel makes the socket with the guest's own umask; its owner is noted afterwards, if there is something to note.
+/// `bind`: the kernel makes the socket with the guest's own umask. Afterwards its owner is
+/// recorded, if it needs a record.
 pub(super) fn bind<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -245,7 +250,7 @@ pub(super) fn bind<N: Backend>(
         Ok(true) => After::Bound,
         Ok(false) => After::Nothing,
         Err(error) => {
-            // A name that is taken is so before anybody asks whether it may be made.
+            // The kernel checks if the name exists before it checks permissions.
             let taken = exists(context, &place, 0);
             place.close(context.backend);
             return Err(if taken { Errno::EADDRINUSE } else { error });
@@ -258,7 +263,8 @@ pub(super) fn bind<N: Backend>(
     }
 }
 
-/// Whether the thread may make a socket at the place; true if the socket's owner has to be noted.
+/// Checks that the thread may make a socket at the place; returns true if the socket's owner has to
+/// be recorded.
 fn new_socket<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Result<bool> {
     if place.directory && place.last == Last::Name {
         return Err(unless_no_directory(context, place, 0, Errno::ENOENT));
@@ -272,7 +278,7 @@ fn new_socket<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Re
     Ok(!identity::files::is_plain_new(ids, place.kind, &new))
 }
 
-/// The directory, and the socket in it.
+/// The directory, and the new socket in it, as the guest sees them.
 fn truth_of_new<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -283,7 +289,7 @@ fn truth_of_new<N: Backend>(
     Ok(Some((parent, identity::new_file(&context.task.creds, &parent, mode, (0, 0)))))
 }
 
-/// The kernel has made the socket.
+/// Records the owner after the kernel has made the socket.
 pub(super) fn bound<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<()> {
     let [_, address, length, ..] = request.arguments;
     if !read(context, address, length) {
@@ -299,7 +305,8 @@ pub(super) fn bound<N: Backend>(context: &mut CallContext<'_, N>, request: &Requ
     noted
 }
 
-/// A call that tells an address in argument `at`: `accept`, `getsockname`, `getpeername`, `recvfrom`.
+/// Decides a call that returns an address in argument `at`: `accept`, `getsockname`, `getpeername`,
+/// `recvfrom`.
 pub(super) fn receive<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -327,8 +334,9 @@ pub(super) fn receive<N: Backend>(
     request.instead(context.backend, arguments, after)
 }
 
-/// The kernel wrote an address at `from` (address and length); the guest wants it at `to`, where `room` bytes are. The length is written
-/// first, as the kernel does it: it is there even where the address cannot be written.
+/// Translates an address that the kernel wrote at `from` (address and length) for the guest, who
+/// wants it at `to`, where there is room for `room` bytes. The length is written first, as the
+/// kernel does it, even if the address then cannot be written.
 pub(super) fn received<N: Backend>(
     context: &mut CallContext<'_, N>,
     from: (u64, u64),
@@ -354,12 +362,12 @@ pub(super) struct Shown {
     length: usize,
     /// Its true length.
     pub(super) whole: usize,
-    /// It is not what the kernel wrote.
+    /// It differs from what the kernel wrote.
     pub(super) changed: bool,
 }
 
 impl Shown {
-    /// Turns the address of `there` bytes at `from` (`whole` before it was cut) back.
+    /// Translates the address of `there` bytes at `from` (`whole` is the length before it was cut).
     pub(super) fn of<N: Backend>(
         context: &mut CallContext<'_, N>,
         from: u64,
@@ -389,7 +397,8 @@ impl Shown {
     }
 }
 
-/// Turns a host's address into the guest's in place; its length, or `None` if it stays as it is.
+/// Translates a host's address to the guest's in place. Returns its length, or `None` if it stays
+/// unchanged.
 fn backward<N: Backend>(
     context: &mut CallContext<'_, N>,
     bytes: &mut [u8; STORAGE],
@@ -417,10 +426,12 @@ fn backward<N: Backend>(
     Ok(Some(length))
 }
 
-/// Replaces a directory's alias by its path. An alias of a tracer that has ended leads nowhere; the name stays as it is.
+/// Replaces a directory's alias by its path. An alias of a tracer that has ended leads nowhere;
+/// then the name stays unchanged.
 fn unalias(host: &mut impl Host, path: &mut Text, work: &mut Text) -> Result<()> {
     let Some((alias, name)) = split_alias(path.as_bytes()) else { return Ok(()) };
-    // Nothing that was read is longer, whoever writes to the guest's memory meanwhile.
+    // An alias longer than this was not read from the kernel: other threads may write to the
+    // guest's memory meanwhile.
     let mut link = [0; STORAGE];
     let Some(room) = link[..STORAGE - 1].get_mut(..alias.len()) else { return Ok(()) };
     room.copy_from_slice(alias);
@@ -432,7 +443,8 @@ fn unalias(host: &mut impl Host, path: &mut Text, work: &mut Text) -> Result<()>
     Ok(())
 }
 
-/// `/proc/N/fd/M`, or a link in a directory of links ([`crate::stored::Places::aliases`]), and what follows.
+/// Splits off an alias: `/proc/N/fd/M`, or a link in a directory of links
+/// ([`crate::stored::Places::aliases`]).
 fn split_alias(path: &[u8]) -> Option<(&[u8], &[u8])> {
     const LINK: usize = ALIASES.len() + ALIASES_DIGITS;
     const END: usize = LINK + 1 + LINK_DIGITS;

@@ -1,8 +1,10 @@
-//! `sendmsg`, `recvmsg` and their plural forms: names and ids in message headers.
+//! Decides `sendmsg`, `recvmsg`, `sendmmsg`, `recvmmsg`: translates names and ids in message
+//! headers.
 //!
-//! The kernel gets copies of the guest's headers where a name has to be another one, or where the room for a name is small; the vectors and
-//! control buffers stay the guest's. Everything that the kernel writes into a header is copied back. At most [`MANY`] messages go in one
-//! call: `sendmmsg` and `recvmmsg` may always do fewer than they are asked for.
+//! The kernel gets copies of the guest's headers if a name has to be replaced, or if the room for a
+//! name is small; the vectors and control buffers stay the guest's. Everything that the kernel
+//! writes into a header is copied back. At most [`MANY`] messages go in one call: `sendmmsg` and
+//! `recvmmsg` may always handle fewer than they are asked for.
 
 use super::address::{self, Purpose, Shown};
 use super::peers;
@@ -15,17 +17,18 @@ use abi::calls::Arch;
 use abi::layout::sockaddr_un::SIZE;
 use abi::layout::{Msghdr, UCRED, u32_at};
 
-/// Most messages of one call that is changed.
+/// The greatest number of messages in one call that is changed.
 const MANY: usize = 64;
-/// Room for a name that the kernel is given.
+/// Size of the buffer for a name that the kernel gets.
 const NAME: usize = 128;
-/// Longest control buffer that is looked through; the kernel's limit for sending is that of the socket, some 20 KiB.
+/// Size of the longest control buffer that is searched. The kernel's limit for sending is that of
+/// the socket, some 20 KiB.
 const CONTROL: usize = 8192;
 const SOL_SOCKET: u32 = 1;
 const SCM_CREDENTIALS: u32 = 2;
 
 fn layout_of(request: &Request) -> Msghdr {
-    Msghdr::of(if request.narrow() { Arch::I386 } else { Arch::X86_64 })
+    Msghdr::of(if request.is_32_bit() { Arch::I386 } else { Arch::X86_64 })
 }
 
 /// `struct msghdr` of either width, with room for `msg_len`.
@@ -63,7 +66,8 @@ pub(super) fn send_many<N: Backend>(
         let one = context.backend.read(at, &mut header[..layout.stride]);
         match one.and_then(|()| outgoing(context, &layout, &mut header)) {
             Ok(now) => changed |= now,
-            // As many as were good are sent; the kernel does not tell the error either.
+            // The messages before the bad one are sent; the kernel does not report the error
+            // either.
             Err(_) if index > 0 => {
                 count = index;
                 break;
@@ -87,7 +91,7 @@ pub(super) fn send_many<N: Backend>(
     request.instead(context.backend, arguments, After::Sent { scratch, count: count as u32 })
 }
 
-/// Makes a header one for the kernel; false if it is that already.
+/// Translates a header for the kernel; false if it needs no change.
 fn outgoing<N: Backend>(
     context: &mut CallContext<'_, N>,
     layout: &Msghdr,
@@ -131,7 +135,7 @@ fn outgoing<N: Backend>(
     Ok(changed || credentials)
 }
 
-/// `sendmmsg` has returned how many messages it sent.
+/// Copies the lengths to the guest after `sendmmsg` has returned how many messages it sent.
 pub(super) fn sent_many<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -174,7 +178,8 @@ pub(super) fn receive<N: Backend>(
     }
 }
 
-/// `recvmmsg`. The kernel overwrites the room for names, so whoever wants names gets copies.
+/// `recvmmsg`. The kernel overwrites the room for names, so a caller that wants names gets copies
+/// of the headers.
 pub(super) fn receive_many<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -213,13 +218,13 @@ pub(super) fn receive_many<N: Backend>(
     request.instead(context.backend, arguments, After::Messages { scratch, count: count as u32 })
 }
 
-/// What a header that is received into has that concerns us.
+/// What has to be translated in a header for receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interest {
     None,
-    /// Room for every name, this much.
+    /// The guest's own header is used: it has enough room for every name, this much.
     InPlace(u32),
-    /// A name might be cut.
+    /// A copy is used, because a name might be cut.
     Copy,
 }
 
@@ -244,7 +249,7 @@ fn give_room(layout: &Msghdr, header: &mut [u8], name: u64) {
     header[layout.name_length..layout.name_length + 4].copy_from_slice(&room);
 }
 
-/// `recvmsg` wrote into the guest's own header.
+/// Translates the guest's own header after `recvmsg`.
 pub(super) fn received<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -267,7 +272,7 @@ pub(super) fn received<N: Backend>(
     incoming_ids(context, &layout, &header)
 }
 
-/// `recvmsg` or `recvmmsg` wrote into copies.
+/// Copies headers to the guest, translated, after `recvmsg` or `recvmmsg` has written into copies.
 pub(super) fn received_many<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -281,35 +286,35 @@ pub(super) fn received_many<N: Backend>(
         if one { (layout.size, 1) } else { (layout.stride, (result as u64).min(u64::from(count))) };
     for index in 0..filled {
         let offset = index * stride as u64;
-        let (mut theirs, mut ours): (Header, Header) = ([0; 64], [0; 64]);
+        let (mut guest, mut copy): (Header, Header) = ([0; 64], [0; 64]);
         let to = request.arguments[1] + offset;
-        context.backend.read(scratch + offset, &mut ours[..stride])?;
-        context.backend.read(to, &mut theirs[..stride])?;
-        let room = u32_at(&theirs, layout.name_length) as usize;
+        context.backend.read(scratch + offset, &mut copy[..stride])?;
+        context.backend.read(to, &mut guest[..stride])?;
+        let room = u32_at(&guest, layout.name_length) as usize;
         let (from, name) =
-            (layout.word_at(&ours, layout.name), layout.word_at(&theirs, layout.name));
-        let whole = u32_at(&ours, layout.name_length) as usize;
+            (layout.word_at(&copy, layout.name), layout.word_at(&guest, layout.name));
+        let whole = u32_at(&copy, layout.name_length) as usize;
         if name != 0 {
             let shown = Shown::of(context, from, whole, whole)?;
             shown.write(context, name, room)?;
             let length = (shown.whole as u32).to_le_bytes();
-            theirs[layout.name_length..layout.name_length + 4].copy_from_slice(&length);
+            guest[layout.name_length..layout.name_length + 4].copy_from_slice(&length);
         }
         let after = layout.control_length..layout.control_length + layout.word;
-        theirs[after.clone()].copy_from_slice(&ours[after]);
-        theirs[layout.flags..layout.flags + 4]
-            .copy_from_slice(&ours[layout.flags..layout.flags + 4]);
+        guest[after.clone()].copy_from_slice(&copy[after]);
+        guest[layout.flags..layout.flags + 4]
+            .copy_from_slice(&copy[layout.flags..layout.flags + 4]);
         if !one {
-            theirs[layout.size..layout.size + 4]
-                .copy_from_slice(&ours[layout.size..layout.size + 4]);
+            guest[layout.size..layout.size + 4]
+                .copy_from_slice(&copy[layout.size..layout.size + 4]);
         }
-        context.backend.write(to, &theirs[..stride])?;
-        incoming_ids(context, &layout, &theirs)?;
+        context.backend.write(to, &guest[..stride])?;
+        incoming_ids(context, &layout, &guest)?;
     }
     Ok(())
 }
 
-/// Turns the ids in a received control buffer into the guest's.
+/// Translates the ids in a received control buffer.
 fn incoming_ids<N: Backend>(
     context: &mut CallContext<'_, N>,
     layout: &Msghdr,
@@ -333,7 +338,7 @@ fn incoming_ids<N: Backend>(
     Ok(())
 }
 
-/// Walks through a control buffer as cmsg(3) does.
+/// Iterates over a control buffer as cmsg(3) does.
 struct Parts<'l> {
     layout: &'l Msghdr,
     at: usize,
@@ -345,7 +350,8 @@ impl<'l> Parts<'l> {
         Self { layout, at: 0, length }
     }
 
-    /// Data of the next `SCM_CREDENTIALS`: from, to. A part that claims more than there is ends the walk.
+    /// Range of the data of the next `SCM_CREDENTIALS`. A part that claims to be longer than the
+    /// buffer ends the iteration.
     fn next_credentials(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
         while self.at + self.layout.control_header <= self.length {
             let start = self.at;

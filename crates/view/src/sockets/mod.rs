@@ -1,15 +1,19 @@
-//! Addresses of `AF_UNIX` sockets, and the ids that travel through them; see unix(7).
+//! Decides socket calls: translates addresses of `AF_UNIX` sockets, and the ids that are passed
+//! through them; see unix(7).
 //!
-//! A guest's address is a path of the guest; the kernel must get one of the host's, in 108 bytes. Where that is too short the directory is
-//! reached by a short alias ([`crate::Host::alias`]), and a socket whose name has no room behind that, by a descriptor of its own
-//! ([`crate::Host::lend`]). What the kernel tells of addresses (`getsockname`, `accept`, `recvmsg`...) is turned
-//! back, whole: where the guest's buffer could be too small for the host's name, the kernel writes into a larger one first.
+//! A guest's address is a path of the guest; the kernel must get one of the host, in 108 bytes. If
+//! that is too short, the directory is reached by a short alias ([`crate::Host::alias`]), and a
+//! socket whose name does not fit behind the alias by a descriptor of its own
+//! ([`crate::Host::lend`]). Addresses that the kernel returns (`getsockname`, `accept`,
+//! `recvmsg`...) are translated back without being cut: if the guest's buffer could be too small
+//! for the host's name, the kernel writes into a larger one first.
 //!
-//! Abstract and empty names pass as they are: the container shares the host's network. So does every other family, but for the kernel's audit
-//! (netlink), which emulated root finds missing, as in any container, rather than forbidden.
+//! Abstract and empty names pass unchanged, because the container shares the host's network. So
+//! does every other family, except the kernel's audit (netlink): emulated root gets "not
+//! supported", as in any container, instead of "not permitted".
 //!
-//! - [`request`]: the arguments, of `socketcall` too. [`address`]: names there and back. [`messages`]: `sendmsg` and its family.
-//!   [`peers`]: ids of others.
+//! - [`request`]: decodes the arguments, also those of `socketcall`. [`address`]: translates names.
+//!   [`messages`]: `sendmsg` and its family. [`peers`]: ids of other processes.
 
 mod address;
 mod messages;
@@ -29,7 +33,7 @@ use request::Request;
 const AF_NETLINK: u32 = 16;
 const NETLINK_AUDIT: u32 = 9;
 
-/// Decides a call of [`abi::calls::Class::Socket`], `socketcall` too.
+/// Decides a call of [`abi::calls::Class::Socket`], including `socketcall`.
 pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
     let Some(request) = Request::read(context.backend, call, op) else { return Ok(Verdict::Pass) };
     let arguments = &request.arguments;
@@ -57,7 +61,8 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
     }
 }
 
-/// Finishes a call for `Address`, `AddressFrom`, `Message`, `Messages`, `Sent`, `Peer` and `Bound`; returns what the guest gets.
+/// Finishes a call for `Address`, `AddressFrom`, `Message`, `Messages`, `Sent`, `Peer` and `Bound`;
+/// returns the result for the guest.
 pub fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     after: After,
@@ -90,6 +95,7 @@ pub fn leave<N: Backend>(
         After::Bound => address::bound(context, &request),
         _ => Ok(()),
     };
-    // The kernel has done its part, and would say the same where the guest's memory is not there.
+    // The kernel has done its part, and would also return an error if it could not write to the
+    // guest's memory.
     done.map_or_else(Errno::result, |()| result)
 }

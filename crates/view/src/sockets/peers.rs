@@ -1,7 +1,8 @@
-//! Ids of other processes: `SO_PEERCRED`, and `SCM_CREDENTIALS` both ways.
+//! Translates ids of other processes: `SO_PEERCRED`, and `SCM_CREDENTIALS` in both directions.
 //!
-//! The kernel knows only the host's ids. A process of this container is known by its number: its effective ids are told. A process that is
-//! not known, or not any more, and that runs under the caller's id is taken for the container's user.
+//! The kernel knows only the host's ids. For a process of this container, identified by its number,
+//! its effective ids are shown. A process that is not known, or no longer, and runs under the
+//! caller's id is shown as the container's user.
 
 use super::request::Request;
 use crate::CallContext;
@@ -15,11 +16,11 @@ use abi::layout::UCRED;
 const SOL_SOCKET: u32 = 1;
 const SO_PEERCRED: u32 = 17;
 const SO_PEERGROUPS: u32 = 59;
-/// Not among the common ones: the kernel has no such option.
+/// The kernel has no such option. This error is not among the common ones.
 const ENOPROTOOPT: Errno = Errno(linux_raw_sys::errno::ENOPROTOOPT as u16);
 
-/// `getsockopt`. The groups of a peer cannot be told by its number, which this option does not give: kernels before 4.13 do not have
-/// it, and programs ask the user database then.
+/// `getsockopt`. The groups of a peer cannot be found, because the option does not return its
+/// number. Kernels before 4.13 do not have the option, and programs then ask the user database.
 pub(super) fn option<N: Backend>(
     context: &mut CallContext<'_, N>,
     request: &Request,
@@ -34,7 +35,7 @@ pub(super) fn option<N: Backend>(
     }
 }
 
-/// The kernel has written a `struct ucred`, perhaps cut short.
+/// Translates a `struct ucred`, perhaps cut short, after the kernel has written it.
 pub(super) fn told<N: Backend>(context: &mut CallContext<'_, N>, request: &Request) -> Result<()> {
     let (buffer, length) = (request.arguments[3], request.arguments[4]);
     let mut bytes = [0; 4];
@@ -42,12 +43,13 @@ pub(super) fn told<N: Backend>(context: &mut CallContext<'_, N>, request: &Reque
     let there = UCRED.min(u32::from_le_bytes(bytes) as usize);
     let mut ucred = [0; UCRED];
     context.backend.read(buffer, &mut ucred[..there])?;
-    // What was cut off is the host's; it is not shown.
+    // The part that was cut off holds the host's ids and is not shown.
     let shown = translated(context, ucred);
     context.backend.write(buffer, &shown[..there])
 }
 
-/// The kernel's `struct ucred` as the guest is to see it. A peer that never said who it is (process 0) stays so.
+/// Translates the kernel's `struct ucred` for the guest. A peer that has never passed its ids
+/// (process 0) stays so.
 pub(super) fn translated<N: Backend>(
     context: &mut CallContext<'_, N>,
     ucred: [u8; UCRED],
@@ -61,7 +63,7 @@ pub(super) fn translated<N: Backend>(
     shown
 }
 
-/// Effective ids of a process that the kernel says has `uid` and `gid`.
+/// Effective ids of a process to which the kernel gives `uid` and `gid`.
 pub(crate) fn ids_of<N: Backend>(
     context: &mut CallContext<'_, N>,
     process: u32,
@@ -82,7 +84,8 @@ pub(crate) fn ids_of<N: Backend>(
     (user, group)
 }
 
-/// Makes a `struct ucred` that the guest sends one that the kernel takes. `EPERM` where the guest may not say so.
+/// Translates a `struct ucred` from the guest for the kernel. `EPERM` if the guest may not claim
+/// these ids.
 pub(super) fn sent<N: Backend>(context: &CallContext<'_, N>, ucred: &mut [u8]) -> Result<()> {
     let Some(ids) = &context.world.identity else { return Ok(()) };
     let Some(ucred) = ucred.first_chunk_mut::<UCRED>() else { return Ok(()) };

@@ -1,11 +1,12 @@
-//! The arguments of a socket call: in registers, or in an array of words that `socketcall(2)` of i386 points to.
+//! Decodes the arguments of a socket call: in registers, or in an array of words that
+//! `socketcall(2)` of i386 points to.
 
 use crate::errno::Result;
 use crate::guest::Guest;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Arch, Op, socketcall};
 
-/// How many words each of `socketcall`'s calls has.
+/// The number of words of each of `socketcall`'s calls.
 const WORDS: [usize; 21] = [0, 3, 3, 3, 2, 3, 3, 3, 4, 4, 4, 6, 6, 2, 5, 5, 3, 3, 4, 5, 4];
 /// `send` and `recv` have no address.
 const WITHOUT_ADDRESS: [u64; 2] = [9, 10];
@@ -13,17 +14,17 @@ const WITHOUT_ADDRESS: [u64; 2] = [9, 10];
 /// A socket call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
-    /// Which, whatever way it came.
+    /// The operation, also of a `socketcall`.
     pub(super) op: Op,
     /// Its arguments.
     pub(super) arguments: [u64; 6],
-    /// As it was caught.
+    /// The call as it was caught.
     call: Call,
     indirect: bool,
 }
 
 impl Request {
-    /// `None` where the kernel will say what is wrong, or where there is no address.
+    /// Decodes a call. `None` if the kernel will report an error, or if there is no address.
     pub(super) fn read(guest: &mut impl Guest, call: &Call, op: Op) -> Option<Self> {
         if op != Op::Socketcall {
             let mut arguments = call.arguments;
@@ -49,12 +50,13 @@ impl Request {
         Some(Self { op, arguments, call: *call, indirect: true })
     }
 
-    /// Whether structures in memory are those of i386.
-    pub(super) fn narrow(&self) -> bool {
+    /// Returns true if structures in memory are those of i386.
+    pub(super) fn is_32_bit(&self) -> bool {
         matches!(Arch::from_audit(self.call.arch), Some(Arch::I386))
     }
 
-    /// The same call with other arguments. Its number stays, so that a filter of the guest's says about it what it said.
+    /// The same call with other arguments. Its number stays, so that a filter of the guest decides
+    /// it as before.
     pub(super) fn instead(
         &self,
         guest: &mut impl Guest,

@@ -49,7 +49,7 @@ fn path(bench: &Bench<'_>, at: u64, length: u64) -> String {
 }
 
 #[test]
-fn names_are_the_hosts_for_the_kernel() {
+fn the_kernel_gets_host_names() {
     let cases = [
         ("/run/old", Op::Connect, "/c/run/old"),
         ("/var/run/old", Op::Connect, "/c/run/old"),
@@ -71,7 +71,7 @@ fn names_are_the_hosts_for_the_kernel() {
 }
 
 #[test]
-fn what_is_no_path_passes() {
+fn addresses_without_a_path_pass() {
     let mut all = unix("/run/old");
     all.truncate(1);
     let cases: [(&[u8], u64); 7] = [
@@ -108,13 +108,13 @@ fn an_address_ends_where_its_length_says() {
 }
 
 #[test]
-fn errors_of_names_are_the_calls() {
+fn errors_of_names_are_errors_of_the_call() {
     let mut bench = Bench::new(fake(), &TABLE);
     for (guest, error) in [("/run/none", Errno::ENOENT), ("/run/old/x", Errno::ENOTDIR)] {
         let address = unix(guest);
         bench.fake.map(0x1000, &address);
         let verdict = ask(&mut bench, Op::Connect, [3, 0x1000, address.len() as u64, 0, 0, 0]);
-        // What does not exist may as well be left to the kernel.
+        // If the file does not exist, the kernel may report that.
         match verdict {
             Err(errno) => assert_eq!(errno, error),
             Ok(Verdict::Instead(..)) => {}
@@ -128,7 +128,7 @@ fn long_host_names_go_through_an_alias_and_come_back() {
     let deep = format!("/c{}/s", "/0123456789".repeat(12));
     let mut fake = fake();
     fake.node(&deep, Body::Socket, 0o755);
-    // A short name for the guest: a binding of the deep directory.
+    // A path that is short for the guest: a binding of the deep directory.
     let parent = deep.strip_suffix("/s").unwrap();
     let table = [binding("/", "/c", Kind::Tree), binding("/d", parent, Kind::Host)];
     let mut bench = Bench::new(fake, &table);
@@ -138,12 +138,12 @@ fn long_host_names_go_through_an_alias_and_come_back() {
     let host = path(&bench, instead.arguments[1], instead.arguments[2]);
     assert!(host.starts_with("/proc/1/fd/") && host.ends_with("/s"), "{host}");
     assert!(bench.fake.held.is_empty(), "the alias took the directory over");
-    let told = told_name(&mut bench, &host, 128);
+    let told = returned_name(&mut bench, &host, 128);
     assert_eq!(told, ("/d/s".to_string(), 7));
 }
 
 #[test]
-fn links_in_a_directory_of_aliases_are_names_of_directories() {
+fn aliases_are_translated_to_the_names_of_directories() {
     let deep = format!("/c{}", "/0123456789".repeat(12));
     let mut fake = fake();
     fake.node(&format!("{deep}/s"), Body::Socket, 0o755);
@@ -152,7 +152,7 @@ fn links_in_a_directory_of_aliases_are_names_of_directories() {
     }
     let table = [binding("/", "/c", Kind::Tree), binding("/d", &deep, Kind::Host)];
     let mut bench = Bench::new(fake, &table);
-    let mut told = |host: &str| told_name(&mut bench, host, 128).0;
+    let mut told = |host: &str| returned_name(&mut bench, host, 128).0;
     assert_eq!(told("/tmp/.cor-0123456f/12ab/s"), "/d/s");
     for other in [
         "/tmp/.cor-0123456f/12ag/s",
@@ -200,15 +200,16 @@ fn names_have_their_limits() {
 }
 
 #[test]
-fn addresses_that_others_write_meanwhile_do_no_harm() {
+fn addresses_that_change_meanwhile_are_harmless() {
     let mut bench = Bench::new(fake(), &TABLE);
     let long = format!("/proc/1/fd/{}/s", "1".repeat(112));
-    // As much of it as an address holds.
-    assert_eq!(told_name(&mut bench, &long, 128).1, 110);
+    // At most as much as an address holds.
+    assert_eq!(returned_name(&mut bench, &long, 128).1, 110);
 }
 
-/// `getsockname` where the kernel says `host`, with `room` bytes; what the guest finds, and the length it is told.
-fn told_name(bench: &mut Bench<'_>, host: &str, room: u32) -> (String, u32) {
+/// Calls `getsockname` with the kernel's answer `host` and room for `room` bytes; returns what the
+/// guest finds, and the length it gets.
+fn returned_name(bench: &mut Bench<'_>, host: &str, room: u32) -> (String, u32) {
     let address = unix(host);
     bench.fake.map(0x3000, &vec![0xee; room as usize + 1]).map(0x3800, &room.to_le_bytes());
     let arguments = [3, 0x3000, 0x3800, 0, 0, 0];
@@ -237,23 +238,23 @@ fn told_name(bench: &mut Bench<'_>, host: &str, room: u32) -> (String, u32) {
 }
 
 #[test]
-fn names_are_the_guests_again() {
+fn the_guest_gets_guest_names() {
     let mut bench = Bench::new(fake(), &TABLE);
-    assert_eq!(told_name(&mut bench, "/c/run/old", 128), ("/run/old".to_string(), 11));
-    assert_eq!(told_name(&mut bench, "/c/run/old", 110), ("/run/old".to_string(), 11));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 128), ("/run/old".to_string(), 11));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 110), ("/run/old".to_string(), 11));
     // Ten bytes of eleven, and the true length.
-    assert_eq!(told_name(&mut bench, "/c/run/old", 10), ("/run/old".to_string(), 11));
-    assert_eq!(told_name(&mut bench, "/c/run/old", 6), ("/run".to_string(), 11));
-    assert_eq!(told_name(&mut bench, "/c/run/old", 0), (String::new(), 11));
-    assert_eq!(told_name(&mut bench, "/host/tmp/x", 64), ("/tmp/x".to_string(), 9));
-    assert_eq!(told_name(&mut bench, "relative", 64), ("relative".to_string(), 11));
-    assert_eq!(told_name(&mut bench, "/elsewhere", 64), ("/elsewhere".to_string(), 13));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 10), ("/run/old".to_string(), 11));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 6), ("/run".to_string(), 11));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 0), (String::new(), 11));
+    assert_eq!(returned_name(&mut bench, "/host/tmp/x", 64), ("/tmp/x".to_string(), 9));
+    assert_eq!(returned_name(&mut bench, "relative", 64), ("relative".to_string(), 11));
+    assert_eq!(returned_name(&mut bench, "/elsewhere", 64), ("/elsewhere".to_string(), 13));
     bench.task.root.set(b"/run").unwrap();
-    assert_eq!(told_name(&mut bench, "/c/run/old", 128), ("/old".to_string(), 7));
+    assert_eq!(returned_name(&mut bench, "/c/run/old", 128), ("/old".to_string(), 7));
 }
 
 #[test]
-fn bind_notes_the_owner() {
+fn bind_records_the_owner() {
     let mut bench = Bench::new(fake(), &TABLE);
     bench.world.identity = Some(IDS);
     bench.task = crate::Task::new(Credentials::new(5, 6, Groups::NONE), 0o022);
@@ -307,7 +308,7 @@ fn messages_carry_names_and_ids() {
     assert_eq!(word(16), 0x9000);
     assert_eq!(bench.fake.peek(word(32), 32), credentials(42, 1000, 1001));
     assert_eq!(bench.fake.peek(0x2000, 32), credentials(42, 0, 7), "the guest's own stays");
-    // Who is nobody may not say that it is somebody.
+    // A thread without capabilities must not claim other ids.
     bench.task = crate::Task::new(Credentials::new(5, 6, Groups::NONE), 0o022);
     let verdict = ask(&mut bench, Op::Sendmsg, [3, 0x4000, 0, 0, 0, 0]);
     assert!(matches!(verdict, Err(Errno::EACCES | Errno::EPERM)), "{verdict:?}");
@@ -399,7 +400,7 @@ fn peers_have_emulated_ids() {
 }
 
 #[test]
-fn socketcall_is_the_call_that_it_stands_for() {
+fn socketcall_is_decided_as_the_call_it_contains() {
     let mut bench = Bench::new(fake(), &TABLE);
     let array = [3_u32, 0x1000, 11].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     bench.fake.map(0x1000, &unix("/run/old")).map(0x2000, &array);
@@ -414,9 +415,9 @@ fn socketcall_is_the_call_that_it_stands_for() {
 }
 
 proptest::proptest! {
-    /// Control buffers and headers are the guest's to fill with rubbish.
+    /// Guests may put arbitrary bytes into control buffers and headers.
     #[test]
-    fn rubbish_does_no_harm(
+    fn arbitrary_bytes_are_harmless(
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..512),
         length in 0_u64..600,
         op in proptest::sample::select(vec![

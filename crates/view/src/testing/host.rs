@@ -1,4 +1,5 @@
-//! The fake host's calls. Permissions: the owner's bits alone count (the caller owns everything).
+//! The fake host's system calls. Only the owner's permission bits count, because the caller owns
+//! everything.
 
 use super::tree::{Body, Found, Id, ROOT, Walk};
 use super::{Fake, Open, Result};
@@ -37,7 +38,11 @@ impl Fake {
     fn find(&self, dir: Dir, path: &CStr, how: Walk) -> Result<Found> {
         let path = path.to_bytes();
         if matches!(dir, Dir::Root) {
-            assert_eq!(path.first(), Some(&b'/'), "a host path from nowhere is absolute");
+            assert_eq!(
+                path.first(),
+                Some(&b'/'),
+                "a host path without a directory must be absolute"
+            );
         }
         if path.first() == Some(&b'/') {
             return self.tree.walk(ROOT, path, how);
@@ -54,7 +59,7 @@ impl Fake {
         self.tree.walk(start.node, path, how)
     }
 
-    /// An existing file.
+    /// Finds an existing file.
     fn existing(&self, dir: Dir, path: &CStr, flags: u32) -> Result<Id> {
         let how = Walk { follow: flags & AT_SYMLINK_NOFOLLOW == 0, ..Walk::default() };
         if path.is_empty() && flags & AT_EMPTY_PATH == 0 && matches!(dir, Dir::Root) {
@@ -63,7 +68,7 @@ impl Fake {
         self.find(dir, path, how)?.node.ok_or(Errno::ENOENT)
     }
 
-    /// A name that is to be made.
+    /// Finds the directory and name of a file that is to be made.
     fn fresh(&mut self, dir: Dir, path: &CStr, directory: bool) -> Result<(Id, std::vec::Vec<u8>)> {
         let found = self.find(dir, path, Walk { parent: true, ..Walk::default() })?;
         let Some((parent, name)) = found.name else { return Err(Errno::EEXIST) };
@@ -80,7 +85,7 @@ impl Fake {
         Ok((parent, name))
     }
 
-    /// Whether a directory is another or above it.
+    /// Returns true if a directory is another, or contains it.
     fn is_above(&self, above: Id, mut below: Id) -> bool {
         while below != above && below != ROOT {
             below = self.tree.nodes[below].parent;
@@ -106,7 +111,7 @@ impl Fake {
         }
     }
 
-    fn said(&mut self, name: &'static str) {
+    fn count(&mut self, name: &'static str) {
         self.log.push(name);
     }
 }
@@ -120,11 +125,11 @@ impl Host for Fake {
         mode: u32,
         resolve: u64,
     ) -> Result<HostFd> {
-        self.said("open");
+        self.count("open");
         if resolve != 0 && !self.openat2 {
             return Err(Errno::ENOSYS);
         }
-        assert_eq!(resolve & !u64::from(RESOLVE_NO_SYMLINKS), 0, "not in this fake");
+        assert_eq!(resolve & !u64::from(RESOLVE_NO_SYMLINKS), 0, "the fake does not support it");
         let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
         let how = Walk {
             follow: flags & O_NOFOLLOW == 0 && !exclusive,
@@ -176,12 +181,12 @@ impl Host for Fake {
     }
 
     fn close(&mut self, fd: HostFd) {
-        self.said("close");
+        self.count("close");
         assert!(self.held.remove(&fd.0).is_some(), "closed twice: {fd:?}");
     }
 
     fn statx(&mut self, dir: Dir, path: &CStr, flags: u32, into: &mut statx) -> Result<()> {
-        self.said("statx");
+        self.count("statx");
         let id = self.existing(dir, path, flags)?;
         let node = &self.tree.nodes[id];
         into.stx_mask = STATX_BASIC_STATS | STATX_BTIME;
@@ -202,7 +207,7 @@ impl Host for Fake {
     }
 
     fn readlink(&mut self, dir: Dir, path: &CStr, into: &mut Text) -> Result<()> {
-        self.said("readlink");
+        self.count("readlink");
         let id = self.existing(dir, path, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
         match &self.tree.nodes[id].body {
             Body::Link(target) => into.set(target),
@@ -220,27 +225,27 @@ impl Host for Fake {
     }
 
     fn path_of(&mut self, dir: Dir, into: &mut Text) -> Result<()> {
-        self.said("path_of");
+        self.count("path_of");
         let open = self.start(dir)?;
         into.set(&self.tree.path_of(open.node, open.name.as_ref()))
     }
 
     fn access(&mut self, dir: Dir, path: &CStr, mode: u32, flags: u32) -> Result<()> {
-        self.said("access");
+        self.count("access");
         let id = self.existing(dir, path, flags)?;
         let has = self.tree.nodes[id].mode >> 6 & 7;
         if mode & !has == 0 { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     fn mkdir(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        self.said("mkdir");
+        self.count("mkdir");
         let (parent, name) = self.fresh(dir, path, true)?;
         self.tree.insert(parent, &name, Body::Dir(BTreeMap::new()), mode & 0o7777);
         Ok(())
     }
 
     fn mknod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        self.said("mknod");
+        self.count("mknod");
         let body = match mode & S_IFMT {
             0 | S_IFREG => Body::File(std::vec::Vec::new()),
             S_IFIFO => Body::Fifo,
@@ -254,7 +259,7 @@ impl Host for Fake {
     }
 
     fn unlink(&mut self, dir: Dir, path: &CStr, flags: u32) -> Result<()> {
-        self.said("unlink");
+        self.count("unlink");
         let found = self.find(dir, path, Walk { parent: true, ..Walk::default() })?;
         let directory = flags & AT_REMOVEDIR != 0;
         let Some((parent, name)) = found.name else {
@@ -285,7 +290,7 @@ impl Host for Fake {
     }
 
     fn rename(&mut self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
-        self.said("rename");
+        self.count("rename");
         let how = Walk { parent: true, ..Walk::default() };
         let (old, new) = (self.find(from.0, from.1, how)?, self.find(to.0, to.1, how)?);
         let (Some((from_dir, from_name)), Some((to_dir, to_name))) = (old.name, new.name) else {
@@ -335,7 +340,7 @@ impl Host for Fake {
     }
 
     fn link(&mut self, from: (Dir, &CStr), to: (Dir, &CStr), flags: u32) -> Result<()> {
-        self.said("link");
+        self.count("link");
         let nofollow = if flags & AT_SYMLINK_FOLLOW == 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
         let id = self.existing(from.0, from.1, nofollow | AT_EMPTY_PATH)?;
         let (parent, name) = self.fresh(to.0, to.1, false)?;
@@ -348,21 +353,21 @@ impl Host for Fake {
     }
 
     fn symlink(&mut self, target: &CStr, dir: Dir, path: &CStr) -> Result<()> {
-        self.said("symlink");
+        self.count("symlink");
         let (parent, name) = self.fresh(dir, path, false)?;
         self.tree.insert(parent, &name, Body::Link(target.to_bytes().to_vec()), 0o777);
         Ok(())
     }
 
     fn chmod(&mut self, dir: Dir, path: &CStr, mode: u32) -> Result<()> {
-        self.said("chmod");
+        self.count("chmod");
         let id = self.existing(dir, path, AT_EMPTY_PATH)?;
         self.tree.nodes[id].mode = mode & 0o7777;
         Ok(())
     }
 
     fn chown(&mut self, dir: Dir, path: &CStr, uid: u32, gid: u32, flags: u32) -> Result<()> {
-        self.said("chown");
+        self.count("chown");
         let id = self.existing(dir, path, flags)?;
         let node = &mut self.tree.nodes[id];
         let same = |wanted: u32, has: u32| wanted == u32::MAX || wanted == has;
@@ -376,7 +381,7 @@ impl Host for Fake {
         times: Option<&[timespec; 2]>,
         flags: u32,
     ) -> Result<()> {
-        self.said("utimens");
+        self.count("utimens");
         let id = self.existing(dir, path, flags | AT_EMPTY_PATH)?;
         self.tree.nodes[id].times =
             times.map_or([9_999; 2], |times| [times[0].tv_sec, times[1].tv_sec]);
@@ -384,7 +389,7 @@ impl Host for Fake {
     }
 
     fn truncate(&mut self, dir: Dir, path: &CStr, length: u64) -> Result<()> {
-        self.said("truncate");
+        self.count("truncate");
         let id = self.existing(dir, path, AT_EMPTY_PATH)?;
         match &mut self.tree.nodes[id].body {
             Body::File(bytes) => {
@@ -397,7 +402,7 @@ impl Host for Fake {
     }
 
     fn statfs(&mut self, dir: Dir, path: &CStr, into: &mut statfs64) -> Result<()> {
-        self.said("statfs");
+        self.count("statfs");
         self.existing(dir, path, AT_EMPTY_PATH)?;
         into.f_type = 0xef53;
         Ok(())
@@ -411,7 +416,7 @@ impl Host for Fake {
         name: &CStr,
         into: &mut [u8],
     ) -> Result<usize> {
-        self.said("getxattr");
+        self.count("getxattr");
         let id = self.existing(dir, path, at_flags(nofollow))?;
         let value = self.tree.nodes[id].attributes.get(name.to_bytes()).ok_or(Errno::ENODATA)?;
         fill(value, into)
@@ -426,7 +431,7 @@ impl Host for Fake {
         value: &[u8],
         flags: u32,
     ) -> Result<()> {
-        self.said("setxattr");
+        self.count("setxattr");
         let id = self.existing(dir, path, at_flags(nofollow))?;
         if !name.to_bytes().starts_with(b"user.") {
             return Err(Errno::EPERM);
@@ -451,7 +456,7 @@ impl Host for Fake {
         nofollow: bool,
         into: &mut [u8],
     ) -> Result<usize> {
-        self.said("listxattr");
+        self.count("listxattr");
         let id = self.existing(dir, path, at_flags(nofollow))?;
         let mut all = std::vec::Vec::new();
         for name in self.tree.nodes[id].attributes.keys() {
@@ -462,13 +467,13 @@ impl Host for Fake {
     }
 
     fn removexattr(&mut self, dir: Dir, path: &CStr, nofollow: bool, name: &CStr) -> Result<()> {
-        self.said("removexattr");
+        self.count("removexattr");
         let id = self.existing(dir, path, at_flags(nofollow))?;
         self.tree.nodes[id].attributes.remove(name.to_bytes()).map(|_| ()).ok_or(Errno::ENODATA)
     }
 
     fn pread(&mut self, fd: HostFd, into: &mut [u8], offset: u64) -> Result<usize> {
-        self.said("pread");
+        self.count("pread");
         let open = self.held.get(&fd.0).ok_or(Errno::EBADF)?;
         let Body::File(bytes) = &self.tree.nodes[open.node].body else { return Err(Errno::EISDIR) };
         let from = bytes.get(usize::try_from(offset).map_err(|_| Errno::EINVAL)?..).unwrap_or(&[]);
@@ -478,7 +483,7 @@ impl Host for Fake {
     }
 
     fn write_all(&mut self, fd: HostFd, from: &[u8]) -> Result<()> {
-        self.said("write");
+        self.count("write");
         let node = self.held.get(&fd.0).ok_or(Errno::EBADF)?.node;
         match &mut self.tree.nodes[node].body {
             Body::File(bytes) => bytes.extend_from_slice(from),
@@ -488,7 +493,7 @@ impl Host for Fake {
     }
 
     fn memory_file(&mut self, _name: &CStr) -> Result<HostFd> {
-        self.said("memory_file");
+        self.count("memory_file");
         let id = self.tree.nodes.len();
         let mut node = self.tree.nodes[ROOT].clone();
         (node.body, node.mode) = (Body::File(std::vec::Vec::new()), 0o600);
@@ -501,7 +506,7 @@ impl Host for Fake {
     }
 
     fn copy_up(&mut self, path: &CStr) -> Result<()> {
-        self.said("copy_up");
+        self.count("copy_up");
         let how = Walk { no_symlinks: true, ..Walk::default() };
         let found = self.tree.walk(ROOT, path.to_bytes(), how)?;
         let (id, (parent, name)) =
@@ -565,7 +570,7 @@ impl Host for Fake {
         self.tasks.get(&tid).map(look).is_some()
     }
 
-    /// A magic link `/proc/1/fd/N`, N being the inode's number here.
+    /// A magic link `/proc/1/fd/N`; N is the index of the inode.
     fn alias(&mut self, directory: HostFd, _most: usize, into: &mut Text) -> Result<()> {
         self.lend(directory, into)
     }
@@ -648,7 +653,7 @@ fn at_flags(nofollow: bool) -> u32 {
     AT_EMPTY_PATH | if nofollow { AT_SYMLINK_NOFOLLOW } else { 0 }
 }
 
-/// What the kernel does with a value and a buffer: an empty buffer asks for the size.
+/// Returns an attribute as the kernel does: an empty buffer asks for the size.
 fn fill(value: &[u8], into: &mut [u8]) -> Result<usize> {
     if into.is_empty() {
         return Ok(value.len());

@@ -21,7 +21,7 @@ impl Fake {
         self.map(at, &bytes)
     }
 
-    /// What is at an address, `length` bytes.
+    /// The `length` bytes at an address.
     pub fn peek(&self, at: u64, length: usize) -> Vec<u8> {
         self.piece(at).expect("mapped")[..length].to_vec()
     }

@@ -1,6 +1,8 @@
-//! A backend in memory, for the unit tests of this crate: a small host with a file tree, descriptors, a working directory and
-//! some guest memory. Its own path walk follows `path_resolution(7)`, so that rules can be tested down to the error number without a
-//! kernel, and every call of the host is counted ([`Fake::calls`]).
+//! A backend in memory, for the unit tests of this crate: a small host with a file tree,
+//! descriptors, a working directory and some guest memory.
+//!
+//! Its own path walk follows `path_resolution(7)`, so rules can be tested down to the error number
+//! without a kernel. Every call of the host is counted ([`Fake::calls`]).
 //!
 //! ```ignore
 //! let mut fake = Fake::new();
@@ -29,10 +31,10 @@ use std::string::String;
 use std::vec::Vec;
 use tree::{Body, Id, Name, Tree};
 
-/// An open file: of the host's (ours) or of the guest's.
+/// An open file of the view or of the guest.
 #[derive(Debug, Clone)]
 pub struct Open {
-    /// Which inode.
+    /// Its inode.
     pub node: Id,
     /// The name that it was opened by.
     pub name: Option<Name>,
@@ -40,7 +42,7 @@ pub struct Open {
     pub flags: u32,
 }
 
-/// The fake. Everything is public, so that a test can arrange what it likes.
+/// The fake backend. All members are public, so that a test can set up any state.
 #[derive(Debug, Clone)]
 pub struct Fake {
     /// Files of the host.
@@ -49,21 +51,22 @@ pub struct Fake {
     pub cwd: Open,
     /// The guest's descriptors.
     pub guest: BTreeMap<i32, Open>,
-    /// Descriptors that the view holds. Must be empty after a call, or given away.
+    /// Descriptors that the view holds. After a call none may be left, except those that the call
+    /// has handed over.
     pub held: BTreeMap<i32, Open>,
     /// Names of the host calls made, oldest first.
     pub log: Vec<&'static str>,
-    /// Whether `openat2` exists.
+    /// Set if `openat2` exists.
     pub openat2: bool,
     /// Guest memory: pieces by address.
     pub memory: BTreeMap<u64, Vec<u8>>,
-    /// Next scratch address.
+    /// The next scratch address.
     pub scratch: u64,
-    /// Inodes shared with the image, with their links inside it.
+    /// Inodes that are shared with the image, with the number of their links inside it.
     pub image: BTreeMap<u64, u32>,
     /// Files that were copied up.
     pub copied: Vec<String>,
-    /// The log of notes.
+    /// The log of ownership records.
     pub notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// `getpid`, `gettid`.
     pub ids: (u32, u32),
@@ -73,17 +76,18 @@ pub struct Fake {
     pub executed: Vec<u64>,
     /// Other threads of the container.
     pub tasks: BTreeMap<u32, Task>,
-    /// Signals sent to everybody.
+    /// Signals sent to all processes.
     pub signalled: Vec<u32>,
-    /// Whether directories are remembered (and the working directory is known).
+    /// Set if the backend remembers directories and the working directory.
     pub remembers: bool,
-    /// The guest's descriptor of the tree, or what was one.
+    /// The guest's descriptor of the tree, which the guest may have closed.
     pub tree_descriptor: Option<i32>,
-    /// How often something has changed.
+    /// Generation of the cache: the number of changes.
     pub generation: u64,
-    /// What is known of directories, and since when.
+    /// The cache of directories, with the generation of each entry.
     pub plain: BTreeMap<(Vec<u8>, bool), u64>,
-    /// What is known of paths as the guest gives them (relative ones behind the working directory's inode), and since when.
+    /// The cache of paths as the guest gives them, with the generation of each entry. Relative ones
+    /// include the working directory's inode.
     pub straight: BTreeMap<(Option<tree::Id>, Vec<u8>, u8), u64>,
 }
 
@@ -94,7 +98,7 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// Process 42 in an empty `/`.
+    /// Process 42, with an empty `/`.
     pub fn new() -> Self {
         Self {
             tree: Tree::new(),
@@ -121,39 +125,39 @@ impl Fake {
         }
     }
 
-    /// A directory (0755), with those above it.
+    /// Makes a directory (0755), with those above it.
     pub fn dir(&mut self, path: &str) -> &mut Self {
         self.tree.make_dirs(path);
         self
     }
 
-    /// A file (0644) with its directories.
+    /// Makes a file (0644), with its directories.
     pub fn file(&mut self, path: &str, contents: &str) -> &mut Self {
         self.node(path, Body::File(contents.as_bytes().to_vec()), 0o644);
         self
     }
 
-    /// A symbolic link with its directories.
+    /// Makes a symbolic link, with its directories.
     pub fn link(&mut self, path: &str, target: &str) -> &mut Self {
         self.node(path, Body::Link(target.as_bytes().to_vec()), 0o777);
         self
     }
 
-    /// A magic link to whatever is at `target` on the host now.
+    /// Makes a magic link to the file that is at `target` on the host now.
     pub fn magic(&mut self, path: &str, target: &str) -> &mut Self {
         let target = self.at(target);
         self.node(path, Body::Magic(target), 0o777);
         self
     }
 
-    /// Anything, with its directories.
+    /// Makes any inode, with its directories.
     pub fn node(&mut self, path: &str, body: Body, mode: u32) -> Id {
         let (parent, name) = path.rsplit_once('/').expect("an absolute path");
         let parent = self.tree.make_dirs(parent);
         self.tree.insert(parent, name.as_bytes(), body, mode)
     }
 
-    /// The inode at a host path, links at the end not followed; panics if there is none.
+    /// The inode at a host path, without following a link at the end; panics if there is none.
     pub fn at(&self, path: &str) -> Id {
         self.tree.get(path).unwrap_or_else(|| panic!("no {path}"))
     }
@@ -178,13 +182,13 @@ impl Fake {
         self
     }
 
-    /// What opening a host path gives.
+    /// An open file for a host path.
     pub fn opened(&self, host: &str) -> Open {
         let node = self.at(host);
         Open { node, name: self.tree.name_of(node, host.as_bytes()), flags: 0 }
     }
 
-    /// Host calls made since the last time, without `close`; forgets them.
+    /// Names of the host calls since the last time, without `close`; clears the list.
     pub fn calls(&mut self) -> Vec<&'static str> {
         core::mem::take(&mut self.log).into_iter().filter(|name| *name != "close").collect()
     }
@@ -196,30 +200,30 @@ impl Fake {
     }
 }
 
-/// A binding.
+/// Makes a binding.
 pub const fn binding<'a>(guest: &'a str, host: &'a str, kind: Kind) -> Binding<'a> {
     Binding { guest: guest.as_bytes(), host: host.as_bytes(), read_only: false, kind }
 }
 
-/// A read-only binding.
+/// Makes a read-only binding.
 pub const fn read_only<'a>(guest: &'a str, host: &'a str, kind: Kind) -> Binding<'a> {
     Binding { read_only: true, ..binding(guest, host, kind) }
 }
 
-/// A whole context: a fake, a world, a thread and buffers.
+/// Everything that a context needs: a fake backend, a world, a thread and buffers.
 pub struct Bench<'w> {
     /// The backend.
     pub fake: Fake,
-    /// The container; without identity at first.
+    /// The container; without identity until a test sets it.
     pub world: World<'w>,
     /// The thread: root `/`, umask 022.
     pub task: Task,
-    /// Buffers.
+    /// Working memory.
     pub buffers: Box<CallBuffers>,
 }
 
 impl<'w> Bench<'w> {
-    /// A context over a table, which must be sorted by guest path.
+    /// A bench with a table of bindings, which must be sorted by guest path.
     pub fn new(fake: Fake, bindings: &'w [Binding<'w>]) -> Self {
         assert!(bindings.is_sorted_by(|a, b| a.guest < b.guest), "sorted, without duplicates");
         Self {
@@ -230,7 +234,7 @@ impl<'w> Bench<'w> {
         }
     }
 
-    /// Runs something on the context, and sees to it that nothing is left open unless it was given away.
+    /// Calls `run` with a context.
     pub fn context<T>(&mut self, run: impl FnOnce(&mut CallContext<'_, Fake>) -> T) -> T {
         let mut context = CallContext {
             backend: &mut self.fake,
@@ -242,19 +246,19 @@ impl<'w> Bench<'w> {
     }
 }
 
-/// A thread as a container starts with.
+/// The first thread of a container.
 pub fn task() -> Task {
     Task::new(Credentials::ROOT, 0o022)
 }
 
-/// A `Text` of a string.
+/// Makes a `Text` from a string.
 pub fn text(from: &str) -> Text {
     let mut text = Text::EMPTY;
     text.set(from.as_bytes()).expect("short enough");
     text
 }
 
-/// A `Text` as a string.
+/// Makes a string from a `Text`.
 pub fn string(from: &Text) -> String {
     String::from_utf8_lossy(from.as_bytes()).into_owned()
 }

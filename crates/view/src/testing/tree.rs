@@ -1,4 +1,4 @@
-//! The fake's files: inodes in a vector, and the kernel's walk over them.
+//! The fake host's files: inodes in a vector, and a path walk like the kernel's.
 
 use super::Result;
 use crate::Errno;
@@ -12,7 +12,7 @@ pub const ROOT: Id = 0;
 /// A name in a directory.
 pub type Name = (Id, Vec<u8>);
 
-/// What an inode is.
+/// The contents of an inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Directory: names.
@@ -21,7 +21,7 @@ pub enum Body {
     File(Vec<u8>),
     /// Symbolic link: target.
     Link(Vec<u8>),
-    /// A link of `/proc` that goes straight to an inode, whatever its name.
+    /// A link of `/proc` that leads directly to an inode, whatever its name.
     Magic(Id),
     /// Named pipe.
     Fifo,
@@ -34,7 +34,7 @@ pub enum Body {
 /// An inode.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What it is.
+    /// Its contents.
     pub body: Body,
     /// Permission bits, with the special ones.
     pub mode: u32,
@@ -42,9 +42,9 @@ pub struct Node {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names (of directories: 2 while alive, 0 when removed).
+    /// Number of names (of a directory: 2, or 0 after it was removed).
     pub links: u32,
-    /// Of directories: the one above.
+    /// The parent of a directory.
     pub parent: Id,
     /// Extended attributes.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -59,7 +59,7 @@ pub struct Tree {
     pub nodes: Vec<Node>,
 }
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Walk {
     /// Follow a link at the end.
@@ -70,12 +70,12 @@ pub struct Walk {
     pub parent: bool,
 }
 
-/// Where a walk ended.
+/// The result of a walk.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The inode, if there is one (never asked with [`Walk::parent`] for `.` and `..`).
+    /// The inode, if it exists (never looked up for `.` and `..` with [`Walk::parent`]).
     pub node: Option<Id>,
-    /// Its directory and name, where the last component was a name.
+    /// Its directory and name, if the last component was a name.
     pub name: Option<Name>,
     /// The path ended in a slash.
     pub slash: bool,
@@ -90,12 +90,12 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// `/`, mode 0755.
+    /// Only `/`, with mode 0755.
     pub fn new() -> Self {
         Self { nodes: [node(Body::Dir(BTreeMap::new()), 0o755, ROOT)].to_vec() }
     }
 
-    /// Whether an inode is a directory.
+    /// Returns true if an inode is a directory.
     pub fn is_dir(&self, id: Id) -> bool {
         matches!(self.nodes[id].body, Body::Dir(_))
     }
@@ -108,7 +108,7 @@ impl Tree {
         }
     }
 
-    /// The same, to change.
+    /// Names in a directory, mutable.
     pub fn names_mut(&mut self, id: Id) -> &mut BTreeMap<Vec<u8>, Id> {
         match &mut self.nodes[id].body {
             Body::Dir(names) => names,
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// Directories down to a host path.
+    /// Makes the directories of a host path.
     pub fn make_dirs(&mut self, path: &str) -> Id {
         let mut at = ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -136,14 +136,14 @@ impl Tree {
         id
     }
 
-    /// The inode at a path, no links followed.
+    /// The inode at a path; follows no links.
     pub fn get(&self, path: &str) -> Option<Id> {
         path.split('/')
             .filter(|name| !name.is_empty())
             .try_fold(ROOT, |at, name| self.names(at).ok()?.get(name.as_bytes()).copied())
     }
 
-    /// The name of an inode, for one reached by `path`.
+    /// The name of an inode that was reached by `path`.
     pub fn name_of(&self, id: Id, path: &[u8]) -> Option<Name> {
         let last = path.rsplit(|byte| *byte == b'/').next()?.to_vec();
         let holder = (0..self.nodes.len())

@@ -1,5 +1,5 @@
-//! The rules of calls about files, over a host in memory: what the guest gets, what the host is asked, and what the kernel is given
-//! instead of the guest's path.
+//! Tests of the rules for calls on files, with a host in memory: the guest's result, the calls of
+//! the host, and the path that the kernel gets instead of the guest's.
 
 mod names;
 mod opening;
@@ -14,13 +14,13 @@ use abi::calls::{Arch, Op};
 use std::string::String;
 use std::vec::Vec;
 
-/// Where the first string of a call is; the next ones follow.
+/// Address of the first string of a call; the next ones follow.
 const TEXTS: u64 = 0x1000;
 
 /// `AT_FDCWD`.
 const HERE: u64 = -100_i32 as u32 as u64;
 
-/// The host's view of a small container: a tree with links, a volume, a read-only one.
+/// The host's files of a small container: a tree with links, a volume, a read-only one.
 fn fake() -> Fake {
     let mut fake = Fake::new();
     fake.dir("/c/usr/bin").dir("/c/tmp").dir("/c/work/sub").dir("/c/mnt").dir("/vol").dir("/ro/d");
@@ -93,7 +93,8 @@ fn prepare(bench: &mut Bench<'_>, arch: Arch, op: Op, arguments: &[Arg<'_>]) -> 
     call
 }
 
-/// Makes a call as the backend does: files are copied up when that is asked for. Nothing may stay open.
+/// Makes a call as the backend does: copies a file up if that is asked for. Checks that no
+/// descriptor stays open.
 fn enter_as(bench: &mut Bench<'_>, arch: Arch, op: Op, arguments: &[Arg<'_>]) -> (Call, Verdict) {
     let call = prepare(bench, arch, op, arguments);
     for _ in 0..3 {
@@ -128,7 +129,7 @@ const fn error(errno: Errno) -> Verdict {
     Verdict::Done(errno.result())
 }
 
-/// Host calls of one call of the guest.
+/// The host calls for one call of the guest.
 fn cost(bench: &mut Bench<'_>, op: Op, arguments: &[Arg<'_>]) -> Vec<&'static str> {
     bench.fake.calls();
     enter(bench, op, arguments);

@@ -1,4 +1,4 @@
-//! Making and removing names.
+//! Tests of calls that make and remove names.
 
 use super::*;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_REMOVEDIR, AT_SYMLINK_FOLLOW};
@@ -30,7 +30,7 @@ fn directories() {
 }
 
 #[test]
-fn a_users_directory_is_the_users() {
+fn a_new_directory_belongs_to_the_user() {
     let mut bench = user(7);
     let mkdir = |bench: &mut Bench<'_>, path, mode| enter(bench, Op::Mkdir, &[T(path), N(mode)]);
     assert_eq!(mkdir(&mut bench, "/etc/d", 0o777), error(Errno::EACCES));
@@ -77,7 +77,7 @@ fn removing() {
 #[test]
 fn the_sticky_bit() {
     let mut bench = user(7);
-    // The mark on disk: a directory of mode 1777 as on disk.
+    // On disk the directory has the mark: its mode there is 1777.
     bench.fake.mode("/c/tmp", 0o1777).file("/c/tmp/roots", "");
     assert_eq!(enter(&mut bench, Op::Unlink, &[T("/tmp/roots")]), error(Errno::EPERM));
     assert_eq!(enter(&mut bench, Op::Unlink, &[T("/tmp/none")]), error(Errno::ENOENT));
@@ -146,7 +146,7 @@ fn a_directory_does_not_become_its_own_child() {
 }
 
 #[test]
-fn rights_are_asked_before_mount_points() {
+fn permissions_are_checked_before_mount_points() {
     let mut bench = user(7);
     bench.fake.dir("/c/vol").dir("/c/ro");
     let mut rmdir = |path| enter(&mut bench, Op::Rmdir, &[T(path)]);
@@ -157,7 +157,7 @@ fn rights_are_asked_before_mount_points() {
     bench.fake.mode("/c", 0o777);
     assert_eq!(enter(&mut bench, Op::Rmdir, &[T("/vol")]), error(Errno::EBUSY));
     assert_eq!(enter(&mut bench, Op::Rename, &[T("/vol"), T("/x")]), error(Errno::EBUSY));
-    // The sticky bit, and what the mount point covers is root's.
+    // The sticky bit is set, and the file that the mount point covers belongs to root.
     bench.fake.mode("/c", 0o1777);
     assert_eq!(enter(&mut bench, Op::Rmdir, &[T("/vol")]), error(Errno::EPERM));
     let replace = [N(HERE), T("/tmp"), N(HERE), T("/vol"), N(1)];
@@ -202,7 +202,7 @@ fn links_to_files_of_others() {
 }
 
 #[test]
-fn symbolic_links_keep_their_text() {
+fn symbolic_links_keep_their_target() {
     for make in [plain, root] {
         let mut bench = make();
         let mut symlink = |target, path| enter(&mut bench, Op::Symlink, &[T(target), T(path)]);
@@ -229,7 +229,7 @@ fn forms_of_i386() {
     assert_eq!(run(Op::Rmdir, &[T("/tmp/b")]), DONE);
     assert_eq!(run(Op::Link, &[T("file"), T("/tmp/c")]), DONE);
     assert_eq!(run(Op::Unlink, &[T("/tmp/c")]), DONE);
-    // High halves of registers mean nothing.
+    // Upper halves of registers are ignored.
     assert_eq!(run(Op::Mkdirat, &[N(0xffff_ffff_ffff_ff9c), T("d"), N(0o755)]), DONE);
 }
 

@@ -1,4 +1,4 @@
-//! The open family.
+//! Tests of the open family.
 
 use super::*;
 use crate::verdict::After;
@@ -12,7 +12,7 @@ fn open(bench: &mut Bench<'_>, path: &str, flags: u32) -> Verdict {
 }
 
 #[test]
-fn absolute_paths_become_the_hosts() {
+fn absolute_paths_become_host_paths() {
     for make in [plain, root, || user(7)] {
         let mut bench = make();
         let verdict = open(&mut bench, "/bin/sh", O_RDONLY);
@@ -30,7 +30,7 @@ fn absolute_paths_become_the_hosts() {
 }
 
 #[test]
-fn what_means_itself_passes() {
+fn paths_that_mean_the_same_pass() {
     for make in [plain, root] {
         let mut bench = make();
         assert_eq!(open(&mut bench, "file", O_RDONLY), Verdict::Pass);
@@ -44,12 +44,12 @@ fn what_means_itself_passes() {
 }
 
 #[test]
-fn a_name_to_be_read_costs_one_look() {
+fn reading_a_single_name_costs_one_call() {
     let mut bench = root();
     bench.fake.calls();
     assert_eq!(open(&mut bench, "file", O_RDONLY | O_NOFOLLOW), Verdict::Pass);
     assert_eq!(bench.fake.calls(), ["statx"]);
-    // Of what has no blocks, everything is found out: it may be one of `/proc`'s.
+    // A file without blocks may be in `/proc`, so everything is looked up.
     assert_eq!(open(&mut bench, "sub", O_DIRECTORY), Verdict::Pass);
     assert!(bench.fake.calls().len() > 1);
 }
@@ -120,7 +120,7 @@ fn ends_of_names_when_a_file_is_made() {
         let verdict = open(&mut bench, "/loose", make);
         assert_eq!(instead(&bench, verdict, 1), "/c/nowhere");
         assert_eq!(open(&mut bench, "/tmp/new/", make), error(Errno::EISDIR));
-        // Without ids to look after, the kernel says so itself.
+        // Without emulated ids, the kernel reports it.
         let verdict = open(&mut bench, "/tmp/none/new", make);
         let left_to_the_kernel = bench.world.identity.is_none();
         assert_eq!(verdict == error(Errno::ENOENT), !left_to_the_kernel);
@@ -174,7 +174,7 @@ fn a_users_new_file_gets_a_record() {
     let node = &bench.fake.tree.nodes[bench.fake.at("/c/tmp/mine")];
     assert_eq!(node.attributes[&b"user.coracle.owner"[..]], b"7:7:644:f:0:0");
     assert_eq!(node.mode, 0o1644);
-    // Root's own file in the container needs none, and an open that failed has no file.
+    // Root's own file in the container needs no record, and an open that failed has made no file.
     let mut bench = root();
     let verdict = open(&mut bench, "/tmp/roots", O_CREAT | O_WRONLY);
     assert!(matches!(verdict, Verdict::Instead(_, After::Nothing)));
@@ -191,7 +191,7 @@ fn a_users_new_file_gets_a_record() {
 }
 
 #[test]
-fn root_is_not_kept_out_by_the_mode_on_disk() {
+fn the_mode_on_disk_does_not_refuse_root() {
     let mut bench = root();
     bench.fake.mode("/c/etc/passwd", 0o444);
     assert!(matches!(open(&mut bench, "/etc/passwd", O_RDONLY), Verdict::Instead(..)));
@@ -199,7 +199,7 @@ fn root_is_not_kept_out_by_the_mode_on_disk() {
     assert!(matches!(open(&mut bench, "/etc/passwd", O_RDWR), Verdict::Instead(..)));
     let node = &bench.fake.tree.nodes[bench.fake.at("/c/etc/passwd")];
     assert_eq!((node.mode, node.attributes.len()), (0o1644, 1), "the true mode is recorded");
-    // In a directory of the host's the mode is lent for the call.
+    // In a directory of the host the mode is changed only for the call.
     bench.fake.mode("/vol/data", 0o400);
     let arguments = [N(HERE), T("/vol/data"), N(O_RDWR.into()), N(0)];
     let (call, verdict) = enter_as(&mut bench, Arch::X86_64, Op::Openat, &arguments);
@@ -291,7 +291,7 @@ fn bad_addresses() {
         let verdict = enter(&mut bench, Op::Openat, &[N(HERE), N(address), N(0), N(0)]);
         assert_eq!(verdict, error(Errno::EFAULT));
     }
-    // A string that ends with the page, without its NUL.
+    // A string that ends with the page, without a NUL.
     bench.fake.map(0x9000, b"/bin");
     assert_eq!(enter(&mut bench, Op::Open, &[N(0x9000), N(0), N(0)]), error(Errno::EFAULT));
     let long = "x".repeat(5000);
@@ -311,7 +311,7 @@ fn links_at_the_end() {
 }
 
 #[test]
-fn what_opening_costs() {
+fn number_of_calls_for_opening() {
     let mut bench = plain();
     let read = [N(HERE), T("/usr/bin/sh"), N(0), N(0)];
     assert_eq!(cost(&mut bench, Op::Openat, &read), ["open"]);

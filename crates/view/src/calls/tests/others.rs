@@ -1,4 +1,4 @@
-//! Times, lengths, working directories, texts of links, file systems.
+//! Tests of times, lengths, working directories, link targets, file systems.
 
 use super::*;
 use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, UTIME_NOW, UTIME_OMIT};
@@ -26,7 +26,7 @@ fn working_directories() {
 }
 
 #[test]
-fn getcwd_in_the_guests_words() {
+fn getcwd_returns_guest_paths() {
     for make in [plain, root] {
         let mut bench = make();
         let buffer = [0xff; 64];
@@ -54,7 +54,7 @@ fn getcwd_in_the_guests_words() {
 }
 
 #[test]
-fn texts_of_links() {
+fn link_targets() {
     for make in [plain, root] {
         let mut bench = make();
         let buffer = [0xff_u8; 32];
@@ -71,7 +71,8 @@ fn texts_of_links() {
         assert_eq!(enter(&mut bench, Op::Readlink, &bad), error(Errno::EFAULT));
         let at = [N(HERE), T("/bin"), B(&buffer), N(32)];
         assert_eq!(enter(&mut bench, Op::Readlinkat, &at), Verdict::Done(7));
-        // The guest's own descriptor of a link, and its own relative name: the kernel's answer is right.
+        // The guest's own descriptor of a link, and its own relative name: the kernel's answer is
+        // right.
         bench.fake.give(3, "/c/etc/link").give(4, "/c/etc");
         let empty = [N(3), T(""), B(&buffer), N(32)];
         assert_eq!(enter(&mut bench, Op::Readlinkat, &empty), Verdict::Pass);
@@ -212,9 +213,9 @@ fn handles_and_what_is_unknown() {
     }
 }
 
-/// No call that takes a path passes with an absolute path of the guest's.
+/// No call that takes a path passes unchanged with an absolute path of the guest.
 #[test]
-fn no_path_reaches_the_host_as_it_stands() {
+fn no_absolute_path_passes_unchanged() {
     for arch in Arch::ALL {
         for entry in abi::calls::CALLS.iter().filter(|entry| entry.takes_path()) {
             let Some(number) = entry.number(arch) else { continue };
@@ -247,9 +248,9 @@ fn no_path_reaches_the_host_as_it_stands() {
     }
 }
 
-/// Host calls of the calls that programs make most, without `close`.
+/// Host calls for the most frequent calls of programs, without `close`.
 #[test]
-fn hot_roads() {
+fn frequent_calls() {
     let stat = [0_u8; 144];
     for make in [plain, root] {
         let mut bench = make();
@@ -262,13 +263,13 @@ fn hot_roads() {
         assert_eq!(cost(Op::Access, &[T("/usr/bin/none"), N(4)]), "open");
         assert!(cost(Op::Access, &[T("/usr/bin/sh"), N(4)]).len() <= "open access".len());
         assert_eq!(cost(Op::Getcwd, &[B(&stat), N(100)]), "path_of");
-        // One link on the way: the name of each directory before it is asked for, once.
+        // One link on the way: the components before it are looked at once.
         assert_eq!(cost(Op::Stat, &[T("/bin/sh"), B(&stat)]), "open readlink open statx");
     }
 }
 
 #[test]
-fn watches_are_set_on_the_hosts_file() {
+fn watches_are_set_on_the_host_file() {
     let watch = |bench: &mut Bench<'_>, path: &str, mask: u64| {
         enter(bench, Op::InotifyAddWatch, &[N(3), T(path), N(mask)])
     };

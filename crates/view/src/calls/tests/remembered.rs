@@ -1,5 +1,5 @@
-//! What is remembered of directories changes nothing but the number of calls: the same sequence of calls gives the same results with
-//! and without a memory.
+//! The cache of directories changes nothing but the number of calls: the same sequence of calls
+//! gives the same results with and without it.
 
 use super::*;
 use crate::calls::{again, leave};
@@ -10,7 +10,7 @@ use crate::verdict::After;
 use linux_raw_sys::general::{O_CREAT, O_DIRECTORY, O_PATH, O_RDWR};
 use proptest::prelude::*;
 
-/// What a call gave: its result, what it wrote, and the inode that an open led to.
+/// Outcome of a call: its result, the bytes that it wrote, and the inode that an open led to.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     result: i64,
@@ -18,10 +18,10 @@ struct Outcome {
     node: Option<usize>,
 }
 
-/// Where calls write.
+/// The address that calls write to.
 const OUT: u64 = 0x9_0000;
 
-/// Does what the kernel does with a call that it is given.
+/// Does what the kernel would do with a call.
 fn perform(bench: &mut Bench<'_>, call: &Call) -> i64 {
     let fake = &mut bench.fake;
     let number = |op: Op| op.entry().number(Arch::X86_64);
@@ -56,10 +56,10 @@ fn perform(bench: &mut Bench<'_>, call: &Call) -> i64 {
     result.unwrap_or_else(Errno::result)
 }
 
-/// The descriptor of the tree.
+/// The tree's descriptor.
 const TREE: i32 = 9000;
 
-/// Makes a call; the descriptor of the tree may be gone.
+/// Makes a call; `gone` says that the guest has closed the tree's descriptor.
 fn outcome(bench: &mut Bench<'_>, gone: bool, op: Op, arguments: &[Arg<'_>]) -> Outcome {
     bench.fake.map(OUT, &[0; 300]);
     bench.fake.scratch = 0x10_0000;
@@ -99,7 +99,7 @@ fn outcome(bench: &mut Bench<'_>, gone: bool, op: Op, arguments: &[Arg<'_>]) -> 
     }
     assert!(bench.fake.held.is_empty(), "{op:?}: left open");
     let result = result.expect("an end");
-    // What memory holds behind a call that failed is nobody's.
+    // The contents of memory behind a failed call are undefined.
     let written = if result < 0 { Vec::new() } else { bench.fake.peek(OUT, 300) };
     Outcome { result, written, node }
 }
@@ -232,7 +232,7 @@ const TABLE: &[Binding<'static>] =
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
     #[test]
-    fn a_memory_changes_nothing(steps in steps(), emulated in any::<bool>(), openat2 in any::<bool>()) {
+    fn the_cache_changes_no_result(steps in steps(), emulated in any::<bool>(), openat2 in any::<bool>()) {
         let [mut without, mut with] = benches(emulated, openat2);
         for (index, one) in steps.iter().enumerate() {
             let one = Step { user: one.user && emulated, ..one.clone() };
@@ -253,7 +253,7 @@ fn quick() -> Bench<'static> {
 }
 
 #[test]
-fn one_call_for_each_of_the_frequent_ones() {
+fn frequent_calls_cost_one_call() {
     let mut bench = quick();
     assert_eq!(cost(&mut bench, Op::Stat, &[T("/a/b/a"), N(OUT)]), ["statx"]);
     assert_eq!(cost(&mut bench, Op::Stat, &[T("b/a"), N(OUT)]), ["statx"]);
@@ -269,7 +269,7 @@ fn one_call_for_each_of_the_frequent_ones() {
 }
 
 #[test]
-fn a_way_through_the_root_stays_in_the_tree() {
+fn a_path_through_the_root_stays_in_the_tree() {
     for emulated in [false, true] {
         let [_, mut bench] = benches(emulated, true);
         outcome(&mut bench, false, Op::Mkdir, &[T("/a/../a/../"), N(0o755)]);
@@ -284,7 +284,7 @@ fn a_way_through_the_root_stays_in_the_tree() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_searched_is_not_left_by_its_parent() {
+fn dot_dot_fails_in_a_directory_without_search_permission() {
     let [_, mut bench] = benches(false, true);
     outcome(&mut bench, false, Op::Mkdir, &[T("/b/b"), N(0o644)]);
     outcome(&mut bench, false, Op::Mkdir, &[T("/b/../"), N(0o755)]);
@@ -299,14 +299,14 @@ fn a_link_is_found_again_in_a_directory_of_links() {
     let stat = [T("/usr/links/b"), N(OUT)];
     assert_eq!(enter(&mut bench, Op::Stat, &stat), DONE);
     assert_eq!(cost(&mut bench, Op::Stat, &stat), ["statx", "statx", "readlink", "statx"]);
-    // The link itself is never taken for granted.
+    // The target of a link is always read again.
     enter(&mut bench, Op::Unlink, &[T("/usr/links/b")]);
     enter(&mut bench, Op::Symlink, &[T("nowhere"), T("/usr/links/b")]);
     assert_eq!(enter(&mut bench, Op::Stat, &stat), error(Errno::ENOENT));
 }
 
 #[test]
-fn what_takes_the_place_of_a_directory_is_seen() {
+fn a_replaced_directory_is_noticed() {
     for take_away in [Op::Rmdir, Op::Rename] {
         let mut bench = quick();
         enter(&mut bench, Op::Mkdir, &[T("/a/x"), N(0o755)]);
@@ -315,7 +315,7 @@ fn what_takes_the_place_of_a_directory_is_seen() {
         assert_eq!(cost(&mut bench, Op::Stat, &stat), ["statx"]);
         let away = [T("/a/x"), T("/a/y")];
         assert_eq!(enter(&mut bench, take_away, &away), DONE);
-        // To the host's own root, if anybody followed it there.
+        // If a call followed this link, it would lead into the host's own root.
         enter(&mut bench, Op::Symlink, &[T("/usr/bin"), T("/a/x")]);
         bench.fake.map(OUT, &[0; 300]);
         assert_eq!(enter(&mut bench, Op::Stat, &stat), DONE);
@@ -323,7 +323,7 @@ fn what_takes_the_place_of_a_directory_is_seen() {
 }
 
 #[test]
-fn who_is_kept_out_of_a_directory_is_kept_out_at_once() {
+fn a_removed_search_permission_takes_effect_at_once() {
     let mut bench = quick();
     let stat = [T("/a/b/a"), N(OUT)];
     bench.task.creds = Credentials::new(7, 7, Groups::NONE);

@@ -1,4 +1,5 @@
-//! Files of the image: every way to write one makes a copy first, and the image stays as it was.
+//! Tests of files of the image: every way to write to one makes a copy first, and the image does
+//! not change.
 
 use super::*;
 use crate::verdict::After;
@@ -96,21 +97,21 @@ fn times_by_descriptor_go_to_the_copy() {
         assert_eq!(enter(&mut bench, Op::Utimensat, &call), DONE);
         assert_eq!(bench.fake.tree.nodes[image].times, [0; 2]);
         assert_eq!(contents(&bench, "/c/etc/passwd").2, [7, 8]);
-        // Again, now that there is a copy.
+        // Again, with an existing copy.
         assert_eq!(enter(&mut bench, Op::Utimensat, &call), DONE);
         assert_eq!(bench.fake.copied.len(), 1);
-        // And when it has been removed, there is nothing to change any more.
+        // After the copy was removed, there is nothing to change.
         assert_eq!(enter(&mut bench, Op::Unlink, &[T("/etc/passwd")]), DONE);
         assert_eq!(enter(&mut bench, Op::Utimensat, &call), DONE);
         assert_eq!(bench.fake.tree.nodes[image].times, [0; 2]);
-        // A file of the container's own is the kernel's to change.
+        // The kernel changes a file of the container's own.
         bench.fake.give(5, "/c/work/file");
         let own = [N(5), N(0), B(&times), N(0)];
         assert_eq!(enter(&mut bench, Op::Utimensat, &own), Verdict::Pass);
     }
 }
 
-/// A descriptor of the image's file, used as a name after a copy has taken its place.
+/// A descriptor of the image's file, used as a name after a copy has replaced it.
 #[test]
 fn descriptors_as_names_lead_to_the_copy() {
     let times: Vec<u8> = [7_u64, 0, 8, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -128,7 +129,7 @@ fn descriptors_as_names_lead_to_the_copy() {
         assert_eq!(enter(&mut bench, Op::Linkat, &link), DONE);
         assert_eq!(bench.fake.copied, ["/c/etc/passwd"]);
         assert_eq!(bench.fake.at("/c/tmp/again"), bench.fake.at("/c/etc/passwd"));
-        // With no name left, there is nothing to change, and nothing is changed.
+        // Without a name left, there is nothing to change, and nothing changes.
         enter(&mut bench, Op::Unlink, &[T("/etc/passwd")]);
         enter(&mut bench, Op::Utimensat, &call);
         let after = &bench.fake.tree.nodes[image];

@@ -1,6 +1,8 @@
-//! The model against the kernel: the same random trees on disk, walked with `openat2` and `RESOLVE_IN_ROOT`.
+//! Compares the model with the kernel: the same random trees on disk, walked with `openat2` and
+//! `RESOLVE_IN_ROOT`.
 //!
-//! The resolver is compared with the model ([`super::model`]); this says that the model is right.
+//! The resolver is compared with the model ([`super::model`]); this test shows that the model is
+//! right.
 
 use super::model::{path, seeds};
 use crate::Errno;
@@ -63,7 +65,8 @@ proptest! {
                 let flags = OFlags::PATH | if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
                 // The directory to start from is its own root for openat2, so it is named.
                 let named = if path.starts_with('/') { path.clone() } else { format!("{prefix}/{path}") };
-                // EAGAIN: somebody on this machine renamed or mounted something while a `..` was on the way.
+                // EAGAIN: a process on this machine renamed or mounted something while the kernel
+                // took a `..`.
                 let ask = || openat2(&disk.root, &named, flags, Mode::empty(), ResolveFlags::IN_ROOT);
                 let is_answer = |result: &Result<_, _>| !matches!(result, Err(rustix::io::Errno::AGAIN));
                 let kernel = std::iter::repeat_with(ask).take(1000).find(is_answer).unwrap();

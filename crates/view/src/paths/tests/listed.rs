@@ -1,4 +1,4 @@
-//! Listings of directories with bindings that have no mount point.
+//! Tests of listings of directories with bindings that have no mount point.
 
 use super::*;
 use crate::calls::{enter, leave};
@@ -10,7 +10,7 @@ const X86_64: u32 = 0xc000_003e;
 const I386: u32 = 0x4000_0003;
 const BUFFER: u64 = 0x8000;
 
-/// `/data` is there, `/extra` (a directory) and `/pipe` are not; `/etc/hosts` is.
+/// `/data` and `/etc/hosts` exist; `/extra` (a directory) and `/pipe` do not.
 const HALF: [Binding<'static>; 5] = [
     binding("/", "/c", Kind::Tree),
     binding("/data", "/v", Kind::Host),
@@ -60,7 +60,7 @@ fn missing_mount_points_are_listed() {
     assert_eq!(entries, [("extra".into(), 4, 32), ("pipe".into(), 1, 24)]);
     assert_eq!(bench.fake.peek(BUFFER + u64::from(room), 1), [0xee]);
     assert_eq!(bench.context(|context| leave(context, after, &asked, -22)), -22);
-    // The inode is that of what is bound.
+    // The inode is that of the bound file.
     let inode = u64::from_ne_bytes(bench.fake.peek(BUFFER, 8).try_into().unwrap());
     assert_eq!(inode, bench.fake.at("/w") as u64 + 1);
 }

@@ -1,4 +1,5 @@
-//! Names, one property of `path_resolution(7)` at a time; then many at random against a model.
+//! Tests of path resolution: one property of `path_resolution(7)` at a time, then many random paths
+//! against a model.
 
 mod kernel;
 mod listed;
@@ -44,7 +45,7 @@ fn bench() -> Bench<'static> {
     Bench::new(fake(), &TABLE)
 }
 
-/// Resolves, closes, and tells `base:host path`.
+/// Resolves, closes, and returns `base:host path`.
 fn at(
     bench: &mut Bench<'_>,
     from: Dir,
@@ -176,7 +177,7 @@ fn bindings_and_what_places_tell() {
     assert_eq!(at(&mut bench, Dir::Cwd, "/data2", Intent::FOLLOW), Err(Errno::ENOENT));
 }
 
-/// What resolving costs is part of what it promises.
+/// The number of calls is part of the interface.
 #[test]
 fn cost() {
     let mut bench = bench();
@@ -199,7 +200,7 @@ fn cost() {
     assert_eq!(cost("x", Intent::NAME.lightly()), [""; 0]);
     assert_eq!(cost(".", Intent::FOLLOW.lightly()), [""; 0]);
     assert_eq!(cost("/proc/self", Intent::FOLLOW), ["open"]);
-    // Names that are also names on the way to bindings are looked at.
+    // A name that also occurs in the path of a binding is looked at.
     assert_eq!(cost("hosts", Intent::NO_FOLLOW.lightly()), ["path_of", "open"]);
     assert_eq!(cost("../bin", Intent::NO_FOLLOW.lightly()), ["path_of", "open", "open"]);
 }
@@ -286,6 +287,6 @@ fn inside_chroot() {
     assert_eq!(found("/../../f").unwrap(), "/v/f");
     assert_eq!(found("/deep/../f").unwrap(), "/v/f");
     assert_eq!(found("/deep/y/up3"), Err(Errno::ENOENT));
-    // The working directory stayed outside: there, `..` goes on to the true root.
+    // The working directory is still outside: there `..` leads on to the true root.
     assert_eq!(found("../etc/passwd").unwrap(), "/c/etc/passwd");
 }

@@ -1,7 +1,9 @@
-//! Random trees, bindings and paths: what the resolver finds against what the kernel's walk finds in the same tree without bindings.
+//! Random trees, bindings and paths: compares the resolver's result with the kernel's walk in the
+//! same tree without bindings.
 //!
-//! The model is one tree as the guest sees it. The host has the same files in pieces: everything below a mount point lies elsewhere, and
-//! an empty placeholder stands in its place. Inode for inode it is known which file of the host is which of the guest.
+//! The model is one tree as the guest sees it. The host has the same files in pieces: everything
+//! below a mount point lies elsewhere, and an empty placeholder stands at the mount point. For each
+//! inode of the guest the test knows the file of the host.
 
 use super::*;
 use crate::identity::{Credentials, Groups};
@@ -16,15 +18,16 @@ use std::format;
 pub(super) struct Setup {
     pub(super) model: Tree,
     fake: Fake,
-    /// Of the model's inodes: the host's.
+    /// The host's inode for each inode of the model.
     twin: BTreeMap<Id, Id>,
-    /// Of the host's directories and files: the host path.
+    /// The guest path and the host path of each binding.
     bindings: Vec<(String, String)>,
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// One file of the model: its directory (by index among those made so far), its name, and what it is.
+/// One file of the model: its directory (by index among those made before), its name, and its
+/// contents.
 pub(super) type Seed = (usize, usize, u8, String, bool);
 
 pub(super) fn setup(seeds: &[Seed]) -> Setup {
@@ -104,7 +107,8 @@ fn outcome(fake: &Fake, place: &Place, found: &str, follow: bool) -> Result<Opti
     fake.tree.walk(start, found.as_bytes(), how).map(|found| found.node)
 }
 
-/// `closed`: every so manieth directory may not be searched, by an emulated user who is not root.
+/// `closed`: every so many directories have no search permission, for an emulated user who is not
+/// root.
 fn compare(
     setup: &Setup,
     cwd: usize,
@@ -164,7 +168,8 @@ fn prop_same(by_path: &Result<Option<Id>, Errno>, held: Id) {
     assert_eq!(*by_path, Ok(Some(held)), "the path and the held file differ");
 }
 
-/// `open` with `O_CREAT`: the same file, the same new name in the same directory, or the same error.
+/// `open` with `O_CREAT`: the same file, the same new name in the same directory, or the same
+/// error.
 fn check_creation(
     bench: &mut Bench<'_>,
     path: &str,
@@ -189,7 +194,7 @@ fn check_creation(
     });
     prop_assert!(bench.fake.held.is_empty());
     match (got, wanted) {
-        // A slash at the end is refused once the directory is found.
+        // A slash at the end is refused after the directory was found.
         (Err(Errno::EISDIR), _) => {}
         (Ok((missing, node, name)), Ok(wanted)) => {
             prop_assert_eq!(node, wanted.node.map(|id| setup.twin[&id]), "{}", path);
@@ -205,7 +210,7 @@ fn check_creation(
     Ok(())
 }
 
-/// A slash behind `.` and `..` means nothing.
+/// A slash behind `.` and `..` has no effect.
 fn key(dir: Id, last: Vec<u8>, slash: bool) -> (Id, Vec<u8>, bool) {
     let slash = slash && last != b"." && last != b"..";
     (dir, last, slash)
@@ -228,7 +233,7 @@ fn check_name(
             let start = if place.at == Dir::Cwd { bench.fake.cwd.node } else { ROOT };
             bench.context(|context| place.close(context.backend));
             if place.mount_point {
-                // The guest may not do anything with it; that it is one is all that counts.
+                // The guest may do nothing with it; it only matters that it is a name.
                 return Ok((None, true));
             }
             let end = bench.fake.tree.walk(start, found.as_bytes(), how)?;
@@ -272,7 +277,7 @@ proptest! {
         }
     }
 
-    /// Any bytes: no panic, nothing left open, and what is found lies in a binding.
+    /// Arbitrary bytes: no panic, no descriptor left open, and the result lies in a binding.
     #[test]
     fn any_bytes(path in prop::collection::vec(prop::sample::select(&b"/.ab\xff"[..]), 0..40), flags in 0..64_u64) {
         let mut bench = bench();

@@ -1,4 +1,5 @@
-//! Directories that have no name, names that are too long, permissions, the host's own mistakes.
+//! Tests of unusual cases: directories without a name, names that are too long, permissions, paths
+//! with several guest names.
 
 use super::*;
 use crate::identity::Credentials;
@@ -95,7 +96,7 @@ fn magic_links_that_jump() {
     assert_eq!(at(&mut bench, Dir::Cwd, "cwd", flags), Err(Errno::EXDEV));
 }
 
-/// The host's prefix makes a path too long that is short enough for the guest.
+/// A path that is short enough for the guest becomes too long with the host's prefix.
 #[test]
 fn paths_that_fit_the_guest_only() {
     let prefix = format!("/{}", "p".repeat(200));
@@ -131,7 +132,7 @@ fn paths_that_fit_the_guest_only() {
     assert_eq!(gone, Err(Errno::ENOENT));
 }
 
-/// A working directory deeper than any path can say.
+/// A working directory deeper than the longest path.
 #[test]
 fn deeper_than_a_path() {
     let mut fake = Fake::new();
@@ -173,7 +174,8 @@ fn search_permission_of_the_host() {
     assert_eq!(found("/data/sub/none"), Err(Errno::EACCES));
 }
 
-/// Whoever is in a directory may use it, even if what is above may not be passed (any more).
+/// A process may use its working directory even if the directories above it may not be searched
+/// (any more).
 #[test]
 fn a_working_directory_out_of_reach() {
     let mut bench = bench();
