@@ -208,7 +208,7 @@ impl Blobs<'_> {
         let root = &self.0.inner.root;
         root.make_dir("tmp")?;
         root.replace(&rel(&digest), bytes, self.0.syncs_now())?;
-        self.0.note_unsettled(None);
+        self.0.note_unsynced(None);
         Ok((digest, true))
     }
 
@@ -264,7 +264,7 @@ impl Blobs<'_> {
         if !root.rename_new(temporary, &target)? {
             if self.is_whole_here(digest)? {
                 root.unlink(temporary)?;
-                self.0.note_unsettled(None);
+                self.0.note_unsynced(None);
                 return Ok(());
             }
             root.rename(temporary, &target)?;
@@ -272,7 +272,7 @@ impl Blobs<'_> {
         if self.0.syncs_now() {
             root.sync_dir(&format!("oci/blobs/{}", digest.algorithm().as_str()))?;
         }
-        self.0.note_unsettled(None);
+        self.0.note_unsynced(None);
         Ok(())
     }
 

@@ -83,7 +83,7 @@ impl Containers<'_> {
             names::check(name)?;
         }
         let _lease = self.0.lease()?;
-        self.0.settle_own()?;
+        self.0.sync_own()?;
         let root = &self.0.inner.root;
         let id = random_hex(32)?;
         // Everybody who wants this name is kept out until the container is there.

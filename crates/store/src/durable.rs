@@ -71,7 +71,7 @@ impl ContainerDir {
         if root.exists(&synced)? {
             return Ok(());
         }
-        store.settle()?;
+        store.sync_added()?;
         let marked =
             self.sync_record().and_then(|()| root.create_file(&synced, OFlags::empty()).map(drop));
         self.unless_removed(marked)

@@ -262,7 +262,7 @@ impl Images<'_> {
     }
 
     /// Gives a name to a manifest (or index) that is in the store. An image that had the name keeps its place, without it.
-    /// Brings everything that was added before onto the disk first ([`Store::settle`]).
+    /// Brings everything that was added before onto the disk first ([`Store::sync_added`]).
     pub fn tag(self, reference: &Reference, descriptor: &Descriptor) -> Result<()> {
         let _lease = self.0.lease()?;
         self.0.blobs().open(descriptor)?;
@@ -271,9 +271,9 @@ impl Images<'_> {
         let digest = descriptor.digest.to_string();
         let known = index::read_entries(self.0, Some(digest.as_str()))?;
         if !known.iter().any(|entry| entry.digest == descriptor.digest) {
-            self.0.note_unsettled(None);
+            self.0.note_unsynced(None);
         }
-        self.0.settle()?;
+        self.0.sync_added()?;
         index::edit(self.0, |index| {
             index.tag(reference, descriptor).map_err(|source| Error::Encode {
                 path: self.0.inner.root.join("oci/index.json"),

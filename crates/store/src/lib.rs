@@ -82,7 +82,7 @@ use root::Root;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// One sync of the file system for everything that came in, before an image gets its name
-    /// ([`Store::settle`], which [`Images::tag`] and [`ContainerDir::sync`] call;
+    /// ([`Store::sync_added`], which [`Images::tag`] and [`ContainerDir::sync`] call;
     /// [`Containers::create`] settles what its own process has made). After a power failure before
     /// that, unpacked layers are thrown away and unpacked again; blobs are protected by their size
     /// (file systems in ordered mode, the default, never show a size without its data) and by
@@ -129,14 +129,14 @@ pub(crate) struct Inner {
     pub(crate) durability: Durability,
     pub(crate) wait: WaitPolicy,
     lease: Mutex<Weak<Lock>>,
-    unsettled: Mutex<Unsettled>,
+    unsynced: Mutex<Unsynced>,
     /// Whether the leftovers of dead processes were looked for.
     pub(crate) swept: std::sync::atomic::AtomicBool,
 }
 
 /// What this process has made visible and not synced yet.
 #[derive(Debug, Default)]
-struct Unsettled {
+struct Unsynced {
     any: bool,
     /// Metadata files that carry a boot's number.
     metas: Vec<String>,
@@ -300,41 +300,41 @@ impl Store {
         self.inner.durability != Durability::Relaxed
     }
 
-    pub(crate) fn note_unsettled(&self, meta: Option<String>) {
+    pub(crate) fn note_unsynced(&self, meta: Option<String>) {
         if !self.syncs_now() {
-            let mut unsettled = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-            unsettled.any = true;
-            unsettled.metas.extend(meta);
+            let mut unsynced = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            unsynced.any = true;
+            unsynced.metas.extend(meta);
         }
     }
 
     /// Notes that an entry of another process' is used that may not be on the disk yet.
     pub(crate) fn note_found(&self, meta: String) {
         if self.inner.durability == Durability::Deferred && self.inner.read_only.is_none() {
-            let mut unsettled = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-            if !unsettled.found.contains(&meta) && !unsettled.metas.contains(&meta) {
-                unsettled.found.push(meta);
+            let mut unsynced = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            if !unsynced.found.contains(&meta) && !unsynced.metas.contains(&meta) {
+                unsynced.found.push(meta);
             }
         }
     }
 
     /// Brings everything that this process has added, and what it uses of others, onto the disk:
     /// one sync of the file system, none if all is there. See [`Durability::Deferred`].
-    pub fn settle(&self) -> Result<()> {
-        self.settle_some(true)
+    pub fn sync_added(&self) -> Result<()> {
+        self.sync_unsynced(true)
     }
 
     /// The same for what this process has added alone.
-    pub(crate) fn settle_own(&self) -> Result<()> {
-        self.settle_some(false)
+    pub(crate) fn sync_own(&self) -> Result<()> {
+        self.sync_unsynced(false)
     }
 
-    fn settle_some(&self, found: bool) -> Result<()> {
+    fn sync_unsynced(&self, found: bool) -> Result<()> {
         if self.inner.durability != Durability::Deferred {
             return Ok(());
         }
         let metas = {
-            let mut current = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
             if !current.any && (!found || current.found.is_empty()) {
                 return Ok(());
             }

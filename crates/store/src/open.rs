@@ -89,7 +89,7 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
             durability: options.durability,
             wait: options.wait,
             lease: Mutex::default(),
-            unsettled: Mutex::default(),
+            unsynced: Mutex::default(),
             swept: std::sync::atomic::AtomicBool::default(),
         }),
     })

@@ -6,7 +6,7 @@
 //!
 //! A power failure is another matter: the rename may reach the disk before the files' data. Either everything is synced
 //! before the rename ([`crate::Durability::Full`]), or the metadata says in which boot of the machine it was written, and
-//! counts only within that boot, until [`Store::settle`] has synced all at once and struck that remark. An entry with
+//! counts only within that boot, until [`Store::sync_added`] has synced all at once and struck that remark. An entry with
 //! the remark of another boot is thrown away and built again.
 
 use std::os::fd::AsFd as _;
@@ -81,7 +81,7 @@ struct Meta<T> {
 struct Found {
     meta: serde_json::Value,
     /// It counts within this boot only.
-    is_unsettled: bool,
+    is_unsynced: bool,
 }
 
 /// A finished directory. While it lives, garbage collection stays away.
@@ -138,7 +138,7 @@ impl Trees<'_> {
         let lease = self.store.lease()?;
         for (depth, store) in self.store.chain().enumerate() {
             if let Some(meta) = self.read_meta(store, digest)? {
-                if depth == 0 && meta.is_unsettled {
+                if depth == 0 && meta.is_unsynced {
                     self.store.note_found(self.meta_rel(digest));
                 }
                 let meta = meta.meta;
@@ -182,9 +182,9 @@ impl Trees<'_> {
     fn read_meta(&self, store: &Store, digest: &Digest) -> Result<Option<Found>> {
         match store.inner.root.read_json::<Meta<serde_json::Value>>(&self.meta_rel(digest)) {
             Ok(Some(meta)) => {
-                let is_unsettled = meta.boot.is_some();
+                let is_unsynced = meta.boot.is_some();
                 let counts = meta.boot.is_none_or(|boot| boot == boot_id());
-                Ok(counts.then_some(Found { meta: meta.meta, is_unsettled }))
+                Ok(counts.then_some(Found { meta: meta.meta, is_unsynced }))
             }
             // After a power failure the file may be there and empty.
             Ok(None) | Err(Error::BadJson { .. }) => Ok(None),
@@ -292,7 +292,7 @@ impl Staging {
         if self.store.syncs_now() {
             root.sync_dir(self.kind.directory())?;
         } else {
-            self.store.note_unsettled(Some(format!("{target}/{}", self.kind.meta_name())));
+            self.store.note_unsynced(Some(format!("{target}/{}", self.kind.meta_name())));
         }
         let trees = Trees { store: &self.store, kind: self.kind };
         trees.get(&self.digest)?.ok_or_else(|| Error::NoTree {

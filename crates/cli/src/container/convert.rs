@@ -192,7 +192,7 @@ fn to_links(
     }
     notes::from_loose(&place)?;
     // The tree's files are the image's, which may have been made just now.
-    store.settle()?;
+    store.sync_added()?;
     record.own.stand = stand;
     container.write(record)?;
     Ok(())

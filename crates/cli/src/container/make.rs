@@ -143,7 +143,7 @@ fn outlive(
     fresh: &[volumes::Fresh],
 ) -> Result<(), Report> {
     if !told {
-        return Ok(store.settle()?);
+        return Ok(store.sync_added()?);
     }
     for fresh in fresh.iter().filter(|fresh| fresh.anonymous) {
         fresh.volume.sync()?;

@@ -37,7 +37,7 @@ fn what_is_not_committed_goes() {
     }
 }
 
-/// The metadata of an unsettled entry names the boot in which it was written.
+/// The metadata of an unsynced entry names the boot in which it was written.
 #[test]
 fn another_boot_s_entry_counts_only_when_settled() {
     let fixture = fixture();
@@ -53,7 +53,7 @@ fn another_boot_s_entry_counts_only_when_settled() {
     unpack(&fixture.store, &digest, &[("a", b"2")]);
     let cached = fixture.store.layers().get(&digest).unwrap().unwrap();
     assert_eq!(std::fs::read(cached.tree().join("a")).unwrap(), b"2", "it was built again");
-    fixture.store.settle().unwrap();
+    fixture.store.sync_added().unwrap();
     assert!(!std::fs::read_to_string(&path).unwrap().contains("boot"));
     std::fs::write(&path, "").unwrap();
     assert!(
