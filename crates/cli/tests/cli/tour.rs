@@ -56,7 +56,7 @@ fn containers() {
     insta::assert_snapshot!(told(&coracle(home, &["rm", "second", "nobody"])), @r#"
     second
     error: no container "nobody"
-      hint: coracle ps -a lists all containers
+      hint: 'coracle ps -a' lists all containers
     status 1
     "#);
     printed(home, &["rm", "--all"]);
