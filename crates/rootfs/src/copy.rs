@@ -132,7 +132,7 @@ pub struct Into {
     /// Setuid and setgid are left out: for files that come to belong to somebody for whom they were not meant.
     pub no_set_id: bool,
     /// The tree is in the form of [`crate::owner_xattrs`], and what is new gets it too.
-    pub settled: bool,
+    pub owner_xattrs: bool,
     /// Bounds for the archive.
     pub limits: Limits,
 }
@@ -156,7 +156,7 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     let mut reader = Reader::new(Buffered::new(tar), &into.limits);
     let mut new = Vec::new();
     while let Some(mut entry) = reader.next_entry()? {
-        if into.settled {
+        if into.owner_xattrs {
             new.push(join(&path, &crate::apply::clean(&entry.path)?));
         }
         if let Some((uid, gid)) = into.owner {
@@ -170,9 +170,9 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     applier.deferred_links()?;
     applier.finish_directories()?;
     let mut copied = Copied { entries: reader.entries(), owners: Owners::new() };
-    if into.settled {
+    if into.owner_xattrs {
         new.retain(|path| !path.is_empty());
-        copied.owners = crate::owner_xattrs::settle_paths(root, &new, &applier.owners)?;
+        copied.owners = crate::owner_xattrs::convert_paths(root, &new, &applier.owners)?;
         return Ok(copied);
     }
     for (path, record) in applier.owners.iter() {

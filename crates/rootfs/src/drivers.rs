@@ -14,7 +14,7 @@
 use crate::error::Error;
 use crate::flatten::{self, Method};
 use crate::image::ImageTrees;
-use crate::owner_xattrs::{INODES, LOOSE};
+use crate::owner_xattrs::{BY_PATH, INODES};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
@@ -192,7 +192,7 @@ fn link_root(container: &OwnedFd, image: &ImageTrees) -> Result<(), Error> {
     let source = open(&tree.tree())?;
     let linked = crate::linked::link_tree(&source, container, "ROOT.new")?;
     let beside = open(&tree.directory)?;
-    for (name, wanted) in [(INODES, linked.links > 0), (LOOSE, true), (ROOT_OWNERS, false)] {
+    for (name, wanted) in [(INODES, linked.links > 0), (BY_PATH, true), (ROOT_OWNERS, false)] {
         sys::fs::remove_tree(container, name.as_bytes())?;
         if wanted {
             crate::linked::share_file(&beside, container, name)?;

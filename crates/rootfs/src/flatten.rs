@@ -35,17 +35,17 @@ pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<L
 }
 
 /// Merges layers (topmost first) into `staging/tree` in the form of [`crate::owner_xattrs`], with its inode list and what found no place.
-pub fn flatten_settled(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
+pub fn flatten_with_owner_xattrs(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
     let staging = staging.as_fd();
     let mut meta = flatten(layers, staging, Method::HardLink)?;
     let fail = |errno| Error::disk("open", TREE.as_bytes(), errno);
     let tree =
         rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty()).map_err(fail)?;
     let mut table = read_table(staging, OWNERS)?;
-    let settled = crate::owner_xattrs::settle(&tree, &mut table, true)?;
+    let converted = crate::owner_xattrs::convert_tree(&tree, &mut table, true)?;
     meta.records = table.len() as u64;
     table.save(staging, OWNERS)?;
-    settled.save(staging)?;
+    converted.save(staging)?;
     Ok(meta)
 }
 

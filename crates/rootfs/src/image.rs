@@ -61,9 +61,9 @@ pub enum Plan {
 
 /// Decides how an image's layers (base first, as its config lists them) are used by a stacking driver.
 ///
-/// A driver that copies flattens by itself and takes [`unstacked`].
+/// A driver that copies flattens by itself and takes [`topmost_first`].
 pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
-    let trees = unstacked(base_first);
+    let trees = topmost_first(base_first);
     if trees.layers.len() > LOWERS_MAX {
         let why = format!("{} layers are more than {LOWERS_MAX}", trees.layers.len());
         return Ok(Plan::Flatten { layers: trees.layers, why });
@@ -86,7 +86,7 @@ pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
 
 /// The layers (base first) from the top down, without those that a layer hides entirely.
 #[must_use]
-pub fn unstacked(base_first: Vec<Layer>) -> ImageTrees {
+pub fn topmost_first(base_first: Vec<Layer>) -> ImageTrees {
     let mut layers = Vec::new();
     for layer in base_first.into_iter().rev() {
         let last = layer.meta.root_opaque;

@@ -58,7 +58,7 @@ pub fn clone_tree(from: impl AsFd, to: impl AsFd) -> Result<Linked, Error> {
 /// Gives a container of links files of its own, wherever they are the image's: for engines whose programs write to them as they are.
 ///
 /// Each is replaced by a copy in one step; until the last one is, the list of the image's inodes stays. Nobody may run in the container.
-pub fn own_tree(container: impl AsFd) -> Result<(), Error> {
+pub fn copy_shared_files(container: impl AsFd) -> Result<(), Error> {
     let container = crate::copy::reopen(container)?;
     let list = read_list(&container)?;
     let top = rustix::fs::openat(&container, ROOT, sys::fs::DIRECTORY, Mode::empty())

@@ -9,7 +9,7 @@
 use crate::apply::times;
 use crate::drivers::ROOT;
 use crate::error::Error;
-use crate::owner_xattrs::{self, LOOSE, MARK};
+use crate::owner_xattrs::{self, BY_PATH, MARK};
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
 use crate::union::{IdMap, Stack, UPPER_OWNERS};
 use rustix::fd::{AsFd, OwnedFd};
@@ -22,15 +22,15 @@ use sys::fs::{DirStack, Kind, read_dir};
 const OVERLAY: &[u8] = b"user.overlay.";
 
 /// Merges `upper/` of a container's directory into `ROOT/`. Nobody may run in it. Records of what cannot carry attributes are added to the
-/// table [`LOOSE`] of that directory. The upper itself is left as an empty shell for the caller to delete.
+/// table [`BY_PATH`] of that directory. The upper itself is left as an empty shell for the caller to delete.
 pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
     let open = |name: &str| crate::union::open_tree(&container.join(name));
     let table = Owners::read(&container.join(UPPER_OWNERS))?;
-    let mut loose = Owners::read(&container.join(LOOSE))?;
-    let before = loose.len();
+    let mut by_path = Owners::read(&container.join(BY_PATH))?;
+    let before = by_path.len();
     let upper = open("upper")?;
     let mut work =
-        Work { own: Stack::live(crate::copy::reopen(&upper)?, table, ids), loose: &mut loose };
+        Work { own: Stack::live(crate::copy::reopen(&upper)?, table, ids), by_path: &mut by_path };
     let (mut from, mut to) = (DirStack::new(upper)?, DirStack::new(open(ROOT)?)?);
     // What a directory says of itself is read before its files move out, which changes its time.
     let mut pending = vec![(look(&from)?, work.files(&from, &to)?)];
@@ -45,9 +45,9 @@ pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
         enter(&mut from, &mut to, &name)?;
         pending.push((look(&from)?, work.files(&from, &to)?));
     }
-    if loose.len() != before {
+    if by_path.len() != before {
         let directory = crate::union::open_tree(container)?;
-        loose.save(&directory, LOOSE)?;
+        by_path.save(&directory, BY_PATH)?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ fn look(stack: &DirStack) -> Result<Stat, Error> {
 struct Work<'a> {
     /// The upper, as what it says of its files.
     own: Stack,
-    loose: &'a mut Owners,
+    by_path: &'a mut Owners,
 }
 
 impl Work<'_> {
@@ -119,13 +119,13 @@ impl Work<'_> {
             record.mode &= !MARK;
             own_it(fd, &stat);
             if !owner_xattrs::write(fd, &path, stat.st_mode, &record)? {
-                self.loose.insert(&path, record);
+                self.by_path.insert(&path, record);
             } else if !owner_xattrs::needs_record(&record) {
                 let _ = sys::fs::xattr::remove(fd, OWNER_XATTR);
             }
         } else {
             if (record.uid, record.gid) != (0, 0) {
-                self.loose.insert(&path, record);
+                self.by_path.insert(&path, record);
             }
             let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
             if stat.st_uid != user.as_raw() {
@@ -153,7 +153,7 @@ impl Work<'_> {
         })?;
         let now = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
         if !owner_xattrs::write(&target, &path, now.st_mode, &record)? {
-            self.loose.insert(&path, record);
+            self.by_path.insert(&path, record);
         } else if !owner_xattrs::needs_record(&record) {
             let _ = sys::fs::xattr::remove(&target, OWNER_XATTR);
         }

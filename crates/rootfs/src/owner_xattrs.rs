@@ -6,9 +6,9 @@
 //! - everything belongs to the caller, who may read and write every file and search every directory; no set-id bits;
 //! - what is other than that (owner, mode, device, attributes that only root may set) stands in attributes of the inode ([`OWNER_XATTR`],
 //!   [`HIDDEN`]), and the sticky bit of its mode marks that there are some: an ordinary file costs nothing;
-//! - links, pipes and sockets cannot have such attributes; what is to be said of them is handed to the caller ([`Settled::loose`]).
+//! - links, pipes and sockets cannot have such attributes; what is to be said of them is handed to the caller ([`Converted::by_path`]).
 //!
-//! [`settle`] brings a tree into this form. Files that share their inode with a layer are replaced by copies where something must be written.
+//! [`convert_tree`] brings a tree into this form. Files that share their inode with a layer are replaced by copies where something must be written.
 
 use crate::apply::{is_plain_xattr, times};
 use crate::error::Error;
@@ -26,20 +26,20 @@ pub const HIDDEN: &[u8] = b"user.coracle.x.";
 /// Name of the inode list beside a tree.
 pub const INODES: &str = "inodes";
 /// Name of the table of records that found no place on their inodes.
-pub const LOOSE: &str = "loose";
+pub const BY_PATH: &str = "loose";
 /// `S_ISVTX`: there are attributes of ours.
 pub const MARK: u32 = 0o1000;
 
 /// What became of a tree.
 #[derive(Debug, Clone, Default)]
-pub struct Settled {
+pub struct Converted {
     /// Every regular file: inode and number of names in the tree, sorted by inode.
     pub inodes: Vec<(u64, u32)>,
     /// Records that could not be put on their inodes, by path.
-    pub loose: Owners,
+    pub by_path: Owners,
 }
 
-impl Settled {
+impl Converted {
     /// The bytes of an inode list: little-endian pairs of `u64` and `u32`.
     #[must_use]
     pub fn inode_list(&self) -> Vec<u8> {
@@ -54,8 +54,8 @@ impl Settled {
     /// Writes both beside the tree. What is empty is not there.
     pub(crate) fn save(&self, directory: impl AsFd) -> Result<(), Error> {
         let directory = directory.as_fd();
-        if !self.loose.is_empty() {
-            self.loose.save(directory, LOOSE)?;
+        if !self.by_path.is_empty() {
+            self.by_path.save(directory, BY_PATH)?;
         }
         let fail = |errno| Error::disk("write", INODES.as_bytes(), errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -85,14 +85,18 @@ pub(crate) fn needs_record(record: &Record) -> bool {
 }
 
 /// The mode that a file in its settled form has on disk.
-fn settled_mode(record: &Record) -> u32 {
+fn mode_with_mark(record: &Record) -> u32 {
     let mark = if needs_record(record) { MARK } else { record.mode & MARK };
     disk_mode(record.kind, record.mode) | mark
 }
 
 /// Brings a tree into the form, from the table of what its disk does not say (which gets the records that are new with it). With `shared`
 /// its files may be other names of a layer's.
-pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Settled, Error> {
+pub fn convert_tree(
+    root: impl AsFd,
+    owners: &mut Owners,
+    shared: bool,
+) -> Result<Converted, Error> {
     let top = crate::copy::reopen(&root)?;
     let mut work = Work {
         root: crate::copy::reopen(&root)?,
@@ -100,7 +104,7 @@ pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Sett
         shared,
         copied: HashMap::new(),
         names: HashMap::new(),
-        loose: Owners::new(),
+        by_path: Owners::new(),
     };
     let mut stack = DirStack::new(top)?;
     work.directory(&stack)?;
@@ -124,13 +128,13 @@ pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Sett
     }
     let mut inodes: Vec<(u64, u32)> = work.names.into_iter().collect();
     inodes.sort_unstable();
-    Ok(Settled { inodes, loose: work.loose })
+    Ok(Converted { inodes, by_path: work.by_path })
 }
 
 /// The same for single paths of a tree in use, which are new there. Records that found no place are returned.
-pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Result<Owners, Error> {
+pub fn convert_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Result<Owners, Error> {
     let root = root.as_fd();
-    let mut loose = Owners::new();
+    let mut by_path = Owners::new();
     for path in paths {
         let fail = |step, errno| Error::disk(step, path, errno);
         let (parent, name) = split(path);
@@ -150,7 +154,7 @@ pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Resu
             _ => {
                 let link = kind == FileKind::Symlink;
                 if (record.uid, record.gid) != (0, 0) || !link && needs_record(&record) {
-                    loose.insert(&full, record);
+                    by_path.insert(&full, record);
                 }
                 continue;
             }
@@ -158,10 +162,10 @@ pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Resu
         let fd =
             sys::fs::open_read(&place.dir, name, flags).map_err(|errno| fail("open", errno))?;
         if !write(&fd, &full, stat.st_mode, &record)? {
-            loose.insert(&full, record);
+            by_path.insert(&full, record);
         }
     }
-    Ok(loose)
+    Ok(by_path)
 }
 
 /// What the disk says.
@@ -183,7 +187,7 @@ struct Work<'a> {
     /// Inodes of a layer that were replaced: where the copy is.
     copied: HashMap<u64, Vec<u8>>,
     names: HashMap<u64, u32>,
-    loose: Owners,
+    by_path: Owners,
 }
 
 impl Work<'_> {
@@ -210,7 +214,7 @@ impl Work<'_> {
             self.owners.insert(&path, record.clone());
         }
         if !write(stack.fd(), &path, stat.st_mode, &record)? {
-            self.loose.insert(&path, record);
+            self.by_path.insert(&path, record);
         }
         Ok(())
     }
@@ -245,7 +249,7 @@ impl Work<'_> {
         record.kind = FileKind::from_mode(stat.st_mode);
         let link = record.kind == FileKind::Symlink;
         if (record.uid, record.gid) != (0, 0) || !link && needs_record(&record) {
-            self.loose.insert(path, record.clone());
+            self.by_path.insert(path, record.clone());
         }
         let mode = disk_mode(record.kind, record.mode);
         if !link && stat.st_mode & 0o7777 != mode {
@@ -263,7 +267,7 @@ impl Work<'_> {
         let stat = sys::fs::stat(dir, name).map_err(|errno| Error::disk("look at", path, errno))?;
         let record = self.record(path, &stat);
         let needs = needs_record(&record);
-        if !needs && stat.st_mode & 0o7777 == settled_mode(&record) {
+        if !needs && stat.st_mode & 0o7777 == mode_with_mark(&record) {
             self.count(stat.st_ino);
             return Ok(false);
         }
@@ -274,7 +278,7 @@ impl Work<'_> {
             let fd = sys::fs::open_read(dir, name, OFlags::empty())
                 .map_err(|errno| Error::disk("open", path, errno))?;
             if !write(fd.as_fd(), path, stat.st_mode, &record)? {
-                self.loose.insert(path, record);
+                self.by_path.insert(path, record);
             }
             self.count(stat.st_ino);
             return Ok(false);
@@ -325,7 +329,7 @@ impl Work<'_> {
         let target = copy_file(&source, dir, STAGING, path)?;
         let stat = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
         if !write(target.as_fd(), path, stat.st_mode, record)? {
-            self.loose.insert(path, record.clone());
+            self.by_path.insert(path, record.clone());
         }
         rustix::fs::renameat(dir, STAGING, dir, name).map_err(|errno| fail("rename", errno))?;
         Ok(stat.st_ino)
@@ -385,7 +389,7 @@ pub(crate) fn write(
 ) -> Result<bool, Error> {
     let fail = |step, errno| Error::disk(step, path, errno);
     let fd = fd.as_fd();
-    let wanted = settled_mode(record);
+    let wanted = mode_with_mark(record);
     if !needs_record(record) {
         if mode_now & 0o7777 != wanted {
             sys::fs::chmod_fd(fd, wanted).map_err(|errno| fail("set the mode of", errno))?;

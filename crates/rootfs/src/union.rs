@@ -148,7 +148,7 @@ impl Stack {
             Root::Directory(path) => {
                 let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
                 // Of a tree of links that nobody has used yet, the image's word counts.
-                let loose = || path.with_file_name(crate::owner_xattrs::LOOSE);
+                let loose = || path.with_file_name(crate::owner_xattrs::BY_PATH);
                 (path, if table.exists() { table } else { loose() })
             }
             Root::Stacked { directory, upper, .. } => {

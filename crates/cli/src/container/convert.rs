@@ -121,7 +121,7 @@ pub(crate) fn fit(
         } else {
             root::plain(context, store, &stored, &place)?;
         }
-        rootfs::linked::own_tree(&spool::open_directory(&place)?)?;
+        rootfs::linked::copy_shared_files(&spool::open_directory(&place)?)?;
     }
     record.own.stand = stored.own.stand;
     Ok(())
@@ -208,8 +208,8 @@ fn settle_copy(place: &Path) -> Result<(), Report> {
     let table = place.join(drivers::ROOT_OWNERS);
     let mut owners = Owners::read(&table)?;
     let settled =
-        rootfs::owner_xattrs::settle(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
-    notes::add(place, &settled.loose)?;
+        rootfs::owner_xattrs::convert_tree(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
+    notes::add(place, &settled.by_path)?;
     let _ = std::fs::remove_file(table);
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use engine::engines::interpose::loose;
-use rootfs::owner_xattrs::LOOSE;
+use rootfs::owner_xattrs::BY_PATH;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -23,7 +23,7 @@ pub(crate) fn add(place: &Path, records: &Owners) -> Result<(), Report> {
 
 /// Takes over what the maker of the tree left.
 pub(crate) fn from_loose(place: &Path) -> Result<(), Report> {
-    let table = place.join(LOOSE);
+    let table = place.join(BY_PATH);
     if !table.exists() {
         return Ok(());
     }

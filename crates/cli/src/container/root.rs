@@ -157,8 +157,8 @@ pub(super) fn settled(
     let key = Digest::of(format!("settled tree 1\n{chain}\n").as_bytes());
     if let BeginTree::Build(staging) = store.trees().begin(&key)? {
         let directory = open_staging(&staging)?;
-        let topmost = rootfs::image::unstacked(layers.to_vec()).layers;
-        let meta = rootfs::flatten::flatten_settled(&topmost, &directory)?;
+        let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
+        let meta = rootfs::flatten::flatten_with_owner_xattrs(&topmost, &directory)?;
         staging.commit(&meta)?;
     }
     Ok(key)
@@ -196,7 +196,7 @@ fn owners(
     let key = Digest::of(format!("owner layer 1\n{chain}\n{maps:?}\n").as_bytes());
     let BeginTree::Build(staging) = store.trees().begin(&key)? else { return Ok(Some(key)) };
     let directory = open_staging(&staging)?;
-    let topmost = rootfs::image::unstacked(layers.to_vec()).layers;
+    let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
     let build = || rootfs::owner_layer::build(&topmost, &directory).map(|_| ());
     match maps {
         None => build()?,
@@ -237,7 +237,7 @@ pub(crate) fn trees(
     };
     let mut trees = match &record.own.stand.tree {
         Some(text) => ImageTrees::flat(layer(&tree(text)?)?),
-        None => rootfs::image::unstacked(layers(context, store, &record.config, None, false)?),
+        None => rootfs::image::topmost_first(layers(context, store, &record.config, None, false)?),
     };
     if let Some(text) = &record.own.stand.owners {
         trees.owner_layer = Some(tree(text)?.tree());

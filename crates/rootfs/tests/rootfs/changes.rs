@@ -140,7 +140,8 @@ fn an_upper_merged_into_a_tree_of_links() {
     };
     let before = look(&overlay, &image);
     let settled = place.fresh();
-    let meta = rootfs::flatten::flatten_settled(&image.layers, File::open(&settled).unwrap());
+    let meta =
+        rootfs::flatten::flatten_with_owner_xattrs(&image.layers, File::open(&settled).unwrap());
     let settled = ImageTrees::flat(rootfs::Layer::new(settled, meta.unwrap()));
     let tree = rootfs::prepare(&container, &settled, Driver::HardLink).unwrap();
     let stacked = rootfs::drivers::prepare_stacked(&container).unwrap();
@@ -162,7 +163,7 @@ fn an_upper_merged_into_a_tree_of_links() {
     assert!(inodes.contains(&inode("etc/keep")) && inodes.contains(&inode("theirs")));
     assert!(!inodes.contains(&inode("etc/change")) && !inodes.contains(&inode("new")));
     // Nothing but the inodes differs when the image shares none of them any more.
-    rootfs::linked::own_tree(File::open(&container).unwrap()).unwrap();
+    rootfs::linked::copy_shared_files(File::open(&container).unwrap()).unwrap();
     assert!(look(&tree, &settled) == before);
     assert!(!inodes.contains(&inode("etc/keep")) && !inodes.contains(&inode("theirs")));
     assert!(!container.join("inodes").exists());

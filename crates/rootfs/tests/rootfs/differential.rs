@@ -284,7 +284,8 @@ fn a_debian_tree_is_as_gnu_tar_unpacks_it() {
     // Nor does one of links, by itself and beneath an overlay.
     let settled = place.fresh();
     let meta =
-        rootfs::flatten::flatten_settled(&flat.layers, File::open(&settled).unwrap()).unwrap();
+        rootfs::flatten::flatten_with_owner_xattrs(&flat.layers, File::open(&settled).unwrap())
+            .unwrap();
     let settled = ImageTrees::flat(Layer::new(settled, meta));
     let container = place.fresh();
     let root = rootfs::prepare(&container, &settled, rootfs::Driver::HardLink).unwrap();

@@ -203,7 +203,7 @@ fn hard_links_share_content_and_records() {
 /// Layers, base first, flattened: what the image means.
 fn flat(place: &Place, layers: &[rootfs::Layer], method: Method) -> rootfs::Layer {
     let directory = place.fresh();
-    let top_first = image::unstacked(layers.to_vec()).layers;
+    let top_first = image::topmost_first(layers.to_vec()).layers;
     let meta = flatten(&top_first, File::open(&directory).unwrap(), method).unwrap();
     rootfs::Layer::new(directory, meta)
 }

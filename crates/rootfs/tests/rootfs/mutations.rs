@@ -69,7 +69,7 @@ fn mutated_archives_neither_panic_nor_escape() {
             if let Ok((layer, applied)) = place.try_apply(&bytes, &limits) {
                 let text = std::fs::read(layer.directory.join("owners")).unwrap();
                 prop_assert_eq!(rootfs::Owners::parse(&text).unwrap(), applied.owners);
-                let image = rootfs::image::unstacked(vec![layer.clone()]);
+                let image = rootfs::image::topmost_first(vec![layer.clone()]);
                 let ids = rootfs::union::IdMap::default();
                 let options = rootfs::pack::Options::default();
                 rootfs::pack::export(Some(&image), None, &ids, options, std::io::sink()).unwrap();
