@@ -1,4 +1,5 @@
-//! Archives with flipped, cut and moved bytes: an error or a tree, but no panic, no hang, and nothing outside.
+//! Archives with flipped, cut and moved bytes: must give an error or a tree, but no panic, no hang,
+//! and nothing outside.
 
 use crate::common::Place;
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn sample() -> Vec<u8> {
         .finish()
 }
 
-/// Makes a changed header valid again, so that the change gets past the check sum.
+/// Corrects the checksum of a changed header, so that the change is read.
 fn repair(bytes: &mut [u8], at: usize) {
     let start = at / 512 * 512;
     let Some(block) = bytes.get_mut(start..start + 512) else { return };

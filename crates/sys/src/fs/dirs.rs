@@ -67,7 +67,7 @@ pub struct DirStack {
 impl DirStack {
     /// Starts at an open directory.
     pub fn new(root: OwnedFd) -> Result<Self, Error> {
-        let stat = fs::fstat(&root).map_err(|errno| Error::new("look at", b"", errno))?;
+        let stat = fs::fstat(&root).map_err(|errno| Error::new("stat", b"", errno))?;
         let root =
             Level { name: Vec::new(), device: stat.st_dev, inode: stat.st_ino, fd: Some(root) };
         Ok(Self { levels: vec![root] })
@@ -128,7 +128,7 @@ impl DirStack {
     /// Goes into a subdirectory that is already open.
     pub fn enter_fd(&mut self, name: &[u8], fd: OwnedFd) -> Result<(), Error> {
         let stat =
-            fs::fstat(&fd).map_err(|errno| Error::new("look at", &self.path_of(name), errno))?;
+            fs::fstat(&fd).map_err(|errno| Error::new("stat", &self.path_of(name), errno))?;
         let count = self.levels.len();
         if count > OPEN_MAX {
             // Level 0 stays open: it is the caller's anchor.
@@ -157,7 +157,7 @@ impl DirStack {
             let path = self.path();
             let parent = fs::openat(fd, "..", DIRECTORY, Mode::empty())
                 .map_err(|errno| Error::new("go back to directory", &path, errno))?;
-            let stat = fs::fstat(&parent).map_err(|errno| Error::new("look at", &path, errno))?;
+            let stat = fs::fstat(&parent).map_err(|errno| Error::new("stat", &path, errno))?;
             let level = self.levels.last_mut().expect("checked above");
             if (stat.st_dev, stat.st_ino) != (level.device, level.inode) {
                 return Err(Error::new("go back to directory (it was moved)", &path, Errno::STALE));
