@@ -198,7 +198,7 @@ fn by_cdi(w: &World) -> Outcome {
     let done = w.sh(&place.variables(), &["--device=nvidia.com/gpu=7"], "true");
     assert_eq!(done.code(), 125, "{done:?}");
     assert!(
-        done.err().contains("hint: there are nvidia.com/gpu=0, nvidia.com/gpu=all"),
+        done.err().contains("hint: described devices: nvidia.com/gpu=0, nvidia.com/gpu=all"),
         "{done:?}"
     );
     fs::remove_file(Path::new(root).join("usr/bin/nvidia-smi")).expect("it was there");
