@@ -44,7 +44,7 @@ pub struct Library {
     /// Its name in a directory of libraries: `libcuda.so.1`, `vdpau/libvdpau_nvidia.so.1`.
     pub name: PathBuf,
     /// True for a library of 32-bit programs.
-    pub narrow: bool,
+    pub is_32_bit: bool,
 }
 
 /// One GPU.
@@ -267,15 +267,18 @@ impl<'a> Tree<'a> {
                         && real.file_name().is_some_and(|real| {
                             real.to_string_lossy().ends_with(&ending) || real == "nvidia_drv.so"
                         });
-                    if let Some(narrow) =
-                        (named || versioned || windows).then(|| narrow(&real)).flatten()
+                    if let Some(is_32_bit) =
+                        (named || versioned || windows).then(|| is_32_bit(&real)).flatten()
                     {
-                        found.entry((narrow, Path::new(beneath).join(name))).or_insert(real);
+                        found.entry((is_32_bit, Path::new(beneath).join(name))).or_insert(real);
                     }
                 }
             }
         }
-        found.into_iter().map(|((narrow, name), host)| Library { host, name, narrow }).collect()
+        found
+            .into_iter()
+            .map(|((is_32_bit, name), host)| Library { host, name, is_32_bit })
+            .collect()
     }
 
     fn files(&self, version: &str) -> Vec<(PathBuf, PathBuf)> {
@@ -369,7 +372,7 @@ impl<'a> Tree<'a> {
 }
 
 /// Returns true for a library of 32-bit programs; `None` if it is not a library for this machine.
-pub fn narrow(path: &Path) -> Option<bool> {
+pub fn is_32_bit(path: &Path) -> Option<bool> {
     const WIDE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
     let mut header = [0; 20];
     let mut file = std::fs::File::open(path).ok()?;
