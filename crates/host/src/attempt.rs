@@ -93,12 +93,12 @@ pub(crate) fn attempt(
     let report = in_child(timeout, |link| match body(link) {
         Ok(()) => 0,
         Err(failure) => {
-            link.tell(format!("{} {}", failure.number().unwrap_or(0), failure.step).as_bytes());
+            link.send(format!("{} {}", failure.number().unwrap_or(0), failure.step).as_bytes());
             1
         }
     })
     .step("starting a child for the trial")?;
-    let told = String::from_utf8_lossy(&report.told);
+    let output = String::from_utf8_lossy(&report.output);
     match report.ended {
         Ended::Exited(0) => Ok(()),
         Ended::Killed(signal) => {
@@ -108,7 +108,7 @@ pub(crate) fn attempt(
             let step = format!("the trial did not end within {} s", timeout.as_secs_f32());
             Err(Failure { step, errno: None, signal: None })
         }
-        Ended::Exited(_) => match told.split_once(' ') {
+        Ended::Exited(_) => match output.split_once(' ') {
             Some((number, step)) => {
                 let number = number.parse().ok().filter(|number| *number > 0);
                 let errno = number.map(Errno::from_raw_os_error);

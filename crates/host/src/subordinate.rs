@@ -164,11 +164,11 @@ impl SubordinateIds {
         let deadline = Instant::now() + timeout;
         let mut child = Child::spawn(|link| {
             let made = link.unshare(UnshareFlags::NEWUSER).is_ok();
-            link.tell(if made { b"ready" } else { b"no" });
+            link.send(if made { b"ready" } else { b"no" });
             i32::from(!link.wait_go() || !made)
         })
         .map_err(|error| format!("cannot start a child: {error}"))?;
-        if child.hear(deadline) != b"ready" {
+        if child.receive(deadline) != b"ready" {
             return Err("the child could not make a user namespace".into());
         }
         let pid = child.pid().as_raw_nonzero().to_string();

@@ -4,7 +4,7 @@
 //! places are the same where boot id and pid namespace are. The host name is not compared there:
 //! it may change while the machine runs.
 //!
-//! | boot id | pid namespace | | [`Kinship`] |
+//! | boot id | pid namespace | | [`Relation`] |
 //! |---|---|---|---|
 //! | same | same | process ids are comparable | `Same` |
 //! | same | other | one kernel: its locks tell the truth, its process ids do not | `Kernel` |
@@ -43,7 +43,7 @@ pub struct Machine {
 
 /// What another place is to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kinship {
+pub enum Relation {
     /// Process ids mean the same processes.
     Same,
     /// The same running kernel, another pid namespace.
@@ -69,19 +69,19 @@ impl Machine {
 
     /// What a place is to this one that was written down `written` seconds after 1970 (0: not
     /// known when).
-    pub fn kinship(&self, other: &Self, written: u64) -> Kinship {
+    pub fn relation_to(&self, other: &Self, written: u64) -> Relation {
         let named = self.name == other.name && self.machine_id == other.machine_id;
         let known = !self.boot_id.is_empty() && !other.boot_id.is_empty();
         if self.boot_id == other.boot_id && (known || named) {
             let unknown = self.pid_namespace == 0 || other.pid_namespace == 0;
             let same = unknown || self.pid_namespace == other.pid_namespace;
-            return if same { Kinship::Same } else { Kinship::Kernel };
+            return if same { Relation::Same } else { Relation::Kernel };
         }
         let unnamed = self.machine_id.is_empty() && is_nobodys(&self.name);
         if known && named && !unnamed && written < booted() {
-            return Kinship::Earlier;
+            return Relation::Earlier;
         }
-        Kinship::Other
+        Relation::Other
     }
 }
 
@@ -135,40 +135,40 @@ mod tests {
             boot_id: "b1".into(),
             pid_namespace: 7,
         };
-        let long_ago = |other: &Machine| here.kinship(other, 1);
-        assert_eq!(long_ago(&here), Kinship::Same);
-        assert_eq!(long_ago(&Machine { name: "renamed".into(), ..here.clone() }), Kinship::Same);
-        assert_eq!(long_ago(&Machine { pid_namespace: 0, ..here.clone() }), Kinship::Same);
-        assert_eq!(long_ago(&Machine { pid_namespace: 8, ..here.clone() }), Kinship::Kernel);
+        let long_ago = |other: &Machine| here.relation_to(other, 1);
+        assert_eq!(long_ago(&here), Relation::Same);
+        assert_eq!(long_ago(&Machine { name: "renamed".into(), ..here.clone() }), Relation::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 0, ..here.clone() }), Relation::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 8, ..here.clone() }), Relation::Kernel);
         let rebooted = Machine { boot_id: "b2".into(), pid_namespace: 8, ..here.clone() };
-        assert_eq!(long_ago(&rebooted), Kinship::Earlier);
+        assert_eq!(long_ago(&rebooted), Relation::Earlier);
         // A copy of this machine wrote it while this one ran.
-        assert_eq!(here.kinship(&rebooted, now() + 1), Kinship::Other);
+        assert_eq!(here.relation_to(&rebooted, now() + 1), Relation::Other);
         let node2 = Machine { name: "node2".into(), ..rebooted.clone() };
-        assert_eq!(long_ago(&node2), Kinship::Other);
+        assert_eq!(long_ago(&node2), Relation::Other);
         let clone = Machine { machine_id: "ab".into(), ..rebooted };
-        assert_eq!(long_ago(&clone), Kinship::Other);
+        assert_eq!(long_ago(&clone), Relation::Other);
     }
 
     #[test]
     fn a_machine_without_a_name_is_not_known_again() {
         let here = Machine { name: "localhost".into(), boot_id: "b1".into(), ..Machine::default() };
         let other = Machine { boot_id: "b2".into(), ..here.clone() };
-        assert_eq!(here.kinship(&other, 1), Kinship::Other);
+        assert_eq!(here.relation_to(&other, 1), Relation::Other);
         let with_id = |boot: &Machine| Machine { machine_id: "aa".into(), ..boot.clone() };
-        assert_eq!(with_id(&here).kinship(&with_id(&other), 1), Kinship::Earlier);
+        assert_eq!(with_id(&here).relation_to(&with_id(&other), 1), Relation::Earlier);
         let nothing = Machine { boot_id: String::new(), ..here.clone() };
-        assert_eq!(nothing.kinship(&nothing, 1), Kinship::Same);
+        assert_eq!(nothing.relation_to(&nothing, 1), Relation::Same);
         assert_eq!(
-            nothing.kinship(&Machine { name: "x".into(), ..nothing.clone() }, 1),
-            Kinship::Other
+            nothing.relation_to(&Machine { name: "x".into(), ..nothing.clone() }, 1),
+            Relation::Other
         );
     }
 
     #[test]
     fn this_process_is_somewhere() {
         let here = Machine::here();
-        assert_eq!(here.kinship(here, now()), Kinship::Same);
+        assert_eq!(here.relation_to(here, now()), Relation::Same);
         assert!(here.pid_namespace != 0 && booted() < now());
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use sys::machine::{self, Kinship, Machine};
+use sys::machine::{self, Machine, Relation};
 
 use super::{Mode, UNKNOWN};
 use crate::error::Result;
@@ -76,17 +76,17 @@ impl Owner {
 
     /// Returns true if the owner is certainly gone, judged from this process.
     fn is_dead(&self, me: &Self) -> bool {
-        match me.machine.kinship(&self.machine, self.since) {
-            Kinship::Same => sys::life::start_time(self.pid) != Some(self.start),
-            Kinship::Earlier => true,
-            Kinship::Kernel | Kinship::Other => false,
+        match me.machine.relation_to(&self.machine, self.since) {
+            Relation::Same => sys::life::start_time(self.pid) != Some(self.start),
+            Relation::Earlier => true,
+            Relation::Kernel | Relation::Other => false,
         }
     }
 
     /// Returns true if the owner cannot be judged from here and is on a host of that name.
     fn is_on(&self, host: &str) -> bool {
-        let kinship = Machine::here().kinship(&self.machine, self.since);
-        self.machine.name == host && matches!(kinship, Kinship::Kernel | Kinship::Other)
+        let relation = Machine::here().relation_to(&self.machine, self.since);
+        self.machine.name == host && matches!(relation, Relation::Kernel | Relation::Other)
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         ];
         let earlier = elsewhere(|machine| machine.boot_id = "earlier".into());
         // Skipped where this machine cannot be told apart from others.
-        if me.machine.kinship(&earlier.machine, 1) == Kinship::Earlier {
+        if me.machine.relation_to(&earlier.machine, 1) == Relation::Earlier {
             dead.push(earlier);
         }
         for owner in &dead {

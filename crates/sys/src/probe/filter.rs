@@ -81,13 +81,13 @@ impl Link {
     pub fn answer_once(&self, listener: &OwnedFd, answer: Answer) -> io::Result<Result<i64, i32>> {
         let caller = Child::spawn(|link| {
             let got = call_caught().unwrap_or_else(|errno| -i64::from(errno));
-            link.tell(&got.to_ne_bytes());
+            link.send(&got.to_ne_bytes());
             0
         })?;
         receive_and_answer(listener, answer)?;
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(2);
-        let told = caller.finish(deadline)?.told;
-        let got = i64::from_ne_bytes(told.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?);
+        let output = caller.finish(deadline)?.output;
+        let got = i64::from_ne_bytes(output.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?);
         Ok(if got < 0 { Err(-got as i32) } else { Ok(got) })
     }
 }

@@ -35,7 +35,7 @@ unsafe extern "C" {
 }
 
 /// A child tells at most this much, in bytes; more is cut off.
-const TELL_LIMIT: usize = 64 << 10;
+const OUTPUT_LIMIT: usize = 64 << 10;
 
 /// The exit status of a child whose closure panicked.
 pub const PANICKED: i32 = 101;
@@ -51,13 +51,13 @@ pub enum Ended {
     TimedOut,
 }
 
-/// How a child ended, and what it told.
+/// How a child ended, and what it output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// How it ended.
     pub ended: Ended,
-    /// What it told.
-    pub told: Vec<u8>,
+    /// What it output.
+    pub output: Vec<u8>,
 }
 
 /// The child's end: proof of being in a child, and the way to tell something.
@@ -69,7 +69,7 @@ pub struct Link {
 
 impl Link {
     /// Sends bytes to whoever started this child. If nobody listens any more they are lost.
-    pub fn tell(&self, bytes: &[u8]) {
+    pub fn send(&self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Ok(written @ 1..) = rustix::io::write(&self.output, rest) {
             rest = &rest[written..];
@@ -155,8 +155,8 @@ impl Child {
         }
     }
 
-    /// Waits until the child has told something; empty when it ended, or told nothing in time.
-    pub fn hear(&self, deadline: Instant) -> Vec<u8> {
+    /// Waits until the child has output something; empty when it ended, or output nothing in time.
+    pub fn receive(&self, deadline: Instant) -> Vec<u8> {
         let mut buffer = vec![0; 4096];
         if wait_readable(&self.output, deadline)
             && let Ok(length) = rustix::io::read(&self.output, &mut buffer)
@@ -174,18 +174,18 @@ impl Child {
     pub fn finish(mut self, deadline: Instant) -> io::Result<Report> {
         // A child that still waits for its go is given up.
         self.go = None;
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         let mut timed_out = false;
         loop {
             if !wait_readable(&self.output, deadline) {
                 timed_out = true;
                 break;
             }
-            let part = self.hear(deadline);
-            if part.is_empty() || told.len() + part.len() > TELL_LIMIT {
+            let part = self.receive(deadline);
+            if part.is_empty() || output.len() + part.len() > OUTPUT_LIMIT {
                 break;
             }
-            told.extend(part);
+            output.extend(part);
         }
         if timed_out {
             let _ = kill_process(self.pid, Signal::KILL);
@@ -196,7 +196,7 @@ impl Child {
             (Some(code), _) => Ended::Exited(code),
             (None, signal) => Ended::Killed(signal.unwrap_or(0)),
         };
-        Ok(Report { ended, told })
+        Ok(Report { ended, output })
     }
 
     /// The pipe closes a moment before the process ends, unless it was closed by an `exec`. Says too whether the deadline passed.
@@ -266,11 +266,11 @@ mod tests {
     #[test]
     fn a_child_reports() {
         let report = in_child(LONG, |link| {
-            link.tell(b"hello");
+            link.send(b"hello");
             7
         })
         .unwrap();
-        assert_eq!(report, Report { ended: Ended::Exited(7), told: b"hello".to_vec() });
+        assert_eq!(report, Report { ended: Ended::Exited(7), output: b"hello".to_vec() });
     }
 
     #[test]
@@ -315,11 +315,11 @@ mod tests {
     fn a_child_waits_to_be_let_go() {
         let deadline = Instant::now() + LONG;
         let mut child = Child::spawn(|link| {
-            link.tell(b"ready");
+            link.send(b"ready");
             i32::from(!link.wait_go())
         })
         .unwrap();
-        assert_eq!(child.hear(deadline), b"ready");
+        assert_eq!(child.receive(deadline), b"ready");
         child.go();
         assert_eq!(child.finish(deadline).unwrap().ended, Ended::Exited(0));
 

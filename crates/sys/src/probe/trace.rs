@@ -91,11 +91,11 @@ impl Link {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(2);
         let mut owner = Child::spawn(|link| {
             MARK.store(0x5eed, Ordering::Relaxed);
-            link.tell(b"ready");
+            link.send(b"ready");
             i32::from(!link.wait_go())
         })
         .map_err(failed("fork"))?;
-        owner.hear(deadline);
+        owner.receive(deadline);
         let pid = owner.pid();
         let read = move || match read_mark(pid) {
             Ok(0x5eed) => Ok(()),
@@ -161,21 +161,21 @@ mod tests {
     fn a_child_can_be_traced_and_read() {
         let report = in_child(Duration::from_secs(20), |link| {
             if let Err(failure) = link.trace_child(true) {
-                link.tell(format!("{failure:?}").as_bytes());
+                link.send(format!("{failure:?}").as_bytes());
                 return 1;
             }
             if let Err(failure) = link.read_memory(false) {
-                link.tell(format!("{failure:?}").as_bytes());
+                link.send(format!("{failure:?}").as_bytes());
                 return 2;
             }
             0
         })
         .unwrap();
-        let told = String::from_utf8_lossy(&report.told).into_owned();
-        if told.contains("PermissionDenied") {
-            eprintln!("SKIP a_child_can_be_traced_and_read: tracing is refused here: {told}");
+        let output = String::from_utf8_lossy(&report.output).into_owned();
+        if output.contains("PermissionDenied") {
+            eprintln!("SKIP a_child_can_be_traced_and_read: tracing is refused here: {output}");
             return;
         }
-        assert_eq!(report.ended, Ended::Exited(0), "{told}");
+        assert_eq!(report.ended, Ended::Exited(0), "{output}");
     }
 }
