@@ -1,4 +1,4 @@
-//! Becoming another program, ending without clean-up, a sibling instead of a child.
+//! Executes programs, ends without clean-up, forks in special ways, and passes descriptors on.
 
 pub use crate::life::start_time;
 use crate::raw;
@@ -16,7 +16,7 @@ unsafe extern "C" {
     fn fork() -> c_int;
 }
 
-/// Arguments or variables in the form that `execve` takes, made before anything irreversible.
+/// Arguments or variables in the form that `execve` takes, prepared before any irreversible step.
 #[derive(Debug)]
 pub struct Strings {
     pointers: Vec<*const c_char>,
@@ -24,7 +24,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Copies; `None` if one of them holds a zero byte.
+    /// Copies strings; `None` if one of them has a zero byte.
     pub fn new<S: AsRef<[u8]>>(all: &[S]) -> Option<Self> {
         let owned: Vec<CString> =
             all.iter().map(|one| CString::new(one.as_ref()).ok()).collect::<Option<_>>()?;
@@ -34,33 +34,38 @@ impl Strings {
     }
 }
 
-/// Replaces the calling program; returns only when that failed.
+/// Replaces the calling program; returns only if that failed.
 ///
 /// See [execve(2)](https://man7.org/linux/man-pages/man2/execve.2.html).
 pub fn exec(path: &CStr, arguments: &Strings, environment: &Strings) -> Errno {
-    // SAFETY: both vectors end with a null pointer and own the strings they point to.
+    // SAFETY: both vectors end with a null pointer and own the strings that they point to.
     unsafe { execve(path.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr()) };
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Ends the process at once: no destructors, no `atexit` functions. For children made by `fork`, whose clean-up is their parent's.
+/// Ends the process at once: no destructors, no `atexit` functions, no flushing of buffers. For
+/// children made by `fork`, whose clean-up the parent does.
 pub fn exit_now(code: i32) -> ! {
-    // SAFETY: no preconditions.
+    // SAFETY: `_exit` has no preconditions; it never returns, so no state of this process is used
+    // after it.
     unsafe { _exit(code) }
 }
 
-/// Duplicates the process as a child of the caller's *parent*. `None` in the new process.
+/// Duplicates the process as a child of the caller's *parent*. Returns `None` in the new process.
 ///
-/// Only for a process with one thread that does little before it executes a program or ends: the C library does not know of it.
-/// See [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
+/// Only for a process with one thread that does little before it executes a program or ends: the C
+/// library does not know of the new process. See
+/// [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
 pub fn fork_sibling() -> Result<Option<Pid>, Errno> {
     clone(numbers::CLONE_PARENT)
 }
 
-/// As [`crate::event::fork`], for a process that is known to have one thread: nothing is asked of `/proc`.
+/// As [`crate::event::fork`], for a process that is known to have one thread: does not read
+/// `/proc`.
 pub fn fork_single() -> Result<crate::event::ForkResult, Errno> {
-    // SAFETY: no preconditions of its own; the C library makes its locks right in the child. With several threads the child could
-    // wait forever for a lock of ours that another thread held, but nothing unsound follows.
+    // SAFETY: `fork` has no preconditions of its own; the C library resets its locks in the child.
+    // With several threads the child could wait forever for a lock of this program that another
+    // thread held, but that is not unsound.
     match unsafe { fork() } {
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
         pid => Ok(Pid::from_raw(pid)
@@ -68,20 +73,20 @@ pub fn fork_single() -> Result<crate::event::ForkResult, Errno> {
     }
 }
 
-/// As `fork`, for processes with one thread, without asking whether it is so, of a child whose end raises no signal: wait(2) shows it
-/// to those who ask with `__WALL` or `__WCLONE` only. `None` in the child.
+/// As `fork`, for processes with one thread (not checked), of a child whose end raises no signal:
+/// wait(2) reports it only with `__WALL` or `__WCLONE`. Returns `None` in the child.
 ///
-/// The C library is told nothing, so its functions about threads must not be used in the child.
+/// The C library is not informed, so its functions about threads must not be used in the child.
 pub fn fork_unseen() -> Result<Option<Pid>, Errno> {
     clone(0)
 }
 
-/// As [`fork_unseen`], of a process that is no child of the caller's at all but an orphan from its beginning: not even `__WALL` shows it. `None`
-/// in it.
+/// As [`fork_unseen`], of a process that is not a child of the caller but an orphan from its
+/// beginning: not even `__WALL` reports it. Returns `None` in the new process.
 ///
-/// A step between makes it and ends. That one only borrows the caller's memory, which is copied once, as by a plain fork.
-/// The orphan goes to the nearest process that takes orphans in. If that is the caller, as process 1 of a pid namespace, it is an unseen
-/// child after all.
+/// An intermediate process makes it and ends. It only borrows the caller's memory, which is copied
+/// once, as by a plain fork. The orphan's parent becomes the nearest process that adopts orphans.
+/// If that is the caller, as process 1 of a pid namespace, the orphan is an unseen child after all.
 pub fn fork_apart() -> Result<Option<Pid>, Errno> {
     if rustix::process::getpid() == Pid::INIT {
         return fork_unseen();
@@ -99,12 +104,13 @@ pub fn fork_apart() -> Result<Option<Pid>, Errno> {
 
 fn fork_twice() -> Result<Option<Pid>, Errno> {
     let step_flags = u64::from(numbers::CLONE_VM | numbers::CLONE_VFORK);
-    // What the second call said to the step.
+    // The result of the second call in the intermediate process.
     let mut said = -i64::from(Errno::INTR.raw_os_error());
     let step: i64;
-    // SAFETY: the step runs on this very stack, so it must not return to Rust: it makes a process, writes down what came of it, and ends. It
-    // touches no other memory, and the caller does not run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all
-    // memory with a stack like the caller's, and leaves the block as from a plain fork.
+    // SAFETY: the intermediate process runs on this very stack, so it must not return to Rust: it
+    // makes a process, writes down the result, and ends. It touches no other memory, and the caller
+    // does not run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all memory
+    // with a stack like the caller's, and leaves the block as after a plain fork.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -138,7 +144,8 @@ fn fork_twice() -> Result<Option<Pid>, Errno> {
         0 => return Ok(None),
         1.. => {
             let arguments = [step as usize, 0, numbers::__WALL as usize, 0, 0];
-            // SAFETY: waits for the step, which has ended; nothing is written.
+            // SAFETY: waits for the intermediate process, which has ended; the status pointer is
+            // null, so nothing is written.
             let waited = || unsafe { raw::call(numbers::__NR_wait4, arguments) };
             rustix::io::retry_on_intr(waited)?;
         }
@@ -151,16 +158,16 @@ fn fork_twice() -> Result<Option<Pid>, Errno> {
 }
 
 fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
-    // SAFETY: no new stack, so memory is copied as by fork; no pointers are given.
+    // SAFETY: the stack pointer is 0, so memory is copied as by fork; the other arguments are no
+    // pointers either.
     let pid = unsafe { raw::call(numbers::__NR_clone, [flags as usize, 0, 0, 0, 0]) }?;
     Ok(Pid::from_raw(pid as i32))
 }
 
-/// Does something in a child and waits for it; its error is the answer. For processes with one
-/// thread.
+/// Runs a closure in a child and waits for it; returns its error. For processes with one thread.
 ///
-/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it
-/// holds when it ends is closed with the child, unless descriptors are shared (`CLONE_FILES`).
+/// `flags` are those of clone(2) without `CLONE_VM`: memory that `work` changes is lost, and its
+/// descriptors are closed with the child, unless they are shared (`CLONE_FILES`).
 pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let Some(child) = clone(flags & !numbers::CLONE_VM)? else {
         exit_now(work().map_or_else(|errno| errno.raw_os_error() & 0xff, |()| 0));
@@ -169,11 +176,12 @@ pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> 
     let waited = || {
         let number = child.as_raw_nonzero().get() as usize;
         let arguments = [number, &raw mut status as usize, numbers::__WALL as usize, 0, 0];
-        // SAFETY: waits for the child; `status` lives until the call returns.
+        // SAFETY: waits for the child; the kernel writes to `status`, which lives until the call
+        // returns.
         unsafe { raw::call(numbers::__NR_wait4, arguments) }
     };
     rustix::io::retry_on_intr(waited)?;
-    // An exit status is the second byte; the first is a signal.
+    // The second byte is an exit status, the first a signal.
     match (status & 0x7f, status >> 8 & 0xff) {
         (0, 0) => Ok(()),
         (0, errno) => Err(Errno::from_raw_os_error(errno)),
@@ -183,8 +191,8 @@ pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> 
 
 /// Closes every descriptor but these (which are none of 0 to 2); 0 to 2 become `/dev/null`.
 ///
-/// For a process just forked that keeps nothing else of its parent's: any other descriptor object in it is dead afterwards and must not
-/// be used or dropped.
+/// For a process just forked that keeps no other descriptor of its parent's: any other descriptor
+/// object in it is invalid afterwards and must not be used or dropped.
 pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; N], Errno> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty());
@@ -200,11 +208,11 @@ pub fn keep_only<const N: usize>(descriptors: [OwnedFd; N]) -> Result<[OwnedFd; 
 
 /// Closes every descriptor from 3 on but these.
 ///
-/// For a process that executes a program next, or ends: any other descriptor object in it is dead
-/// afterwards. It must not be used; that it is dropped does no harm as long as nothing was opened
-/// that outlives it.
+/// For a process that executes a program next, or ends: any other descriptor object in it is
+/// invalid afterwards. It must not be used; dropping it does no harm as long as no descriptor was
+/// opened that outlives it.
 pub fn close_others(kept: &[BorrowedFd<'_>]) {
-    // In order of their numbers, so that what lies between can be closed by ranges.
+    // Sorted, so that the numbers in between can be closed as ranges.
     let mut numbers: Vec<u32> = kept.iter().map(|kept| kept.as_raw_fd() as u32).collect();
     numbers.sort_unstable();
     let mut first = FIRST;
@@ -217,7 +225,8 @@ pub fn close_others(kept: &[BorrowedFd<'_>]) {
     close_range(first, u32::MAX);
 }
 
-/// The descriptors from 3 on that a program which is executed would inherit, with their numbers, as copies that it would not.
+/// Copies of the descriptors from 3 on that an executed program would inherit, with their numbers;
+/// the copies are close-on-exec.
 pub fn inherited() -> Result<Vec<(u32, OwnedFd)>, Errno> {
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     let list = rustix::fs::open("/proc/self/fd", flags, rustix::fs::Mode::empty())?;
@@ -228,25 +237,29 @@ pub fn inherited() -> Result<Vec<(u32, OwnedFd)>, Errno> {
         let Some(number) = number.filter(|number| *number >= FIRST) else { continue };
         let ask = |command: u32, value: usize| {
             let arguments = [number as usize, command as usize, value, 0, 0];
-            // SAFETY: a number that is not open is an error, and a copy is nobody else's.
+            // SAFETY: these commands of fcntl take integers, no pointers; a number that is not open
+            // is an error, and a copy has no other owner.
             unsafe { raw::call(numbers::__NR_fcntl, arguments) }
         };
         if ask(numbers::F_GETFD, 0)? & numbers::FD_CLOEXEC as usize == 0 {
             let copy = ask(numbers::F_DUPFD_CLOEXEC, FIRST as usize)?;
-            // SAFETY: it was just made.
+            // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
             all.push((number, unsafe { OwnedFd::from_raw_fd(copy as i32) }));
         }
     }
     Ok(all)
 }
 
-/// Gives copies of descriptors these numbers, for a program that is executed next and inherits them. Whatever had the numbers is gone.
+/// Gives these numbers to copies of descriptors, for a program that is executed next and inherits
+/// them. Descriptors that had the numbers are closed.
 ///
-/// For a process that executes a program now: any other descriptor object in it may be dead afterwards.
+/// For a process that executes a program now: any other descriptor object in it may be invalid
+/// afterwards.
 pub fn hand_over(descriptors: &[(u32, BorrowedFd<'_>)]) -> Result<(), Errno> {
     let is_wanted =
         |copy: &OwnedFd| descriptors.iter().any(|(number, _)| *number == copy.as_raw_fd() as u32);
-    // Moved away first, since one may have another's number; copies that have one themselves are kept until the others are made.
+    // Moved to other numbers first, since one may have another's number; copies that themselves
+    // have a wanted number are kept until the others are made.
     let mut parked = Vec::new();
     let mut moved = Vec::with_capacity(descriptors.len());
     for (number, from) in descriptors {
@@ -262,23 +275,26 @@ pub fn hand_over(descriptors: &[(u32, BorrowedFd<'_>)]) -> Result<(), Errno> {
     drop(parked);
     for (number, from) in &moved {
         let arguments = [from.as_raw_fd() as usize, *number as usize, 0, 0, 0];
-        // SAFETY: the caller promises that what has this number is used no more; see `dup2(2)`.
+        // SAFETY: `dup2` takes integers, no pointers. The caller guarantees that the descriptor
+        // with this number is not used any more; see `dup2(2)`.
         unsafe { raw::call(numbers::__NR_dup2, arguments) }?;
     }
     Ok(())
 }
 
-/// Takes descriptors that [`hand_over`] gave to this program, from this number on; `execve` closes them from now on. `EBADF` if one is not there.
+/// Takes ownership of the descriptors that [`hand_over`] passed to this program, from this number
+/// on, and marks them close-on-exec. `EBADF` if one is missing.
 ///
-/// To be called once, before anything else in the program opens a file.
+/// Must be called once, before the program opens any file.
 pub fn taken_over(first: u32, count: usize) -> Result<Vec<OwnedFd>, Errno> {
     let (set, flag) = (numbers::F_SETFD as usize, numbers::FD_CLOEXEC as usize);
     let all = first..first + count as u32;
     for number in all.clone() {
-        // SAFETY: sets a flag of a number that is open, or is told that it is not.
+        // SAFETY: F_SETFD takes an integer, no pointer; it fails if the number is not open.
         unsafe { raw::call(numbers::__NR_fcntl, [number as usize, set, flag, 0, 0]) }?;
     }
-    // SAFETY: all of them are open, as was just seen, and the caller promises that nobody else has them.
+    // SAFETY: all of them are open, as the calls above have shown, and the caller guarantees that
+    // nothing else owns them.
     Ok(all.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) }).collect())
 }
 
@@ -289,19 +305,21 @@ fn close_range(first: u32, last: u32) {
     if first > last {
         return;
     }
-    // SAFETY: the caller of `close_others` promises that nothing of this is used any more; see
-    // `close_range(2)`.
+    // SAFETY: `close_range` takes integers, no pointers. The caller of `close_others` guarantees
+    // that none of these descriptors is used any more; see `close_range(2)`.
     let closed =
         unsafe { raw::call(numbers::__NR_close_range, [first as usize, last as usize, 0, 0, 0]) };
     if closed.is_err() {
         for fd in first..=last.min(4096) {
-            // SAFETY: as above.
+            // SAFETY: `close` takes an integer; the caller's guarantee is the same as for
+            // `close_range` above.
             let _ = unsafe { raw::call(numbers::__NR_close, [fd as usize, 0, 0, 0, 0]) };
         }
     }
 }
 
-/// Soft and hard limit of a process, `u64::MAX` for none. See [prlimit(2)](https://man7.org/linux/man-pages/man2/prlimit.2.html).
+/// Soft and hard limit of a process, `u64::MAX` for none. See
+/// [prlimit(2)](https://man7.org/linux/man-pages/man2/prlimit.2.html).
 pub fn limit(pid: u32, resource: u32) -> Result<(u64, u64), Errno> {
     let mut old = [0_u64; 2];
     // SAFETY: `old` has the layout of `struct rlimit64` and lives until the call returns.
@@ -331,9 +349,9 @@ pub fn set_limit(pid: u32, resource: u32, soft: u64, hard: u64) -> Result<(), Er
 mod tests {
     use super::*;
 
-    /// Whether a child of the calling process is left that `wait` shows to who asks for all.
+    /// Returns true if the calling process has a child that `wait` reports with all flags.
     fn has_children() -> bool {
-        // SAFETY: nothing is written.
+        // SAFETY: the status and usage pointers are null, so nothing is written.
         let waited = unsafe { raw::call(numbers::__NR_wait4, [usize::MAX, 0, ALL, 0, 0]) };
         waited != Err(Errno::CHILD)
     }
@@ -341,8 +359,8 @@ mod tests {
     const ALL: usize = (numbers::__WALL | numbers::WNOHANG) as usize;
 
     #[test]
-    fn what_is_forked_apart_is_nobodys_child() {
-        // Among the threads of a test program others fork too.
+    fn fork_apart_makes_an_orphan() {
+        // A test program has other threads, which fork too.
         let limit = std::time::Duration::from_secs(20);
         for adopts in [false, true] {
             let report = crate::probe::in_child(limit, |_| {

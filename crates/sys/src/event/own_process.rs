@@ -1,4 +1,4 @@
-//! `fork`, the process title, descriptors of the caller, signals of any number.
+//! `fork`, the process title, inherited descriptors, signals of any number.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -10,8 +10,6 @@ use rustix::process::Pid;
 unsafe extern "C" {
     #[link_name = "fork"]
     fn c_fork() -> c_int;
-    #[link_name = "_exit"]
-    fn c_exit(code: c_int) -> !;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
@@ -21,13 +19,14 @@ unsafe extern "C" {
 
 const F_GETFD: c_int = 1;
 const FD_CLOEXEC: c_int = 1;
-/// The same number on every architecture.
+/// The call's number, the same on every architecture.
 const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
-/// So long may a thread that was joined still be counted: it says that it has ended a little before the kernel takes it away.
+/// A joined thread may still be counted for this long: it reports its end a little before the
+/// kernel removes it.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// On which side of a [`fork`] the caller is.
+/// Result of [`fork`]: which of the two processes the caller is.
 pub enum ForkResult {
     /// The process that called; holds the child's id.
     Parent(Pid),
@@ -35,12 +34,12 @@ pub enum ForkResult {
     Child,
 }
 
-/// Duplicates the process through the C library, so that its locks and its idea of the current
-/// thread are right in the child.
+/// Duplicates the process through the C library, so that its locks and its record of the current
+/// thread are correct in the child.
 ///
 /// # Errors
 /// `EAGAIN` at the limit of processes, `ENOMEM`; and `EBUSY` if the process has more than one
-/// thread: the others would be missing in the child, with whatever locks they held.
+/// thread: the others would be missing in the child, with all locks that they held.
 pub fn fork() -> io::Result<ForkResult> {
     let began = Instant::now();
     while threads() != Some(1) {
@@ -49,8 +48,8 @@ pub fn fork() -> io::Result<ForkResult> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: there is one thread, so the child is a whole copy and may do whatever the parent
-    // may.
+    // SAFETY: the process has one thread, so the child is a whole copy and may use everything that
+    // the parent may.
     match unsafe { c_fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(ForkResult::Child),
@@ -58,7 +57,7 @@ pub fn fork() -> io::Result<ForkResult> {
     }
 }
 
-/// How many threads this process has, from `/proc/self/stat` field 20; `None` without `/proc`.
+/// Number of threads of this process, from `/proc/self/stat` field 20; `None` without `/proc`.
 fn threads() -> Option<u32> {
     stat_field(20)?.try_into().ok()
 }
@@ -71,10 +70,10 @@ fn stat_field(number: usize) -> Option<u64> {
     std::str::from_utf8(field).ok()?.trim().parse().ok()
 }
 
-/// Changes what `ps` shows: the command name (at most 15 bytes) and the argument line.
+/// Changes the command name (at most 15 bytes) and the argument line that `ps` shows.
 ///
-/// The arguments are overwritten where the kernel put them, so nothing may read
-/// `std::env::args` afterwards. Best effort: without `/proc` only the name changes.
+/// Overwrites the arguments in the memory where the kernel put them, so `std::env::args` must not
+/// be read afterwards. Best effort: without `/proc` only the name changes.
 pub fn set_title(name: &str, line: &str) {
     if let Ok(text) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&text);
@@ -88,10 +87,11 @@ pub fn set_title(name: &str, line: &str) {
     let length = line.len().min(space - 1);
     let target = std::ptr::with_exposed_provenance_mut::<u8>(start);
     // A last byte that is not zero tells the kernel that the text ends at its first zero (see
-    // `get_mm_proctitle` in fs/proc/base.c); else readers are shown all of the area.
-    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped,
-    // writable, and read by nobody else (one thread; see `fork`, the only caller's origin).
-    // `length < space`, so the last byte is never the text's.
+    // `get_mm_proctitle` in fs/proc/base.c); otherwise readers get the whole area.
+    //
+    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped and
+    // writable. No other code reads it, since the process has one thread and calls this after
+    // `fork`. `length < space`, so the last byte never belongs to the text.
     unsafe {
         std::ptr::write_bytes(target, 0, space);
         std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
@@ -101,16 +101,10 @@ pub fn set_title(name: &str, line: &str) {
     }
 }
 
-/// Ends the process at once: no destructors, no flushing of buffers that a fork duplicated.
-pub fn exit_now(code: i32) -> ! {
-    // SAFETY: `_exit` has no preconditions.
-    unsafe { c_exit(code) }
-}
-
 /// Closes every descriptor from 3 up that is not marked close-on-exec.
 ///
-/// Rust marks what it opens, so these came from whoever started this process; a daemon that
-/// kept them would hold a script's pipes open. Best effort: needs `/proc/self/fd`.
+/// Rust marks the descriptors that it opens, so the others are inherited; a daemon that kept them
+/// would hold a script's pipes open. Best effort: needs `/proc/self/fd`.
 pub fn close_foreign() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> = entries
@@ -118,20 +112,20 @@ pub fn close_foreign() {
         .filter(|&number| number > 2)
         .collect();
     for number in numbers {
-        // SAFETY: F_GETFD on a number that may be closed by now only fails.
+        // SAFETY: F_GETFD takes no pointer, and fails on a number that is not open any more.
         let flags = unsafe { fcntl(number, F_GETFD) };
         if flags >= 0 && flags & FD_CLOEXEC == 0 {
-            // SAFETY: no object of this process owns it: std and rustix (as used here) open
-            // everything close-on-exec.
+            // SAFETY: no object of this process owns the descriptor: std and rustix (as used here)
+            // open everything close-on-exec.
             unsafe { close(number) };
         }
     }
 }
 
-/// `kill(2)` for any signal number, real-time ones too (`rustix` has those only unsafely).
-/// Number 0 only asks whether the process is there and may be signalled.
+/// `kill(2)` for any signal number, real-time ones too (`rustix` has those only as unsafe
+/// functions). Number 0 only checks that the process exists and may be signalled.
 pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
-    // SAFETY: `kill` has no preconditions; a `Pid` is positive, so this is one process.
+    // SAFETY: `kill` takes no pointer; a `Pid` is positive, so the signal goes to one process.
     if unsafe { kill(pid.as_raw_nonzero().get(), number) } == 0 {
         Ok(())
     } else {
@@ -139,13 +133,13 @@ pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
     }
 }
 
-/// Sends a signal to all processes of the group with this number.
+/// Sends a signal to all processes of a process group.
 ///
 /// # Panics
-/// For group 1: minus that means everybody to `kill(2)`.
+/// For group 1: `kill(2)` takes -1 for all processes.
 pub fn send_signal_to_group(group: Pid, number: i32) -> io::Result<()> {
     assert_ne!(group, Pid::INIT, "one group was meant");
-    // SAFETY: `kill` has no preconditions; a `Pid` is positive, so minus that is one group.
+    // SAFETY: `kill` takes no pointer; a `Pid` is positive, so its negative is one group.
     if unsafe { kill(-group.as_raw_nonzero().get(), number) } == 0 {
         Ok(())
     } else {
@@ -157,14 +151,15 @@ pub fn send_signal_to_group(group: Pid, number: i32) -> io::Result<()> {
 pub fn send_signal_fd(process: impl AsFd, number: i32) -> io::Result<()> {
     let fd = c_long::from(process.as_fd().as_raw_fd());
     let none: *const u8 = std::ptr::null();
-    // SAFETY: the descriptor is live; no siginfo, no flags.
+    // SAFETY: the borrowed descriptor is open during the call; the siginfo pointer is null, which
+    // the kernel accepts.
     let done = unsafe { syscall(SYS_PIDFD_SEND_SIGNAL, fd, c_long::from(number), none, 0_u64) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process group of a process (`None`: the caller). 0 where the group is that of a process
-/// outside this pid namespace, which `rustix` takes for impossible; -1 for no such process.
+/// The process group of a process (`None`: the caller). 0 if the group leader is outside this pid
+/// namespace, which `rustix` excludes; -1 if there is no such process.
 pub fn group_of(pid: Option<Pid>) -> i32 {
-    // SAFETY: `getpgid` has no preconditions.
+    // SAFETY: `getpgid` takes no pointer and changes nothing.
     unsafe { getpgid(pid.map_or(0, |pid| pid.as_raw_nonzero().get())) }
 }
