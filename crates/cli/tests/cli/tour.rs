@@ -1,4 +1,5 @@
-//! A tour with the embedded image, which needs no network: make, list, look at, copy, save, load, remove.
+//! A tour with the embedded image, which needs no network: create, list, inspect, copy, save, load,
+//! remove.
 
 use std::path::Path;
 
