@@ -1,10 +1,10 @@
-//! Runs one container from a JSON file, without store and command line: for measuring engines, and
-//! for their tests.
+//! Runs one container from a JSON file, without store and command line: for measurements and tests
+//! of engines.
 //!
 //! `native run|spawn|explain FILE [COMMAND...]`, `native exec PID FILE COMMAND...`; FILE holds
 //! `{"place": DIR, "root": ..., "config": ...}` with [`engine::plan::Root`] and
 //! [`engine::spec::ContainerConfig`], and optionally `"mode"`, the engine. `native plan FILE` runs
-//! what `explain` printed.
+//! the output of `explain`.
 
 use engine::choose::{Engine, Streams};
 use engine::engines::native::Native;
@@ -126,7 +126,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
     })
 }
 
-/// What the tests run inside a container: this same static program, as `/bin/guest VERB...`.
+/// The tests' program inside a container: this same static program, as `/bin/guest VERB...`.
 fn guest(words: &[String]) -> Result<i32, String> {
     use rustix::process::{Gid, Uid};
     let text = |error: rustix::io::Errno| error.to_string();
@@ -175,7 +175,7 @@ fn guest(words: &[String]) -> Result<i32, String> {
             let length = length.map_err(text)?;
             println!("{}", String::from_utf8_lossy(&value[..length]));
         }
-        // What apt does with its downloads, and checks afterwards.
+        // The same calls that apt makes for its downloads, with checks.
         Some("drop") => {
             let (uid, gid) = (Uid::from_raw(number(1)?), Gid::from_raw(number(1)?));
             rustix::thread::set_thread_groups(&[gid]).map_err(text)?;

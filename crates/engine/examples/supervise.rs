@@ -1,8 +1,8 @@
-//! Drives `engine::supervise` without an engine: programs of the host, started as they are.
+//! Drives `engine::supervise` without an engine, with programs of the host.
 //!
-//! The tests of the supervisor run this as a process of its own, because forking, signals and
-//! terminals cannot be tested inside a test harness with threads. It is also the shortest
-//! example of how the pieces are put together.
+//! The tests of the supervisor run this as a separate process, because forking, signals and
+//! terminals cannot be tested inside a test harness with threads. It is also the shortest example
+//! of how the parts are used together.
 //!
 //! ```text
 //! supervise run [-i] [-t] [-d] [--log] [--max-size N] [--rm FILE] [--restart N] [--keys K] DIR CMD...
@@ -133,7 +133,7 @@ fn notice(text: &str) {
     eprint!("notice: {text}\r\n");
 }
 
-/// What an engine does, for a program of the host.
+/// Starts a program of the host, as an engine starts a container's.
 fn spawn(command: &[String], request: Request) -> Result<Spawned, Failure> {
     let failure = |exit_code, message: String| Failure { exit_code, message, hint: None };
     let found = command[0].contains('/') && Path::new(&command[0]).exists()

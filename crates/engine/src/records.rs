@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use sys::machine::{self, Kinship, Machine};
+use sys::machine::{self, Machine, Relation};
 
 mod entry;
 pub(crate) mod lock;
@@ -317,9 +317,9 @@ impl Records {
         // What cannot be read was cut short by a crash.
         let Some((file, entry)) = self.read(name, suffix) else { return Fate::Gone };
         let Entry { start, machine, since, reach } = entry;
-        let kinship = self.here.kinship(&machine, since);
-        match kinship {
-            Kinship::Same if sys::process::start_time(pid) == Some(start) => {
+        let relation = self.here.relation_to(&machine, since);
+        match relation {
+            Relation::Same if sys::process::start_time(pid) == Some(start) => {
                 return Fate::Here(ProcessId {
                     pid,
                     start_time: start,
@@ -327,10 +327,10 @@ impl Records {
                     pid_namespace: machine.pid_namespace,
                 });
             }
-            Kinship::Same | Kinship::Earlier => return Fate::Gone,
-            Kinship::Kernel | Kinship::Other => {}
+            Relation::Same | Relation::Earlier => return Fate::Gone,
+            Relation::Kernel | Relation::Other => {}
         }
-        match asked(&file, kinship, reach) {
+        match asked(&file, relation, reach) {
             Asked::Free => Fate::Gone,
             answer => {
                 let held = answer == Asked::Held;
@@ -363,10 +363,10 @@ impl Records {
 
 /// Whether a lock that a process elsewhere holds while it lives is held, where that can be seen
 /// from here.
-pub(crate) fn asked(file: impl AsFd, kinship: Kinship, reach: Reach) -> Asked {
+pub(crate) fn asked(file: impl AsFd, relation: Relation, reach: Reach) -> Asked {
     let file = file.as_fd();
-    let seen = match kinship {
-        Kinship::Kernel => reach != Reach::None,
+    let seen = match relation {
+        Relation::Kernel => reach != Reach::None,
         // Both of us have to see the locks.
         _ => reach == Reach::Hosts && lock::reach(file) == Reach::Hosts,
     };

@@ -1,9 +1,9 @@
-//! The native engine, as unprivileged users, on real kernels.
+//! Tests of the native engine, as unprivileged users, on real kernels.
 //!
-//! Each test runs the static example `native` as a user: whoever runs the tests, or, when that is
+//! Each test runs the static example `native` as a user: the one who runs the tests, or, if that is
 //! root, uid 1000 (no subordinate ids) and every user named in `CORACLE_TEST_UIDS`. The guest is
-//! the same program as `/bin/guest` in a tree made here, so no image is needed. Where user
-//! namespaces are forbidden the tests say so and pass.
+//! the same program as `/bin/guest` in a tree made here, so no image is needed. If user namespaces
+//! are forbidden the tests print that and pass.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ impl Container {
         std::fs::write(directory.join("lower/etc/passwd"), passwd).unwrap();
         std::fs::write(directory.join("lower/etc/group"), "users:x:100:\n").unwrap();
         std::fs::write(directory.join("host/file"), "from the host").unwrap();
-        // A hostile image: the mount point of a volume leads out of the tree.
+        // As in a hostile image: the mount point of a volume leads out of the tree.
         std::os::unix::fs::symlink("/data", directory.join("lower/link")).unwrap();
         let container = Self { uid, directory, program };
         if let Some(uid) = uid {
@@ -107,7 +107,7 @@ impl Container {
         self.command(&words).output().unwrap()
     }
 
-    /// The guest's output, which must have succeeded.
+    /// The output of the guest, which must succeed.
     fn says(&self, config: &serde_json::Value, guest: &[&str]) -> String {
         let output = self.run(config, guest);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -118,8 +118,8 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Files of subordinate ids and directories of mode 000 can be in it; the tests' runner is
-        // root or owns it all.
+        // It may have files of subordinate ids and directories of mode 000; the tests run as root
+        // or own all of it.
         let _ = Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.directory).output();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
@@ -153,7 +153,7 @@ fn exit_codes_and_signals_are_the_programs_own() {
                 assert_eq!(code(&["/etc/passwd"]), Some(126), "{verb} {config}");
             }
         }
-        // The caller became the program, so it is the caller that the signal killed.
+        // The caller became the program, so the signal killed the caller.
         let output = container.run(&plain(), &["guest", "die"]);
         assert_eq!(output.status.signal(), Some(15), "{output:?}");
     });

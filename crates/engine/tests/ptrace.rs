@@ -1,8 +1,8 @@
-//! The ptrace engine, as an unprivileged user, with and without a filter.
+//! Tests of the ptrace engine, as an unprivileged user, with and without a filter.
 //!
-//! The guests are small C programs (`tests/ptrace/*.c`, compiled here, static) that check for
-//! themselves what they see. Each must pass on the host, so that what fails in a container is the
-//! engine's fault. Where tracing is forbidden or there is no compiler the tests say so and pass.
+//! The guests are small C programs (`tests/ptrace/*.c`, compiled here, static) that check their
+//! results themselves. Each must pass on the host, so that a failure in a container is the engine's
+//! fault. If tracing is forbidden or there is no compiler the tests print that and pass.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::command::copy_program;
 
 const MODES: [&str; 2] = ["P1", "P2"];
-/// How many containers there were.
+/// Number of containers so far.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Seconds after which a guest is killed.
 const PATIENCE: &str = "100";
@@ -30,7 +30,7 @@ impl Drop for Container {
 }
 
 impl Container {
-    /// With a guest compiled from `tests/ptrace/NAME.c`.
+    /// Makes a container with a guest compiled from `tests/ptrace/NAME.c`.
     fn new(name: &str) -> Option<Self> {
         let uid = rustix::process::geteuid().is_root().then_some(1000);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Container {
         Some(container)
     }
 
-    /// A command as the container's user, ended after some time.
+    /// A command as the container's user, with a time limit.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", PATIENCE]);
@@ -98,7 +98,7 @@ fn told(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
 }
 
-/// A guest that succeeds on the host succeeds in both modes.
+/// Checks that a guest that succeeds on the host succeeds in both modes.
 fn as_on_the_host(name: &str) {
     let Some(container) = Container::new(name) else { return };
     let program = container.directory.join("ROOT/bin/guest").display().to_string();
@@ -130,15 +130,14 @@ fn roads_that_few_programs_take() {
     as_on_the_host("corners");
 }
 
-/// Where every call stops it does so before the guest's own filters, so those do not see what the
-/// view answers: not tested in P2.
+/// If every call stops, it does so before the guest's own filters, so those do not see the view's
+/// calls: not tested in P2.
 #[test]
 fn filters_and_tracers_inside() {
     as_on_the_host("inside");
 }
 
-/// No arguments of a guest's end its tracer. Not on the host: what comes of them there is not for a
-/// test.
+/// No arguments of a guest's calls end its tracer. Not run on the host, where they could do harm.
 #[test]
 fn nonsense_does_no_harm() {
     let Some(container) = Container::new("nonsense") else { return };
@@ -164,7 +163,7 @@ fn the_guest_is_the_process_that_was_started() {
         ] {
             let mut all = vec!["/bin/guest"];
             all.extend(words);
-            // `timeout` is its parent, and passes on only what it was told itself.
+            // `timeout` is its parent, and passes on only signals that it gets itself.
             let mut command = container.guest(mode, "run", &all);
             let status = without_timeout(&mut command).status().unwrap();
             assert_eq!((status.code(), status.signal()), (code, signal), "{mode} {words:?}");
@@ -189,7 +188,7 @@ fn without_timeout(command: &mut Command) -> Command {
     plain
 }
 
-/// A tracer that is killed takes its guests with it, whatever they do.
+/// A tracer that is killed ends its guests, whatever they do.
 #[test]
 fn guests_die_with_their_tracer() {
     let Some(container) = Container::new("ends") else { return };
@@ -204,7 +203,7 @@ fn guests_die_with_their_tracer() {
         let tracer = rustix::process::Pid::from_raw(tracer.trim().parse().unwrap()).unwrap();
         rustix::process::kill_process(tracer, rustix::process::Signal::KILL).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(9), "{mode}");
-        // The pipe ends when the last of the family has.
+        // The pipe ends with the last of the guest's processes.
         let rest = std::io::Read::read_to_string(&mut lines, &mut line);
         assert!(rest.is_ok(), "{mode}");
     }

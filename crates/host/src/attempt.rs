@@ -1,4 +1,4 @@
-//! One trial in a child: steps that may fail, and the first that did.
+//! Runs one trial in a child process and returns the first step that failed.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use sys::probe::{Ended, Link, in_child};
 /// The step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// What was done.
+    /// The step.
     pub step: String,
-    /// The kernel's answer, or `None` where the child died or hung.
+    /// The kernel's error, or `None` if the child died or hung.
     pub errno: Option<Errno>,
     /// The signal that ended the child.
     pub signal: Option<i32>,
@@ -30,7 +30,7 @@ impl Failure {
         }
     }
 
-    /// What happened, in words.
+    /// The failure, in words.
     pub(crate) fn why(&self) -> String {
         match (self.errno, self.signal) {
             (Some(errno), _) => format!("{}: {}", self.step, describe(errno)),
@@ -44,7 +44,7 @@ impl Failure {
     }
 }
 
-/// `EPERM (Operation not permitted)` for the numbers that probes meet, the system's words for others.
+/// `EPERM (Operation not permitted)` for the errors that probes meet, the system's text for others.
 fn describe(errno: Errno) -> String {
     let name = match errno {
         Errno::PERM => "EPERM",
@@ -67,7 +67,7 @@ fn describe(errno: Errno) -> String {
     format!("{name} ({words})")
 }
 
-/// Shorthand for steps: what is done, if it fails.
+/// Names the step of a failed call.
 pub(crate) trait Step<T> {
     fn step(self, what: &str) -> Result<T, Failure>;
 }
@@ -84,7 +84,8 @@ impl<T> Step<T> for std::io::Result<T> {
     }
 }
 
-/// Runs the steps in a child. The child tells `errno step`; nothing is told where all went well.
+/// Runs the steps in a child. On a failure the child sends `errno step`; otherwise it sends
+/// nothing.
 pub(crate) fn attempt(
     timeout: Duration,
     body: impl FnOnce(&Link) -> Result<(), Failure>,
@@ -92,12 +93,12 @@ pub(crate) fn attempt(
     let report = in_child(timeout, |link| match body(link) {
         Ok(()) => 0,
         Err(failure) => {
-            link.tell(format!("{} {}", failure.number().unwrap_or(0), failure.step).as_bytes());
+            link.send(format!("{} {}", failure.number().unwrap_or(0), failure.step).as_bytes());
             1
         }
     })
     .step("starting a child for the trial")?;
-    let told = String::from_utf8_lossy(&report.told);
+    let output = String::from_utf8_lossy(&report.output);
     match report.ended {
         Ended::Exited(0) => Ok(()),
         Ended::Killed(signal) => {
@@ -107,13 +108,17 @@ pub(crate) fn attempt(
             let step = format!("the trial did not end within {} s", timeout.as_secs_f32());
             Err(Failure { step, errno: None, signal: None })
         }
-        Ended::Exited(_) => match told.split_once(' ') {
+        Ended::Exited(_) => match output.split_once(' ') {
             Some((number, step)) => {
                 let number = number.parse().ok().filter(|number| *number > 0);
                 let errno = number.map(Errno::from_raw_os_error);
                 Err(Failure { step: step.into(), errno, signal: None })
             }
-            None => Err(Failure { step: "the trial broke off".into(), errno: None, signal: None }),
+            None => Err(Failure {
+                step: "the trial ended without a result".into(),
+                errno: None,
+                signal: None,
+            }),
         },
     }
 }

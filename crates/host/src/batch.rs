@@ -1,4 +1,4 @@
-//! The batch system and MPI of the host.
+//! Probes the batch system and the MPI of the host.
 
 use std::path::PathBuf;
 
@@ -11,21 +11,21 @@ use crate::{Context, Programs};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slurm {
-    /// `srun`.
+    /// Path of `srun`.
     pub srun: Option<PathBuf>,
-    /// `scontrol`.
+    /// Path of `scontrol`.
     pub scontrol: Option<PathBuf>,
-    /// The job that we are in (`SLURM_JOB_ID`).
+    /// The job of this process (`SLURM_JOB_ID`).
     pub job: Option<String>,
     /// Nodes of the job (`SLURM_JOB_NODELIST`).
     pub nodes: Option<String>,
-    /// Our rank in the step (`SLURM_PROCID`).
+    /// Rank of this process in the step (`SLURM_PROCID`).
     pub rank: Option<u32>,
-    /// Ranks in the step (`SLURM_NTASKS`).
+    /// Number of ranks in the step (`SLURM_NTASKS`).
     pub ranks: Option<u32>,
 }
 
-/// Whose MPI.
+/// Implementation of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MpiKind {
@@ -34,7 +34,7 @@ pub enum MpiKind {
     Unknown,
     /// Open MPI.
     OpenMpi,
-    /// MPICH and its kin (Hydra).
+    /// MPICH and its derivatives (Hydra).
     Mpich,
     /// Intel MPI.
     Intel,
@@ -46,13 +46,14 @@ pub enum MpiKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mpi {
-    /// `mpiexec` or `mpirun`.
+    /// Path of `mpiexec` or `mpirun`.
     pub launcher: Option<PathBuf>,
-    /// Whose.
+    /// Implementation.
     pub kind: MpiKind,
     /// First line of `mpiexec --version`.
     pub version: Option<String>,
-    /// Our rank, where a launcher started us (`PMI_RANK`, `PMIX_RANK`, `OMPI_COMM_WORLD_RANK`).
+    /// Rank of this process, if a launcher started it (`PMI_RANK`, `PMIX_RANK`,
+    /// `OMPI_COMM_WORLD_RANK`).
     pub rank: Option<u32>,
 }
 
@@ -74,7 +75,7 @@ impl Mpi {
     pub(crate) fn probe(context: &Context, programs: &Programs) -> Mpi {
         let launcher = programs.find("mpiexec").or_else(|| programs.find("mpirun"));
         let answer = launcher.as_deref().and_then(|launcher| {
-            // A launcher from a module finds its libraries by this variable.
+            // A launcher from an environment module finds its libraries by this variable.
             let libraries = context.env.get("LD_LIBRARY_PATH").map(String::as_str);
             let env: Vec<(&str, &str)> =
                 libraries.map(|libraries| ("LD_LIBRARY_PATH", libraries)).into_iter().collect();
@@ -90,7 +91,7 @@ impl Mpi {
 }
 
 impl MpiKind {
-    /// Whose `--version` it is.
+    /// Recognises the implementation by its `--version`.
     fn of(answer: &str) -> MpiKind {
         let has = |word: &str| answer.contains(word);
         if has("Open MPI") || has("OpenRTE") || has("PRRTE") {
@@ -107,7 +108,7 @@ impl MpiKind {
     }
 }
 
-/// Hydra gives a number on its second line, the others on the first.
+/// Hydra prints the number on its second line, the others on the first.
 fn version_of(answer: &str) -> Option<String> {
     let lines = || answer.lines().map(str::trim).filter(|line| !line.is_empty());
     let numbered = lines().find_map(|line| line.strip_prefix("Version:"));

@@ -1,8 +1,9 @@
-//! Control groups: which version is mounted, where we are in it, and whether the subtree is ours to change.
+//! Control groups: the mounted version, this process's own group, and whether it may change the
+//! subtree.
 //!
-//! Delegation is found out by making a group and moving a child into it. That works where the batch system or systemd
-//! gave us our group (Slurm with `task/cgroup` does not, `systemd-run --user --scope -p Delegate=yes` does). Where it does
-//! not, a user's systemd can be asked to make a scope for us.
+//! Delegation is tested by making a group and moving a child into it. That works if the batch
+//! system or systemd has delegated the group (Slurm with `task/cgroup` does not, `systemd-run
+//! --user --scope -p Delegate=yes` does). Otherwise a user's systemd may be able to make a scope.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,7 @@ use crate::{Context, Programs, Trial};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupLayout {
-    /// Not mounted, or not looked at.
+    /// Not mounted, or not probed.
     #[default]
     None,
     /// Version 1 only.
@@ -30,27 +31,28 @@ pub enum CgroupLayout {
     Hybrid,
 }
 
-/// Control groups from the caller's point of view.
+/// Control groups as seen by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cgroup {
-    /// What is mounted.
+    /// The mounted versions.
     pub layout: CgroupLayout,
-    /// Where the version 2 tree is mounted.
+    /// Mount point of the version 2 tree.
     pub mount: Option<PathBuf>,
-    /// Our own group in the version 2 tree, as a directory.
+    /// Directory of this process's group in the version 2 tree.
     pub own: Option<PathBuf>,
-    /// The group under which we may make groups and move processes: our own or one above it.
+    /// The group in which this process may make groups and move processes: its own or one above it.
     pub delegated: Option<PathBuf>,
-    /// Whether a group was really made there.
+    /// Result of making a group there.
     pub delegation: Trial,
-    /// Controllers of the delegated group (`cpu`, `memory`, `pids`, ...), or of our own where nothing is delegated.
+    /// Controllers of the delegated group (`cpu`, `memory`, `pids`, ...), or of the own group if
+    /// nothing is delegated.
     pub controllers: Vec<String>,
-    /// `systemd-run --user` has a session manager to talk to.
+    /// `systemd-run --user` finds a session manager.
     pub systemd_user: Trial,
 }
 
-const HOW: &str = "mkdir in our own group, and a child moved there";
+const HOW: &str = "mkdir in the own group, and a child moved there";
 
 impl Cgroup {
     pub(crate) fn probe(context: &Context, programs: &Programs) -> Cgroup {
@@ -63,8 +65,12 @@ impl Cgroup {
         match cgroup.own.clone() {
             Some(own) => cgroup.try_delegation(&own, context.timeout),
             None => {
-                cgroup.delegation = Trial::fails("/proc/self/mountinfo", "no version 2 tree is mounted")
-                    .with_advice("limits need control groups of version 2: administrator: boot with systemd.unified_cgroup_hierarchy=1");
+                cgroup.delegation =
+                    Trial::fails("/proc/self/mountinfo", "no version 2 tree is mounted")
+                        .with_advice(
+                            "limits need control groups of version 2; administrator: boot with \
+                         systemd.unified_cgroup_hierarchy=1",
+                        );
             }
         }
         let list = cgroup.delegated.as_ref().or(cgroup.own.as_ref());
@@ -76,7 +82,8 @@ impl Cgroup {
         cgroup
     }
 
-    /// Our own group, then the ones above it: in a scope that systemd made for us the group above is ours too.
+    /// Tries the own group, then the ones above it: in a scope made by systemd the group above is
+    /// delegated too.
     fn try_delegation(&mut self, own: &Path, timeout: Duration) {
         let top = self.mount.clone().unwrap_or_default();
         let mut first = None;
@@ -98,7 +105,8 @@ fn make_group(parent: &Path, timeout: Duration) -> Result<(), Trial> {
     let group = parent.join(format!("coracle-probe-{}", std::process::id()));
     let fails = |why: String, errno| {
         Trial::fails(HOW, why).with_errno(errno).with_advice(
-            "run inside a scope of your own: systemd-run --user --scope -p Delegate=yes; or ask for a job with delegated control groups",
+            "run inside a scope: systemd-run --user --scope -p Delegate=yes; or request a job with \
+             delegated control groups",
         )
     };
     std::fs::create_dir(&group)
@@ -120,9 +128,9 @@ fn make_group(parent: &Path, timeout: Duration) -> Result<(), Trial> {
 
 /// A mounted version 2 tree.
 struct Mounted {
-    /// The directory of the hierarchy that is mounted.
+    /// The mounted directory of the hierarchy.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
@@ -167,26 +175,29 @@ fn layout(mountinfo: &str) -> (CgroupLayout, Option<Mounted>) {
     (layout, version2)
 }
 
-/// Asks the user's systemd to run `true` in a scope.
+/// Lets the user's systemd run `true` in a scope.
 fn systemd_user(context: &Context, programs: &Programs) -> Trial {
     let how = "systemd-run --user --scope true";
     let Some(program) = programs.find("systemd-run") else {
         return Trial::fails("PATH", "systemd-run is not installed");
     };
     let Some(directory) = context.env.get("XDG_RUNTIME_DIR") else {
-        return Trial::fails("environment", "XDG_RUNTIME_DIR is not set: no session of systemd")
-            .with_advice(
-                "log in by ssh or machinectl instead of su; for batch: loginctl enable-linger",
-            );
+        return Trial::fails(
+            "environment",
+            "XDG_RUNTIME_DIR is not set: there is no systemd user session",
+        )
+        .with_advice(
+            "log in by ssh or machinectl instead of su; for batch jobs: loginctl enable-linger",
+        );
     };
-    // systemd-run waits long for a manager that is not there.
+    // systemd-run waits long for a missing manager, so its socket is tried first.
     let socket = Path::new(directory).join("systemd/private");
     if let Err(error) = UnixStream::connect(&socket)
         .or_else(|_| UnixStream::connect(Path::new(directory).join("bus")))
     {
         return Trial::fails("connect", format!("no manager answers in {directory}: {error}"))
             .with_errno(error.raw_os_error())
-            .with_advice("loginctl enable-linger starts one for you");
+            .with_advice("'loginctl enable-linger' starts one");
     }
     let mut env = vec![("XDG_RUNTIME_DIR", directory.as_str())];
     if let Some(bus) = context.env.get("DBUS_SESSION_BUS_ADDRESS") {

@@ -1,4 +1,4 @@
-//! GPUs and InfiniBand: device nodes, drivers, and the CDI files that describe what a container needs of them.
+//! Finds GPUs and InfiniBand: device nodes, drivers, and the CDI files for them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::programs::read_trimmed;
 
-/// Who made the GPU.
+/// Vendor of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuVendor {
@@ -24,9 +24,9 @@ pub enum GpuVendor {
 /// One kind of GPU on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Who made it.
+    /// Its vendor.
     pub vendor: GpuVendor,
-    /// Names of the models, where the driver tells.
+    /// Names of the models, if the driver reports them.
     #[serde(default)]
     pub models: Vec<String>,
     /// Device nodes that belong to it.
@@ -35,7 +35,7 @@ pub struct Gpu {
     /// Nodes of these that the caller cannot open for reading and writing.
     #[serde(default)]
     pub forbidden: Vec<PathBuf>,
-    /// The driver's version, if its kernel module tells.
+    /// The driver's version, if its kernel module reports it.
     #[serde(default)]
     pub driver: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Infiniband {
     }
 }
 
-/// Every kind of GPU that has a device node.
+/// Finds every kind of GPU that has a device node.
 pub(crate) fn gpus() -> Vec<Gpu> {
     let mut gpus = Vec::new();
     let nvidia: Vec<PathBuf> = names_in(Path::new("/dev"))
@@ -94,7 +94,7 @@ pub(crate) fn gpus() -> Vec<Gpu> {
     gpus
 }
 
-/// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ...`
+/// Parses `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ...`
 pub(crate) fn nvidia_version(text: &str) -> Option<String> {
     let line = text.lines().next()?;
     line.split_whitespace()
@@ -102,7 +102,8 @@ pub(crate) fn nvidia_version(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// GPUs of the direct rendering manager, by vendor. NVIDIA's own driver has other nodes and was seen already.
+/// GPUs of the direct rendering manager, by vendor. NVIDIA's own driver has other nodes, which are
+/// found separately.
 fn render_nodes() -> Vec<Gpu> {
     let mut found: Vec<Gpu> = Vec::new();
     for name in names_in(Path::new("/dev/dri")) {
@@ -156,7 +157,7 @@ fn forbidden(nodes: &[PathBuf]) -> Vec<PathBuf> {
     nodes.iter().filter(|node| rustix::fs::access(*node, both).is_err()).cloned().collect()
 }
 
-/// CDI files; the later directory overrides the earlier one, so both are told.
+/// Lists the CDI files; the later directory overrides the earlier one, so both are listed.
 pub(crate) fn cdi() -> Vec<String> {
     ["/etc/cdi", "/var/run/cdi"]
         .iter()
@@ -169,7 +170,7 @@ pub(crate) fn cdi() -> Vec<String> {
         .collect()
 }
 
-/// Names in a directory, sorted; none where it cannot be read.
+/// Names in a directory, sorted; none if it cannot be read.
 pub(crate) fn names_in(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(directory)
         .into_iter()

@@ -1,4 +1,4 @@
-//! The file system under the store: which kind, how much room, and what it can do.
+//! Probes the file system under the store: its kind, free space, and features.
 
 use std::fs::File;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
@@ -52,7 +52,7 @@ pub enum FsKind {
     Plan9,
     /// Any FUSE file system (sshfs, gocryptfs, ...); also GlusterFS and WekaFS clients by FUSE.
     Fuse,
-    /// An overlay: we are in a container.
+    /// An overlay: this process is in a container.
     Overlay,
     /// eCryptfs, encrypted home directories.
     Ecryptfs,
@@ -66,7 +66,7 @@ pub enum FsKind {
 }
 
 impl FsKind {
-    /// The kind that `statfs` names, by `f_type`.
+    /// Returns the kind for the `f_type` of `statfs`.
     pub fn from_magic(magic: u64) -> FsKind {
         match magic & 0xffff_ffff {
             0xef53 => FsKind::Ext4,
@@ -124,21 +124,21 @@ impl FsKind {
 pub struct Disk {
     /// The store's path, as given.
     pub store: String,
-    /// The directory that was probed: the store, or the nearest one above it that exists.
+    /// The probed directory: the store, or the nearest existing one above it.
     pub probed: PathBuf,
-    /// Which kind.
+    /// Its kind.
     pub kind: FsKind,
     /// The kind as the kernel names it in `mountinfo` (`ext4`, `fuse.sshfs`).
     pub name: String,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount_point: PathBuf,
     /// Mount options of this mount and of its superblock.
     pub options: Vec<String>,
-    /// Bytes in all.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that the caller can still use. Quotas are not seen.
+    /// Free bytes for this caller. Quotas are not included.
     pub free: u64,
-    /// Files that can still be made; `None` where the file system does not count.
+    /// Number of files that can still be created; `None` if the file system does not count them.
     pub free_inodes: Option<u64>,
     /// Programs on it cannot be run (`noexec`).
     pub noexec: bool,
@@ -167,8 +167,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Looks at the file system that a directory is on, or will be, and tries what it can do in a hidden directory that
-    /// is removed again. `None` where nothing of the path can be looked at.
+    /// Probes the file system of a directory, or of a future one, in a hidden directory that is
+    /// removed again. `None` if no part of the path can be read.
     pub fn probe(store: &Path) -> Option<Disk> {
         let near = nearest_existing(store)?;
         let room = rustix::fs::statvfs(&near).ok()?;
@@ -200,7 +200,8 @@ impl Disk {
             Err(errno) => {
                 self.writable = Trial::fails("mkdir", errno.to_string())
                     .with_errno(Some(errno.raw_os_error()))
-                    .with_advice("choose another place with CORACLE_DIR; a store that is complete can be used read-only with CORACLE_STORE_RO");
+                    .with_advice("set CORACLE_DIR to another directory; a complete store can be used read-only \
+                     with CORACLE_STORE_RO");
                 return;
             }
         };
@@ -220,16 +221,16 @@ impl Disk {
             Err(error) => (None, Err(error)),
         };
         self.writable = trial("write of a file of 4096 bytes", written)
-            .advise("free some room, or choose another place with CORACLE_DIR");
+            .advise("free some space, or set CORACLE_DIR to another directory");
         let Some(file) = file else { return };
         let xattr = sys::fs::xattr::set(&file, b"user.coracle.probe", b"1");
         self.user_xattr = trial("fsetxattr(user.coracle.probe)", xattr)
-            .advise("owners of files are kept beside the tree instead; overlay cannot be used");
+            .advise("owners of files are stored beside the tree instead; overlay cannot be used");
         let link = std::fs::hard_link(at("File"), at("hard"));
         self.hard_links = trial("link", link).advise("trees are copied instead");
         let soft = symlink("File", at("soft"));
         self.symlinks = trial("symlink", soft)
-            .advise("images cannot be unpacked here: choose another place with CORACLE_DIR");
+            .advise("images cannot be unpacked here: set CORACLE_DIR to another directory");
         self.flock = trial(
             "flock(LOCK_EX)",
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive),
@@ -241,7 +242,7 @@ impl Disk {
         let how = "a second name that differs in case";
         self.case_sensitive = if at("fILE").exists() {
             Trial::fails(how, "it is the same file")
-                .with_advice("images with both `a` and `A` cannot be unpacked here")
+                .with_advice("images with both 'a' and 'A' cannot be unpacked here")
         } else {
             Trial::works(how)
         };
@@ -249,7 +250,10 @@ impl Disk {
             "access(X_OK) of a file with mode 755",
             rustix::fs::access(at("File"), Access::EXEC_OK),
         )
-        .advise("mounted noexec: programs of containers cannot be run from here; choose another place with CORACLE_DIR");
+        .advise(
+            "mounted noexec: programs of containers cannot be run from here; set CORACLE_DIR to \
+             another directory",
+        );
     }
 }
 
@@ -273,7 +277,8 @@ impl MountLine<'_> {
     }
 }
 
-/// The mount with the longest point that is a prefix; of several on one point the last, which covers the others.
+/// The mount whose mount point is the longest prefix of the path; of several on one mount point the
+/// last, which covers the others.
 fn mount_of<'text>(mountinfo: &'text str, path: &Path) -> Option<MountLine<'text>> {
     mountinfo
         .lines()
@@ -293,7 +298,7 @@ fn mount_of<'text>(mountinfo: &'text str, path: &Path) -> Option<MountLine<'text
         .max_by_key(|mount| mount.point.components().count())
 }
 
-/// mountinfo writes blanks, tabs, line ends and backslashes of names as three octal digits.
+/// mountinfo writes blanks, tabs, newlines and backslashes of names as three octal digits.
 fn unescape(name: &str) -> String {
     let plain = name.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
     plain.replace("\\134", "\\")

@@ -1,12 +1,16 @@
-//! What NVIDIA's driver has put on this host: libraries, tools, files that loaders read, device nodes.
+//! Finds the files of NVIDIA's driver on this host: libraries, tools, loader configuration, device
+//! nodes.
 //!
-//! No list of names says what belongs to the driver, since every release adds some. All libraries of one release end in its version
-//! (`libcuda.so.550.54.15`), so whatever in a directory of libraries leads to such a file belongs to it, under each name that it has there:
-//! the real one, the `soname` that programs look for, and the one for the linker. This holds for the packages of Debian (real files in
-//! `nvidia/current`, names by `/etc/alternatives`), of Ubuntu and RHEL, for NVIDIA's `.run` files and for other prefixes
-//! (`/usr/local/nvidia`). Libraries of the driver with versions of their own (`libnvidia-egl-wayland.so.1.1.13`) are found by name.
+//! A list of names would not suffice, since every release adds some. All libraries of one release
+//! end in its version (`libcuda.so.550.54.15`), so every name in a directory of libraries that
+//! leads to such a file belongs to the driver: the real name, the `soname` that programs look for,
+//! and the one for the linker. This holds for the packages of Debian (real files in
+//! `nvidia/current`, names by `/etc/alternatives`), of Ubuntu and RHEL, for NVIDIA's `.run` files
+//! and for other prefixes (`/usr/local/nvidia`). Libraries of the driver with versions of their own
+//! (`libnvidia-egl-wayland.so.1.1.13`) are found by name.
 //!
-//! The driver's root is `/`, or where a driver is kept beside the system (`/run/nvidia/driver`). Nothing is executed.
+//! The driver's root is `/`, or the directory of a driver that is kept beside the system
+//! (`/run/nvidia/driver`). Nothing is executed.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -17,42 +21,43 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use crate::devices::{names_in, nvidia_version};
 use crate::programs::read_trimmed;
 
-/// The driver, as far as it is of use in a container.
+/// The files of the driver that a container can use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Driver {
     /// Its version; empty in WSL, where libraries have none.
     pub version: String,
     /// Libraries for this machine, and for its 32-bit programs.
     pub libraries: Vec<Library>,
-    /// Programs and files: on the host, in the container.
+    /// Programs and files: path on the host, path in the container.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// Device nodes that all GPUs need: on the host, in the container.
+    /// Device nodes that all GPUs need: path on the host, path in the container.
     pub nodes: Vec<(PathBuf, PathBuf)>,
-    /// The GPUs, in the order in which they are counted.
+    /// The GPUs, in the order of their numbers.
     pub gpus: Vec<Card>,
 }
 
 /// A library under one of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// The file, without links.
+    /// Path of the file, without symbolic links.
     pub host: PathBuf,
     /// Its name in a directory of libraries: `libcuda.so.1`, `vdpau/libvdpau_nvidia.so.1`.
     pub name: PathBuf,
-    /// It is for 32-bit programs.
-    pub narrow: bool,
+    /// True for a library of 32-bit programs.
+    pub is_32_bit: bool,
 }
 
 /// One GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Card {
-    /// `GPU-...`, where the driver tells.
+    /// `GPU-...`, if the driver reports it.
     pub uuid: Option<String>,
-    /// Its node: on the host, in the container.
+    /// Its node: path on the host, path in the container.
     pub node: (PathBuf, PathBuf),
 }
 
-/// Where libraries lie, besides what the loader's configuration says. The machine's name stands for `@`.
+/// Directories of libraries, besides those in the loader's configuration. `@` stands for the
+/// machine's name.
 const DIRECTORIES: [&str; 16] = [
     "usr/lib/@-linux-gnu",
     "lib/@-linux-gnu",
@@ -72,14 +77,14 @@ const DIRECTORIES: [&str; 16] = [
     "usr/lib/wsl/lib",
 ];
 
-/// Directories beneath those, whose names programs know.
+/// Directories beneath those, which programs look for by name.
 const BENEATH: [&str; 6] =
     ["", "vdpau", "gbm", "nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions"];
 
 /// The directory in which Windows shows its driver.
 const WSL: &str = "usr/lib/wsl/lib";
 
-/// Libraries of the driver with a version of their own, and what else begins so.
+/// Prefixes of driver libraries that have versions of their own.
 const OTHERS: [&str; 3] = ["libnvidia-egl-", "libnvidia-api.so", "libnvidia-nvvm"];
 
 const PROGRAMS: [&str; 7] = [
@@ -102,7 +107,8 @@ const PROGRAM_DIRECTORIES: [&str; 8] = [
     "usr/lib/wsl/lib",
 ];
 
-/// Directories in which a driver leaves files for others to find, beneath `/etc` and `/usr/share`; what names NVIDIA there is its own.
+/// Directories beneath `/etc` and `/usr/share` in which a driver leaves files; those that are named
+/// after NVIDIA belong to it.
 const CONFIGURATION: [&str; 7] = [
     "glvnd/egl_vendor.d",
     "egl/egl_external_platform.d",
@@ -118,7 +124,7 @@ const SOCKETS: [&str; 3] =
     ["run/nvidia-persistenced/socket", "run/nvidia-fabricmanager/socket", "tmp/nvidia-mps"];
 
 impl Driver {
-    /// Looks for a driver beneath `root`; `None` where there is none.
+    /// Finds a driver beneath `root`; `None` if there is none.
     pub fn find(root: &Path) -> Option<Driver> {
         let tree = Tree::new(root);
         let directories = tree.library_directories();
@@ -139,7 +145,7 @@ impl Driver {
     }
 }
 
-/// A root that paths are resolved in.
+/// A root directory in which paths are resolved.
 struct Tree<'a> {
     root: &'a Path,
 }
@@ -149,7 +155,7 @@ impl<'a> Tree<'a> {
         Self { root }
     }
 
-    /// Where a path leads, links included, as a path of the host's.
+    /// Resolves a path, symbolic links included, to a path of the host.
     fn real(&self, path: &str) -> Option<PathBuf> {
         if self.root == Path::new("/") {
             return Path::new("/").join(path).canonicalize().ok();
@@ -165,7 +171,8 @@ impl<'a> Tree<'a> {
         self.real(directory).map(|path| names_in(&path)).unwrap_or_default()
     }
 
-    /// Directories of libraries: each once, without links, those that the loader is told of first.
+    /// Directories of libraries without duplicates and links, those of the loader's configuration
+    /// first.
     fn library_directories(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.configured("etc/ld.so.conf", 0, &mut all);
@@ -182,7 +189,7 @@ impl<'a> Tree<'a> {
         all
     }
 
-    /// What `/etc/ld.so.conf` and the files that it includes name (`ldconfig(8)`).
+    /// The directories in `/etc/ld.so.conf` and the files that it includes (`ldconfig(8)`).
     fn configured(&self, file: &str, depth: usize, into: &mut Vec<String>) {
         let text = self.real(file).and_then(|path| std::fs::read_to_string(path).ok());
         for line in text.iter().flat_map(|text| text.lines()) {
@@ -207,7 +214,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The version: the running module's where there are libraries of it, else that of the `libcuda.so.1` or `libnvidia-ml.so.1` that is found first.
+    /// The version: that of the running module if there are libraries of it, else that of the first
+    /// `libcuda.so.1` or `libnvidia-ml.so.1`.
     fn version(&self, directories: &[String]) -> Option<String> {
         let module = read_trimmed(self.root.join("sys/module/nvidia/version")).or_else(|| {
             nvidia_version(&read_trimmed(self.root.join("proc/driver/nvidia/version"))?)
@@ -224,7 +232,7 @@ impl<'a> Tree<'a> {
                 let real = self.real(&format!("{directory}/{name}"));
                 let version = real.as_deref().and_then(Path::file_name).and_then(|real| {
                     let version = real.to_str()?.strip_prefix(library)?.strip_prefix('.')?;
-                    // `libcuda.so.1.1` is that of Windows.
+                    // `libcuda.so.1.1` belongs to Windows.
                     let number = version.split('.').next()?.parse::<u32>().ok()?;
                     (number >= 100).then(|| version.to_owned())
                 });
@@ -239,7 +247,7 @@ impl<'a> Tree<'a> {
 
     fn libraries(&self, directories: &[String], version: &str, wsl: Option<&Path>) -> Vec<Library> {
         let ending = format!(".so.{version}");
-        // The first directory that has a name has it; 32-bit libraries have the same names.
+        // The first directory that has a name wins; 32-bit libraries have the same names.
         let mut found: BTreeMap<(bool, PathBuf), PathBuf> = BTreeMap::new();
         for directory in directories {
             let windows = self.real(directory).as_deref() == wsl && wsl.is_some();
@@ -259,15 +267,18 @@ impl<'a> Tree<'a> {
                         && real.file_name().is_some_and(|real| {
                             real.to_string_lossy().ends_with(&ending) || real == "nvidia_drv.so"
                         });
-                    if let Some(narrow) =
-                        (named || versioned || windows).then(|| narrow(&real)).flatten()
+                    if let Some(is_32_bit) =
+                        (named || versioned || windows).then(|| is_32_bit(&real)).flatten()
                     {
-                        found.entry((narrow, Path::new(beneath).join(name))).or_insert(real);
+                        found.entry((is_32_bit, Path::new(beneath).join(name))).or_insert(real);
                     }
                 }
             }
         }
-        found.into_iter().map(|((narrow, name), host)| Library { host, name, narrow }).collect()
+        found
+            .into_iter()
+            .map(|((is_32_bit, name), host)| Library { host, name, is_32_bit })
+            .collect()
     }
 
     fn files(&self, version: &str) -> Vec<(PathBuf, PathBuf)> {
@@ -302,7 +313,8 @@ impl<'a> Tree<'a> {
         files
     }
 
-    /// Common nodes, and the GPUs'. A driver beside the system mostly has no nodes of its own.
+    /// Common nodes, and the GPUs' nodes. A driver beside the system mostly has no nodes of its
+    /// own.
     fn nodes(&self) -> (Vec<(PathBuf, PathBuf)>, Vec<Card>) {
         let own = self.names("dev").iter().any(|name| name.starts_with("nvidia") || name == "dxg");
         let devices = if own { Tree { root: self.root } } else { Tree { root: Path::new("/") } };
@@ -321,9 +333,9 @@ impl<'a> Tree<'a> {
         }
         common.extend(devices.graphics().iter().filter_map(|name| node(name)));
         minors.sort_unstable();
-        let told = self.told();
+        let cards_by_bus = self.cards_by_bus();
         let mut cards: Vec<(u32, Option<String>)> =
-            told.into_iter().filter(|(minor, _)| minors.contains(minor)).collect();
+            cards_by_bus.into_iter().filter(|(minor, _)| minors.contains(minor)).collect();
         if cards.len() != minors.len() {
             cards = minors.into_iter().map(|minor| (minor, None)).collect();
         }
@@ -333,8 +345,8 @@ impl<'a> Tree<'a> {
         (common, cards.collect())
     }
 
-    /// Minor numbers and UUIDs, in the order of the bus, which is the order in which CUDA's tools count.
-    fn told(&self) -> Vec<(u32, Option<String>)> {
+    /// Minor numbers and UUIDs, in the order of the bus, in which CUDA's tools count.
+    fn cards_by_bus(&self) -> Vec<(u32, Option<String>)> {
         let directory = "proc/driver/nvidia/gpus";
         let read = |bus: String| {
             let path = self.root.join(directory).join(bus).join("information");
@@ -348,7 +360,7 @@ impl<'a> Tree<'a> {
         self.names(directory).into_iter().filter_map(read).collect()
     }
 
-    /// Nodes for graphics that belong to this vendor.
+    /// Graphics nodes of this vendor.
     fn graphics(&self) -> Vec<String> {
         let names = self.names("dev/dri").into_iter();
         let own = names.filter(|name| {
@@ -359,8 +371,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Whether a file is a library for 32-bit programs; `None` where it is none for this machine.
-pub fn narrow(path: &Path) -> Option<bool> {
+/// Returns true for a library of 32-bit programs; `None` if it is not a library for this machine.
+pub fn is_32_bit(path: &Path) -> Option<bool> {
     const WIDE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
     let mut header = [0; 20];
     let mut file = std::fs::File::open(path).ok()?;
@@ -374,7 +386,7 @@ pub fn narrow(path: &Path) -> Option<bool> {
     }
 }
 
-/// The names that a library has in its directory besides its own: what `ldconfig` and packages have made there for programs to find.
+/// The other names of a library in its directory, made by `ldconfig` and packages.
 pub fn other_names(library: &Path) -> Vec<String> {
     let (Some(directory), Ok(real)) = (library.parent(), library.canonicalize()) else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! What can go wrong while looking at the host. Probes do not fail, they report; these are for lookups that must answer.
+//! Errors of lookups. Probes do not fail: they report.
 
 use std::path::PathBuf;
 
-/// A lookup that could not be answered.
+/// A lookup that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file of the host could not be read.
@@ -10,45 +10,45 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// Stored facts are not what this version writes.
+    /// Stored facts have another format than this version writes.
     #[error("stored host facts cannot be read: {source}")]
     Parse {
-        /// What the parser said.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// No such user in the files, nor by `getent`.
+    /// Neither the files nor `getent` have this user.
     #[error("no user {name:?} on this host (looked in /etc/passwd{})", if *.getent { ", then ran getent passwd" } else { "" })]
     NoUser {
-        /// Name or number that was asked for.
+        /// The name or number.
         name: String,
-        /// Whether `getent` could be asked too.
+        /// True if `getent` was run too.
         getent: bool,
     },
-    /// No such group in the files, nor by `getent`.
+    /// Neither the files nor `getent` have this group.
     #[error("no group {name:?} on this host (looked in /etc/group{})", if *.getent { ", then ran getent group" } else { "" })]
     NoGroup {
-        /// Name or number that was asked for.
+        /// The name or number.
         name: String,
-        /// Whether `getent` could be asked too.
+        /// True if `getent` was run too.
         getent: bool,
     },
-    /// A CDI file is not what the specification says.
+    /// A CDI file violates the specification.
     #[error("cannot use the CDI file {}: {why}", path.display())]
     Specification {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The violation.
         why: String,
     },
-    /// No CDI file describes such a device.
+    /// No CDI file describes this device.
     #[error("no CDI file describes the device {name}")]
     NoDevice {
         /// Its qualified name.
         name: String,
-        /// Those that are described.
+        /// The described devices.
         known: Vec<String>,
     },
     /// A helper program did not answer in time or could not be started.
@@ -56,28 +56,32 @@ pub enum Error {
     Helper {
         /// The program.
         program: String,
-        /// What happened to it.
+        /// The failure.
         what: String,
     },
 }
 
 impl Error {
-    /// What the user can do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::NoUser { getent: false, .. } | Error::NoGroup { getent: false, .. } => Some(
-                "getent was not found in PATH, so users of a directory service (LDAP, SSSD) cannot be seen; give numbers instead"
+                "getent was not found in PATH, so users of a directory service (LDAP, SSSD) cannot \
+                 be looked up; use numbers instead"
                     .into(),
             ),
             Error::NoUser { .. } | Error::NoGroup { .. } => {
                 Some("numbers always work, for example --user 1000:1000".into())
             }
-            Error::Parse { .. } => Some("run `coracle doctor` once to write them anew".into()),
+            Error::Parse { .. } => Some("'coracle doctor' writes them again".into()),
             Error::NoDevice { known, .. } if known.is_empty() => Some(
-                "there is none in /etc/cdi and /var/run/cdi; an administrator makes them: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+                "/etc/cdi and /var/run/cdi have no CDI files; an administrator can make one: \
+                 nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
                     .into(),
             ),
-            Error::NoDevice { known, .. } => Some(format!("there are {}", known.join(", "))),
+            Error::NoDevice { known, .. } => {
+                Some(format!("described devices: {}", known.join(", ")))
+            }
             Error::Specification { .. } | Error::Read { .. } | Error::Helper { .. } => None,
         }
     }

@@ -1,7 +1,7 @@
-//! The facts as lines for a person: one line per probe, in the order in which a run depends on them.
+//! Presents the facts as text: one line per probe, in the order in which a run depends on them.
 //!
-//! Text is made here and not in `cli`, so that the JSON form and the text form say the same. Nothing is decided on these
-//! lines: programs read the facts.
+//! The text is made here and not in `cli`, so that the JSON form and the text form agree. Programs
+//! read the facts; nothing is decided on these lines.
 
 mod equipment;
 
@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::subordinate::ANY_ID;
 use crate::{Caller, CgroupLayout, Disk, Host, InsideKind, Limit, SeccompMode, Trial};
 
-/// How a finding bears on running containers.
+/// Effect of a finding on running containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// Works.
     Good,
-    /// A fact that is neither.
+    /// A neutral fact.
     Note,
-    /// Works, but something is lost.
+    /// Works with a limitation.
     Warn,
     /// Missing or refused.
     Bad,
@@ -27,15 +27,15 @@ pub enum Level {
 /// One line of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// The probed thing.
     pub name: String,
-    /// How it bears on running containers.
+    /// Effect on running containers.
     pub level: Level,
-    /// What was found.
+    /// The result.
     pub value: String,
-    /// How it was found.
+    /// The method.
     pub how: String,
-    /// What to do about it.
+    /// Advice for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
@@ -46,7 +46,7 @@ impl Finding {
         Finding { name: name.into(), level: Level::Note, value, how, advice: None }
     }
 
-    /// A trial as a line: good where it worked, else at the level that its lack deserves.
+    /// Makes a line from a trial: good if it worked, else at the level `lack`.
     fn trial(name: &str, trial: &Trial, lack: Level, good: &str) -> Finding {
         let (level, value) = match trial {
             Trial::Works { .. } => (Level::Good, good.to_owned()),
@@ -114,7 +114,7 @@ fn basics(host: &Host) -> Vec<Finding> {
     findings
 }
 
-/// The further groups, by name where there is one.
+/// The supplementary groups, by name if they have one.
 fn groups(caller: &Caller) -> String {
     let further = caller.groups.iter().filter(|gid| **gid != caller.gid);
     let names: Vec<String> = further
@@ -200,7 +200,7 @@ fn namespaces(host: &Host) -> Vec<Finding> {
 fn storage(host: &Host) -> Vec<Finding> {
     let overlay = &host.overlay;
     let mut fuse = Finding::trial("fuse-overlayfs", &overlay.fuse, Level::Note, "works");
-    // Nobody needs it where the kernel's own works.
+    // It is not needed if the kernel's own overlay works.
     if overlay.kernel.is_works() {
         fuse.advice = None;
     } else if fuse.level == Level::Note && overlay.fuse.is_fails() {
@@ -237,12 +237,13 @@ fn store(disk: &Disk) -> Vec<Finding> {
         }
     } else if disk.kind.is_network() {
         place = place.at(Level::Warn).advise(
-            "a network file system: unpacking many small files is slow; CORACLE_DIR can name a local disk, and CORACLE_STORE_RO stacks a shared store beneath",
+            "unpacking many small files is slow on a network file system; set CORACLE_DIR to a \
+             local disk, and CORACLE_STORE_RO to a shared store",
         );
     } else if disk.free < 1 << 30 {
         place = place
             .at(Level::Warn)
-            .advise("less than 1 GiB is free; `coracle prune` frees what is not used");
+            .advise("less than 1 GiB is free; 'coracle prune' removes unused content");
     }
     let abilities = [
         ("user xattrs", &disk.user_xattr, true),
@@ -263,7 +264,7 @@ fn store(disk: &Disk) -> Vec<Finding> {
         let and = if value.is_empty() { "" } else { "; " };
         value = format!("{value}{and}not: {}", lacking.join(", "));
     }
-    // Locks are there if one of the two kinds is; reflinks are a luxury.
+    // One of the two kinds of lock suffices; reflinks are optional.
     let no_locks = disk.flock.is_fails() && disk.ofd_locks.is_fails();
     let missed = abilities.iter().find(|(_, trial, needed)| *needed && trial.is_fails());
     let mut can = Finding::note("store can", value, "tried in a hidden directory");
@@ -271,7 +272,8 @@ fn store(disk: &Disk) -> Vec<Finding> {
     can.advice = missed.and_then(|(_, trial, _)| trial.advice()).map(str::to_owned);
     if can.advice.is_none() && no_locks {
         can.advice = Some(
-            "locks are made of links here; do not use one store from many nodes at once".into(),
+            "symbolic links are used as locks here; do not use one store from many nodes at once"
+                .into(),
         );
     }
     if disk.writable.is_works() { vec![place, can] } else { vec![place] }
@@ -280,8 +282,8 @@ fn store(disk: &Disk) -> Vec<Finding> {
 fn processes(host: &Host) -> Vec<Finding> {
     let seccomp = &host.seccomp;
     let under = match (seccomp.mode, seccomp.filters) {
-        (SeccompMode::Filter, Some(count)) => format!("work, under {count} of others"),
-        (SeccompMode::Filter, None) => "work, under one of others".into(),
+        (SeccompMode::Filter, Some(count)) => format!("work, under {count} outer filter(s)"),
+        (SeccompMode::Filter, None) => "work, under outer filters".into(),
         _ => "work".into(),
     };
     let scope = host.ptrace.yama.map_or(String::new(), |scope| format!(" (Yama scope {scope})"));
@@ -302,7 +304,8 @@ fn processes(host: &Host) -> Vec<Finding> {
         ),
         if short && !host.infiniband.devices.is_empty() {
             memlock.at(Level::Warn).advise(
-                "RDMA needs much locked memory; administrator: `* - memlock unlimited` in /etc/security/limits.conf",
+                "RDMA needs much locked memory; administrator: add '* - memlock unlimited' to \
+                 /etc/security/limits.conf",
             )
         } else {
             memlock
@@ -328,12 +331,12 @@ fn cgroup(host: &Host) -> Vec<Finding> {
         CgroupLayout::Hybrid => "versions 1 and 2 (hybrid)",
     };
     let own =
-        cgroup.own.as_ref().map_or(String::new(), |own| format!(", we are in {}", own.display()));
+        cgroup.own.as_ref().map_or(String::new(), |own| format!(", own group {}", own.display()));
     let delegated = cgroup.delegated.as_ref().map(|group| {
         let controllers = cgroup.controllers.join(" ");
         let controllers =
             if controllers.is_empty() { "no controllers".into() } else { controllers };
-        format!("{} is ours: {controllers}", group.display())
+        format!("{} is delegated: {controllers}", group.display())
     });
     let mut delegation = Finding::trial(
         "cgroup delegation",
@@ -348,11 +351,11 @@ fn cgroup(host: &Host) -> Vec<Finding> {
     if cgroup.delegation.is_works() && !missing.is_empty() {
         let cure = match cgroup.layout {
             CgroupLayout::Hybrid => {
-                "version 1 holds them; administrator: boot with systemd.unified_cgroup_hierarchy=1"
+                "version 1 has them; administrator: boot with systemd.unified_cgroup_hierarchy=1"
             }
-            _ => "administrator: Delegate=cpu memory pids for the user's slice",
+            _ => "administrator: set Delegate=cpu memory pids for the user's slice",
         };
-        let lost = format!("no limits of {} here: {cure}", missing.join(", "));
+        let lost = format!("limits of {} do not work here: {cure}", missing.join(", "));
         delegation = delegation.at(Level::Warn).advise(lost);
     }
     vec![

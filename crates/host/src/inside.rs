@@ -1,7 +1,8 @@
-//! Are we in a container ourselves?
+//! Detects that this process runs in a container.
 //!
-//! Each runtime leaves a mark: a file at the root, a variable, a name in the control group. None is sure, and nothing is
-//! decided on it; it only tells the user why this host refuses what a bare one allows.
+//! Each runtime leaves a mark: a file at the root, a variable, a name in the control group. None is
+//! certain, and nothing is decided on it; it only tells the user why this host refuses what a host
+//! without containers allows.
 
 use std::path::Path;
 
@@ -10,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::Context;
 use crate::programs::read_trimmed;
 
-/// What kind of container we are in.
+/// Kind of the surrounding container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum InsideKind {
-    /// Docker, or something that looks like it.
+    /// Docker, or a runtime that looks like it.
     Docker,
     /// Podman.
     Podman,
@@ -31,16 +32,16 @@ pub enum InsideKind {
     Coracle,
     /// The Windows subsystem for Linux: a virtual machine, but it restricts like a container.
     Wsl,
-    /// Something else.
+    /// Any other.
     Other,
 }
 
-/// The container that we are in.
+/// The surrounding container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
-    /// What kind.
+    /// Its kind.
     pub kind: InsideKind,
-    /// What gave it away.
+    /// The mark by which it was detected.
     pub how: String,
 }
 
@@ -80,7 +81,7 @@ impl Inside {
     }
 }
 
-/// The kind that a word names.
+/// Returns the kind for a runtime's name.
 fn kind_of(word: &str) -> Option<InsideKind> {
     match word {
         "docker" => Some(InsideKind::Docker),

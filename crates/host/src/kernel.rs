@@ -1,4 +1,5 @@
-//! Kernel release, architecture, and the two identities that say for how long a finding holds.
+//! Kernel release, architecture, and the boot and user namespace that limit the validity of a
+//! finding.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ pub struct Kernel {
     pub machine: String,
     /// `/proc/sys/kernel/random/boot_id`: changes with every boot.
     pub boot_id: String,
-    /// The user namespace that the caller is in, as `/proc/self/ns/user` names it (`user:[4026531837]`).
+    /// The caller's user namespace, as in `/proc/self/ns/user` (`user:[4026531837]`).
     pub user_namespace: String,
 }
 
@@ -38,8 +39,9 @@ impl Kernel {
         }
     }
 
-    /// Whether the release is at least `major.minor`. For words to the user, not for decisions: distributions backport
-    /// (RHEL's 4.18 has much of 5.x), so whatever can be tried is tried.
+    /// Returns true if the release is at least `major.minor`. For messages to the user, not for
+    /// decisions: distributions backport (RHEL's 4.18 has much of 5.x), so features are probed
+    /// instead.
     pub fn at_least(&self, major: u32, minor: u32) -> bool {
         (self.major, self.minor) >= (major, minor)
     }

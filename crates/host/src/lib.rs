@@ -1,22 +1,26 @@
-//! What this machine allows and offers: plain data, and the probes that gather it.
+//! Probes this machine: which features of the kernel and which helper programs a container can use
+//! here.
 //!
-//! [`Host`] is a value. It serialises, it loads from JSON in tests, and nothing in it is a handle. The engines decide on
-//! it (`engine::Engine::probe`), `coracle doctor` prints it.
+//! [`Host`] is plain data: it serialises, it loads from JSON in tests, and nothing in it is a
+//! handle. The engines decide on it (`engine::Engine::probe`), `coracle doctor` prints it.
 //!
 //! There are two depths:
-//! - [`Host::quick`] reads half a dozen small files and tries nothing. It is what `run` pays for; everything in it is a
-//!   fact that costs microseconds (identity, subordinate ids, kernel release). Trials are [`Trial::Untried`].
-//! - [`Host::thorough`] really tries things, each in a child process that is thrown away: it makes user namespaces, mounts
-//!   an overlay on the store's file system, installs a seccomp filter, attaches with `ptrace`. It takes tens of
-//!   milliseconds. [`Host::cache_key`] says how long its answer may be kept.
+//! - [`Host::quick`] reads half a dozen small files and tries nothing, since every `run` pays for
+//!   it; everything in it is a fact that costs microseconds (identity, subordinate ids, kernel
+//!   release). Trials are [`Trial::Untried`].
+//! - [`Host::thorough`] tries features, each in a child process that is thrown away: it makes user
+//!   namespaces, mounts an overlay on the store's file system, installs a seccomp filter, attaches
+//!   with `ptrace`. It takes tens of milliseconds. [`Host::cache_key`] says how long its result may
+//!   be kept.
 //!
-//! A version number is never taken for an ability: distributions backport, and outer containers forbid. Whatever can be
-//! tried is tried, and what failed says with which errno, why, and what to do about it ([`Trial`]).
+//! A version number never proves a feature: distributions backport, and outer containers forbid.
+//! Every feature that can be tried is tried, and a failed trial reports the errno, the reason and
+//! an advice ([`Trial`]).
 //!
-//! What this crate does not do: decide which engine to use (`engine::choose`), change the calling process, print, or
-//! read the environment (a [`Context`] comes in from `cli`). It asks no name service: users are looked up in
-//! `/etc/passwd` and then by running `getent` ([`users`]), because a static glibc program that calls NSS would load the
-//! host's libraries.
+//! This crate does not decide which engine to use (`engine::choose`), does not change the calling
+//! process, does not print, and does not read the environment (a [`Context`] comes in from `cli`).
+//! It uses no name service: users are looked up in `/etc/passwd` and then by running `getent`
+//! ([`users`]), because a static glibc program that calls NSS would load the host's libraries.
 
 mod attempt;
 mod batch;
@@ -67,16 +71,18 @@ pub use subordinate::{IdRange, MapHelper, SubordinateIds};
 pub use trial::Trial;
 pub use users::Caller;
 
-/// What the caller tells the probes about its surroundings. Libraries do not look at the environment themselves.
+/// The caller's surroundings. Libraries do not read the environment themselves.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Directories in which programs are looked for: `$PATH`, split. `/usr/sbin` and `/sbin` are added by the search.
+    /// Directories in which programs are searched: `$PATH`, split. The search adds `/usr/sbin` and
+    /// `/sbin`.
     pub search: Vec<PathBuf>,
-    /// The environment as far as it is Unicode; only names that a probe knows are looked at (`SLURM_*`, `PMI_*`,
-    /// `XDG_RUNTIME_DIR`, `DBUS_SESSION_BUS_ADDRESS`, `CUDA_VISIBLE_DEVICES`, `container`, `KUBERNETES_SERVICE_HOST`).
+    /// The environment as far as it is Unicode; the probes read only certain variables (`SLURM_*`,
+    /// `PMI_*`, `XDG_RUNTIME_DIR`, `DBUS_SESSION_BUS_ADDRESS`, `CUDA_VISIBLE_DEVICES`, `container`,
+    /// `KUBERNETES_SERVICE_HOST`).
     pub env: BTreeMap<String, String>,
-    /// The store's directory, or where it will be. Its file system is probed; where it does not exist, the nearest
-    /// directory above it that does.
+    /// The store's directory, which may not exist yet. The file system of the directory, or of the
+    /// nearest existing one above it, is probed.
     pub store: Option<PathBuf>,
     /// How long one helper program (`getent`, `mpiexec --version`) may take before it is killed.
     pub timeout: Duration,
@@ -93,7 +99,7 @@ impl Default for Context {
     }
 }
 
-/// How much was looked at.
+/// Depth of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Depth {
@@ -104,36 +110,37 @@ pub enum Depth {
     Thorough,
 }
 
-/// What came of running a program with an engine inside its process.
+/// Results of running a program in an in-process engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InsideProcess {
-    /// Calls come by signals.
+    /// System calls are caught by signals.
     pub signals: Trial,
     /// Call sites are rewritten.
     pub rewriting: Trial,
-    /// The text of every file is changed, without a filter.
+    /// The machine code of every file is patched, without a filter.
     #[serde(default)]
     pub texts: Trial,
 }
 
-/// Everything that is known about this machine, from the point of view of the calling user.
+/// All facts about this machine, as seen by the calling user.
 ///
-/// Every field has a default, so a fixture names only what it cares about and data written by an older version loads.
+/// Every field has a default, so a fixture names only the fields that it needs, and data of an
+/// older version load.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// How much was looked at.
+    /// Depth of the probe.
     pub depth: Depth,
     /// Kernel release and architecture.
     pub kernel: Kernel,
-    /// Who calls.
+    /// The calling user.
     pub caller: Caller,
     /// Ranges of ids that the caller may map, and the helpers that map them.
     pub subordinate: SubordinateIds,
-    /// Where helper programs are.
+    /// Paths of helper programs.
     pub programs: Programs,
-    /// User namespaces and the ones that are made inside them.
+    /// User namespaces, and other namespaces inside them.
     pub namespaces: Namespaces,
     /// Overlay mounts on the store's file system.
     pub overlay: Overlay,
@@ -141,13 +148,13 @@ pub struct Host {
     pub seccomp: Seccomp,
     /// Tracing.
     pub ptrace: Ptrace,
-    /// Programs with an engine inside their process. Tried by whoever has the engine.
+    /// Programs in an in-process engine. The engine makes these trials.
     pub inside_process: InsideProcess,
     /// Security modules and hardening switches.
     pub security: Security,
     /// Control groups.
     pub cgroup: Cgroup,
-    /// The container that we ourselves run in, if any.
+    /// The container in which this process runs, if any.
     pub inside: Option<Inside>,
     /// Graphics and compute devices.
     pub gpus: Vec<Gpu>,
@@ -166,7 +173,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// The facts that `run` needs: who calls, which ids it may map, the kernel. Reads a few small files and tries nothing.
+    /// The facts that `run` needs: the caller, the ids that it may map, the kernel. Reads a few
+    /// small files and tries nothing.
     pub fn quick(context: &Context) -> Host {
         let caller = Caller::from_files();
         Host {
@@ -181,7 +189,8 @@ impl Host {
         }
     }
 
-    /// Everything, by really trying. Each trial runs in a child of its own; the calling process is not changed.
+    /// All facts, by trying. Each trial runs in a child of its own; the calling process is not
+    /// changed.
     pub fn thorough(context: &Context) -> Host {
         let mut caller = Caller::from_files();
         caller.complete(context);
@@ -216,7 +225,8 @@ impl Host {
         }
     }
 
-    /// A key for a stored copy of a thorough answer: it holds for this boot, kernel and user, in this user namespace.
+    /// A key for a stored thorough result: it is valid for this boot, kernel, user and user
+    /// namespace.
     pub fn cache_key(&self) -> String {
         format!(
             "{}:{}:{}:{}",
@@ -224,7 +234,7 @@ impl Host {
         )
     }
 
-    /// The control group as it is now: what was probed, or a fresh look where only the quick facts are here.
+    /// The control group: the probed one, or a new probe if only the quick facts are here.
     pub fn cgroup_now(&self, context: &Context) -> Cgroup {
         match self.depth {
             Depth::Thorough => self.cgroup.clone(),
@@ -232,7 +242,7 @@ impl Host {
         }
     }
 
-    /// Everything as lines for a person: one finding per probe, each with what it was found by and what to do about it.
+    /// All facts as text lines: one finding per probe, each with its method and an advice.
     pub fn findings(&self) -> Vec<Finding> {
         findings::all(self)
     }

@@ -3,13 +3,13 @@
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// One limit; `None` is without limit.
+/// One limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limit {
-    /// What applies.
+    /// The limit in force.
     pub soft: Option<u64>,
-    /// What the soft limit may be raised to.
+    /// The maximum of the soft limit.
     pub hard: Option<u64>,
 }
 
@@ -17,7 +17,7 @@ pub struct Limit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// Bytes that may be locked in memory (`ulimit -l` shows KiB): what RDMA needs.
+    /// Bytes that may be locked in memory (`ulimit -l` shows KiB), which RDMA needs.
     pub memlock: Limit,
     /// Open files.
     pub nofile: Limit,

@@ -1,7 +1,8 @@
-//! User namespaces, and whether they are worth having: on some hosts they can be made but grant nothing.
+//! User namespaces: tests that they can be made and that they grant privileges, which some hosts
+//! deny.
 //!
-//! The trial goes all the way that a container goes: unshare, write the id maps, mount something. What the first failing
-//! step answers, together with the switches in `/proc/sys`, tells what stands in the way:
+//! The trial takes the same steps as a container: unshare, write the id maps, mount something. The
+//! error of the first failing step, together with the switches in `/proc/sys`, shows the cause:
 //!
 //! | step | answer | meaning |
 //! |---|---|---|
@@ -23,7 +24,7 @@ use crate::attempt::{Failure, Step, attempt};
 use crate::security::{Security, status_field};
 use crate::{SeccompMode, Trial};
 
-/// What stands in the way of user namespaces.
+/// The cause for which user namespaces do not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -34,7 +35,7 @@ pub enum Barrier {
     Limit,
     /// `kernel.unprivileged_userns_clone` is 0 (Debian, Arch).
     Sysctl,
-    /// AppArmor lets them be made but takes every capability away inside (Ubuntu 23.10 and later).
+    /// AppArmor allows them but removes every capability inside (Ubuntu 23.10 and later).
     AppArmor,
     /// SELinux refuses.
     SeLinux,
@@ -42,25 +43,26 @@ pub enum Barrier {
     Seccomp,
     /// The caller's root directory is not the root of its mount namespace.
     Chroot,
-    /// The caller's own ids are not mapped where it is.
+    /// The caller's own ids are not mapped in its user namespace.
     Unmapped,
     /// Something else.
     Other,
 }
 
-/// What could be made.
+/// Results of the trials.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Namespaces {
     /// A user namespace with one mapped id, in which a mount could be made.
     pub user: Trial,
-    /// Why not, for programs to decide on.
+    /// The cause of a failure, for programs to decide on.
     pub barrier: Option<Barrier>,
-    /// `user.max_user_namespaces` where we are.
+    /// `user.max_user_namespaces` in this namespace.
     pub max_user: Option<u64>,
     /// A pid namespace in it, with a fresh `/proc`.
     pub pid: Trial,
-    /// A fresh `/proc` could be mounted in that pid namespace. Refused inside containers that mask parts of `/proc`.
+    /// A fresh `/proc` could be mounted in that pid namespace. Refused inside containers that mask
+    /// parts of `/proc`.
     pub proc_mount: Trial,
     /// A network namespace in it.
     pub net: Trial,
@@ -74,7 +76,7 @@ pub struct Namespaces {
     pub time: Trial,
 }
 
-/// A user namespace in which something can be mounted, or what stands in the way.
+/// Tries a user namespace in which something can be mounted; returns the cause of a failure.
 pub(crate) fn user(security: &Security, timeout: Duration) -> (Trial, Option<Barrier>) {
     let how = "unshare(CLONE_NEWUSER), id maps, mount(tmpfs) in a child";
     match attempt(timeout, mount_something) {
@@ -112,7 +114,8 @@ impl Namespaces {
                 attempt(timeout, mount_proc)
             })
             .advise(
-                "a container around us masks parts of /proc; pid namespaces will show the host's /proc bound instead",
+                "the surrounding container masks parts of /proc; pid namespaces get the host's /proc \
+                 by a bind mount instead",
             ),
             max_user: security
                 .sysctl("user.max_user_namespaces")
@@ -134,14 +137,14 @@ fn trial_of(how: String, user: &Trial, try_it: impl FnOnce() -> Result<(), Failu
     }
 }
 
-/// Moves a probe child into a user namespace and a mount namespace of its own, with its own id mapped to root and no
-/// mount shared with the outside.
+/// Moves a probe's child into its own user and mount namespaces, with its own id mapped to root and
+/// no mount shared with the outside.
 pub(crate) fn enter_user_namespace(link: &Link) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     link.unshare(UnshareFlags::NEWUSER).step("unshare(CLONE_NEWUSER)")?;
     write_map("/proc/self/setgroups", "deny").or_else(|failure| match failure.errno {
-        // Before 3.19 there is no such file, and gid_map may be written without it.
+        // Before 3.19 this file does not exist, and gid_map may be written without it.
         Some(Errno::NOENT) => Ok(()),
         _ => Err(failure),
     })?;
@@ -150,12 +153,13 @@ pub(crate) fn enter_user_namespace(link: &Link) -> Result<(), Failure> {
     own_mounts(link)
 }
 
-/// A mount namespace whose mounts do not reach the outside.
+/// Makes a mount namespace whose mounts do not propagate to the outside.
 pub(crate) fn own_mounts(link: &Link) -> Result<(), Failure> {
     link.unshare(UnshareFlags::NEWNS).step("unshare(CLONE_NEWNS)")?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .or_else(|errno| match errno {
-            // In a chroot "/" is no mount point; nothing mounted here outlives the namespace anyway.
+            // In a chroot "/" is not a mount point; nothing mounted here outlives the namespace
+            // anyway.
             Errno::INVAL => Ok(()),
             errno => Err(errno),
         })
@@ -196,7 +200,7 @@ fn mount_proc(link: &Link) -> Result<(), Failure> {
     }
 }
 
-/// What tells one `EPERM` from another.
+/// Facts that distinguish the causes of `EPERM`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Circumstances {
     clone_switch: Option<i64>,
@@ -220,14 +224,15 @@ impl Circumstances {
             apparmor_label: security.label.clone().filter(|_| security.has_lsm("apparmor")),
             selinux_enforcing: security.selinux_enforcing == Some(true),
             seccomp: SeccompMode::from_status(status_field(&status, "Seccomp")),
-            // Without /proc nothing is known, which is no reason to suspect either.
+            // Without /proc neither is known and neither is suspected.
             chroot: !mountinfo.is_empty() && !root_is_mount_point(&mountinfo),
             mapped: uid_map.is_empty() || is_mapped(&uid_map, uid),
         }
     }
 }
 
-/// A root directory that is no mount point was made by chroot(2), and the kernel refuses user namespaces there.
+/// A root directory that is not a mount point was set by chroot(2), and the kernel refuses user
+/// namespaces there.
 fn root_is_mount_point(mountinfo: &str) -> bool {
     mountinfo.lines().any(|line| line.split(' ').nth(4) == Some("/"))
 }
@@ -257,7 +262,7 @@ fn barrier_of(failure: &Failure, around: &Circumstances) -> Barrier {
 }
 
 impl Circumstances {
-    /// `unshare` itself was refused.
+    /// The cause if `unshare` itself was refused.
     fn why_refused(&self) -> Barrier {
         if self.clone_switch == Some(0) {
             Barrier::Sysctl
@@ -276,7 +281,7 @@ impl Circumstances {
         }
     }
 
-    /// The namespace was made, but a later step was refused.
+    /// The cause if the namespace was made, but a later step was refused.
     fn why_powerless(&self) -> Barrier {
         let confined = self.apparmor_label.as_deref().is_some_and(|label| label != "unconfined");
         if self.apparmor_switch.is_some_and(|value| value > 0) || confined {
@@ -292,40 +297,46 @@ impl Circumstances {
 }
 
 impl Barrier {
-    /// What it means, in a few words.
+    /// Describes the cause in a few words.
     pub fn means(self) -> &'static str {
         match self {
-            Barrier::NotInKernel => "the kernel has no user namespaces, or they are off since boot",
+            Barrier::NotInKernel => {
+                "the kernel has no user namespaces, or they were disabled at boot"
+            }
             Barrier::Limit => "user.max_user_namespaces is 0 or used up",
             Barrier::Sysctl => "kernel.unprivileged_userns_clone is 0",
-            Barrier::AppArmor => "AppArmor takes the capabilities away inside",
+            Barrier::AppArmor => "AppArmor removes the capabilities inside",
             Barrier::SeLinux => "SELinux refuses",
-            Barrier::Seccomp => "a seccomp filter of the container around us refuses",
-            Barrier::Chroot => "we are in a chroot, where the kernel makes none",
-            Barrier::Unmapped => "our own user id is not mapped in the namespace that we are in",
-            Barrier::Other => "refused for a reason that the kernel does not tell",
+            Barrier::Seccomp => "a seccomp filter of the surrounding container refuses",
+            Barrier::Chroot => "coracle runs in a chroot, where the kernel refuses them",
+            Barrier::Unmapped => "the caller's user id is not mapped in its own namespace",
+            Barrier::Other => "refused for an unknown reason",
         }
     }
 
-    /// What can be done about it, and by whom. Coracle works without; see engine I1.
+    /// The remedy, and who can apply it. Coracle also works without user namespaces; see engine I1.
     pub fn advice(self) -> &'static str {
         match self {
             Barrier::NotInKernel => {
-                "administrator: a kernel with CONFIG_USER_NS; on RHEL 7 boot with user_namespace.enable=1 and set user.max_user_namespaces"
+                "administrator: use a kernel with CONFIG_USER_NS; on RHEL 7 boot with \
+                 user_namespace.enable=1 and set user.max_user_namespaces"
             }
             Barrier::Limit => "administrator: sysctl -w user.max_user_namespaces=28633",
             Barrier::Sysctl => "administrator: sysctl -w kernel.unprivileged_userns_clone=1",
             Barrier::AppArmor => {
-                "administrator: an AppArmor profile for coracle with `userns,` (see apparmor.d(5)), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+                "administrator: add an AppArmor profile for coracle with 'userns,' (see \
+                 apparmor.d(5)), or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
             }
             Barrier::SeLinux => {
-                "administrator: see `ausearch -m avc -ts recent` for the rule that is missing"
+                "administrator: 'ausearch -m avc -ts recent' shows the missing rule"
             }
             Barrier::Seccomp => {
-                "start the container around us with a seccomp profile that allows unshare, clone and mount (docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+                "start the surrounding container with a seccomp profile that allows unshare, clone \
+                 and mount (docker: --security-opt seccomp=unconfined --security-opt \
+                 apparmor=unconfined)"
             }
             Barrier::Chroot => "start coracle outside the chroot, or enter it by pivot_root",
-            Barrier::Unmapped => "start the container around us with our user id in its map",
+            Barrier::Unmapped => "start the surrounding container with this user id in its map",
             Barrier::Other => "use an engine that needs no namespaces",
         }
     }

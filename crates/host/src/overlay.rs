@@ -1,8 +1,8 @@
 //! Overlay mounts in a user namespace, on the store's file system.
 //!
-//! The trial makes a small overlay in a hidden directory beside the store, changes a file of the lower layer (which must
-//! be copied up) and deletes another (which must leave a whiteout). Names in the mount options are relative, so that no
-//! character of the store's path has a meaning there.
+//! The trial makes a small overlay in a hidden directory beside the store, changes a file of the
+//! lower layer (which must be copied up) and deletes another (which must leave a whiteout). Names
+//! in the mount options are relative, so that special characters in the store's path do no harm.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,17 +19,19 @@ use crate::namespaces::enter_user_namespace;
 use crate::scratch::{Scratch, nearest_existing};
 use crate::{Context, FsKind, Namespaces, Programs, Trial};
 
-/// What of overlay works.
+/// Features of overlay that work.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overlay {
-    /// The kernel's own, mounted in a user namespace with `userxattr` (5.11), a file changed and one deleted in it.
+    /// The kernel's own overlay, mounted in a user namespace with `userxattr` (5.11), with one file
+    /// changed and one deleted in it.
     pub kernel: Trial,
     /// `mknod c 0 0`, the whiteout, by an unprivileged user (5.8).
     pub whiteout: Trial,
-    /// The option `volatile` (5.10), which spares the sync of the whole file system at the last unmount.
+    /// The option `volatile` (5.10), which avoids the sync of the whole file system at the last
+    /// unmount.
     pub volatile: Trial,
-    /// `fuse-overlayfs`: the program, and `/dev/fuse` that can be opened.
+    /// `fuse-overlayfs`: the program is installed, and `/dev/fuse` can be opened.
     pub fuse: Trial,
 }
 
@@ -48,7 +50,7 @@ impl Overlay {
         let whiteout = match Scratch::new_in(&near) {
             Ok(scratch) => whiteout(scratch.path()),
             Err(errno) => {
-                let why = format!("no directory could be made in {}: {errno}", near.display());
+                let why = format!("cannot make a directory in {}: {errno}", near.display());
                 let trial = Trial::fails(HOW_KERNEL, why).with_errno(Some(errno.raw_os_error()));
                 let fuse = fuse(context, &near, namespaces, programs);
                 return Overlay {
@@ -96,7 +98,7 @@ fn whiteout(directory: &Path) -> Trial {
         Err(errno) => Trial::fails(how, format!("mknod: {errno}"))
             .with_errno(Some(errno.raw_os_error()))
             .with_advice(
-                "kernel 5.8 or newer; until then images with deletions are flattened before use",
+                "needs kernel 5.8 or newer; without it images with deletions are flattened before use",
             ),
     }
 }
@@ -114,7 +116,7 @@ fn mounted(timeout: Duration, near: &Path, options: &'static str) -> Result<(), 
     })
 }
 
-/// `lower` with two files, and three empty directories.
+/// Makes `lower` with two files, and three empty directories.
 fn prepared(near: &Path) -> Result<Scratch, Failure> {
     let scratch = Scratch::new_in(near).step("mkdir")?;
     for name in ["lower", "upper", "work", "merged"] {
@@ -135,7 +137,7 @@ fn use_it() -> Result<(), Failure> {
     if right {
         Ok(())
     } else {
-        let step = "the overlay does not show what was done in it".into();
+        let step = "the overlay does not show the changes made in it".into();
         Err(Failure { step, errno: None, signal: None })
     }
 }
@@ -145,12 +147,13 @@ fn kernel_advice(failure: &Failure, near: &Path) -> String {
     match failure.errno {
         Some(Errno::NODEV) => "administrator: modprobe overlay".into(),
         Some(Errno::PERM | Errno::ACCESS) => {
-            "kernel 5.11 or newer (RHEL 8.5 and newer have it too)".into()
+            "needs kernel 5.11 or newer (RHEL 8.5 and newer have it too)".into()
         }
         _ if kind.is_network() || matches!(kind, FsKind::Overlay | FsKind::Fuse) => format!(
-            "{kind:?} cannot hold the upper layer of an overlay: put the store on a local disk (CORACLE_DIR), or let trees be copied"
+            "{kind:?} cannot hold the upper layer of an overlay: set CORACLE_DIR to a local disk; \
+             otherwise trees are copied"
         ),
-        _ => "trees are shared by reflink or hard link, or copied, instead".into(),
+        _ => "trees are shared by reflinks or hard links, or copied, instead".into(),
     }
 }
 
@@ -158,7 +161,7 @@ fn kernel_advice(failure: &Failure, near: &Path) -> String {
 fn fuse(context: &Context, near: &Path, namespaces: &Namespaces, programs: &Programs) -> Trial {
     let Some(program) = programs.find("fuse-overlayfs") else {
         return Trial::fails("PATH", "fuse-overlayfs is not installed")
-            .with_advice("only needed where the kernel's own overlay does not work");
+            .with_advice("only needed if the kernel's own overlay does not work");
     };
     if namespaces.user.is_fails() {
         return Trial::fails(HOW_FUSE, "needs a user namespace");
@@ -192,7 +195,7 @@ fn run_fuse(link: &Link, program: &Path, directory: &Path) -> Result<(), Failure
     let deadline = Instant::now() + Duration::from_secs(2);
     while !Path::new("merged/changed").exists() {
         if let Ok(Some(status)) = server.try_wait() {
-            let step = format!("fuse-overlayfs gave up ({status})");
+            let step = format!("fuse-overlayfs ended ({status})");
             return Err(Failure { step, errno: None, signal: None });
         }
         if Instant::now() >= deadline {
@@ -203,7 +206,7 @@ fn run_fuse(link: &Link, program: &Path, directory: &Path) -> Result<(), Failure
         std::thread::sleep(Duration::from_millis(2));
     }
     let result = use_it();
-    // Its end takes the mount away; the namespace would do the same.
+    // Its end removes the mount; the end of the namespace would do the same.
     let _ = server.kill();
     let _ = server.wait();
     result

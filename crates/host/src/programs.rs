@@ -1,4 +1,5 @@
-//! Where helper programs are, and how they are run: with a time limit, nothing on stdin, and a clean environment.
+//! Finds helper programs, and runs them with a time limit, nothing on stdin, and a clean
+//! environment.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Context, Error};
 
-/// A program that Coracle can make use of where the host has it.
+/// A program of the host that Coracle can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
     /// Its name in `PATH`.
     pub name: &'static str,
-    /// What it is good for.
+    /// Its purpose.
     pub purpose: &'static str,
 }
 
-/// Every program that is looked for.
+/// Every program that Coracle can use.
 pub const PROGRAMS: &[Program] = &[
     Program { name: "newuidmap", purpose: "map a range of user ids" },
     Program { name: "newgidmap", purpose: "map a range of group ids" },
     Program { name: "getsubids", purpose: "subordinate ids of a directory service" },
     Program { name: "getent", purpose: "users and groups of a directory service" },
-    Program { name: "fuse-overlayfs", purpose: "overlay where the kernel's own is refused" },
+    Program { name: "fuse-overlayfs", purpose: "overlay if the kernel's own is refused" },
     Program { name: "fusermount3", purpose: "mounts by FUSE" },
     Program { name: "pasta", purpose: "private network" },
     Program { name: "slirp4netns", purpose: "private network" },
@@ -42,27 +43,27 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "nvidia-ctk", purpose: "CDI files for NVIDIA GPUs" },
 ];
 
-/// The programs that were found, or where to look for them.
+/// The found programs, or the directories to search for them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Programs {
     /// Programs that were found, by name.
     pub found: BTreeMap<String, PathBuf>,
-    /// Directories to look in when asked; empty when everything in [`PROGRAMS`] was looked for already.
+    /// Directories to search on demand; empty if everything in [`PROGRAMS`] was searched already.
     #[serde(skip)]
     search: Vec<PathBuf>,
-    /// Names that the user's settings rule out.
+    /// Names that the user's settings exclude.
     #[serde(skip)]
     hidden: Vec<&'static str>,
 }
 
 impl Programs {
-    /// Looks only when asked.
+    /// Searches on demand.
     pub(crate) fn lazy(context: &Context) -> Programs {
         Programs { search: context.search.clone(), ..Programs::default() }
     }
 
-    /// Looks for everything now.
+    /// Searches for all programs now.
     pub(crate) fn search(context: &Context) -> Programs {
         let found = PROGRAMS
             .iter()
@@ -73,7 +74,7 @@ impl Programs {
         Programs { found, ..Programs::default() }
     }
 
-    /// Programs at known places, for tests and fixtures.
+    /// Programs at fixed paths, for tests and fixtures.
     pub fn known<N: Into<String>, P: Into<PathBuf>>(
         found: impl IntoIterator<Item = (N, P)>,
     ) -> Self {
@@ -81,20 +82,20 @@ impl Programs {
         Programs { found, ..Programs::default() }
     }
 
-    /// Treats a program as if it were not installed: the user has settled on another.
+    /// Treats a program as not installed, because the user has chosen another.
     pub fn hide(&mut self, name: &'static str) {
         self.hidden.push(name);
     }
 
-    /// Lets a program of the user's choice, a path or a name to look for, be found under another name. A name that is not found stays as it is,
-    /// so that whoever starts it says so.
+    /// Sets the program to use for a name: a path, or another name to search. A name that is not
+    /// found stays unchanged, so that starting it reports the error.
     pub fn name(&mut self, name: &str, program: &Path) {
         let is_path = program.components().count() > 1;
         let found = program.to_str().filter(|_| !is_path).and_then(|name| self.find(name));
         self.found.insert(name.to_owned(), found.unwrap_or_else(|| program.to_owned()));
     }
 
-    /// Where a program is, if the host has it.
+    /// Path of a program, if it is installed.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         if self.hidden.contains(&name) {
             return None;
@@ -103,12 +104,13 @@ impl Programs {
     }
 }
 
-/// Where programs are looked for when nobody says otherwise.
+/// Directories to search without a `PATH`.
 pub(crate) fn default_search() -> Vec<PathBuf> {
     ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec()
 }
 
-/// Administrators' directories are missing from many users' `PATH`, but hold `runc` on Debian.
+/// Searches the administrators' directories too: they are missing from many users' `PATH`, but hold
+/// `runc` on Debian.
 fn look(search: &[PathBuf], name: &str) -> Option<PathBuf> {
     if search.is_empty() {
         return None;
@@ -127,12 +129,13 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// A small file of the kernel or of `/etc`, without the white space around it.
+/// Reads a small file of the kernel or of `/etc`, without the white space around it.
 pub(crate) fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
     Some(read_short(path)?.trim().to_owned())
 }
 
-/// Reads a file of `/proc`. They tell no size, and without one the standard library begins with 32 bytes at a time.
+/// Reads a file of `/proc`. Such files report no size, and without one the standard library begins
+/// with 32 bytes at a time.
 pub(crate) fn read_short(path: impl AsRef<Path>) -> Option<String> {
     use std::io::Read as _;
     let mut bytes = Vec::with_capacity(4096);
@@ -140,14 +143,14 @@ pub(crate) fn read_short(path: impl AsRef<Path>) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// No file of `/proc` that is read here is longer.
+/// Size limit in bytes of the files of `/proc` that are read here.
 const FILE_LIMIT: u64 = 1 << 20;
-/// At most this much of a helper's answer is read: LDAP groups can be long, endless output must end.
+/// Limit in bytes of a helper's output: LDAP groups can be long, endless output must end.
 const ANSWER_LIMIT: u64 = 1 << 20;
 
-/// Runs a helper and returns whether it succeeded and what it wrote to stdout (and stderr, if asked).
+/// Runs a helper; returns true if it succeeded, and its stdout (and stderr, if requested).
 ///
-/// The environment is emptied but for what is given: `LD_PRELOAD` of the caller has no business in a probe.
+/// The environment is empty except for `env`: the caller's `LD_PRELOAD` must not affect a probe.
 pub(crate) fn ask(
     program: &Path,
     arguments: &[&str],
@@ -168,13 +171,14 @@ pub(crate) fn ask(
         .spawn()
         .map_err(|source| error(format!("cannot be started: {source}")))?;
     let Some(stdout) = child.stdout.take() else {
-        return Err(error("has no output".into()));
+        return Err(error("has no stdout".into()));
     };
-    // A thread reads, because a grandchild of the helper may hold the pipe open long after the helper has ended.
+    // A thread reads, because a grandchild of the helper may hold the pipe open long after the
+    // helper has ended.
     let (sender, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut answer = Vec::new();
-        // A broken pipe means that the helper was killed; nobody listens then.
+        // The send fails if the helper was killed and the result is no longer wanted.
         let _ = stdout.take(ANSWER_LIMIT).read_to_end(&mut answer);
         let _ = sender.send(answer);
     });

@@ -1,4 +1,5 @@
-//! Tracing and reading other processes: what the P engines, debuggers and MPI's single-copy transfers need.
+//! Tracing and reading other processes, which the P engines, debuggers and MPI's single-copy
+//! transfers need.
 
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use crate::Trial;
 use crate::attempt::{Failure, attempt};
 use crate::programs::read_trimmed;
 
-/// What of tracing works.
+/// Features of tracing that work.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ptrace {
-    /// `kernel.yama.ptrace_scope`, where there is Yama: 0 anyone's own processes, 1 descendants, 2 root only, 3 nobody.
+    /// `kernel.yama.ptrace_scope`, if Yama is active: 0 all processes of the same user, 1
+    /// descendants, 2 root only, 3 none.
     pub yama: Option<u8>,
     /// A child asked to be traced (`PTRACE_TRACEME`), stopped, and its registers were read.
     pub child: Trial,
@@ -22,7 +24,8 @@ pub struct Ptrace {
     pub seccomp_stops: Trial,
     /// `process_vm_readv` from a child.
     pub read_child: Trial,
-    /// `process_vm_readv` between two processes of the caller that are not related: CMA of MPI ranks.
+    /// `process_vm_readv` between two processes of the caller that are not related: CMA of MPI
+    /// ranks.
     pub read_sibling: Trial,
 }
 
@@ -52,35 +55,36 @@ fn yama() -> Option<u8> {
     read_trimmed("/proc/sys/kernel/yama/ptrace_scope").and_then(|scope| scope.parse().ok())
 }
 
-/// What to do where tracing is refused.
+/// Advice if tracing is refused.
 fn advice(yama: Option<u8>) -> &'static str {
     match yama {
         Some(2..) => "administrator: sysctl -w kernel.yama.ptrace_scope=1",
         _ => {
-            "start the container around us with --cap-add SYS_PTRACE, or a seccomp profile that allows ptrace (docker 19.03 on kernel 4.8 and newer does)"
+            "start the surrounding container with --cap-add SYS_PTRACE, or with a seccomp profile \
+             that allows ptrace (docker 19.03 on kernel 4.8 and newer does)"
         }
     }
 }
 
-/// Tracing a child.
+/// Tries to trace a child.
 pub(crate) fn child(timeout: Duration) -> Trial {
     explained(trial(timeout, "PTRACE_TRACEME and PTRACE_GETREGSET of a grandchild", |link| {
         link.trace_child(false)
     }))
 }
 
-/// Stopping a traced child by a filter.
+/// Tries to stop a traced child by a filter.
 pub(crate) fn seccomp_stops(timeout: Duration) -> Trial {
     explained(trial(timeout, "PTRACE_O_TRACESECCOMP on a grandchild", |link| {
         link.trace_child(true)
     }))
 }
 
-/// Names the switch that is known to stand in the way.
+/// Adds the switch that is the known cause.
 fn explained(mut trial: Trial) -> Trial {
     let scope = yama();
     if let (Trial::Fails { why, .. }, Some(scope @ 2..)) = (&mut trial, scope) {
-        let who = if scope == 2 { "only root may trace" } else { "nobody may trace" };
+        let who = if scope == 2 { "only root may trace" } else { "no process may trace" };
         *why = format!("kernel.yama.ptrace_scope is {scope}, so {who}: {why}");
     }
     trial.advise(advice(scope))

@@ -1,8 +1,10 @@
-//! The few trials that the choice of an engine hangs on, made once and remembered.
+//! Makes the few trials on which the choice of an engine depends, and caches the results.
 //!
-//! `run` must know whether user namespaces, filters and tracing work, and files alone do not tell. Trying costs milliseconds, so what came of
-//! it is kept in a file, under a key of everything that it is known to depend on: boot, kernel, user, user namespace, the switches in `/proc/sys`,
-//! the label of the security module, the filters we are under, the root directory. A failure that may be over in a moment is not kept.
+//! `run` must know whether user namespaces, filters and tracing work, and files alone do not show
+//! it. Trying costs milliseconds, so the results are kept in a file, under a key of everything that
+//! they are known to depend on: boot, kernel, user, user namespace, the switches in `/proc/sys`,
+//! the label of the security module, the filters of this process, the root directory. A failure
+//! that may be temporary is not kept.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +20,7 @@ use crate::programs::{read_short, read_trimmed};
 use crate::security::{Security, status_field};
 use crate::{Host, Trial};
 
-/// Switches that decide.
+/// Switches in the key.
 const SWITCHES: [&str; 6] = [
     "user/max_user_namespaces",
     "kernel/unprivileged_userns_clone",
@@ -27,10 +29,10 @@ const SWITCHES: [&str; 6] = [
     "kernel/yama/ptrace_scope",
     "kernel/seccomp/actions_avail",
 ];
-/// Lines of `/proc/self/status` that decide.
+/// Lines of `/proc/self/status` in the key.
 const LINES: [&str; 4] = ["NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff"];
 
-/// What was tried.
+/// Results of the trials.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Trials {
@@ -43,8 +45,8 @@ struct Trials {
 }
 
 impl Host {
-    /// Adds to the quick facts what the choice of an engine hangs on: from the file `memory` if it holds for this moment, else by trying
-    /// (and the file is written, where that is possible).
+    /// Adds to the quick facts the trials on which the choice of an engine depends: from the file
+    /// `memory` if it is valid now, else by trying (and the file is written, if that is possible).
     pub fn try_engines(&mut self, memory: Option<&Path>, timeout: Duration) {
         let key = key(self);
         let known = memory.and_then(|path| std::fs::read(path).ok());
@@ -54,7 +56,7 @@ impl Host {
             if trials.will_last()
                 && let Some(path) = memory
             {
-                let _ = remember(path, &trials);
+                let _ = store_trials(path, &trials);
             }
             trials
         });
@@ -95,7 +97,8 @@ impl Trials {
         }
     }
 
-    /// Whether what failed will fail again: not for want of memory or of room in a limit that others fill.
+    /// Returns true if a failure is permanent: not caused by lack of memory or by a limit that
+    /// others use up.
     fn will_last(&self) -> bool {
         [&self.user_namespace, &self.filter, &self.trace, &self.seccomp_stops].iter().all(|trial| {
             match trial {
@@ -114,8 +117,8 @@ impl Trials {
     }
 }
 
-/// Writes under another name first: others may read and write at the same time.
-fn remember(path: &Path, trials: &Trials) -> std::io::Result<()> {
+/// Writes to a temporary name first: other processes may read and write at the same time.
+fn store_trials(path: &Path, trials: &Trials) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(trials)?;
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", sys::random::suffix()?));
@@ -140,10 +143,10 @@ mod tests {
             trace: Trial::fails("by a test", "no tracing today"),
             ..Trials::default()
         };
-        remember(&path, &trials).unwrap();
+        store_trials(&path, &trials).unwrap();
         host.try_engines(Some(&path), Duration::from_secs(20));
         assert_eq!(host.ptrace.child.why(), Some("no tracing today"));
-        remember(&path, &Trials { key: "of yesterday".into(), ..trials }).unwrap();
+        store_trials(&path, &Trials { key: "of yesterday".into(), ..trials }).unwrap();
         host.try_engines(Some(&path), Duration::from_secs(20));
         assert_ne!(host.ptrace.child.why(), Some("no tracing today"));
         assert_ne!(host.ptrace.child, Trial::Untried);

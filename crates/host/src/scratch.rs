@@ -1,4 +1,4 @@
-//! A directory for trials, on the file system that is asked about, removed afterwards.
+//! A temporary directory for trials, on the probed file system.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// A directory that goes away with this value.
+/// A directory that is removed with this value.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     parent: OwnedFd,
@@ -20,7 +20,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Makes a hidden directory in `parent`, readable by the caller only.
     pub(crate) fn new_in(parent: &Path) -> Result<Scratch, Errno> {
-        /// Left-overs of killed probes of an earlier process with our number are stepped over.
+        /// Leftovers of killed probes of an earlier process with the same id are skipped.
         const TRIES: u32 = 64;
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = rustix::fs::open(
@@ -51,12 +51,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now is hidden and small.
+        // A leftover is hidden and small.
         let _ = sys::fs::remove_tree(&self.parent, self.name.as_bytes());
     }
 }
 
-/// The directory itself, or the nearest one above it that exists.
+/// The directory itself, or the nearest existing one above it.
 pub(crate) fn nearest_existing(path: &Path) -> Option<PathBuf> {
     path.ancestors()
         .map(|ancestor| if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor })

@@ -1,4 +1,4 @@
-//! Seccomp: whether filters can be installed, and with what.
+//! Tests that seccomp filters can be installed, and with which features.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::attempt::{Failure, Step, attempt};
 use crate::programs::read_trimmed;
 use crate::security::status_field;
 
-/// The filter that the caller itself is under.
+/// Seccomp mode of the caller itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SeccompMode {
@@ -26,11 +26,11 @@ pub enum SeccompMode {
     Filter,
 }
 
-/// What of seccomp works.
+/// Features of seccomp that work.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seccomp {
-    /// Filters could be installed, and did what they say.
+    /// Filters could be installed, and worked.
     pub filter: Trial,
     /// A filter with `SECCOMP_FILTER_FLAG_NEW_LISTENER` gave a listener (5.0).
     pub notify: Trial,
@@ -38,20 +38,21 @@ pub struct Seccomp {
     pub notify_continue: Trial,
     /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (5.19).
     pub wait_killable: Trial,
-    /// A filter that returns `SECCOMP_RET_TRAP` raised SIGSYS: what the in-process engine lives on.
+    /// A filter that returns `SECCOMP_RET_TRAP` raised SIGSYS, on which the in-process engine
+    /// depends.
     pub trap: Trial,
     /// `/proc/sys/kernel/seccomp/actions_avail`.
     pub actions: Vec<String>,
-    /// What the caller is under.
+    /// Mode of the caller.
     pub mode: SeccompMode,
-    /// How many filters the caller is under, where the kernel tells (5.9).
+    /// Number of filters of the caller, if the kernel reports it (5.9).
     pub filters: Option<u32>,
 }
 
 /// `SIGSYS`.
 const SIGNAL_OF_TRAP: i32 = 31;
 
-/// An errno that no filter of others would choose.
+/// An errno that no other filter would choose.
 const OWN_ERRNO: u16 = 77;
 
 impl SeccompMode {
@@ -93,7 +94,8 @@ pub(crate) fn filter(timeout: Duration) -> Trial {
         }
     });
     outcome(how, result).advise(
-        "without filters the default engines do not work; P2 stops at every call and does. A kernel with CONFIG_SECCOMP_FILTER, or an outer container that allows seccomp(2), helps",
+        "the default engines need filters; P2, which stops at every call, works without. Use a \
+         kernel with CONFIG_SECCOMP_FILTER, or a surrounding container that allows seccomp(2)",
     )
 }
 
@@ -107,8 +109,8 @@ fn trap(timeout: Duration) -> Trial {
     });
     match report.map(|report| report.ended) {
         Ok(Ended::Killed(SIGNAL_OF_TRAP)) => Trial::works(how),
-        Ok(ended) => Trial::fails(how, format!("the child ended otherwise: {ended:?}")),
-        Err(error) => Trial::fails(how, format!("no child could be started: {error}")),
+        Ok(ended) => Trial::fails(how, format!("the child ended in another way: {ended:?}")),
+        Err(error) => Trial::fails(how, format!("cannot start a child: {error}")),
     }
 }
 
@@ -118,15 +120,15 @@ fn notify(timeout: Duration, answer: Answer, what: &str) -> Trial {
         let listener = link
             .filter(Action::Notify, 0)
             .step("seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER)")?
-            .ok_or_else(|| not_as_told("no listener came back"))?;
+            .ok_or_else(|| not_as_told("the kernel returned no listener"))?;
         match (answer, link.answer_once(&listener, answer).step("SECCOMP_IOCTL_NOTIF")?) {
             (Answer::Result(told), Ok(got)) if told == got => Ok(()),
             (Answer::Continue, Ok(got)) if got > 0 => Ok(()),
-            _ => Err(not_as_told("the call got another answer")),
+            _ => Err(not_as_told("the call returned another result")),
         }
     });
     outcome(&how, result)
-        .advise("emulated root in single-id namespaces needs this: kernel 5.5 or newer")
+        .advise("emulated root in single-id namespaces needs this; use kernel 5.5 or newer")
 }
 
 fn wait_killable(timeout: Duration) -> Trial {
@@ -137,7 +139,7 @@ fn wait_killable(timeout: Duration) -> Trial {
             .map(drop)
     });
     outcome(how, result)
-        .advise("kernel 5.19 or newer; without it signals may repeat emulated calls")
+        .advise("needs kernel 5.19 or newer; without it signals may repeat emulated calls")
 }
 
 fn not_as_told(what: &str) -> Failure {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::programs::read_trimmed;
 
-/// The switches that are read, under `/proc/sys`, with dots as `sysctl` writes them.
+/// The switches that are read, under `/proc/sys`, with dots as in `sysctl`.
 pub const SYSCTLS: &[&str] = &[
     "user.max_user_namespaces",
     "kernel.unprivileged_userns_clone",
@@ -30,15 +30,15 @@ pub const SYSCTLS: &[&str] = &[
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Security {
-    /// `/sys/kernel/security/lsm`; empty where securityfs is not mounted.
+    /// `/sys/kernel/security/lsm`; empty if securityfs is not mounted.
     pub lsms: Vec<String>,
     /// The caller's label (`/proc/self/attr/current`): an AppArmor profile or an SELinux context.
     pub label: Option<String>,
-    /// SELinux enforces.
+    /// True if SELinux enforces.
     pub selinux_enforcing: Option<bool>,
     /// Values of [`SYSCTLS`], as far as they can be read.
     pub sysctls: BTreeMap<String, String>,
-    /// The caller runs with `no_new_privs`: setuid helpers do not help.
+    /// The caller runs with `no_new_privs`: setuid helpers have no effect.
     pub no_new_privs: bool,
     /// The caller's effective capabilities, as a mask (`CapEff`).
     pub capabilities: u64,
@@ -82,7 +82,7 @@ impl Security {
         self.sysctls.get(name)?.parse().ok()
     }
 
-    /// Whether a security module is active.
+    /// Returns true if a security module is active.
     pub fn has_lsm(&self, name: &str) -> bool {
         self.lsms.iter().any(|lsm| lsm == name)
     }

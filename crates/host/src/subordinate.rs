@@ -1,8 +1,9 @@
-//! Subordinate ids: the ranges of user and group ids that an administrator lends to a user, and the setuid helpers
-//! `newuidmap` and `newgidmap` that map them. See subuid(5), newuidmap(1).
+//! Subordinate ids: the ranges of user and group ids that an administrator assigns to a user, and
+//! the setuid helpers `newuidmap` and `newgidmap` that map them. See subuid(5), newuidmap(1).
 //!
-//! The files are keyed by name or by number, and a user may have several lines in each. Where `/etc/nsswitch.conf` gives
-//! `subid:` another source (sss), the files say nothing, and a thorough probe asks `getsubids`.
+//! The files are keyed by name or by number, and a user may have several lines in each. If
+//! `/etc/nsswitch.conf` gives `subid:` another source (sss), the files are empty, and a thorough
+//! probe runs `getsubids`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::{Caller, Context, Namespaces, Programs, Security, Trial};
 pub struct IdRange {
     /// First id.
     pub start: u32,
-    /// How many ids; never 0.
+    /// Number of ids; never 0.
     pub count: u32,
 }
 
@@ -28,13 +29,14 @@ pub struct IdRange {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MapHelper {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether it carries the privilege that it needs: setuid root, or `cap_setuid`/`cap_setgid` as file capability.
+    /// True if it has the privilege that it needs: setuid root, or `cap_setuid`/`cap_setgid` as
+    /// file capability.
     pub privileged: bool,
 }
 
-/// What the caller may map.
+/// The ids that the caller may map.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SubordinateIds {
@@ -42,13 +44,14 @@ pub struct SubordinateIds {
     pub uids: Vec<IdRange>,
     /// Ranges of group ids, in the order of the file.
     pub gids: Vec<IdRange>,
-    /// Where the ranges came from (`/etc/subuid`, `getsubids`).
+    /// Source of the ranges (`/etc/subuid`, `getsubids`).
     pub source: String,
-    /// `newuidmap`; only looked for by a thorough probe (see [`crate::Programs::find`] for a quick one).
+    /// `newuidmap`; only a thorough probe searches for it (see [`crate::Programs::find`] for a
+    /// quick one).
     pub newuidmap: Option<MapHelper>,
     /// `newgidmap`, likewise.
     pub newgidmap: Option<MapHelper>,
-    /// Whether a whole map was really written with the helpers.
+    /// Result of writing a whole map with the helpers.
     pub mapping: Trial,
 }
 
@@ -63,18 +66,18 @@ impl SubordinateIds {
         }
     }
 
-    /// Both kinds of range are there: worth trying a range map.
+    /// Returns true if there are ranges of both kinds, so that a range map is worth trying.
     pub fn any(&self) -> bool {
         !self.uids.is_empty() && !self.gids.is_empty()
     }
 
-    /// How many user ids and group ids there are in all.
+    /// Total numbers of user ids and group ids.
     pub fn counts(&self) -> (u64, u64) {
         let sum = |ranges: &[IdRange]| ranges.iter().map(|range| u64::from(range.count)).sum();
         (sum(&self.uids), sum(&self.gids))
     }
 
-    /// Asks `getsubids` where the files are silent, looks at the helpers, and maps with them.
+    /// Runs `getsubids` if the files have no ranges, checks the helpers, and maps with them.
     pub(crate) fn complete(
         &mut self,
         caller: &Caller,
@@ -121,7 +124,8 @@ impl SubordinateIds {
     /// Writes the whole map with the helpers, for a child that waits in a new user namespace.
     fn try_mapping(&self, caller: &Caller, namespaces: &Namespaces, context: &Context) -> Trial {
         let how = "newuidmap and newgidmap on a child in a new user namespace";
-        let advice = |what: &str| format!("administrator: {what}; single-id mode works without");
+        let advice =
+            |what: &str| format!("administrator: {what}; single-id mode does not need this");
         let name = caller.name.clone().unwrap_or_else(|| caller.uid.to_string());
         if namespaces.user.is_fails() {
             return Trial::fails(how, "needs a user namespace");
@@ -141,7 +145,7 @@ impl SubordinateIds {
             Ok(()) => Trial::works(how),
             Err(why) => {
                 let cure = if for_users.privileged && for_groups.privileged {
-                    "see that the ranges do not overlap, and that no_new_privs is not set"
+                    "check that the ranges do not overlap, and that no_new_privs is not set"
                 } else {
                     "give newuidmap and newgidmap the setuid bit or cap_setuid and cap_setgid"
                 };
@@ -160,12 +164,12 @@ impl SubordinateIds {
         let deadline = Instant::now() + timeout;
         let mut child = Child::spawn(|link| {
             let made = link.unshare(UnshareFlags::NEWUSER).is_ok();
-            link.tell(if made { b"ready" } else { b"no" });
+            link.send(if made { b"ready" } else { b"no" });
             i32::from(!link.wait_go() || !made)
         })
-        .map_err(|error| format!("no child could be started: {error}"))?;
-        if child.hear(deadline) != b"ready" {
-            return Err("the child got no user namespace".into());
+        .map_err(|error| format!("cannot start a child: {error}"))?;
+        if child.receive(deadline) != b"ready" {
+            return Err("the child could not make a user namespace".into());
         }
         let pid = child.pid().as_raw_nonzero().to_string();
         for (helper, own, ranges) in
@@ -194,7 +198,7 @@ impl SubordinateIds {
 const CAP_SETGID: u32 = 1 << 6;
 const CAP_SETUID: u32 = 1 << 7;
 
-/// How a privileged caller maps: without ranges, and without helpers.
+/// Source text for a privileged caller, who maps without ranges and helpers.
 pub(crate) const ANY_ID: &str = "CAP_SETUID and CAP_SETGID: any id may be mapped";
 
 impl MapHelper {
@@ -207,8 +211,8 @@ impl MapHelper {
     }
 }
 
-/// The permitted capabilities of a file, 0 to 31, as a mask. See `struct vfs_cap_data` in capabilities(7): a word of
-/// version and flags, then the lower permitted set, little-endian.
+/// The permitted capabilities of a file, 0 to 31, as a mask. See `struct vfs_cap_data` in
+/// capabilities(7): a word of version and flags, then the lower permitted set, little-endian.
 fn file_capabilities(path: &Path) -> u32 {
     let mut value = [0_u8; 64];
     match rustix::fs::getxattr(path, "security.capability", &mut value) {
@@ -239,7 +243,7 @@ fn parse_ranges(text: &str, caller: &Caller) -> Vec<IdRange> {
         .collect()
 }
 
-/// Lines of getsubids(1): `0: ada 100000 65536`.
+/// Parses lines of getsubids(1): `0: ada 100000 65536`.
 fn parse_getsubids(answer: &str) -> Vec<IdRange> {
     answer
         .lines()

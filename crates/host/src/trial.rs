@@ -1,46 +1,47 @@
-//! The outcome of trying something: it works, or it fails with an errno, a reason and an advice, or it was not tried.
+//! The result of a trial: it works, it fails with an errno, a reason and an advice, or it was not
+//! tried.
 
 use serde::{Deserialize, Serialize};
 
-/// How a trial ended.
+/// Result of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Trial {
-    /// Nobody tried.
+    /// Not tried.
     #[default]
     Untried,
-    /// It was done, and it worked.
+    /// It works.
     Works {
-        /// What was done.
+        /// The method.
         how: String,
     },
-    /// It was done, or looked at, and it does not work.
+    /// It does not work.
     Fails {
-        /// What was done.
+        /// The method.
         how: String,
-        /// Why it did not work, in words.
+        /// The reason, in words.
         why: String,
-        /// The kernel's answer, if a system call failed.
+        /// The error number, if a system call failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<i32>,
-        /// What the user or an administrator can do about it.
+        /// Advice for the user or an administrator.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<String>,
     },
 }
 
 impl Trial {
-    /// It works; `how` it was tried.
+    /// Makes a success with its method.
     pub fn works(how: impl Into<String>) -> Trial {
         Trial::Works { how: how.into() }
     }
 
-    /// It does not work; `how` it was tried, and `why` it failed.
+    /// Makes a failure with its method and reason.
     pub fn fails(how: impl Into<String>, why: impl Into<String>) -> Trial {
         Trial::Fails { how: how.into(), why: why.into(), errno: None, advice: None }
     }
 
-    /// Adds the kernel's answer.
+    /// Adds the error number.
     #[must_use]
     pub fn with_errno(mut self, code: Option<i32>) -> Trial {
         if let Trial::Fails { errno, .. } = &mut self {
@@ -49,7 +50,7 @@ impl Trial {
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds an advice.
     #[must_use]
     pub fn with_advice(mut self, text: impl Into<String>) -> Trial {
         if let Trial::Fails { advice, .. } = &mut self {
@@ -58,28 +59,28 @@ impl Trial {
         self
     }
 
-    /// Adds what to do about it where it failed and nothing better is known.
+    /// Adds an advice if the trial failed and has none.
     #[must_use]
     pub(crate) fn advise(self, text: &str) -> Trial {
         if self.is_fails() && self.advice().is_none() { self.with_advice(text) } else { self }
     }
 
-    /// It was tried and worked.
+    /// Returns true if it was tried and worked.
     pub fn is_works(&self) -> bool {
         matches!(self, Trial::Works { .. })
     }
 
-    /// It was tried and failed.
+    /// Returns true if it was tried and failed.
     pub fn is_fails(&self) -> bool {
         matches!(self, Trial::Fails { .. })
     }
 
-    /// It works, or nobody tried: worth an attempt.
+    /// Returns true if it works or was not tried, so that an attempt is worthwhile.
     pub fn may_work(&self) -> bool {
         !self.is_fails()
     }
 
-    /// Why it failed, if it did.
+    /// The reason of the failure, if it failed.
     pub fn why(&self) -> Option<&str> {
         match self {
             Trial::Fails { why, .. } => Some(why),
@@ -87,7 +88,7 @@ impl Trial {
         }
     }
 
-    /// How it was tried, if it was.
+    /// The method, if it was tried.
     pub fn how(&self) -> Option<&str> {
         match self {
             Trial::Fails { how, .. } | Trial::Works { how } => Some(how),
@@ -95,7 +96,7 @@ impl Trial {
         }
     }
 
-    /// The errno it failed with, if a system call said so.
+    /// The error number, if a system call failed.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Trial::Fails { errno, .. } => *errno,
@@ -103,7 +104,7 @@ impl Trial {
         }
     }
 
-    /// What to do about the failure, if something is known.
+    /// The advice for a failure, if there is one.
     pub fn advice(&self) -> Option<&str> {
         match self {
             Trial::Fails { advice, .. } => advice.as_deref(),

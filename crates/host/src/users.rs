@@ -1,11 +1,12 @@
 //! Users and groups of the host, without NSS.
 //!
-//! `/etc/passwd` and `/etc/group` are read first. What they do not hold (LDAP, SSSD, systemd's dynamic users) is asked of
-//! the host's own `getent` program, which may load what it likes. `getpwuid` and its kin are never called: a static
-//! glibc program that does loads the host's NSS libraries into itself.
+//! `/etc/passwd` and `/etc/group` are read first. Other users (LDAP, SSSD, systemd's dynamic users)
+//! are looked up by running the host's own `getent` program, which may load any library. `getpwuid`
+//! and similar functions are never called: they would load the host's NSS libraries into a static
+//! glibc program.
 //!
-//! Names are bytes on Linux, but every tool that makes users allows ASCII only; lines that are not UTF-8 are read
-//! lossily, so that one broken comment field does not hide the other users.
+//! Names are bytes on Linux, but every tool that makes users allows ASCII only; lines that are not
+//! UTF-8 are read lossily, so that one broken comment field does not hide the other users.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::programs::ask;
 use crate::{Context, Error, Programs};
 
-/// Files of users longer than this are not read whole: a container's `/etc/passwd` is untrusted input.
+/// Limit in bytes that are read of a file of users: a container's `/etc/passwd` is untrusted input.
 const FILE_LIMIT: u64 = 16 << 20;
 
 /// A line of passwd(5).
@@ -43,7 +44,7 @@ pub struct Group {
     pub name: String,
     /// Group id.
     pub gid: u32,
-    /// Names of the users who are in it beside those who have it as primary group.
+    /// Names of the users in it, except those with this primary group.
     pub members: Vec<String>,
 }
 
@@ -57,9 +58,9 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary groups, sorted, without duplicates; may hold `gid` too.
     pub groups: Vec<u32>,
-    /// Login name, if a source knows the uid.
+    /// Login name, if a source has one for the uid.
     pub name: Option<String>,
-    /// Home directory as the user database has it. `$HOME` is the business of `cli`.
+    /// Home directory in the user database. `cli` handles `$HOME`.
     pub home: Option<PathBuf>,
     /// Login shell.
     pub shell: Option<PathBuf>,
@@ -68,7 +69,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The caller's ids from the kernel and the name from `/etc/passwd`; asks no other program.
+    /// The caller's ids from the kernel and the name from `/etc/passwd`; runs no other program.
     pub fn from_files() -> Caller {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
@@ -86,7 +87,7 @@ impl Caller {
         caller
     }
 
-    /// Looks up what is missing with `getent`, and the names of the groups.
+    /// Looks up missing fields with `getent`, and the names of the groups.
     pub(crate) fn complete(&mut self, context: &Context) {
         let programs = Programs::lazy(context);
         let directory = Directory::host(&programs, context.timeout);
@@ -107,7 +108,7 @@ impl Caller {
     }
 }
 
-/// Where users and groups are looked up.
+/// The sources of users and groups.
 #[derive(Debug, Clone)]
 pub struct Directory {
     passwd: PathBuf,
@@ -132,12 +133,12 @@ impl Directory {
         }
     }
 
-    /// The host's files, then `getent` where it is there; each question to it takes at most `timeout`.
+    /// The host's files, then `getent` if it is installed; each run of it takes at most `timeout`.
     pub fn host(programs: &Programs, timeout: Duration) -> Directory {
         Directory { getent: programs.find("getent"), timeout, ..Directory::files() }
     }
 
-    /// A user by name, or by number where no user has such a name.
+    /// Looks up a user by name, or by number if no user has such a name.
     pub fn user(&self, name: &str) -> Result<User, Error> {
         let found = match self.search_user(|user| user.name == name, name)? {
             Some(user) => Some(user),
@@ -149,12 +150,12 @@ impl Directory {
         found.ok_or_else(|| Error::NoUser { name: name.into(), getent: self.getent.is_some() })
     }
 
-    /// A user by number; `None` where nobody has it, which is no error: ids need no name.
+    /// Looks up a user by number; `None` if no user has it, which is no error: ids need no name.
     pub fn user_by_id(&self, uid: u32) -> Result<Option<User>, Error> {
         self.search_user(|user| user.uid == uid, &uid.to_string())
     }
 
-    /// A group by name, or by number where no group has such a name.
+    /// Looks up a group by name, or by number if no group has such a name.
     pub fn group(&self, name: &str) -> Result<Group, Error> {
         let found = match self.search_group(|group| group.name == name, name)? {
             Some(group) => Some(group),
@@ -166,12 +167,13 @@ impl Directory {
         found.ok_or_else(|| Error::NoGroup { name: name.into(), getent: self.getent.is_some() })
     }
 
-    /// A group by number; `None` where no group has it.
+    /// Looks up a group by number; `None` if no group has it.
     pub fn group_by_id(&self, gid: u32) -> Result<Option<Group>, Error> {
         self.search_group(|group| group.gid == gid, &gid.to_string())
     }
 
-    /// Names of many groups at once; those without a name are left out. `getent` is run at most once.
+    /// Names of many groups at once; those without a name are left out. `getent` is run at most
+    /// once.
     pub fn group_names(&self, gids: &[u32]) -> BTreeMap<u32, String> {
         let text = read_limited(&self.group).unwrap_or_default();
         let mut names: BTreeMap<u32, String> = parse_groups(&text)
@@ -218,9 +220,10 @@ impl Directory {
         Ok(self.getent("group", key).and_then(|answer| parse_groups(&answer).find(&wanted)))
     }
 
-    /// Whether the answer was "no such" or no answer at all makes no difference to who asks: the name is not known.
+    /// Runs `getent`; `None` if the name is not known or it fails, which callers treat alike.
     fn getent(&self, database: &str, key: &str) -> Option<String> {
-        // A key that looks like an option is no user's name, and must not reach the helper's option parser.
+        // A key that looks like an option is not a user's name, and must not reach the helper's
+        // option parser.
         let getent = self.getent.as_deref().filter(|_| !key.is_empty() && !key.starts_with('-'))?;
         match ask(getent, &[database, key], &[], self.timeout) {
             Ok((true, answer)) => Some(answer),
@@ -229,7 +232,7 @@ impl Directory {
     }
 }
 
-/// The file's text; a file that is not there is an empty one (minimal containers have neither).
+/// Reads a file's text; a missing file is an empty one (minimal containers have neither).
 fn read_limited(path: &Path) -> Result<String, Error> {
     use std::io::Read;
     let error = |source| Error::Read { path: path.to_owned(), source };
@@ -238,7 +241,7 @@ fn read_limited(path: &Path) -> Result<String, Error> {
         Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
         Err(source) => return Err(error(source)),
     };
-    // Room for most files at once: they are read at every start of a container.
+    // Enough for most files: they are read at every start of a container.
     let mut bytes = Vec::with_capacity(4096);
     file.take(FILE_LIMIT).read_to_end(&mut bytes).map_err(error)?;
     Ok(match String::from_utf8(bytes) {
@@ -247,8 +250,8 @@ fn read_limited(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// The users of a text in the form of passwd(5). Comments, NIS markers (`+`, `-`) and broken lines are passed over, as
-/// glibc does.
+/// Parses users from text in the form of passwd(5). Comments, NIS markers (`+`, `-`) and broken
+/// lines are skipped, as in glibc.
 pub fn parse_users(text: &str) -> impl Iterator<Item = User> + '_ {
     text.lines().filter_map(|line| {
         let mut fields = entry(line)?;
@@ -265,7 +268,7 @@ pub fn parse_users(text: &str) -> impl Iterator<Item = User> + '_ {
     })
 }
 
-/// The groups of a text in the form of group(5).
+/// Parses groups from text in the form of group(5).
 pub fn parse_groups(text: &str) -> impl Iterator<Item = Group> + '_ {
     text.lines().filter_map(|line| {
         let mut fields = entry(line)?;

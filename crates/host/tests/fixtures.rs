@@ -1,4 +1,4 @@
-//! Hosts from JSON: what is told about each, and that data of other versions loads.
+//! Tests with hosts from JSON: their findings, and that data of other versions load.
 
 use host::{Barrier, FsKind, Host, Level};
 
@@ -6,8 +6,8 @@ fn load(text: &str) -> Host {
     serde_json::from_str(text).expect("fixtures are facts")
 }
 
-/// Lines that want attention, as `level name: value`, with the advice behind an arrow.
-fn told(host: &Host) -> String {
+/// Lines that need attention, as `level name: value`, with the advice behind an arrow.
+fn findings_of(host: &Host) -> String {
     let lines = host.findings().into_iter().filter(|finding| finding.level != Level::Note);
     let lines: Vec<String> = lines
         .map(|finding| {
@@ -24,15 +24,15 @@ fn ubuntu_with_apparmor() {
     assert_eq!(host.namespaces.barrier, Some(Barrier::AppArmor));
     assert_eq!(host.security.sysctl("kernel.apparmor_restrict_unprivileged_userns"), Some(1));
     assert!(host.subordinate.any());
-    insta::assert_snapshot!(told(&host), @r"
-    Bad user namespaces: AppArmor takes the capabilities away inside: writing /proc/self/uid_map: EACCES (Permission denied) -> administrator: an AppArmor profile for coracle with `userns,`
+    insta::assert_snapshot!(findings_of(&host), @r"
+    Bad user namespaces: AppArmor removes the capabilities inside: writing /proc/self/uid_map: EACCES (Permission denied) -> administrator: an AppArmor profile for coracle with `userns,`
     Warn subordinate ids: needs a user namespace
     Warn overlay: needs a user namespace
     Good store can: flock
     Good seccomp filters: work
     Good ptrace: works (Yama scope 1)
     Good systemd user session: answers
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none work without
+    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 
@@ -41,17 +41,17 @@ fn rhel_7_on_lustre() {
     let host = load(include_str!("fixtures/rhel-7.json"));
     assert_eq!(host.namespaces.barrier, Some(Barrier::Limit));
     assert_eq!(host.store.as_ref().map(|disk| disk.kind), Some(FsKind::Lustre));
-    insta::assert_snapshot!(told(&host), @r"
+    insta::assert_snapshot!(findings_of(&host), @r"
     Bad user namespaces: user.max_user_namespaces is 0 or used up: unshare(CLONE_NEWUSER): ENOSPC (No space left on device) -> administrator: sysctl -w user.max_user_namespaces=28633
     Warn overlay: needs a user namespace
     Warn whiteouts: mknod: Operation not permitted -> kernel 5.8 or newer
-    Warn store: /lustre/home/ada/.local/share/coracle on lustre (/lustre), 363.7 TiB of 909.4 TiB free -> a network file system: unpacking many small files is slow; CORACLE_DIR can name a local disk, and CORACLE_STORE_RO stacks a shared store beneath
-    Warn store can: not: flock, OFD locks -> locks are made of links here; do not use one store from many nodes at once
+    Warn store: /lustre/home/ada/.local/share/coracle on lustre (/lustre), 363.7 TiB of 909.4 TiB free -> unpacking many small files is slow on a network file system; set CORACLE_DIR to a local disk, and CORACLE_STORE_RO to a shared store
+    Warn store can: not: flock, OFD locks -> symbolic links are used as locks here; do not use one store from many nodes at once
     Good seccomp filters: work
     Warn seccomp listeners: seccomp(SECCOMP_FILTER_FLAG_NEW_LISTENER): EINVAL (Invalid argument)
     Good ptrace: works
-    Warn locked memory: 64.0 KiB -> RDMA needs much locked memory; administrator: `* - memlock unlimited` in /etc/security/limits.conf
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none work without
+    Warn locked memory: 64.0 KiB -> RDMA needs much locked memory; administrator: add '* - memlock unlimited' to /etc/security/limits.conf
+    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 
@@ -59,13 +59,13 @@ fn rhel_7_on_lustre() {
 fn inside_docker() {
     let host = load(include_str!("fixtures/docker.json"));
     assert_eq!(host.namespaces.user.errno(), Some(1));
-    insta::assert_snapshot!(told(&host), @r"
-    Bad user namespaces: a seccomp filter of the container around us refuses: unshare(CLONE_NEWUSER): EPERM (Operation not permitted) -> start the container around us with a seccomp profile that allows unshare, clone and mount
-    Warn store: /root/.local/share/coracle on overlay (/), 476.8 MiB of 93.1 GiB free -> less than 1 GiB is free; `coracle prune` frees what is not used
+    insta::assert_snapshot!(findings_of(&host), @r"
+    Bad user namespaces: a seccomp filter of the surrounding container refuses: unshare(CLONE_NEWUSER): EPERM (Operation not permitted) -> start the surrounding container with a seccomp profile that allows unshare, clone and mount
+    Warn store: /root/.local/share/coracle on overlay (/), 476.8 MiB of 93.1 GiB free -> less than 1 GiB is free; 'coracle prune' removes unused content
     Good store can: flock
-    Good seccomp filters: work, under 1 of others
+    Good seccomp filters: work, under 1 outer filter(s)
     Good ptrace: works
-    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none work without
+    Warn private network: no helper -> install passt (pasta) or slirp4netns; the networks host and none need neither
     ");
 }
 
@@ -75,14 +75,14 @@ fn a_node_with_gpus() {
     assert!(host.namespaces.user.is_works());
     assert_eq!(host.programs.find("pasta"), Some("/usr/bin/pasta".into()));
     assert_eq!(host.programs.find("sh"), None, "loaded facts do not look at this machine");
-    insta::assert_snapshot!(told(&host), @r"
+    insta::assert_snapshot!(findings_of(&host), @r"
     Good user namespaces: work, with mounts inside
     Good other namespaces: pid net ipc uts cgroup
     Good fresh /proc: can be mounted
     Good overlay: works unprivileged
-    Warn cgroup delegation: /sys/fs/cgroup/job is ours: memory pids -> no limits of cpu here: administrator: Delegate=cpu memory pids for the user's slice
+    Warn cgroup delegation: /sys/fs/cgroup/job is delegated: memory pids -> limits of cpu do not work here: administrator: set Delegate=cpu memory pids for the user's slice
     Good GPU: NVIDIA H200, driver 570.86.15, device nodes: 3
-    Warn GPU: AMD, device nodes: 1 -> we may not open /dev/kfd; groups render and video often may
+    Warn GPU: AMD, device nodes: 1 -> no permission to open /dev/kfd; members of the groups render and video often have it
     Good private network: /usr/bin/pasta
     ");
 }

@@ -1,7 +1,8 @@
-//! The real probes, as the caller and as users without privilege, with and without user namespaces.
+//! Tests of the real probes, as the caller and as users without privilege, with and without user
+//! namespaces.
 //!
-//! The test program starts itself again as another user: `print_facts` is what runs there. Its binary is copied to a
-//! place that everybody can read, because a build directory is often somebody's own.
+//! The test program starts itself again as another user, with the test `print_facts`. Its binary is
+//! copied to a directory that everybody can read, because a build directory is often private.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ const STORE: &str = "HOST_TEST_STORE";
 const BEGIN: &str = "<<<facts";
 const END: &str = "facts>>>";
 
-/// Not a test: what the others run as another user.
+/// Not a test: the other tests run it as another user.
 #[test]
 #[ignore = "started by the other tests"]
 fn print_facts() {
@@ -22,7 +23,7 @@ fn print_facts() {
     println!("\n{BEGIN}{}{END}", serde_json::to_string(&host).unwrap());
 }
 
-/// A directory that any user may enter, with a copy of this program and a directory of the user's.
+/// A directory that any user may enter, with a copy of this program and a directory for each user.
 struct Stage {
     directory: tempfile::TempDir,
 }
@@ -34,7 +35,8 @@ impl Stage {
         let everybody = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(directory.path(), everybody.clone()).unwrap();
         let program = directory.path().join("probes");
-        // By another program: a child that another test forks meanwhile would hold our copy open for writing, and it could not be executed.
+        // Copied by another program: a child that another test forks meanwhile would hold this
+        // process's copy open for writing, and it could not be executed.
         let copied =
             Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -42,7 +44,7 @@ impl Stage {
         Stage { directory }
     }
 
-    /// The facts as `uid` sees them; `wrapper` goes in front of the command.
+    /// The facts as seen by `uid`; `wrapper` goes in front of the command.
     fn facts(&self, uid: u32, wrapper: Option<&Path>) -> Host {
         let home = self.directory.path().join(format!("home-{uid}"));
         if !home.exists() {
@@ -82,7 +84,7 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// Whether the host allows user namespaces at all is the host's affair; without, the trial must say why.
+/// Whether user namespaces work depends on the host; if not, the trial must have a reason.
 fn namespaces_are_explained(host: &Host) {
     let namespaces = &host.namespaces;
     assert_eq!(namespaces.user.is_works(), namespaces.barrier.is_none(), "{namespaces:?}");
@@ -113,7 +115,7 @@ fn as_a_user_without_subordinate_ids() {
     if !is_root("as_a_user_without_subordinate_ids") {
         return;
     }
-    // Nobody in any user database has this number.
+    // No user database has this number.
     let host = Stage::new().facts(54321, None);
     assert_eq!((host.caller.uid, host.caller.gid), (54321, 54321));
     assert_eq!(host.caller.name, None);

@@ -1,9 +1,9 @@
-//! The image configuration: what a container of the image starts with, and its layers' diff IDs.
+//! The image configuration: the settings of a container of the image, and its layers' diff IDs.
 //!
-//! `oci_spec` parses it; what that drops and Docker's images carry (health check, shell, on-build
-//! steps) is read beside it, and the bytes are kept because the image's id is their digest. New
-//! and changed configurations go through [`ConfigEditor`], which works on the JSON itself so that
-//! fields nobody here knows survive, in a fixed order so that equal edits give equal bytes.
+//! `oci_spec` parses it; fields that it drops and Docker's images have (health check, shell,
+//! on-build steps) are read beside it. The bytes are kept because the image's id is their digest.
+//! New and changed configurations go through [`ConfigEditor`], which edits the JSON itself, so that
+//! unknown fields survive, in a fixed order, so that equal edits give equal bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{Digest, Error, Platform};
 
 pub use oci_spec::image::History;
 
-/// The largest configuration, in bytes.
+/// Size limit of a configuration in bytes.
 pub const CONFIG_MAX: u64 = 8 << 20;
 
 /// A parsed image configuration and its bytes.
@@ -51,7 +51,7 @@ pub struct Healthcheck {
     pub test: Option<Vec<String>>,
     /// Time between checks.
     pub interval: i64,
-    /// Time a check may take.
+    /// Time that a check may take.
     pub timeout: i64,
     /// Time in which failures do not count.
     pub start_period: i64,
@@ -100,7 +100,7 @@ impl ImageConfig {
         Ok(ImageConfig { spec, docker, diff_ids, exposed_ports, volumes, labels, raw })
     }
 
-    /// The bytes as they came.
+    /// The original bytes.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
@@ -110,7 +110,7 @@ impl ImageConfig {
         Digest::of(&self.raw)
     }
 
-    /// The whole configuration as the specification has it.
+    /// The whole configuration in the specification's types.
     pub fn spec(&self) -> &ImageConfiguration {
         &self.spec
     }
@@ -120,7 +120,7 @@ impl ImageConfig {
         self.list(oci_spec::image::Config::env)
     }
 
-    /// The program that arguments are given to, empty if there is none.
+    /// The program that gets the arguments, empty if there is none.
     pub fn entrypoint(&self) -> &[String] {
         self.list(oci_spec::image::Config::entrypoint)
     }
@@ -130,32 +130,32 @@ impl ImageConfig {
         self.list(oci_spec::image::Config::cmd)
     }
 
-    /// The directory to start in, where the image says one.
+    /// The directory to start in, if the image sets one.
     pub fn working_dir(&self) -> Option<&str> {
         self.text(oci_spec::image::Config::working_dir).filter(|d| !d.is_empty())
     }
 
-    /// `user[:group]`, by name or number, where the image says one.
+    /// `user[:group]`, by name or number, if the image sets one.
     pub fn user(&self) -> Option<&str> {
         self.text(oci_spec::image::Config::user).filter(|u| !u.is_empty())
     }
 
-    /// The signal that asks the program to end, where the image says one.
+    /// The signal that asks the program to end, if the image sets one.
     pub fn stop_signal(&self) -> Option<&str> {
         self.text(oci_spec::image::Config::stop_signal).filter(|s| !s.is_empty())
     }
 
-    /// Paths that want a volume of their own, sorted.
+    /// Paths that get a volume each, sorted.
     pub fn volumes(&self) -> &[String] {
         &self.volumes
     }
 
-    /// `port/protocol`, sorted.
+    /// Exposed ports as `port/protocol`, sorted.
     pub fn exposed_ports(&self) -> &[String] {
         &self.exposed_ports
     }
 
-    /// Free notes.
+    /// The image's labels.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
     }
@@ -165,22 +165,22 @@ impl ImageConfig {
         &self.diff_ids
     }
 
-    /// How the image was made, oldest step first.
+    /// The build steps of the image, oldest first.
     pub fn history(&self) -> &[History] {
         self.spec.history().as_deref().unwrap_or_default()
     }
 
-    /// When the image was made (RFC 3339), where it says.
+    /// Creation time of the image (RFC 3339), if it is set.
     pub fn created(&self) -> Option<&str> {
         self.spec.created().as_deref().filter(|t| !t.is_empty())
     }
 
-    /// Who made it, where it says.
+    /// The author, if it is set.
     pub fn author(&self) -> Option<&str> {
         self.spec.author().as_deref().filter(|t| !t.is_empty())
     }
 
-    /// What it runs on, in normal spelling.
+    /// The image's platform, in normalised spelling.
     pub fn platform(&self) -> Platform {
         let (os, architecture) = (self.spec.os().to_string(), self.spec.architecture().to_string());
         Platform::new(&os, &architecture, self.spec.variant().as_deref())
@@ -191,7 +191,7 @@ impl ImageConfig {
         self.docker.healthcheck.as_ref()
     }
 
-    /// Docker's shell for the shell form of commands; empty where the image says none.
+    /// Docker's shell for the shell form of commands; empty if the image sets none.
     pub fn shell(&self) -> &[String] {
         self.docker.shell.as_deref().unwrap_or_default()
     }
@@ -201,24 +201,24 @@ impl ImageConfig {
         self.docker.on_build.as_deref().unwrap_or_default()
     }
 
-    /// Docker for Windows' note that the command is one escaped string.
+    /// Docker for Windows' flag that the command is one escaped string.
     pub fn args_escaped(&self) -> bool {
         self.docker.args_escaped.unwrap_or_default()
     }
 
-    /// The host name, which very old images fix.
+    /// The host name, which very old images set.
     pub fn hostname(&self) -> Option<&str> {
         self.docker.hostname.as_deref().filter(|h| !h.is_empty())
     }
 
-    /// The domain name, which very old images fix.
+    /// The domain name, which very old images set.
     pub fn domainname(&self) -> Option<&str> {
         self.docker.domainname.as_deref().filter(|d| !d.is_empty())
     }
 
     /// An editor that starts from this configuration.
     pub fn edit(&self) -> ConfigEditor {
-        // The bytes parsed before, so they parse now.
+        // The bytes were parsed before, so they parse now.
         let root = serde_json::from_slice(&self.raw).unwrap_or_default();
         ConfigEditor { root }
     }
@@ -236,7 +236,8 @@ fn malformed(error: impl std::fmt::Display) -> Error {
     Error::Malformed { what: "image configuration", reason: error.to_string() }
 }
 
-/// Old images leave out fields that the specification requires; Docker takes them for the host's.
+/// Adds fields that the specification requires and old images lack; Docker assumes the host's
+/// values.
 fn with_defaults(value: Value) -> Result<Value, Error> {
     let Value::Object(mut root) = value else {
         return Err(malformed("it is not an object"));
@@ -259,7 +260,7 @@ fn with_defaults(value: Value) -> Result<Value, Error> {
     Ok(Value::Object(root))
 }
 
-/// Makes or changes a configuration. Empty values remove the field.
+/// Creates or changes a configuration. Empty values remove the field.
 #[derive(Debug, Clone)]
 pub struct ConfigEditor {
     root: Map<String, Value>,
@@ -280,7 +281,7 @@ impl ConfigEditor {
         ConfigEditor { root }
     }
 
-    /// Sets the time of making (RFC 3339).
+    /// Sets the creation time (RFC 3339).
     pub fn created(&mut self, time: &str) -> &mut Self {
         set(&mut self.root, "created", time.into());
         self
@@ -347,7 +348,7 @@ impl ConfigEditor {
         self
     }
 
-    /// Adds a path that wants a volume.
+    /// Adds a path that gets a volume.
     pub fn volume(&mut self, path: &str) -> &mut Self {
         object(self.inner(), "Volumes").insert(path.to_owned(), json!({}));
         self
@@ -380,7 +381,7 @@ impl ConfigEditor {
         self
     }
 
-    /// Adds a step to the history; `empty` where it made no layer.
+    /// Adds a step to the history; `empty` if it made no layer.
     pub fn history(&mut self, created: &str, by: &str, comment: &str, empty: bool) -> &mut Self {
         let mut step = Map::new();
         for (key, value) in [("created", created), ("created_by", by), ("comment", comment)] {
@@ -393,7 +394,7 @@ impl ConfigEditor {
         self
     }
 
-    /// The finished configuration.
+    /// Returns the finished configuration.
     pub fn finish(&self) -> Result<ImageConfig, Error> {
         ImageConfig::parse(serde_json::to_vec(&self.root).map_err(malformed)?)
     }

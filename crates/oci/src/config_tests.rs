@@ -1,4 +1,4 @@
-//! Configurations as tools write them.
+//! Tests with configurations as tools write them.
 
 use super::*;
 

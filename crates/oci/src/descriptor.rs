@@ -1,7 +1,7 @@
-//! A typed pointer to a blob: media type, digest, size, and what else somebody wrote beside them.
+//! A typed pointer to a blob: media type, digest, size, and any other fields.
 //!
-//! Own rather than `oci_spec`'s, because that one drops the fields it does not know, and because
-//! a store's `index.json` must come back with other tools' fields unchanged.
+//! Not `oci_spec`'s type, because that one drops unknown fields, and a store's `index.json` must
+//! keep other tools' fields unchanged.
 
 use std::collections::BTreeMap;
 
@@ -18,30 +18,30 @@ pub const ANNOTATION_CONTAINERD_NAME: &str = "io.containerd.image.name";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What the blob is.
+    /// Media type of the blob.
     #[serde(default)]
     pub media_type: String,
-    /// Its content address.
+    /// Digest of its content.
     pub digest: Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Where else it may be fetched from (foreign layers).
+    /// Other locations of the blob (foreign layers).
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
     pub urls: Vec<String>,
-    /// Free notes.
+    /// Annotations.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
         deserialize_with = "null_is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// What the image runs on, in an index.
+    /// The image's platform, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
     /// The type of an artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// Every other field, as it came.
+    /// Every other field, unchanged.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,
 }
@@ -66,18 +66,18 @@ impl Descriptor {
         Self::new(media_type, Digest::of(bytes), bytes.len() as u64)
     }
 
-    /// The name this entry of a layout's index carries: containerd's, else OCI's.
+    /// The name of this entry in a layout's index: containerd's, else OCI's.
     pub fn ref_name(&self) -> Option<&str> {
         let get = |key| self.annotations.get(key).map(String::as_str);
         get(ANNOTATION_CONTAINERD_NAME).or_else(|| get(ANNOTATION_REF_NAME))
     }
 
-    /// The compression that the media type promises.
+    /// The compression according to the media type.
     pub fn compression(&self) -> Option<Compression> {
         Compression::from_media_type(&self.media_type)
     }
 
-    /// Whether the blob is to be fetched from [`Descriptor::urls`] and not from the registry.
+    /// True if the blob has to be fetched from [`Descriptor::urls`] and not from the registry.
     pub fn is_foreign(&self) -> bool {
         media::is_foreign_layer(&self.media_type) && !self.urls.is_empty()
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_it_does_not_know() {
+    fn keeps_unknown_fields() {
         let json = r#"{"mediaType":"a/b","digest":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","size":0,"urls":null,"data":"eA==","x-new":{"a":[1]}}"#;
         let descriptor: Descriptor = serde_json::from_str(json).unwrap();
         assert!(descriptor.urls.is_empty());

@@ -1,8 +1,8 @@
-//! Content addresses: `sha256:` and hexadecimal digits.
+//! Content digests: `sha256:` and hexadecimal digits.
 //!
-//! A [`Digest`] is always well formed: only registered algorithms, lower-case digits of the right
-//! number, so its parts may be used as file names. A [`Digester`] hashes a stream. Chain IDs name
-//! a stack of layers (config.md, "Layer `ChainID`").
+//! A [`Digest`] is always well formed: a registered algorithm and the right number of lower-case
+//! digits, so its parts may be used as file names. A [`Digester`] hashes a stream. Chain IDs name a
+//! stack of layers (config.md, "Layer `ChainID`").
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use crate::Error;
 pub enum Algorithm {
     /// SHA-256, which every tool uses.
     Sha256,
-    /// SHA-384, known to Docker's parser.
+    /// SHA-384, accepted by Docker's parser.
     Sha384,
     /// SHA-512, registered by OCI.
     Sha512,
@@ -52,7 +52,7 @@ impl Algorithm {
     }
 }
 
-/// A content address.
+/// A content digest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest {
     algorithm: Algorithm,
@@ -87,7 +87,7 @@ impl Digest {
         Digester::new(self.algorithm)
     }
 
-    /// Whether `bytes` are what this digest names.
+    /// Returns true if `bytes` have this digest.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         let mut digester = self.digester();
         digester.update(bytes);
@@ -107,9 +107,9 @@ impl FromStr for Digest {
     fn from_str(input: &str) -> Result<Self, Error> {
         let refuse = |reason| Error::Digest { input: clip(input), reason };
         let (name, hex) =
-            input.split_once(':').ok_or_else(|| refuse("there is no algorithm before a colon"))?;
+            input.split_once(':').ok_or_else(|| refuse("it has no algorithm before a colon"))?;
         let algorithm =
-            Algorithm::from_name(name).ok_or_else(|| refuse("the algorithm is not known"))?;
+            Algorithm::from_name(name).ok_or_else(|| refuse("the algorithm is not supported"))?;
         if hex.len() != algorithm.hex_len() {
             return Err(refuse("it has the wrong number of digits"));
         }
@@ -156,7 +156,7 @@ impl Digester {
         Digester { state }
     }
 
-    /// A hasher of the usual algorithm.
+    /// An empty hasher of SHA-256.
     pub fn sha256() -> Self {
         Self::new(Algorithm::Sha256)
     }
@@ -213,7 +213,7 @@ pub fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
     chain
 }
 
-/// Shortens input that goes into an error message.
+/// Shortens input for an error message.
 pub(crate) fn clip(input: &str) -> String {
     const MOST: usize = 300;
     match input.char_indices().nth(MOST) {

@@ -1,19 +1,19 @@
-//! The words images are spoken of in: references, digests, platforms, descriptors, manifests,
+//! The data types of container images: references, digests, platforms, descriptors, manifests,
 //! configurations.
 //!
-//! Nothing here does I/O. Documents are parsed from bytes that somebody else fetched, and those
-//! bytes are kept as they came, because a digest is over bytes and not over meaning: writing a
-//! parsed manifest again would lose fields this program does not know and change its name.
+//! This crate does no I/O. Documents are parsed from bytes, and those bytes are kept unchanged,
+//! because a digest covers the bytes: serialising a parsed manifest again would lose unknown fields
+//! and change its digest.
 //!
 //! | module | what | source |
 //! |---|---|---|
-//! | [`digest`] | content addresses and streaming hashers | OCI image spec, descriptor.md |
+//! | [`digest`] | content digests and streaming hashers | OCI image spec, descriptor.md |
 //! | [`mod@reference`] | `registry/repository:tag@digest` | `distribution/reference` |
 //! | [`platform`] | `os/architecture/variant`, which image runs where | containerd `platforms` |
 //! | [`media`] | media types and layer compressions | media-types.md |
 //! | [`descriptor`] | a typed pointer to a blob | descriptor.md |
 //! | [`manifest`] | manifests and indexes, OCI and Docker schema 2 | manifest.md, image-index.md |
-//! | [`config`] | what a container of the image starts with | config.md |
+//! | [`config`] | the settings of a container of the image | config.md |
 
 pub mod config;
 pub mod descriptor;

@@ -1,9 +1,9 @@
 //! Manifests and indexes, OCI's and Docker's schema 2, parsed from bytes that are kept.
 //!
-//! The media type comes from the registry or the descriptor; where that is missing or a generic
-//! one, the document's own `mediaType` and then its shape decide (OCI documents may lack the
-//! field). A document whose own type contradicts the outer one is refused: reading one as the other
-//! is how CVE-2021-41190 confused clients. Schema 1 is refused by name.
+//! The media type comes from the registry or the descriptor. If that is missing or generic, the
+//! document's own `mediaType` and then its fields decide (OCI documents may lack `mediaType`). A
+//! document whose own type contradicts the outer one is refused: reading one as the other is how
+//! CVE-2021-41190 confused clients. Schema 1 is refused by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Descriptor, Error, Platform, media};
 
-/// The largest manifest or index, in bytes; the distribution spec asks registries for 4 MiB.
+/// Size limit of a manifest or index in bytes; the distribution spec asks registries for 4 MiB.
 pub const DOCUMENT_MAX: u64 = 4 << 20;
-/// More layers than any tool writes (overlay mounts end at 500, Docker at 127).
+/// Limit of layers: more than any tool writes (overlay mounts end at 500, Docker at 127).
 const LAYERS_MAX: usize = 4096;
 const ENTRIES_MAX: usize = 65536;
 
-/// What a tag or a digest may point to.
+/// The target of a tag or a digest.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "one per image, taken apart at once")]
 pub enum Document {
@@ -37,9 +37,9 @@ pub struct Manifest {
     pub config: Descriptor,
     /// The layers, lowest first.
     pub layers: Vec<Descriptor>,
-    /// Free notes.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// The type of an artifact, where it is one.
+    /// The type, if it is an artifact.
     pub artifact_type: Option<String>,
     raw: Arc<[u8]>,
 }
@@ -51,7 +51,7 @@ pub struct Index {
     pub media_type: String,
     /// The entries, in the order they are listed.
     pub manifests: Vec<Descriptor>,
-    /// Free notes.
+    /// Annotations.
     pub annotations: BTreeMap<String, String>,
     raw: Arc<[u8]>,
 }
@@ -94,7 +94,7 @@ struct IndexJson {
 }
 
 impl Document {
-    /// Parses a document; `media_type` is what the registry or the descriptor said (may be empty).
+    /// Parses a document; `media_type` comes from the registry or the descriptor (may be empty).
     pub fn parse(bytes: impl Into<Arc<[u8]>>, media_type: &str) -> Result<Self, Error> {
         let raw: Arc<[u8]> = bytes.into();
         check_size("manifest", raw.len())?;
@@ -111,7 +111,7 @@ impl Document {
         }
     }
 
-    /// The bytes as they came.
+    /// The original bytes.
     pub fn raw(&self) -> &[u8] {
         match self {
             Document::Index(index) => &index.raw,
@@ -127,7 +127,7 @@ impl Document {
         }
     }
 
-    /// A pointer to the document.
+    /// The document's descriptor.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(self.media_type(), self.raw())
     }
@@ -147,7 +147,7 @@ fn recognise(shape: &Shape, outer: &str) -> Result<Kind, Error> {
     let is_index = shape.manifests.is_some();
     let is_manifest = shape.config.is_some() || shape.layers.is_some();
     if is_index && is_manifest {
-        return Err(malformed("it is an index and a manifest at once"));
+        return Err(malformed("it has the fields of an index and of a manifest"));
     }
     let known = |t: &str| media::is_index(t) || media::is_manifest(t);
     if known(inner) && known(outer) && media::is_index(inner) != media::is_index(outer) {
@@ -185,7 +185,7 @@ impl Manifest {
         })
     }
 
-    /// A new manifest of these parts, OCI's or Docker's as `media_type` says.
+    /// Builds a manifest, OCI's or Docker's according to `media_type`.
     pub fn build(media_type: &str, config: Descriptor, layers: Vec<Descriptor>) -> Self {
         let document = ManifestJson {
             schema_version: 2,
@@ -213,18 +213,18 @@ impl Manifest {
         }
     }
 
-    /// The bytes as they came.
+    /// The original bytes.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// A pointer to this manifest.
+    /// The manifest's descriptor.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.raw)
     }
 
-    /// The same image in OCI's words: a new manifest with another digest where this one is
-    /// Docker's. skopeo and umoci look for OCI manifests only in a layout.
+    /// The same image as an OCI manifest, which has another digest if this one is Docker's. skopeo
+    /// and umoci find only OCI manifests in a layout.
     #[must_use]
     pub fn to_oci(&self) -> Self {
         if self.media_type == media::OCI_MANIFEST {
@@ -238,7 +238,7 @@ impl Manifest {
         Self::build(media::OCI_MANIFEST, translated(&self.config), layers)
     }
 
-    /// The sum of the layers' sizes as stored.
+    /// The sum of the layers' stored sizes.
     pub fn layers_size(&self) -> u64 {
         self.layers.iter().fold(0, |sum, layer| sum.saturating_add(layer.size))
     }
@@ -265,7 +265,7 @@ impl Index {
         Ok(Index { media_type, manifests, annotations, raw })
     }
 
-    /// A new OCI index of these entries.
+    /// Builds an OCI index of these entries.
     pub fn build(manifests: Vec<Descriptor>) -> Self {
         let document = IndexJson {
             schema_version: 2,
@@ -291,18 +291,18 @@ impl Index {
         }
     }
 
-    /// The bytes as they came.
+    /// The original bytes.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// A pointer to this index.
+    /// The index's descriptor.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.raw)
     }
 
-    /// The entry that serves `wanted` best; the first listed among equals. Entries without a
-    /// platform are taken only when no other fits.
+    /// The entry that fits `wanted` best; the first listed among equals. Entries without a platform
+    /// are taken only when no other fits.
     pub fn choose(&self, wanted: &Platform) -> Result<&Descriptor, Error> {
         const UNNAMED: u32 = 10_000;
         self.manifests
@@ -325,7 +325,7 @@ impl Index {
             })
     }
 
-    /// The platforms offered, without attestations (`unknown/unknown`).
+    /// The platforms in the index, without attestations (`unknown/unknown`).
     pub fn platforms(&self) -> Vec<Platform> {
         let mut seen: Vec<Platform> = Vec::new();
         for platform in self.manifests.iter().filter_map(|entry| entry.platform.as_ref()) {

@@ -1,4 +1,4 @@
-//! Documents as registries serve them.
+//! Tests with documents as registries serve them.
 
 use super::*;
 use crate::Digest;
@@ -48,7 +48,7 @@ fn the_outer_type_fills_in() {
 }
 
 #[test]
-fn refuses_confusion() {
+fn refuses_contradicting_types() {
     let text = manifest_json("", media::OCI_CONFIG);
     assert!(Document::parse(text.as_bytes(), media::OCI_INDEX).is_err());
     let inner =
@@ -76,7 +76,7 @@ fn refuses_too_much() {
 }
 
 #[test]
-fn says_what_is_no_image() {
+fn artifacts_are_refused_by_type() {
     let text = manifest_json("", "application/vnd.cncf.helm.config.v1+json");
     let manifest = Manifest::parse(text.as_bytes(), "").unwrap();
     assert!(matches!(manifest.check_is_image(), Err(Error::Artifact { .. })));

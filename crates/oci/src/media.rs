@@ -1,4 +1,4 @@
-//! Media types, and what they say about a layer's compression.
+//! Media types, and the compression of layers.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,38 +31,38 @@ pub const DOCKER_SCHEMA1: &str = "application/vnd.docker.distribution.manifest.v
 /// Docker's schema 1, signed.
 pub const DOCKER_SCHEMA1_SIGNED: &str = "application/vnd.docker.distribution.manifest.v1+prettyjws";
 
-/// Every document type a client accepts, best first; schema 1 is asked for too, so that a registry
-/// that has nothing else says so and the refusal can name the reason.
+/// Every document type that a client accepts, best first. Schema 1 is included, so that a registry
+/// that has nothing else sends it and the error can name the reason.
 pub const ACCEPTED: [&str; 6] =
     [OCI_INDEX, DOCKER_INDEX, OCI_MANIFEST, DOCKER_MANIFEST, DOCKER_SCHEMA1_SIGNED, DOCKER_SCHEMA1];
 
-/// Whether the type is an index or manifest list.
+/// Returns true for an index or manifest list.
 pub fn is_index(media_type: &str) -> bool {
     matches!(essence(media_type), OCI_INDEX | DOCKER_INDEX)
 }
 
-/// Whether the type is a single image's manifest.
+/// Returns true for a single image's manifest.
 pub fn is_manifest(media_type: &str) -> bool {
     matches!(essence(media_type), OCI_MANIFEST | DOCKER_MANIFEST)
 }
 
-/// Whether the type is Docker's schema 1.
+/// Returns true for Docker's schema 1.
 pub fn is_schema1(media_type: &str) -> bool {
     matches!(essence(media_type), DOCKER_SCHEMA1 | DOCKER_SCHEMA1_SIGNED)
 }
 
-/// Whether the type is an image's configuration.
+/// Returns true for an image's configuration.
 pub fn is_config(media_type: &str) -> bool {
     matches!(essence(media_type), OCI_CONFIG | DOCKER_CONFIG)
 }
 
-/// Whether a layer of this type may be kept outside the registry (its descriptor has URLs).
+/// Returns true if a layer of this type may be kept outside the registry (its descriptor has URLs).
 pub fn is_foreign_layer(media_type: &str) -> bool {
     let name = essence(media_type);
     name == DOCKER_FOREIGN_LAYER || name.contains(".nondistributable.")
 }
 
-/// OCI's type for one of Docker's; others stay as they are.
+/// OCI's type for one of Docker's; other types unchanged.
 pub fn to_oci(media_type: &str) -> &str {
     match essence(media_type) {
         DOCKER_INDEX => OCI_INDEX,
@@ -81,7 +81,7 @@ pub fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// How a layer's tar stream is packed.
+/// Compression of a layer's tar stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -98,11 +98,11 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// How many bytes [`Compression::from_magic`] wants to see.
+    /// Number of bytes that [`Compression::from_magic`] needs.
     pub const MAGIC_LEN: usize = 6;
 
-    /// What a media type promises; `None` where it is not a layer type. Registries hold layers
-    /// whose type lies, so the stream's own magic has the last word.
+    /// The compression according to a media type; `None` if it is not a layer type. Registries hold
+    /// layers with a wrong type, so the stream's own magic number decides.
     pub fn from_media_type(media_type: &str) -> Option<Self> {
         let name = essence(media_type);
         if !name.contains("layer") && !name.contains("rootfs") {
@@ -116,7 +116,8 @@ impl Compression {
         }
     }
 
-    /// What the first bytes of a stream say; fewer than [`Compression::MAGIC_LEN`] are fine.
+    /// The compression according to the first bytes of a stream; fewer than
+    /// [`Compression::MAGIC_LEN`] are allowed.
     pub fn from_magic(head: &[u8]) -> Self {
         // A zstd stream may begin with a skippable frame, 0x184D2A50 to 0x184D2A5F.
         let skippable = head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == *b"\x2a\x4d\x18";
@@ -133,7 +134,7 @@ impl Compression {
         }
     }
 
-    /// The OCI media type of a layer packed so; bzip2 and xz have none.
+    /// The OCI media type of a layer with this compression; bzip2 and xz have none.
     pub fn oci_layer_type(self) -> Option<&'static str> {
         match self {
             Compression::None => Some(OCI_LAYER),

@@ -1,8 +1,8 @@
-//! Platforms: what an image was built for, and which images a host or a user's wish accepts.
+//! Platforms: the system that an image was built for, and which images fit a requested platform.
 //!
 //! Spellings are normalised as containerd's `platforms` package does (`x86_64` is `amd64`,
-//! `aarch64` and `arm64/v8` are `arm64`, `armhf` is `arm/v7`). [`Platform::score`] ranks what an
-//! index offers: the exact variant first, then older ones that the processor still runs.
+//! `aarch64` and `arm64/v8` are `arm64`, `armhf` is `arm/v7`). [`Platform::score`] ranks the
+//! entries of an index: the exact variant first, then older ones that the processor still runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,10 +15,10 @@ use crate::digest::clip;
 /// Operating system, processor architecture and its variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Platform {
-    /// Processor architecture in Go's words (`amd64`, `arm64`).
+    /// Processor architecture by its Go name (`amd64`, `arm64`).
     #[serde(default)]
     pub architecture: String,
-    /// Operating system in Go's words (`linux`).
+    /// Operating system by its Go name (`linux`).
     #[serde(default)]
     pub os: String,
     /// Version of the operating system (Windows only).
@@ -33,7 +33,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// The platform, in normal spelling.
+    /// Makes a platform in normalised spelling.
     pub fn new(os: &str, architecture: &str, variant: Option<&str>) -> Self {
         let (architecture, variant) = normalise(architecture, variant.unwrap_or_default());
         Platform {
@@ -45,13 +45,13 @@ impl Platform {
         }
     }
 
-    /// What this program was built for. `amd64` has no variant here, because a store is often
-    /// shared by nodes whose processors differ.
+    /// The platform that this program was built for. `amd64` has no variant here, because a store
+    /// is often shared by nodes with different processors.
     pub fn host() -> Self {
         Self::new("linux", std::env::consts::ARCH, None)
     }
 
-    /// The same platform in normal spelling.
+    /// The same platform in normalised spelling.
     #[must_use]
     pub fn normalised(&self) -> Self {
         let plain = Self::new(&self.os, &self.architecture, self.variant.as_deref());
@@ -62,8 +62,8 @@ impl Platform {
         }
     }
 
-    /// How well an image for `offered` serves this wish: 0 is exact, more is worse, `None` not at
-    /// all.
+    /// How well an image for `offered` fits this requested platform: 0 is exact, more is worse,
+    /// `None` not at all.
     pub fn score(&self, offered: &Platform) -> Option<u32> {
         let (want, have) = (self.normalised(), offered.normalised());
         if want.os != have.os {
@@ -84,7 +84,7 @@ impl Platform {
         }
     }
 
-    /// Whether an image for `offered` runs where this platform is wished.
+    /// Returns true if an image for `offered` runs on this requested platform.
     pub fn accepts(&self, offered: &Platform) -> bool {
         self.score(offered).is_some()
     }
@@ -111,7 +111,7 @@ fn same_architecture(
     match (want, have) {
         // Older variants run on newer processors; the newest of them is the best.
         (Some(want), Some(have)) if have <= want => Some(want - have),
-        // Nothing said about the processor and only newer builds offered: the lowest may run.
+        // No variant requested and only newer builds offered: the lowest may run.
         (Some(_), Some(have)) if wanted.is_empty() => Some(100 + have),
         _ => None,
     }
@@ -156,7 +156,7 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = Error;
 
-    /// Reads `os/architecture[/variant]`; a lone word is an operating system or an architecture.
+    /// Parses `os/architecture[/variant]`; a lone word is an operating system or an architecture.
     fn from_str(input: &str) -> Result<Self, Error> {
         let refuse = |reason| Error::Platform { input: clip(input), reason };
         let good = |part: &str| {
@@ -167,7 +167,7 @@ impl FromStr for Platform {
         };
         let parts: Vec<&str> = input.trim().split('/').collect();
         if !parts.iter().all(|part| good(part)) {
-            return Err(refuse("a part is empty or holds other than letters and digits"));
+            return Err(refuse("a part is empty or has characters other than letters and digits"));
         }
         match *parts.as_slice() {
             [one] if is_os(one) => {

@@ -1,9 +1,9 @@
-//! Image references, read exactly as Docker reads them.
+//! Image references, parsed exactly as Docker parses them.
 //!
 //! `debian` is `docker.io/library/debian:latest`; the part before the first slash is a registry if
 //! it holds a dot, a colon or a capital letter, or is `localhost`. The grammar is that of the
-//! `distribution/reference` package (its `reference.go` and `normalize.go`), written here as
-//! small scanners because the whole of it is a few character classes:
+//! `distribution/reference` package (its `reference.go` and `normalize.go`), implemented as small
+//! scanners because it is only a few character classes:
 //!
 //! ```text
 //! reference  := name [ ":" tag ] [ "@" digest ]
@@ -22,15 +22,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::digest::clip;
 use crate::{Digest, Error};
 
-/// The registry that names without one mean.
+/// The registry of names without one.
 pub const DEFAULT_REGISTRY: &str = "docker.io";
-/// The tag that names without tag and digest mean.
+/// The tag of names without tag and digest.
 pub const DEFAULT_TAG: &str = "latest";
 const OFFICIAL: &str = "library/";
 const LEGACY_REGISTRY: &str = "index.docker.io";
 const PATH_MAX: usize = 255;
 const TAG_MAX: usize = 128;
-/// Longer input is refused before it is looked at; the longest legal reference is shorter.
+/// Longer input is refused before parsing; the longest legal reference is shorter.
 const INPUT_MAX: usize = 2048;
 
 /// A normalised image reference: always a registry and a repository, and a tag, a digest or both.
@@ -43,7 +43,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Parses and normalises what a user wrote; without tag and digest the tag is `latest`.
+    /// Parses and normalises user input; without tag and digest the tag is `latest`.
     pub fn parse(input: &str) -> Result<Self, Error> {
         let mut reference = Self::parse_name(input)?;
         if reference.tag.is_none() && reference.digest.is_none() {
@@ -52,7 +52,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// As [`Reference::parse`], but a name without tag and digest stays so: it means the
+    /// As [`Reference::parse`], but a name without tag and digest gets none: it names the
     /// repository.
     pub fn parse_name(input: &str) -> Result<Self, Error> {
         let refuse = |reason: &str| Error::Reference { input: clip(input), reason: reason.into() };
@@ -63,7 +63,9 @@ impl Reference {
             return Err(refuse("it is too long"));
         }
         if input.len() == 64 && input.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
-            return Err(refuse("64 hexadecimal digits are an id and cannot be a name"));
+            return Err(refuse(
+                "a name must not consist of 64 hexadecimal digits, which are an id",
+            ));
         }
         let (registry, rest) = split_registry(input);
         let (rest, digest) = match rest.split_once('@') {
@@ -106,12 +108,12 @@ impl Reference {
         self.tag.as_deref()
     }
 
-    /// The digest, if there is one. With a digest the tag is only a note.
+    /// The digest, if there is one. With a digest the tag is only informative.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
 
-    /// Whether the content is pinned by a digest.
+    /// True if a digest pins the content.
     pub fn is_digest(&self) -> bool {
         self.digest.is_some()
     }
@@ -121,8 +123,8 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// The name as a user writes it: without `docker.io/` and `library/` where that reads back the
-    /// same.
+    /// The name as a user writes it: without `docker.io/` and `library/`, if that parses back to
+    /// the same.
     pub fn familiar_name(&self) -> String {
         let full = self.name();
         if self.registry != DEFAULT_REGISTRY {
@@ -156,7 +158,7 @@ impl Reference {
         Ok(Reference { tag: Some(tag.to_owned()), digest: None, ..self.clone() })
     }
 
-    /// The same repository pinned to a digest; the tag stays as a note.
+    /// The same repository pinned to a digest; the tag stays, only informative.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> Self {
         Reference { digest: Some(digest), ..self.clone() }
@@ -168,7 +170,7 @@ impl Reference {
         Reference { tag: None, digest: None, ..self.clone() }
     }
 
-    /// What a registry is asked for: the digest, else the tag, else `latest`.
+    /// The version to request from a registry: the digest, else the tag, else `latest`.
     pub fn version(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -217,7 +219,7 @@ impl<'de> Deserialize<'de> for Reference {
     }
 }
 
-/// Whether `text` may be a tag.
+/// Returns true if `text` is a valid tag.
 pub fn is_tag(text: &str) -> bool {
     check_tag(text).is_ok()
 }
@@ -285,7 +287,7 @@ fn check_path(written: &str, repository: &str) -> Result<(), &'static str> {
     if repository.split('/').all(is_component) {
         Ok(())
     } else {
-        Err("the repository name may hold a-z, 0-9 and, between them, one of . _ __ or dashes")
+        Err("the repository name may have a-z, 0-9 and, between them, one of . _ __ or dashes")
     }
 }
 
@@ -311,7 +313,7 @@ fn check_tag(tag: &str) -> Result<(), &'static str> {
     let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let good =
         is_word(tag.as_bytes()[0]) && tag.bytes().all(|b| is_word(b) || b == b'.' || b == b'-');
-    if good { Ok(()) } else { Err("a tag may hold letters, digits, _ . and -") }
+    if good { Ok(()) } else { Err("a tag may have letters, digits, _ . and -") }
 }
 
 #[cfg(test)]

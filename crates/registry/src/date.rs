@@ -1,7 +1,7 @@
-//! Days of the civil calendar.
+//! Date arithmetic.
 
 /// Days from 1970-01-01 to a date in the Gregorian calendar (Howard Hinnant's `days_from_civil`,
-/// years beginning in March); `None` before 1970 and for dates that cannot be.
+/// years beginning in March); `None` before 1970 and for invalid dates.
 pub(crate) fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;

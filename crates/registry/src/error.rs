@@ -1,4 +1,4 @@
-//! What can go wrong on the road of an image, one variant per step.
+//! Errors of this crate, one variant per step.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use oci::Digest;
 
-/// Why an image, a list or a login could not be had. URLs are shown without their query, where blob
-/// stores put signatures.
+/// The reason why an image, a list or a login failed. URLs are shown without their query, where
+/// blob stores put signatures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A document was refused.
+    /// A document is not valid.
     #[error("{what}: {source}")]
     Document {
         /// The reference or file it came from.
         what: String,
-        /// Why.
+        /// The error.
         source: oci::Error,
     },
     /// A host name has no address.
@@ -24,25 +24,25 @@ pub enum Error {
     Resolve {
         /// The name.
         host: String,
-        /// What was tried and what came of it.
+        /// The attempts and their results.
         reason: String,
     },
-    /// No connection.
+    /// The connection failed.
     #[error("cannot connect to {host}: {source}")]
     Connect {
         /// Host and port.
         host: String,
-        /// The system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The TLS handshake failed.
-    #[error("no secure connection to {host}: {reason}")]
+    #[error("the TLS connection to {host} failed: {reason}")]
     Tls {
         /// Host and port.
         host: String,
-        /// What is wrong with the certificate or the handshake.
+        /// The problem with the certificate or the handshake.
         reason: String,
-        /// Whether the certificate was not trusted, rather than the protocol broken.
+        /// True if the certificate is not trusted; false for other failures of the handshake.
         untrusted: bool,
     },
     /// The server answered HTTPS with plain HTTP.
@@ -51,63 +51,63 @@ pub enum Error {
         /// Host and port.
         host: String,
     },
-    /// A proxy refused or could not be used.
+    /// A proxy refused, or could not be used.
     #[error("the proxy {proxy} failed: {reason}")]
     Proxy {
         /// The proxy without its password.
         proxy: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Nothing came in time.
+    /// A timeout.
     #[error("{host} did not answer in time ({step})")]
     Timeout {
         /// Host and port.
         host: String,
-        /// What was waited for.
+        /// The step that timed out.
         step: String,
     },
-    /// The connection broke or carried nonsense.
+    /// The connection broke or carried invalid data.
     #[error("the connection to {host} broke: {reason}")]
     Broken {
         /// Host and port.
         host: String,
-        /// What was seen.
+        /// The observation.
         reason: String,
     },
-    /// The registry wants to know who asks, or does not take what it was told (401).
+    /// The registry requires credentials, or does not accept these (401).
     #[error("{registry} refuses access to {what}: {}", unauthorized(*.with_credentials, .message))]
     Unauthorized {
         /// The registry.
         registry: String,
         /// The repository or the registry itself.
         what: String,
-        /// Whether credentials were sent.
+        /// True if credentials were sent.
         with_credentials: bool,
-        /// The registry's own words.
+        /// The registry's message.
         message: String,
     },
-    /// The registry knows who asks and says no (403).
+    /// The credentials are accepted and lack the right (403).
     #[error("{registry} denies access to {what}{}", words(.message))]
     Denied {
         /// The registry.
         registry: String,
         /// The repository or the registry itself.
         what: String,
-        /// The registry's own words.
+        /// The registry's message.
         message: String,
     },
     /// There is no such image.
     #[error("{reference} is not in {registry}{}", words(.message))]
     NotFound {
-        /// What was asked for.
+        /// The reference.
         reference: String,
-        /// Where.
+        /// The registry.
         registry: String,
-        /// The registry's own words.
+        /// The registry's message.
         message: String,
     },
-    /// A blob that a manifest names is missing.
+    /// A blob that a manifest refers to is missing.
     #[error("{registry} does not have {digest} of {repository}")]
     BlobMissing {
         /// The registry.
@@ -118,115 +118,115 @@ pub enum Error {
         digest: Digest,
     },
     /// Too many requests (429), and waiting did not help or would take too long.
-    #[error("{registry} allows no more requests now{}{}", wait(*.retry_after), words(.message))]
+    #[error("{registry} limits the number of requests{}{}", wait(*.retry_after), words(.message))]
     RateLimited {
         /// The registry.
         registry: String,
-        /// How long it wants us to wait.
+        /// The wait that the registry asks for.
         retry_after: Option<Duration>,
-        /// The registry's own words.
+        /// The registry's message.
         message: String,
     },
-    /// Any other answer that is not a success.
+    /// Any other unsuccessful status.
     #[error("{url} answered {status}{}", words(.message))]
     Status {
-        /// What was asked, without query.
+        /// The requested URL, without query.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// The registry's own words.
+        /// The registry's message.
         message: String,
     },
     /// The token server gave no token.
-    #[error("no token from {realm}: {reason}")]
+    #[error("cannot get a token from {realm}: {reason}")]
     Token {
         /// The token server, without query.
         realm: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A redirect that must not or cannot be followed.
+    /// A redirect that cannot be followed or must not be.
     #[error("{url} redirects {reason}")]
     Redirect {
-        /// What was asked, without query.
+        /// The requested URL, without query.
         url: String,
-        /// Where to or how often.
+        /// The target, or the number of redirects.
         reason: String,
     },
-    /// `registries.conf` forbids it.
+    /// `registries.conf` blocks the registry.
     #[error("the registry of {name} is blocked by {path}")]
     Blocked {
         /// The image's name.
         name: String,
-        /// The file that says so.
+        /// The file that blocks it.
         path: String,
     },
-    /// Content that is not what its digest says.
-    #[error("{what} is damaged: it should be {expected} and is {found}")]
+    /// Content with another digest than expected.
+    #[error("{what} is damaged: its digest is {found} instead of {expected}")]
     WrongDigest {
         /// The manifest, configuration or layer.
         what: String,
-        /// What was asked for.
+        /// The expected digest.
         expected: Digest,
-        /// What came.
+        /// The digest of the received content.
         found: Digest,
     },
     /// Content that is longer or shorter than its descriptor says.
-    #[error("{what} is damaged: it should have {expected} bytes and has {found}")]
+    #[error("{what} is damaged: it has {found} bytes instead of {expected}")]
     WrongSize {
         /// The manifest, configuration or layer.
         what: String,
-        /// What the descriptor says.
+        /// The size in the descriptor.
         expected: u64,
-        /// What came; the first byte too many ends the reading.
+        /// The received size; reading stops at the first excess byte.
         found: u64,
     },
     /// An answer or a file larger than its limit.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// What was read.
+        /// The response or file.
         what: String,
         /// The limit in bytes.
         limit: u64,
     },
-    /// A layer that has to come from elsewhere than the registry.
+    /// A layer that is not in the registry.
     #[error("{digest} has to be fetched from {url}, which is not supported")]
     ForeignLayer {
         /// The layer.
         digest: Digest,
-        /// Where it is.
+        /// Its URL.
         url: String,
     },
-    /// An answer that is not what the protocol says.
-    #[error("{url} answered with something unexpected: {reason}")]
+    /// A response that violates the protocol.
+    #[error("unexpected response from {url}: {reason}")]
     Protocol {
-        /// What was asked, without query.
+        /// The requested URL, without query.
         url: String,
-        /// What is wrong.
+        /// The violation.
         reason: String,
     },
     /// The registry cannot list or search.
-    #[error("{registry} offers no {what}")]
+    #[error("{registry} does not support {what}")]
     Unsupported {
         /// The registry.
         registry: String,
         /// `search`, `list of repositories`.
         what: &'static str,
     },
-    /// A setting that makes no sense.
-    #[error("bad setting {name}: {reason}")]
+    /// An invalid setting.
+    #[error("invalid setting {name}: {reason}")]
     Setting {
         /// The setting.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A configuration file that cannot be understood.
+    /// A configuration file that cannot be parsed.
     #[error("{}: {reason}", path.display())]
     ConfigFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A file that could not be read, written, made or removed.
@@ -236,7 +236,7 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A credential helper failed.
@@ -244,13 +244,13 @@ pub enum Error {
     Helper {
         /// The helper's name without prefix.
         name: String,
-        /// What it said.
+        /// The helper's message.
         reason: String,
     },
-    /// An archive or layout that is not what it should be.
+    /// An invalid archive or layout.
     #[error("the archive is not valid: {reason}")]
     Archive {
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// An archive could not be read or written.
@@ -258,7 +258,7 @@ pub enum Error {
     ArchiveIo {
         /// `read`, `write`.
         action: &'static str,
-        /// The system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The caller's [`crate::BlobSink`] or [`crate::BlobSource`] failed.
@@ -268,7 +268,7 @@ pub enum Error {
         action: &'static str,
         /// The blob.
         what: String,
-        /// Its reason.
+        /// The error of the sink or source.
         source: io::Error,
     },
 }
@@ -288,7 +288,7 @@ fn unauthorized(with_credentials: bool, message: &str) -> String {
     let what = if with_credentials {
         "it does not accept the credentials"
     } else {
-        "it wants credentials"
+        "it requires credentials"
     };
     format!("{what}{}", words(message))
 }
@@ -304,7 +304,7 @@ impl Error {
         io::Error::other(self)
     }
 
-    /// What the user can do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Document { source, .. } => return source.hint(),
@@ -315,7 +315,7 @@ impl Error {
             Error::Connect { host, source }
                 if source.kind() == io::ErrorKind::ConnectionRefused =>
             {
-                format!("nothing listens on {host}; is the port right and the registry running?")
+                format!("nothing listens on {host}; check the port, and that the registry runs")
             }
             Error::Connect { .. } | Error::Timeout { .. } | Error::Broken { .. } => {
                 "check this host's network; behind a proxy set HTTPS_PROXY".to_owned()
@@ -324,7 +324,7 @@ impl Error {
                 "put the registry's CA into /etc/containers/certs.d/{host}/ca.crt or the ca_files \
                  setting, or use --tls-verify=false"
             ),
-            Error::Tls { .. } => "is this really the registry's port?".to_owned(),
+            Error::Tls { .. } => "check that this is the registry's HTTPS port".to_owned(),
             Error::PlainHttp { host } => {
                 format!("use --tls-verify=false, or mark {host} as insecure in registries.conf")
             }
@@ -333,16 +333,17 @@ impl Error {
             }
             Error::Unauthorized { registry, with_credentials, .. } => {
                 if *with_credentials {
-                    format!("log in again: coracle login {registry}")
+                    format!("log in again with 'coracle login {registry}'")
                 } else {
                     format!(
-                        "the image may be private or not exist; log in: coracle login {registry}"
+                        "the image may be private or not exist; log in with 'coracle login \
+                         {registry}'"
                     )
                 }
             }
             Error::Denied { registry, .. } => format!(
-                "the image may be private or may not exist, or this account lacks the right to it; \
-                 log in with another: coracle login {registry}"
+                "the image may be private or not exist, or this account lacks the right to it; use \
+                 another account with 'coracle login {registry}'"
             ),
             Error::NotFound { reference, .. } => {
                 let name = reference.split('@').next().unwrap_or(reference);
@@ -350,34 +351,39 @@ impl Error {
                     Some((name, tag)) if !tag.contains('/') => name,
                     _ => name,
                 };
-                format!("check the name and the tag: coracle search --list-tags {name}")
+                format!(
+                    "check the name and the tag; 'coracle search --list-tags {name}' lists the tags"
+                )
             }
             Error::RateLimited { registry, .. } => format!(
-                "wait, or log in for a higher limit: coracle login {registry}; or use a mirror"
+                "wait, log in for a higher limit with 'coracle login {registry}', or use a mirror"
             ),
             Error::Status { status: 500.., .. } => {
-                "the registry has a problem; try later".to_owned()
+                "the registry has an internal problem; try again later".to_owned()
             }
-            Error::Blocked { .. } => "remove `blocked = true` there, if that is yours".to_owned(),
+            Error::Blocked { .. } => {
+                "if you administer that file, remove 'blocked = true' from it".to_owned()
+            }
             Error::BlobMissing { .. } => {
-                "the registry has the image's manifest without all of its parts; tell its owner, or \
-                 pull another tag"
+                "the image in the registry is incomplete; tell its owner, or pull another tag"
                     .to_owned()
             }
             Error::WrongDigest { .. } | Error::WrongSize { .. } => {
-                "the registry, a proxy or the archive changed the content; try again or tell its \
-                 owner"
+                "the registry, a proxy or the archive changed the content; try again, or tell the \
+                 owner of the image"
                     .to_owned()
             }
             Error::Helper { name, .. } => {
-                format!("is docker-credential-{name} installed and its key chain unlocked?")
+                format!(
+                    "check that docker-credential-{name} is installed and its key chain is unlocked"
+                )
             }
             Error::ForeignLayer { .. } => {
                 "such layers belong to Windows images; choose another --platform".to_owned()
             }
             Error::Archive { .. } => {
-                "it should be the output of `coracle save`, `docker save`, `podman save` or an OCI \
-                 layout; for a root file system use `coracle import`"
+                "use the output of 'coracle save', 'docker save' or 'podman save', or an OCI \
+                 layout; for a root file system use 'coracle import'"
                     .to_owned()
             }
             _ => return None,
@@ -405,6 +411,6 @@ mod tests {
             registry: "h:5000".into(),
             message: String::new(),
         };
-        assert!(error.hint().unwrap().ends_with("h:5000/a/b"));
+        assert!(error.hint().unwrap().contains("--list-tags h:5000/a/b'"));
     }
 }

@@ -1,9 +1,9 @@
-//! HTTP/1.1 over `ureq`: the only file that touches its `unversioned` interfaces, which do not
-//! follow semantic versions (the version is pinned exactly).
+//! HTTP/1.1 over `ureq`: the only file that uses its `unversioned` interfaces, which do not follow
+//! semantic versions (the version is pinned exactly).
 //!
-//! `ureq` gives framing, pooling, proxies (CONNECT, SOCKS) and timeouts. Ours are the resolver, the
-//! TLS step (a configuration per host, errors that say what is wrong) and everything that is
-//! policy: no redirects are followed here, no status is an error, nothing is repeated.
+//! `ureq` provides framing, pooling, proxies (CONNECT, SOCKS) and timeouts. This crate provides the
+//! resolver, the TLS step (a configuration per host, errors with the exact cause) and all policy:
+//! this module follows no redirects, treats no status as an error and repeats nothing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Timeout};
 
-use crate::hosts::Hosts;
+use crate::host_state::Hosts;
 use crate::proxy::{self, Proxies};
 use crate::resolver::Resolver;
 use crate::tls::{self, Tls};
@@ -40,13 +40,13 @@ pub(crate) enum Method {
     Post,
 }
 
-/// What goes out.
+/// An HTTP request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// Sent as `Authorization`.
+    /// Value of the `Authorization` header.
     pub(crate) authorization: Option<Secret>,
     /// The form of a POST.
     pub(crate) form: Option<Secret>,
@@ -58,17 +58,17 @@ impl Request {
     }
 }
 
-/// What comes back: any status.
+/// An HTTP response with any status.
 pub(crate) struct Response {
     pub(crate) status: u16,
     headers: http::HeaderMap,
     pub(crate) body: Box<dyn Read + Send>,
-    /// Where it came from.
+    /// The URL that answered.
     pub(crate) url: Url,
 }
 
 impl Response {
-    /// A header's value, the first of its name; `None` where it is not ASCII.
+    /// The first value of a header; `None` if it is not ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -110,7 +110,7 @@ impl Http {
         })
     }
 
-    /// Sends one request once and returns as soon as the head of the answer is there.
+    /// Sends one request once and returns as soon as the response's header is there.
     pub(crate) fn send(&self, request: &Request) -> Result<Response, Error> {
         let proxy = self.proxies.choose(&request.url);
         let explain = |error| explain(error, &request.url, proxy, &self.timeouts);
@@ -189,7 +189,7 @@ impl Http {
     }
 }
 
-/// `ureq`'s resolver is ours.
+/// Connects `ureq` to this crate's resolver.
 #[derive(Debug)]
 struct Names {
     resolver: Arc<Resolver>,
@@ -246,7 +246,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let check = !self.hosts.is_insecure(&shown);
         let config = self.tls.config(host, port, check).map_err(wrap)?;
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| ureq::Error::BadUri(format!("{host} is no host name")))?;
+            .map_err(|_| ureq::Error::BadUri(format!("{host} is not a host name")))?;
         let mut connection = ClientConnection::new(config, name).map_err(ureq::Error::Rustls)?;
         let mut socket = TransportAdapter::new(transport.boxed(), details.current_time.clone());
         socket.set_timeout(details.timeout);
@@ -260,7 +260,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
     }
 }
 
-/// A handshake that ends early has the reason in the error, except where the peer just hangs up.
+/// The cause of a failed handshake: in the error, unless the peer just closes the connection.
 fn handshake_error(error: io::Error, connection: &ClientConnection, host: &str) -> ureq::Error {
     if let Some(reason) = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         return wrap(tls::explain(reason, host));
@@ -272,7 +272,7 @@ fn handshake_error(error: io::Error, connection: &ClientConnection, host: &str) 
     if hung_up && connection.is_handshaking() {
         return wrap(Error::Tls {
             host: host.to_owned(),
-            reason: "it hung up during the handshake".to_owned(),
+            reason: "it closed the connection during the handshake".to_owned(),
             untrusted: false,
         });
     }
@@ -330,7 +330,7 @@ fn wrap(error: Error) -> ureq::Error {
     ureq::Error::Other(Box::new(error))
 }
 
-/// `ureq`'s error as ours.
+/// Converts `ureq`'s error to this crate's.
 fn explain(error: ureq::Error, url: &Url, proxy: Option<&Secret>, timeouts: &Timeouts) -> Error {
     let host = url.authority();
     let through_proxy = |reason: String| {
@@ -349,12 +349,12 @@ fn explain(error: ureq::Error, url: &Url, proxy: Option<&Secret>, timeouts: &Tim
             Error::Resolve { host: url.host.clone(), reason: "it has no address".to_owned() }
         }
         ureq::Error::ConnectProxyFailed(reason) => through_proxy(reason),
-        ureq::Error::InvalidProxyUrl => through_proxy("its URL makes no sense".to_owned()),
+        ureq::Error::InvalidProxyUrl => through_proxy("its URL is not valid".to_owned()),
         other => Error::Broken { host, reason: other.to_string() },
     }
 }
 
-/// An I/O error of a request or of a body.
+/// Converts an I/O error of a request or of a body.
 pub(crate) fn explain_io(error: io::Error, host: String, proxy: Option<String>) -> Error {
     use io::ErrorKind as Kind;
     if let Some(inner) = error.get_ref() {
@@ -367,7 +367,7 @@ pub(crate) fn explain_io(error: io::Error, host: String, proxy: Option<String>) 
     }
     match (error.kind(), proxy) {
         (Kind::UnexpectedEof | Kind::ConnectionReset | Kind::BrokenPipe, _) => {
-            Error::Broken { host, reason: "it hung up".to_owned() }
+            Error::Broken { host, reason: "it closed the connection".to_owned() }
         }
         (_, Some(proxy)) => Error::Proxy { proxy, reason: error.to_string() },
         (Kind::TimedOut | Kind::WouldBlock, None) => {

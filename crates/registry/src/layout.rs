@@ -1,9 +1,9 @@
-//! OCI image layouts in directories (image-layout.md): what `skopeo copy oci:DIR`, `umoci` and
+//! OCI image layouts in directories (image-layout.md), which `skopeo copy oci:DIR`, `umoci` and
 //! `podman save --format oci-dir` use.
 //!
-//! [`read`] copies the images of a layout into a [`BlobSink`], [`write()`] makes a layout out of a
-//! [`BlobSource`], in OCI's words where a manifest is in Docker's. A layout is not a store:
-//! nothing here locks, and writing adds to what is there.
+//! [`read`] copies the images of a layout into a [`BlobSink`]; [`write()`] makes a layout from a
+//! [`BlobSource`] and converts manifests in Docker's format to OCI's. A layout is not a store:
+//! nothing here takes locks, and writing adds to the existing content.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ pub struct LayoutDir {
 }
 
 impl LayoutDir {
-    /// The layout at `path`, which must have an `oci-layout` file of a known version.
+    /// Opens the layout at `path`, which must have an `oci-layout` file of a known version.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let layout = LayoutDir { path: path.to_owned() };
         let bytes = layout.small("oci-layout", limits::CONFIG)?;
@@ -31,7 +31,7 @@ impl LayoutDir {
         if version.starts_with("1.") {
             return Ok(layout);
         }
-        Err(invalid(format!("the version of the layout is {version:?}, not 1.x")))
+        Err(invalid(format!("the version of the layout is {version:?}; only 1.x is supported")))
     }
 
     /// The layout's `index.json`.
@@ -53,7 +53,7 @@ impl LayoutDir {
             path: path.clone(),
             source,
         })?;
-        crate::client::text::read_limited(file, limit, what)
+        crate::client::response_text::read_limited(file, limit, what)
     }
 }
 
@@ -79,7 +79,7 @@ impl Documents for LayoutDir {
             })?,
         };
         let what = || path.display().to_string();
-        let bytes = crate::client::text::read_limited(file, limits::CONFIG, what)?;
+        let bytes = crate::client::response_text::read_limited(file, limits::CONFIG, what)?;
         if digest.matches(&bytes) {
             return Ok(Some(bytes));
         }
@@ -92,8 +92,8 @@ impl Documents for LayoutDir {
     }
 }
 
-/// Copies a layout's images (all, or the one with this name) into a sink. Where a name means
-/// several platforms, the one for `platform` (the host's where `None`) is taken.
+/// Copies a layout's images (all, or the one with this name) into a sink. If a name covers several
+/// platforms, the image for `platform` (`None`: the host's) is taken.
 pub fn read(
     path: &Path,
     name: Option<&str>,
@@ -107,7 +107,7 @@ pub fn read(
         let entries: Vec<Descriptor> =
             index.manifests.iter().filter(|entry| named(entry)).cloned().collect();
         if entries.is_empty() {
-            return Err(invalid(format!("no image in it is named {name}")));
+            return Err(invalid(format!("it has no image named {name}")));
         }
         index = Index::build(entries);
     }
@@ -138,8 +138,8 @@ fn copy(layout: &LayoutDir, digest: &Digest, sink: &mut dyn BlobSink) -> Result<
     Err(Error::WrongDigest { what: digest.to_string(), expected: digest.clone(), found })
 }
 
-/// Writes images into a layout at `path`, which is made where it is not there; what it holds stays,
-/// except entries of the same names.
+/// Writes images into a layout at `path`, which is made if it is missing; its content stays, except
+/// entries of the same names.
 pub fn write(path: &Path, images: &[Export], source: &dyn BlobSource) -> Result<(), Error> {
     let layout = LayoutDir { path: path.to_owned() };
     let mut entries = Vec::new();
@@ -172,7 +172,7 @@ pub fn write(path: &Path, images: &[Export], source: &dyn BlobSource) -> Result<
     replace(&path.join("oci-layout"), archive::LAYOUT_VERSION.as_bytes())
 }
 
-/// Writes a blob beside its place, checks it and moves it there.
+/// Writes a blob to a temporary file, checks it and renames it into place.
 fn put(layout: &LayoutDir, digest: &Digest, reader: &mut dyn Read) -> Result<(), Error> {
     let path = layout.blob(digest);
     let fail = |action, path: &Path| {

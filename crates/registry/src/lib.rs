@@ -1,4 +1,4 @@
-//! Where images come from: the distribution protocol, OCI layouts, and archives.
+//! Fetches images from registries, OCI layouts and archives.
 //!
 //! ```text
 //! Client::resolve ──► endpoints (registries.conf, mirrors) ──► session (tokens, retries,
@@ -9,21 +9,21 @@
 //! layout ───────────► a directory                             ◄── BlobSource
 //! ```
 //!
-//! Everything is blocking; parallel layers are threads of the caller. A [`Client`] is cheap to
-//! clone and shares tokens, connections and resolved names. The crate knows no store: blobs go
-//! into a [`BlobSink`] and come out of a [`BlobSource`]. It reads no environment and no home
-//! directory; [`Settings`] say everything. It never calls the C library's name service (see
-//! [`Settings`] and `resolver`): a static glibc program would load the host's libraries for that.
+//! All calls block; the caller uses threads to fetch layers in parallel. A [`Client`] is cheap to
+//! clone and shares tokens, connections and resolved names. The crate knows no store: blobs go into
+//! a [`BlobSink`] and come out of a [`BlobSource`]. It reads no environment and no home directory;
+//! [`Settings`] has everything. It never calls the C library's name service (see [`Settings`] and
+//! `resolver`): a static glibc program would load the host's libraries for that.
 //!
-//! Digests of blobs are checked by whoever stores them (it hashes anyway); manifests and
-//! configurations are checked here.
+//! The code that stores blobs checks their digests (it hashes anyway); manifests and configurations
+//! are checked here.
 
 pub mod archive;
 pub mod auth;
 mod client;
 mod date;
 mod error;
-mod hosts;
+mod host_state;
 mod http;
 pub mod layout;
 pub mod limits;

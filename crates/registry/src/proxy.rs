@@ -1,16 +1,15 @@
-//! Which proxy, if any, a URL goes through.
+//! Chooses the proxy for a URL, if any.
 //!
-//! As Go's `httpproxy` has it (and so Docker and podman): `HTTPS_PROXY` for https, `HTTP_PROXY`
-//! for http, `ALL_PROXY` for both, and never for loopback. `NO_PROXY` is a list of names (with
-//! their subdomains), `.suffix` (subdomains only), addresses, networks, each with an optional
-//! port.
+//! Follows Go's `httpproxy`, as Docker and podman do: `HTTPS_PROXY` for https, `HTTP_PROXY` for
+//! http, `ALL_PROXY` for both, and never for loopback. `NO_PROXY` is a list of names (with their
+//! subdomains), `.suffix` (subdomains only), addresses, networks, each with an optional port.
 
 use std::net::IpAddr;
 
 use crate::url::{Scheme, Url, split_authority};
 use crate::{Error, ProxySettings, Secret};
 
-/// Chooses proxies.
+/// The proxy settings.
 #[derive(Debug)]
 pub(crate) struct Proxies {
     http: Option<Secret>,
@@ -38,7 +37,7 @@ impl Proxies {
         })
     }
 
-    /// The proxy's URL for a request.
+    /// The URL of the proxy for a request.
     pub(crate) fn choose(&self, url: &Url) -> Option<&Secret> {
         let proxy = match url.scheme {
             Scheme::Http => self.http.as_ref(),

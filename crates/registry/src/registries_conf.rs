@@ -1,11 +1,11 @@
-//! podman's `registries.conf`, version 2 (containers-registries.conf(5)): mirrors, rewrites,
+//! Reads podman's `registries.conf`, version 2 (containers-registries.conf(5)): mirrors, rewrites,
 //! insecure and blocked registries.
 //!
-//! A `[[registry]]` applies to the references that its `prefix` (else `location`) begins, the
-//! longest one wins; its mirrors are tried in order before its own location. Drop-in files replace
+//! A `[[registry]]` applies to the references that begin with its `prefix` (else `location`); the
+//! longest one wins. Its mirrors are tried in order before its own location. Drop-in files replace
 //! the registries of the same prefix. `unqualified-search-registries` and `short-name-mode` are
-//! not obeyed: a short name means Docker Hub here, as in Docker, everywhere. Version 1's lists of
-//! insecure and blocked registries are read too.
+//! ignored: a short name means Docker Hub here, as in Docker. Version 1's lists of insecure and
+//! blocked registries are read too.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -77,22 +77,22 @@ struct ListV1 {
     registries: Vec<String>,
 }
 
-/// One place to look for a reference: a registry host and the repository's name there.
+/// One location of a reference: a registry host and the repository's name there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// `host[:port]`.
     pub registry: String,
-    /// The repository there.
+    /// The repository's name there.
     pub repository: String,
-    /// Whether the certificate is not checked and plain HTTP is allowed.
+    /// True if the certificate is not checked and plain HTTP is allowed.
     pub insecure: bool,
-    /// Whether this is a mirror.
+    /// True for a mirror.
     pub mirror: bool,
 }
 
 impl RegistriesConf {
-    /// Reads `file` and then the `*.conf` of `drop_ins` in the order of their names. Files and
-    /// directories that do not exist are none.
+    /// Reads `file` and then the `*.conf` of `drop_ins` in the order of their names. Missing files
+    /// and directories are skipped.
     pub fn load(file: &Path, drop_ins: &[PathBuf]) -> Result<Self, Error> {
         let mut conf = RegistriesConf::default();
         conf.read(file)?;
@@ -134,7 +134,7 @@ impl RegistriesConf {
                 return Err(refuse("a [[registry]] has neither prefix nor location".to_owned()));
             }
             if prefix.starts_with("*.") && table.location.is_some() {
-                return Err(refuse(format!("the prefix {prefix} cannot have a location")));
+                return Err(refuse(format!("the prefix {prefix} must not have a location")));
             }
             if table.mirror.iter().any(|mirror| mirror.location.is_empty()) {
                 return Err(refuse(format!("a mirror of {prefix} has no location")));
@@ -167,7 +167,7 @@ impl RegistriesConf {
         Ok(())
     }
 
-    /// Where to look for a reference, in order.
+    /// The locations of a reference, in the order in which to try them.
     pub fn places(&self, reference: &Reference) -> Result<Vec<Place>, Error> {
         let name = reference.name();
         let Some((prefix, registry)) = self.find(&name) else {
@@ -200,7 +200,7 @@ impl RegistriesConf {
         Ok(places)
     }
 
-    /// Whether a whole registry is marked insecure.
+    /// Returns true if a whole registry is marked insecure.
     pub fn is_insecure(&self, registry: &str) -> bool {
         self.find(registry).is_some_and(|(_, entry)| entry.insecure)
     }
@@ -224,7 +224,8 @@ impl Registry {
     }
 }
 
-/// Whether `prefix` (`host/path`, `host`, `*.domain`) begins `name` at a boundary.
+/// Returns true if `prefix` (`host/path`, `host`, `*.domain`) is a prefix of `name` that ends at a
+/// boundary.
 fn matches(name: &str, prefix: &str) -> bool {
     if let Some(domain) = prefix.strip_prefix("*.") {
         let host = name.split(['/', ':']).next().unwrap_or_default();

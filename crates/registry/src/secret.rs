@@ -1,4 +1,4 @@
-//! Passwords and tokens, which never show.
+//! Passwords and tokens, which are never printed.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether there is nothing in it.
+    /// True if the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_show() {
+    fn secrets_are_not_shown() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "*** Some(***)");
         assert_eq!(secret.expose(), "hunter2");

@@ -1,4 +1,4 @@
-//! Everything a client is told: no environment and no home directory is read below this crate.
+//! All settings of a client: this crate reads no environment and no home directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,33 +13,33 @@ use crate::registries_conf::RegistriesConf;
 pub struct Settings {
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// Hosts (`host[:port]`) whose certificate is not checked and which may speak plain HTTP, as
+    /// Hosts (`host[:port]`) whose certificate is not checked and which may use plain HTTP, as
     /// podman's `--tls-verify=false`; `*` means all.
     pub insecure: BTreeSet<String>,
-    /// Hosts that are spoken to by plain HTTP at once, without trying HTTPS.
+    /// Hosts for which plain HTTP is used at once, without trying HTTPS.
     pub plain_http: BTreeSet<String>,
-    /// Where the system's root certificates are. Empty lists mean the usual places.
+    /// The system's root certificates. Empty lists mean the usual paths.
     pub roots: Roots,
     /// Further root certificates (PEM).
     pub ca_files: Vec<PathBuf>,
     /// Directories with per-host `*.crt`, `*.cert` and `*.key`, as `/etc/docker/certs.d`, first
     /// wins.
     pub certs_dirs: Vec<PathBuf>,
-    /// Directories with such files for one `host[:port]`, in place of what `certs_dirs` has for it.
+    /// Directories with such files for one `host[:port]`, instead of the ones in `certs_dirs`.
     pub host_certs: BTreeMap<String, PathBuf>,
-    /// Proxies.
+    /// Proxies to use.
     pub proxy: ProxySettings,
     /// Mirrors, rewrites and blocks.
     pub registries: RegistriesConf,
     /// More mirrors by registry, tried before it: `docker.io` to `https://mirror.example/prefix`.
     pub mirrors: BTreeMap<String, Vec<String>>,
-    /// How long to wait.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How often to try again.
+    /// Retries.
     pub retries: Retries,
-    /// Who we are.
+    /// The source of credentials.
     pub credentials: Arc<dyn Credentials>,
-    /// How host names are resolved.
+    /// Settings of host name resolution.
     pub resolver: ResolverSettings,
 }
 
@@ -67,7 +67,7 @@ impl Default for Settings {
     }
 }
 
-/// Where root certificates are; `SSL_CERT_FILE` and `SSL_CERT_DIR` go here.
+/// Paths of root certificates; `SSL_CERT_FILE` and `SSL_CERT_DIR` go here.
 #[derive(Debug, Clone, Default)]
 pub struct Roots {
     /// Bundles in PEM.
@@ -84,21 +84,21 @@ pub struct ProxySettings {
     pub http: Option<crate::Secret>,
     /// For `https` requests.
     pub https: Option<crate::Secret>,
-    /// For both where they say nothing.
+    /// For both schemes, if their own setting is empty.
     pub all: Option<crate::Secret>,
-    /// Hosts reached directly: names (with their subdomains), `.suffix`, addresses, networks
-    /// (`10.0.0.0/8`), each with an optional port; `*` means all.
+    /// Hosts that are reached directly: names (with their subdomains), `.suffix`, addresses,
+    /// networks (`10.0.0.0/8`), each with an optional port; `*` means all.
     pub no_proxy: String,
 }
 
 /// How long to wait before an attempt counts as failed.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
-    /// For a name.
+    /// For resolving a name.
     pub resolve: Duration,
     /// For a TCP connection and its TLS handshake.
     pub connect: Duration,
-    /// For the head of an answer.
+    /// For the header of a response.
     pub response: Duration,
     /// For the next bytes of a body.
     pub idle: Duration,
@@ -115,14 +115,14 @@ impl Default for Timeouts {
     }
 }
 
-/// How often to try again, and how patiently.
+/// Number of retries, and the waits between them.
 #[derive(Debug, Clone)]
 pub struct Retries {
-    /// Attempts after the first. A blob's count starts anew whenever bytes arrive.
+    /// Retries after the first attempt. A blob's count is reset whenever bytes arrive.
     pub attempts: u32,
-    /// The wait before the first repetition; doubles with each.
+    /// The wait before the first retry; doubles with each.
     pub base: Duration,
-    /// The longest wait of our own choice.
+    /// The longest wait, unless the registry asks for one.
     pub most: Duration,
     /// The longest wait that a registry may ask for by `Retry-After`.
     pub retry_after: Duration,
@@ -139,14 +139,14 @@ impl Default for Retries {
     }
 }
 
-/// How host names are resolved.
+/// Settings of host name resolution.
 #[derive(Debug, Clone)]
 pub struct ResolverSettings {
     /// Usually `/etc/hosts`.
     pub hosts: PathBuf,
     /// Usually `/etc/resolv.conf`.
     pub resolv_conf: PathBuf,
-    /// The programs to try as `getent ahosts NAME` when the two know nothing.
+    /// The programs to try as `getent ahosts NAME` if the files and DNS have no answer.
     pub getent: Vec<PathBuf>,
 }
 

@@ -1,16 +1,16 @@
-//! The two doors between archives and whoever keeps blobs.
+//! The interfaces between archives and the store of blobs.
 
 use std::io::{self, Read};
 
 use oci::{Descriptor, Digest};
 
-/// Takes blobs out of an archive or a layout.
+/// Stores the blobs of an archive or a layout.
 pub trait BlobSink {
-    /// Whether the blob is here already, so that its bytes need not be read.
+    /// Returns true if the blob is stored already, so that its bytes need not be read.
     fn has(&self, digest: &Digest) -> bool;
 
-    /// Takes a blob: everything `reader` yields until its end. With `expected` the bytes must have
-    /// this digest, else the blob is refused (`InvalidData`). Returns the digest and the size.
+    /// Stores a blob: everything that `reader` yields until its end. With `expected` the bytes must
+    /// have this digest, else the blob is refused (`InvalidData`). Returns the digest and the size.
     fn put(
         &mut self,
         expected: Option<&Digest>,
@@ -18,16 +18,16 @@ pub trait BlobSink {
     ) -> io::Result<(Digest, u64)>;
 }
 
-/// Gives blobs for an archive or a layout.
+/// Provides blobs for an archive or a layout.
 pub trait BlobSource {
-    /// The blob's length in bytes; `NotFound` where it is not here.
+    /// The blob's length in bytes; `NotFound` if it is missing.
     fn size(&self, digest: &Digest) -> io::Result<u64>;
 
     /// The blob's bytes.
     fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read + Send>>;
 
-    /// The length of a layer's tar stream once decompressed, where that is known; saves a
-    /// docker-archive the first of two decompressions.
+    /// The length of a layer's tar stream once decompressed, if it is known; saves a docker-archive
+    /// the first of two decompressions.
     fn uncompressed_size(&self, layer: &Descriptor) -> Option<u64> {
         let _ = layer;
         None

@@ -1,8 +1,8 @@
-//! Just enough URL: `http` and `https`, host, port, path with query.
+//! A minimal URL parser: `http` and `https`, host, port, path with query.
 //!
-//! Own because the two things that matter here are exact: whether two URLs have the same origin
-//! (credentials stay with it), and that `Display` never shows the query or user information, where
-//! blob stores and proxies put secrets.
+//! Written here because two properties must hold exactly: the comparison of origins (credentials
+//! stay with theirs), and that `Display` never shows the query or user information, where blob
+//! stores and proxies put secrets.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// A URL on `authority` (`host[:port]`, `[v6]:port`).
+    /// Makes a URL on `authority` (`host[:port]`, `[v6]:port`).
     pub(crate) fn new(scheme: Scheme, authority: &str, path: &str) -> Option<Self> {
         let (host, port) = split_authority(authority)?;
         let port = port.unwrap_or(scheme.default_port());
@@ -59,8 +59,8 @@ impl Url {
         Self::new(scheme, &rest[..end], &rest[end..])
     }
 
-    /// Resolves a `Location` or `Link` against this URL (RFC 3986, section 5, what servers use of
-    /// it).
+    /// Resolves a `Location` or `Link` against this URL (the parts of RFC 3986, section 5, that
+    /// servers use).
     pub(crate) fn join(&self, location: &str) -> Option<Self> {
         let location = location.trim();
         if location.contains(|c: char| c.is_ascii_control() || c == ' ') {
@@ -84,12 +84,12 @@ impl Url {
         Some(Url { path: normal_path(&path), ..self.clone() })
     }
 
-    /// Whether credentials for one are credentials for the other.
+    /// Returns true if credentials for one URL may be sent to the other.
     pub(crate) fn same_origin(&self, other: &Url) -> bool {
         self.scheme == other.scheme && self.host == other.host && self.port == other.port
     }
 
-    /// `host` or `host:port`, as messages and settings name it.
+    /// `host` or `host:port`, as in messages and settings.
     pub(crate) fn authority(&self) -> String {
         let host = self.bracketed();
         if self.port == self.scheme.default_port() { host } else { format!("{host}:{}", self.port) }
@@ -123,7 +123,7 @@ fn normal_path(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// Splits `host[:port]`, `[v6]` and `[v6]:port`; brackets are taken off.
+/// Splits `host[:port]`, `[v6]` and `[v6]:port`; brackets are removed.
 pub(crate) fn split_authority(authority: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;

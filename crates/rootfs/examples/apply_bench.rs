@@ -1,4 +1,5 @@
-//! Times decoding and applying of several layers at once: `apply_bench STAGING LAYER...`. Prints seconds.
+//! Measures decoding and applying of several layers at once: `apply_bench STAGING LAYER...`. Prints
+//! seconds.
 //!
 //! Compare with `for l in LAYER...; do (mkdir d$l; gzip -dc $l | tar x -C d$l) & done; wait`.
 

@@ -1,6 +1,8 @@
-//! A container in an archive as udocker keeps it: the tree below `ROOT/`, and files that describe it beside that.
+//! Reads a container's archive in udocker's format: the tree below `ROOT/`, and files beside it
+//! that describe the container.
 //!
-//! [`read`] makes a layer of such an archive: everything below `ROOT/`, under the names that it has there. [`crate::pack::cloned`] writes one.
+//! [`read`] makes a layer of such an archive: everything below `ROOT/`, under the names that it has
+//! there. [`crate::pack::cloned`] writes one.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -11,13 +13,14 @@ use crate::limits::Limits;
 use crate::owners::FileKind;
 use crate::pack::Writer;
 
-/// Where the tree is.
+/// Prefix of the tree in the archive.
 pub const TREE: &[u8] = b"ROOT/";
 
-/// Files that describe a container are not longer.
+/// Size limit in bytes of the files that describe a container.
 const DESCRIPTION_MAX: u64 = 4 << 20;
 
-/// Writes the tree of an archive (uncompressed) as a layer; the answer is what stands beside the tree, by name.
+/// Writes the tree of an archive (uncompressed) as a layer; returns the files beside the tree by
+/// name.
 pub fn read(
     archive: impl Read,
     limits: &Limits,
@@ -64,7 +67,7 @@ fn copy<R: Read, W: Write>(
 ) -> Result<(), Error> {
     let ranges = entry.sparse.take();
     if entry.kind != EntryKind::File(FileKind::File) {
-        // A link's own copy of the data is that of the file it leads to.
+        // The data that a hard link repeats is that of its target.
         entry.size = 0;
     }
     writer.header(&entry, None)?;

@@ -1,8 +1,8 @@
-//! `cp`: files into and out of a container's tree as tar streams, confined to it.
+//! `cp`: copies files into and out of a container's tree as tar streams, confined to the tree.
 //!
-//! The tree is given by a descriptor of its top: a mounted root (`/proc/PID/root`, or a mount made for the purpose), or a
-//! plain directory. Paths are resolved inside it, links included; nothing that runs in the container and swaps directories
-//! for links meanwhile leads outside.
+//! The tree is given by a descriptor of its top: a mounted root (`/proc/PID/root`, or a mount made
+//! for the purpose), or a plain directory. Paths are resolved inside it, symbolic links included; a
+//! process in the container that replaces directories by links meanwhile cannot lead outside.
 //!
 //! Without a mount, [`copy_out_of`] reads a stopped container's layers and upper as one.
 
@@ -22,18 +22,19 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use sys::fs::resolve::{self, join, split};
 
-/// What is to be copied out.
+/// The files to copy out.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// Path in the tree; a leading slash is allowed.
     pub path: &'a [u8],
     /// Name of the first entry in the archive.
     pub name: &'a [u8],
-    /// Whether a link as the last component is followed (`docker cp -L`).
+    /// True if a symbolic link in the last component is followed (`docker cp -L`).
     pub follow: bool,
 }
 
-/// Writes a file or directory of the tree below `root` as an archive. `owners` is the container's side table.
+/// Writes a file or directory of the tree below `root` as an archive. `owners` is the container's
+/// side table.
 pub fn copy_out(
     root: impl AsFd,
     owners: Owners,
@@ -45,7 +46,7 @@ pub fn copy_out(
     out(&Stack::live(fd, owners, ids), source, writer)
 }
 
-/// The same for a container that is not mounted.
+/// As [`copy_out`], for a container that is not mounted.
 pub fn copy_out_of(
     image: Option<&ImageTrees>,
     root: &Root,
@@ -75,7 +76,7 @@ fn out(stack: &Stack, source: Source<'_>, writer: impl Write) -> Result<Packed, 
     packer.finish()
 }
 
-/// Resolves a path in a merged tree: the path without links, and the trees that have it.
+/// Resolves a path in a merged tree: the path without symbolic links, and the trees that have it.
 fn find(stack: &Stack, source: Source<'_>) -> Result<(Vec<u8>, Vec<usize>), Error> {
     let split_path = |path: &[u8]| -> VecDeque<Vec<u8>> {
         let parts = path.split(|byte| *byte == b'/');
@@ -118,37 +119,40 @@ fn find(stack: &Stack, source: Source<'_>) -> Result<(Vec<u8>, Vec<usize>), Erro
                 }
             }
             _ if pending.is_empty() => return Ok((full, vec![merged.tree])),
-            _ => return Err(problem("a part of the path is no directory")),
+            _ => return Err(problem("a part of the path is not a directory")),
         }
     }
     at.pop().ok_or_else(|| problem("no such file in the container"))
 }
 
-/// How [`copy_in`] works.
+/// Options of [`copy_in`].
 #[derive(Debug, Clone, Default)]
 pub struct Into {
-    /// Everything gets this owner instead of the archive's.
+    /// Owner of all files, instead of the archive's.
     pub owner: Option<(u32, u32)>,
-    /// Setuid and setgid are left out: for files that come to belong to somebody for whom they were not meant.
+    /// Drop setuid and setgid: for files that get another owner than they were made for.
     pub no_set_id: bool,
-    /// The tree is in the form of [`crate::owner_xattrs`], and what is new gets it too.
-    pub settled: bool,
+    /// The tree is in the form of [`crate::owner_xattrs`], and new files get it too.
+    pub owner_xattrs: bool,
     /// Bounds for the archive.
     pub limits: Limits,
 }
 
-/// What [`copy_in`] did.
+/// Result of [`copy_in`].
 #[derive(Debug, Clone, Default)]
 pub struct Copied {
     /// Entries in the archive.
     pub entries: u64,
-    /// Owners that could not be kept on the files themselves (links, or no attributes here): for the side table.
+    /// Owners that could not be set on the files themselves (symbolic links, or a file system
+    /// without attributes): for the table beside the tree.
     pub owners: Owners,
 }
 
-/// Unpacks an archive into directory `path` of the tree below `root`, which is made where it is missing.
+/// Unpacks an archive into directory `path` of the tree below `root`, and makes that directory if
+/// it is missing.
 ///
-/// Owners other than the caller's own are kept in [`OWNER_XATTR`]. A directory is never replaced by a file nor the reverse.
+/// Owners other than the caller's own are kept in [`OWNER_XATTR`]. A directory is never replaced by
+/// a file nor the reverse.
 pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Result<Copied, Error> {
     let fd = reopen(&root)?;
     let path = crate::apply::clean(path)?;
@@ -156,7 +160,7 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     let mut reader = Reader::new(Buffered::new(tar), &into.limits);
     let mut new = Vec::new();
     while let Some(mut entry) = reader.next_entry()? {
-        if into.settled {
+        if into.owner_xattrs {
             new.push(join(&path, &crate::apply::clean(&entry.path)?));
         }
         if let Some((uid, gid)) = into.owner {
@@ -170,21 +174,21 @@ pub fn copy_in(root: impl AsFd, path: &[u8], tar: impl Read, into: &Into) -> Res
     applier.deferred_links()?;
     applier.finish_directories()?;
     let mut copied = Copied { entries: reader.entries(), owners: Owners::new() };
-    if into.settled {
+    if into.owner_xattrs {
         new.retain(|path| !path.is_empty());
-        copied.owners = crate::owner_xattrs::settle_paths(root, &new, &applier.owners)?;
+        copied.owners = crate::owner_xattrs::convert_paths(root, &new, &applier.owners)?;
         return Ok(copied);
     }
     for (path, record) in applier.owners.iter() {
-        if !carry(root.as_fd(), path, record)? {
+        if !set_owner_xattr(root.as_fd(), path, record)? {
             copied.owners.insert(path, record.clone());
         }
     }
     Ok(copied)
 }
 
-/// Puts a record on the inode; `false` where that cannot be.
-fn carry(root: impl AsFd, path: &[u8], record: &crate::Record) -> Result<bool, Error> {
+/// Sets a record as attribute of the inode; `false` if that is impossible.
+fn set_owner_xattr(root: impl AsFd, path: &[u8], record: &crate::Record) -> Result<bool, Error> {
     if record.kind == FileKind::Symlink
         || record.kind == FileKind::Fifo
         || !record.xattrs.is_empty()
@@ -202,7 +206,7 @@ fn carry(root: impl AsFd, path: &[u8], record: &crate::Record) -> Result<bool, E
     match set {
         Ok(()) => Ok(true),
         Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM | Errno::NOSPC) => Ok(false),
-        Err(errno) => Err(Error::disk("note the owner of", path, errno)),
+        Err(errno) => Err(Error::disk("store the owner of", path, errno)),
     }
 }
 

@@ -1,11 +1,12 @@
-//! Taking a layer's compression off, while it arrives.
+//! Decompresses a layer while it arrives.
 //!
-//! The stream's first bytes say what it is; a media type may lie. gzip goes through zlib-rs with large buffers, any number
-//! of members; zstd any number of frames. One thread decodes one layer: layers arrive several at once, and decoding one gzip stream on
-//! two threads (rapidgzip) gained nothing beyond noise on two CPUs.
+//! The format is recognised by the stream's first bytes, since a media type may be wrong. gzip goes
+//! through zlib-rs with large buffers and any number of members; zstd with any number of frames.
+//! One thread decodes one layer: layers arrive several at once, and decoding one gzip stream on two
+//! threads (rapidgzip) gained nothing beyond noise on two CPUs.
 //!
-//! A bomb is stopped by ratio: once a lot has come out, each compressed byte may not stand for more than
-//! [`Limits::ratio`] plain ones.
+//! A decompression bomb is stopped by its ratio: after [`Limits::ratio_after`] bytes of output,
+//! each compressed byte may yield at most [`Limits::ratio`] plain ones.
 
 use crate::error::Error;
 use crate::limits::Limits;
@@ -14,10 +15,10 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Size of the buffer for compressed bytes.
+/// Size in bytes of the buffer for compressed bytes.
 const INPUT: usize = 256 * 1024;
 
-/// Opens a stream that may be compressed. The magic has the last word, not the media type.
+/// Opens a stream that may be compressed. The magic number decides, not the media type.
 pub fn open<'a>(
     reader: impl Read + Send + 'a,
     limits: &Limits,
@@ -37,7 +38,8 @@ pub fn open<'a>(
         Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(input)
                 .map_err(|source| Error::Read { offset: 0, source })?;
-            // The format's own maximum for streams that all decoders must read is 8 MiB; `--ultra` and `--long` make more.
+            // The format's own maximum for streams that all decoders must read is 8 MiB; `--ultra`
+            // and `--long` make more.
             decoder.window_log_max(27).map_err(|source| Error::Read { offset: 0, source })?;
             Ok(guard(Box::new(decoder)))
         }
@@ -46,7 +48,7 @@ pub fn open<'a>(
     }
 }
 
-/// The first bytes of a stream; fewer than asked only where it ends before.
+/// Reads the first bytes of a stream; fewer than asked only if it ends before.
 fn head(reader: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(Compression::MAGIC_LEN);
     reader.take(Compression::MAGIC_LEN as u64).read_to_end(&mut head)?;
@@ -82,7 +84,8 @@ impl Read for Guarded<'_> {
             let taken = self.taken.load(Ordering::Relaxed);
             if self.given / taken.max(1) > self.ratio {
                 return Err(io::Error::other(format!(
-                    "{taken} compressed bytes have become {} plain ones, more than {} for one: a bomb",
+                    "{taken} compressed bytes yield {} bytes, more than {} times as many: a \
+                     decompression bomb",
                     self.given, self.ratio
                 )));
             }
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn bombs_stop() {
+    fn decompression_bombs_stop() {
         let limits = Limits { ratio: 100, ratio_after: 1 << 20, ..Limits::default() };
         let bomb = gzip(&vec![0; 8 << 20]);
         let error = plain(&bomb, &limits).unwrap_err();

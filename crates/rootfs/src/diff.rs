@@ -1,8 +1,9 @@
-//! What a container changed: its upper directory, or its own copy of the tree, against the image's layers.
+//! Lists a container's changes: its upper directory, or its own copy of the tree, compared with the
+//! image's layers.
 //!
-//! A file counts as changed if kind, mode, owner, size, modification time, link target, device or attributes differ, as
-//! Docker counts; a directory if its attributes differ or something in it was added or deleted. Files that overlay copied
-//! up and that look as before are not listed.
+//! A file counts as changed if kind, mode, owner, size, modification time, link target, device or
+//! attributes differ, as Docker counts; a directory if its attributes differ or something in it was
+//! added or deleted. Files that overlay copied up without a difference are not listed.
 
 use crate::drivers::Root;
 use crate::error::Error;
@@ -12,19 +13,19 @@ use crate::union::{IdMap, Merged, Stack};
 use std::collections::BTreeMap;
 use sys::fs::resolve::{join, split};
 
-/// How a path differs.
+/// Kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// New.
+    /// Only in the container.
     Added,
     /// Other content or attributes.
     Changed,
-    /// Gone.
+    /// Only in the image.
     Deleted,
 }
 
 impl ChangeKind {
-    /// Docker's letter: A, C, D.
+    /// Docker's letter for it: A, C, D.
     #[must_use]
     pub fn letter(self) -> char {
         match self {
@@ -40,16 +41,16 @@ impl ChangeKind {
 pub struct Change {
     /// Relative to the root, without leading slash.
     pub path: Vec<u8>,
-    /// How it differs.
+    /// Kind of the difference.
     pub kind: ChangeKind,
 }
 
-/// What `root` has other than `image`, sorted by path.
+/// Lists the differences of `root` from `image`, sorted by path.
 pub fn diff(image: &ImageTrees, root: &Root, ids: &IdMap) -> Result<Vec<Change>, Error> {
     compare(&Stack::image(image, ids)?, &Stack::own(root, ids)?, root)
 }
 
-/// The same for trees that are open already.
+/// As [`diff`], for trees that are already open.
 pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Change>, Error> {
     let complete = !matches!(root, Root::Overlay { .. });
     let mut work = Work { image, own, changes: BTreeMap::new() };
@@ -60,14 +61,15 @@ pub(crate) fn compare(image: &Stack, own: &Stack, root: &Root) -> Result<Vec<Cha
     Ok(work.changes.into_iter().map(|(path, kind)| Change { path, kind }).collect())
 }
 
-/// A directory of the container and what the image has there.
+/// A directory of the container and the image's directory at that path.
 struct Pair {
     path: Vec<u8>,
     /// The container's own trees that have it.
     own: Vec<usize>,
     /// The layers that have this directory; none for a new one.
     below: Vec<usize>,
-    /// Whether what the container does not have here is deleted, rather than shining through.
+    /// True if a name that the container lacks here counts as deleted; false if the image's entry
+    /// is visible then.
     complete: bool,
 }
 
@@ -129,7 +131,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Notes an addition or deletion, which changes the directory it is in.
+    /// Adds an addition or deletion, which also changes the directory it is in.
     fn note(&mut self, parent: &[u8], name: &[u8], kind: ChangeKind) {
         self.changes.insert(join(parent, name), kind);
         if !parent.is_empty() {

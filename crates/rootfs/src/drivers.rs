@@ -1,4 +1,4 @@
-//! How a container gets its own root on top of an image that many share.
+//! Gives each container a root of its own on top of a shared image.
 //!
 //! | driver | needs | cost of a new container |
 //! |---|---|---|
@@ -8,13 +8,13 @@
 //! | copy | nothing | a copy of the tree |
 //! | hard link | an engine that copies files before it writes to them | the directories, and a name for each file |
 //!
-//! [`prepare`] makes the directories or the copy; mounting is the engine's. It is repeatable: a container that has its
-//! root already keeps it.
+//! [`prepare`] makes the directories or the copy; the engine mounts them. It can be repeated: an
+//! existing root is kept.
 
 use crate::error::Error;
 use crate::flatten::{self, Method};
 use crate::image::ImageTrees;
-use crate::owner_xattrs::{INODES, LOOSE};
+use crate::owner_xattrs::{BY_PATH, INODES};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
@@ -34,13 +34,14 @@ pub enum Driver {
     Reflink,
     /// A plain copy.
     Copy,
-    /// Further names of the image's inodes, for engines that interpose on system calls ([`crate::owner_xattrs`]). Others see such a tree beneath
-    /// an overlay.
+    /// Hard links to the image's inodes, for engines that interpose on system calls
+    /// ([`crate::owner_xattrs`]). Other engines use such a tree as the lower directory of an
+    /// overlay.
     HardLink,
 }
 
 impl Driver {
-    /// Its name in configuration and messages.
+    /// Name of the driver in configuration and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,20 +53,21 @@ impl Driver {
         }
     }
 
-    /// Whether the layers are used as they are, beneath an upper directory.
+    /// Returns true if the layers are used as they are, beneath an upper directory.
     #[must_use]
     pub fn is_stacked(self) -> bool {
         matches!(self, Self::Overlay | Self::FuseOverlay)
     }
 }
 
-/// What [`choose`] must know about host and store.
+/// Facts about host and store on which [`choose`] decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each probed by itself")]
 pub struct Facts {
-    /// Overlay with `userxattr` can be mounted in a user namespace (really tried), or the caller is privileged.
+    /// Overlay with `userxattr` can be mounted in a user namespace (tested by mounting), or the
+    /// caller is privileged.
     pub overlay: bool,
-    /// `fuse-overlayfs` is there and `/dev/fuse` opens.
+    /// `fuse-overlayfs` is installed and `/dev/fuse` opens.
     pub fuse_overlay: bool,
     /// The store's file system has extended attributes in the `user.` name space.
     pub user_xattr: bool,
@@ -73,11 +75,11 @@ pub struct Facts {
     pub whiteout: bool,
     /// The store's file system clones blocks.
     pub reflink: bool,
-    /// The store is on NFS, Lustre or the like, which overlay does not take as its upper.
+    /// The store is on NFS, Lustre or the like, which overlay does not accept as its upper.
     pub network_fs: bool,
 }
 
-/// The best driver, and for each better one why not.
+/// Returns the best driver that works, and for each better one the reason why it does not.
 #[must_use]
 pub fn choose(facts: &Facts) -> (Driver, Vec<(Driver, &'static str)>) {
     let mut passed = Vec::new();
@@ -93,7 +95,7 @@ pub fn choose(facts: &Facts) -> (Driver, Vec<(Driver, &'static str)>) {
     if facts.fuse_overlay {
         return (Driver::FuseOverlay, passed);
     }
-    passed.push((Driver::FuseOverlay, "fuse-overlayfs or /dev/fuse is not there"));
+    passed.push((Driver::FuseOverlay, "fuse-overlayfs or /dev/fuse is missing"));
     if facts.reflink {
         return (Driver::Reflink, passed);
     }
@@ -104,7 +106,7 @@ pub fn choose(facts: &Facts) -> (Driver, Vec<(Driver, &'static str)>) {
 /// A container's root, ready to be mounted or used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
-    /// To be mounted as an overlay.
+    /// Directories to mount as an overlay.
     Overlay {
         /// Lower directories, topmost first, as in `lowerdir=`.
         lowers: Vec<PathBuf>,
@@ -112,17 +114,17 @@ pub enum Root {
         upper: PathBuf,
         /// Overlay's work directory, beside the upper.
         work: PathBuf,
-        /// Whether to mount with `volatile`, which spares a sync of the whole file system at the last unmount.
+        /// Mount with `volatile`, which avoids a sync of the whole file system at the last unmount.
         volatile: bool,
     },
-    /// A directory that is the root as it is.
+    /// A directory that is used directly as the root.
     Directory(PathBuf),
-    /// A container's own whole tree with further changes of the container's above it, to be mounted as an overlay: what an engine with
-    /// mounts makes of a tree whose files it must not write to.
+    /// A container's own whole tree with further changes above it, to be mounted as an overlay:
+    /// engines with mounts use it for a tree whose files they must not write to.
     Stacked {
         /// The tree.
         directory: PathBuf,
-        /// Changes.
+        /// The changes above it.
         upper: PathBuf,
         /// Overlay's work directory, beside the upper.
         work: PathBuf,
@@ -131,17 +133,18 @@ pub enum Root {
     },
 }
 
-/// Name of the flattened root in a container's directory, as udocker's users know it.
+/// Name of the flattened root in a container's directory, the same as udocker's.
 pub const ROOT: &str = "ROOT";
 /// Name of the ownership table of a flattened root.
 pub const ROOT_OWNERS: &str = "owners";
 
-/// Makes (or finds) the root of a container below its directory.
+/// Makes the root of a container below its directory, or finds it.
 ///
 /// `image` must fit the driver: see [`crate::image::plan`].
 pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<Root, Error> {
     let directory = open(container)?;
-    // Of several first runs at once one makes the root and the others find it. Where directories cannot be locked (NFS), the others fail.
+    // Of several first runs at once, one makes the root and the others find it. On file systems
+    // that cannot lock directories (NFS) the others fail.
     let made = if driver.is_stacked() { "upper" } else { ROOT };
     if rustix::fs::statat(&directory, made, AtFlags::SYMLINK_NOFOLLOW).is_err() {
         let lock = rustix::fs::FlockOperation::LockExclusive;
@@ -169,18 +172,21 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
         return Ok(Root::Directory(root));
     }
     let method = if driver == Driver::Reflink { Method::Reflink } else { Method::Copy };
-    // Made under another name and renamed: a half-made root is never taken for a whole one. The new name is in the same
-    // directory, since a directory that its owner may not write to can be renamed but not moved.
+    // Made under another name and renamed, so that a half-made root is never used. The new name is
+    // in the same directory, since a directory that its owner may not write to can be renamed but
+    // not moved.
     sys::fs::remove_tree(&directory, b"ROOT.new")?;
     flatten::flatten_as(&image.layers, &directory, "ROOT.new", "owners.new", method)?;
-    // Nor after a loss of power: the name must not reach the disk before the copies do.
+    // The same must hold after a power failure: the name must not reach the disk before the copies
+    // do.
     rustix::fs::syncfs(&directory).map_err(|errno| Error::disk("sync", ROOT.as_bytes(), errno))?;
     rename(&directory, "owners.new", ROOT_OWNERS)?;
     rename(&directory, "ROOT.new", ROOT)?;
     Ok(Root::Directory(root))
 }
 
-/// Makes the tree from a settled one, with its inode list and what it has to say of inodes without attributes.
+/// Makes the root as hard links to a tree in the form of [`crate::owner_xattrs`], with its inode
+/// list and its records of inodes without attributes.
 fn link_root(container: &OwnedFd, image: &ImageTrees) -> Result<(), Error> {
     let [tree] = &image.layers[..] else {
         return Err(Error::Driver {
@@ -192,7 +198,7 @@ fn link_root(container: &OwnedFd, image: &ImageTrees) -> Result<(), Error> {
     let source = open(&tree.tree())?;
     let linked = crate::linked::link_tree(&source, container, "ROOT.new")?;
     let beside = open(&tree.directory)?;
-    for (name, wanted) in [(INODES, linked.links > 0), (LOOSE, true), (ROOT_OWNERS, false)] {
+    for (name, wanted) in [(INODES, linked.links > 0), (BY_PATH, true), (ROOT_OWNERS, false)] {
         sys::fs::remove_tree(container, name.as_bytes())?;
         if wanted {
             crate::linked::share_file(&beside, container, name)?;
@@ -201,14 +207,14 @@ fn link_root(container: &OwnedFd, image: &ImageTrees) -> Result<(), Error> {
     rename(container, "ROOT.new", ROOT)
 }
 
-/// An overlay's directories above a container's whole tree.
+/// Makes an overlay's directories above a container's whole tree.
 pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
     let directory = open(container)?;
     make_directory(&directory, "work")?;
     if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
         sys::fs::remove_tree(&directory, b"upper.new")?;
         make_directory(&directory, "upper.new")?;
-        let fail = |errno| Error::disk("look at", ROOT.as_bytes(), errno);
+        let fail = |errno| Error::disk("stat", ROOT.as_bytes(), errno);
         let top = open(&container.join(ROOT))?;
         let stat = rustix::fs::fstat(&top).map_err(fail)?;
         let upper = open(&container.join("upper.new"))?;
@@ -236,21 +242,21 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
         let fail = |step, errno| Error::disk(step, b"upper", errno);
         let upper = rustix::fs::openat(container, "upper.new", sys::fs::DIRECTORY, Mode::empty())
             .map_err(|errno| fail("open directory", errno))?;
-        let stat = rustix::fs::stat(layer.tree()).map_err(|errno| fail("look at", errno))?;
+        let stat = rustix::fs::stat(layer.tree()).map_err(|errno| fail("stat", errno))?;
         let mut mode = stat.st_mode & 0o7777;
         if layer.meta.records > 0
             && let Some(record) = layer.owners()?.get(b"").cloned()
         {
-            // On disk a reader of the layer may have widened it for the moment.
+            // A reader of the layer may have widened the mode on disk for a moment.
             if crate::unlock::locks_out(record.kind, record.mode) {
                 mode = record.mode;
             }
-            // Where this cannot be noted, the root directory belongs to root.
+            // If this cannot be stored, the root directory belongs to root.
             let text = record.to_xattr();
             if !crate::unlock::is_mode_only(&record) {
                 match sys::fs::xattr::set(&upper, crate::owners::OWNER_XATTR, text.as_bytes()) {
                     Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                    Err(errno) => return Err(fail("note the owner of", errno)),
+                    Err(errno) => return Err(fail("store the owner of", errno)),
                 }
             }
         }
@@ -262,10 +268,11 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
     rename(container, "upper.new", "upper")
 }
 
-/// Deletes what an earlier `volatile` mount left, which makes the next mount fail.
+/// Deletes the mark of an earlier `volatile` mount, which makes the next mount fail.
 ///
-/// Overlay writes `work/incompat/volatile` at such a mount so that nobody mounts after a crash without looking; a
-/// container's upper is private and its loss of the last seconds before a crash is accepted.
+/// Overlay writes `work/incompat/volatile` at such a mount, so that a mount after a crash needs a
+/// decision. A container's upper is private, and losing the last seconds before a crash is
+/// accepted.
 fn clear_volatile(container: &impl rustix::fd::AsFd) -> Result<(), Error> {
     let work = match rustix::fs::openat(container, "work", sys::fs::DIRECTORY, Mode::empty()) {
         Ok(fd) => fd,
@@ -274,8 +281,9 @@ fn clear_volatile(container: &impl rustix::fd::AsFd) -> Result<(), Error> {
     // `work/work` has mode 000; `incompat` is inside it.
     let inner = match sys::fs::open_dir_force(&work, b"work") {
         Ok(fd) => fd,
-        // Of several runs at once one finds what another deletes or mounts (`EACCES`: the mount made the directory anew while we changed
-        // the mode of the old one). Whoever mounts, alone, deletes the mark once more.
+        // Of several runs at once, one may find what another deletes or mounts (`EACCES`: the mount
+        // made the directory anew while this run changed the mode of the old one). The run that
+        // mounts holds a lock and deletes the mark again.
         Err(Errno::NOENT | Errno::ACCESS) => return Ok(()),
         Err(errno) => return Err(Error::disk("open directory", b"work/work", errno)),
     };

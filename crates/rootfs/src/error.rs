@@ -1,11 +1,11 @@
-//! The crate's error: a variant per step, with the entry or path and what the kernel said.
+//! The crate's error: one variant per step, with the entry or path and the kernel's error.
 
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What went wrong between a layer and a tree.
+/// Error of a conversion between layers and trees.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The archive could not be read (network, disk, or a broken compressed stream).
@@ -13,24 +13,24 @@ pub enum Error {
     Read {
         /// Position in the uncompressed stream.
         offset: u64,
-        /// What the reader said.
+        /// The reader's error.
         source: std::io::Error,
     },
     /// The output stream could not be written.
     #[error("cannot write the archive: {0}")]
     Write(#[source] std::io::Error),
-    /// The bytes are no tar archive as the formats define it.
+    /// The bytes are not a valid tar archive.
     #[error("the archive is damaged at byte {offset}{}: {problem}", entry_text(entry))]
     Archive {
         /// Position of the header in the uncompressed stream.
         offset: u64,
-        /// Name of the entry, empty where it is not known.
+        /// Name of the entry, empty if it is not known.
         entry: Vec<u8>,
-        /// What is wrong.
+        /// The violation.
         problem: String,
     },
-    /// An entry that would write outside the tree, or means something that no layer may mean.
-    #[error("entry {:?} is refused: {why}", show(entry))]
+    /// An entry that would write outside the tree, or that a layer must not contain.
+    #[error("entry {:?} is refused: {why}", display_name(entry))]
     Refused {
         /// Name of the entry.
         entry: Vec<u8>,
@@ -40,26 +40,26 @@ pub enum Error {
     /// An entry beyond a limit.
     #[error("{what} of {found} is over the limit of {limit}{}", entry_text(entry))]
     Limit {
-        /// Name of the entry, shortened; empty where the whole archive is meant.
+        /// Name of the entry, shortened; empty if the limit is on the whole archive.
         entry: Vec<u8>,
-        /// What is limited.
+        /// The limited quantity.
         what: &'static str,
-        /// What was found.
+        /// Its value.
         found: u64,
-        /// What is allowed.
+        /// Its limit.
         limit: u64,
     },
     /// A system call failed.
     #[error("cannot {step} {path:?}: {errno}")]
     Disk {
-        /// What was tried, as a verb phrase.
+        /// The failed step, as a verb phrase.
         step: &'static str,
-        /// Path in the tree, or on the host where the step says so.
+        /// Path in the tree, or on the host if the step says so.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// An operation of several calls failed.
+    /// An operation of several system calls failed.
     #[error("cannot {}", .0)]
     Tree(sys::fs::Error),
     /// The ownership table or the metadata beside a tree cannot be used.
@@ -67,24 +67,24 @@ pub enum Error {
     Table {
         /// The file.
         path: PathBuf,
-        /// Line number from 1; 0 where there is none.
+        /// Line number from 1; 0 if there is none.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// Compression that we do not read.
+    /// A compression format that is not supported.
     #[error("the layer is compressed by {0}, which is not supported")]
     Compression(&'static str),
     /// A hard link to a file that is in no layer.
     #[error(
         "entry {:?} is a hard link to {:?}, which is in no layer of the image",
-        show(entry),
-        show(target)
+        display_name(entry),
+        display_name(target)
     )]
     LinkTarget {
         /// The link.
         entry: Vec<u8>,
-        /// What it points to.
+        /// Its target.
         target: Vec<u8>,
     },
     /// A path for `cp` or `import` that cannot be used.
@@ -92,10 +92,10 @@ pub enum Error {
     Path {
         /// As the user gave it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The chosen driver cannot work here.
+    /// The chosen driver does not work here.
     #[error("driver {driver} cannot be used: {why}")]
     Driver {
         /// Its name.
@@ -103,17 +103,17 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// A thread of ours ended early.
+    /// A thread ended early.
     #[error("the {0} thread ended unexpectedly")]
     Thread(&'static str),
 }
 
 fn entry_text(entry: &[u8]) -> String {
-    if entry.is_empty() { String::new() } else { format!(" (entry {:?})", show(entry)) }
+    if entry.is_empty() { String::new() } else { format!(" (entry {:?})", display_name(entry)) }
 }
 
-/// A name for people: lossy, and cut in the middle where it is very long.
-pub(crate) fn show(name: &[u8]) -> String {
+/// A name for messages: lossy, and shortened in the middle if it is very long.
+pub(crate) fn display_name(name: &[u8]) -> String {
     if name.len() <= 240 {
         return String::from_utf8_lossy(name).into_owned();
     }
@@ -139,7 +139,7 @@ impl Error {
         Self::Refused { entry: entry.to_vec(), why: why.into() }
     }
 
-    /// The kernel's error number, where one is behind it.
+    /// The kernel's error number, if a system call failed.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -150,28 +150,29 @@ impl Error {
         }
     }
 
-    /// What the user can do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Disk { errno: Errno::NOSPC | Errno::DQUOT, .. } => {
-                "the disk or the quota is full; `coracle prune` frees what no container uses"
+                "the disk or the quota is full; 'coracle prune' removes unused content"
             }
             Self::Disk { errno: Errno::PERM | Errno::ACCESS, .. } => {
-                "the store must belong to you; files of subordinate ids need a user namespace to be changed"
+                "the store must belong to you; files of subordinate ids can only be changed in a \
+                 user namespace"
             }
             Self::Disk { errno: Errno::MFILE | Errno::NFILE, .. } => {
-                "too many open files: raise `ulimit -n`"
+                "too many open files: raise 'ulimit -n'"
             }
             Self::Tree(error) => return error.hint(),
             Self::Archive { .. } | Self::Read { .. } => {
-                "if the blob's digest is right, the image was made like this; else pull it again"
+                "pull the image again; if that does not help, it was published with this damage"
             }
-            Self::Refused { .. } => "the image is broken or hostile; nothing of the layer was kept",
+            Self::Refused { .. } => "the image is damaged or malicious; the layer was not kept",
             Self::Limit { .. } => {
                 "if you trust the image, raise the limit in config.toml, section [limits]"
             }
-            Self::Table { .. } => "the layer can be removed and pulled again",
+            Self::Table { .. } => "remove the image and pull it again",
             _ => return None,
         };
         Some(text.into())

@@ -1,8 +1,10 @@
-//! Many layers into one tree, from the base up, as if their archives were unpacked into one directory.
+//! Merges many layers into one tree, from the base up, as if their archives were unpacked into one
+//! directory.
 //!
-//! Works on the same machinery as [`crate::apply()`], so that a path through a link of a lower layer, a parent without an
-//! entry, or a hard link into a lower layer mean here what they mean in an archive. Needed where overlay cannot be used or
-//! would show something else (see [`crate::image::plan`]), and by the drivers that copy.
+//! Uses the same code as [`crate::apply()`], so that a path through a link of a lower layer, a
+//! parent without an entry, or a hard link into a lower layer mean the same here as in an archive.
+//! Needed if overlay cannot be used or would show something else (see [`crate::image::plan`]), and
+//! by the drivers that copy.
 
 use crate::apply::Applier;
 use crate::error::Error;
@@ -21,7 +23,8 @@ use sys::fs::resolve;
 /// How file contents get into the new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Hard links to the layers' files: for trees that nobody writes. Falls back to copies across file systems.
+    /// Hard links to the layers' files, for trees that no process writes to. Falls back to copies
+    /// across file systems.
     HardLink,
     /// Shared blocks, else copies.
     Reflink,
@@ -34,22 +37,23 @@ pub fn flatten(layers: &[Layer], staging: impl AsFd, method: Method) -> Result<L
     flatten_as(layers, staging, TREE, OWNERS, method)
 }
 
-/// Merges layers (topmost first) into `staging/tree` in the form of [`crate::owner_xattrs`], with its inode list and what found no place.
-pub fn flatten_settled(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
+/// Merges layers (topmost first) into `staging/tree` in the form of [`crate::owner_xattrs`], with
+/// its inode list and the records that fit on no inode.
+pub fn flatten_with_owner_xattrs(layers: &[Layer], staging: impl AsFd) -> Result<LayerMeta, Error> {
     let staging = staging.as_fd();
     let mut meta = flatten(layers, staging, Method::HardLink)?;
     let fail = |errno| Error::disk("open", TREE.as_bytes(), errno);
     let tree =
         rustix::fs::openat(staging, TREE, sys::fs::DIRECTORY, Mode::empty()).map_err(fail)?;
     let mut table = read_table(staging, OWNERS)?;
-    let settled = crate::owner_xattrs::settle(&tree, &mut table, true)?;
+    let converted = crate::owner_xattrs::convert_tree(&tree, &mut table, true)?;
     meta.records = table.len() as u64;
     table.save(staging, OWNERS)?;
-    settled.save(staging)?;
+    converted.save(staging)?;
     Ok(meta)
 }
 
-/// A table by its directory.
+/// Reads a table from its directory.
 pub(crate) fn read_table(directory: impl AsFd, name: &str) -> Result<Owners, Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let bad = |line: usize, problem: String| Error::Table { path: name.into(), line, problem };
@@ -63,7 +67,7 @@ pub(crate) fn read_table(directory: impl AsFd, name: &str) -> Result<Owners, Err
     Owners::parse(&bytes).map_err(|(line, problem)| bad(line, problem))
 }
 
-/// The same with other names for the tree and the table.
+/// As [`flatten`], with other names for the tree and the table.
 pub(crate) fn flatten_as(
     layers: &[Layer],
     staging: impl AsFd,
@@ -94,7 +98,7 @@ fn add(applier: &mut Applier<'_>, layer: &Layer, method: Method) -> Result<(), E
     if layer.meta.root_opaque {
         applier.hide_all_in(b"")?;
     }
-    // Deletions first: they mean the lower layers only.
+    // Deletions first: they affect the lower layers only.
     hide(applier, &stack, b"")?;
     walk(&stack, |path, merged| {
         let is_directory = merged.kind == FileKind::Directory;
@@ -127,7 +131,7 @@ fn add(applier: &mut Applier<'_>, layer: &Layer, method: Method) -> Result<(), E
     Ok(())
 }
 
-/// Removes what a directory of the layer hides in the tree so far.
+/// Removes from the tree what a directory of the layer hides.
 fn hide(applier: &mut Applier<'_>, stack: &Stack, path: &[u8]) -> Result<(), Error> {
     let (names, opaque) = stack.marks(0, path)?;
     if opaque && !path.is_empty() {
@@ -145,7 +149,7 @@ struct Source<'a> {
     fd: Option<&'a OwnedFd>,
 }
 
-/// Adds one file; says whether to go into it.
+/// Adds one file; returns true if it is a directory to enter.
 fn one(
     applier: &mut Applier<'_>,
     path: &[u8],

@@ -1,12 +1,14 @@
-//! From an image's layers to the trees that a container stands on.
+//! Chooses from an image's layers the trees that a container's root is made of.
 //!
-//! Mostly the layers are lower directories as they are. They are flattened into one tree first where overlay would show
-//! something else than the image means:
+//! Usually the layers are overlay's lower directories, unchanged. They are flattened into one tree
+//! first if overlay would show another tree than the image defines:
 //! - more layers than overlay or one mount call takes;
 //! - deletions that the file system could not hold;
-//! - a directory that came without its own entry over a lower link, file, or directory of another mode or owner;
-//! - a hard link to a file of a lower layer;
-//! - a layer that hides everything beneath it needs no flattening: the layers below are left out.
+//! - a directory without its own entry over a lower link, file, or directory of another mode or
+//!   owner;
+//! - a hard link to a file of a lower layer.
+//!
+//! A layer that hides everything beneath it needs no flattening: the layers below are left out.
 
 use crate::error::Error;
 use crate::layer::Layer;
@@ -14,17 +16,17 @@ use crate::owners::Owners;
 use rustix::fs::{FileType, OFlags};
 use std::path::PathBuf;
 
-/// From this many lower directories on, layers are flattened. The kernel takes 500, but one `mount` call only a page
-/// of options, and each lookup of a missing name asks every layer.
+/// From this many lower directories on, layers are flattened. The kernel takes 500, but one `mount`
+/// call only a page of options, and each lookup of a missing name searches every layer.
 pub const LOWERS_MAX: usize = 64;
 
-/// What an image's containers stand on.
+/// The trees that the roots of an image's containers are made of.
 #[derive(Debug, Clone)]
 pub struct ImageTrees {
     /// Trees from the top down.
     pub layers: Vec<Layer>,
-    /// An extra tree above all others that holds what has another owner than root, with its true owners on disk
-    /// (see [`crate::owner_layer`]).
+    /// An extra tree above all others that holds the files of other owners than root, with their
+    /// true owners on disk (see [`crate::owner_layer`]).
     pub owner_layer: Option<PathBuf>,
 }
 
@@ -44,34 +46,34 @@ impl ImageTrees {
     }
 }
 
-/// What has to be done before an image's layers can be used.
+/// Work to be done before an image's layers can be used.
 #[derive(Debug)]
 pub enum Plan {
     /// Nothing.
     Ready(ImageTrees),
-    /// These layers (topmost first) must be flattened first, by [`crate::flatten::flatten`] into a directory that is kept
-    /// under the image's chain ID.
+    /// These layers (topmost first) must be flattened first, by [`crate::flatten::flatten`] into a
+    /// directory that is kept under the image's chain ID.
     Flatten {
         /// Topmost first.
         layers: Vec<Layer>,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// Decides how an image's layers (base first, as its config lists them) are used by a stacking driver.
+/// Decides how a stacking driver uses an image's layers (base first, as its config lists them).
 ///
-/// A driver that copies flattens by itself and takes [`unstacked`].
+/// A driver that copies flattens by itself and uses [`topmost_first`].
 pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
-    let trees = unstacked(base_first);
+    let trees = topmost_first(base_first);
     if trees.layers.len() > LOWERS_MAX {
-        let why = format!("{} layers are more than {LOWERS_MAX}", trees.layers.len());
+        let why = format!("{} layers exceed the limit of {LOWERS_MAX}", trees.layers.len());
         return Ok(Plan::Flatten { layers: trees.layers, why });
     }
     for (index, layer) in trees.layers.iter().enumerate() {
         let lowers = &trees.layers[index + 1..];
         let why = if layer.meta.marks_in_table {
-            Some("deletions are not on disk".to_owned())
+            Some("the file system cannot hold a layer's whiteouts".to_owned())
         } else if !layer.meta.links.is_empty() {
             Some("a hard link points into a lower layer".to_owned())
         } else {
@@ -86,7 +88,7 @@ pub fn plan(base_first: Vec<Layer>) -> Result<Plan, Error> {
 
 /// The layers (base first) from the top down, without those that a layer hides entirely.
 #[must_use]
-pub fn unstacked(base_first: Vec<Layer>) -> ImageTrees {
+pub fn topmost_first(base_first: Vec<Layer>) -> ImageTrees {
     let mut layers = Vec::new();
     for layer in base_first.into_iter().rev() {
         let last = layer.meta.root_opaque;
@@ -98,7 +100,8 @@ pub fn unstacked(base_first: Vec<Layer>) -> ImageTrees {
     ImageTrees { layers, owner_layer: None }
 }
 
-/// Whether a directory without entry stands over something else than a plain 0755 directory of root.
+/// Returns the conflict if a directory without entry is over something else than a plain 0755
+/// directory of root.
 fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {
     if layer.meta.implicit.is_empty() || lowers.is_empty() {
         return Ok(None);
@@ -124,7 +127,7 @@ fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {
                 || !plain
             {
                 return Ok(Some(format!(
-                    "{:?} has no entry in one layer and is no plain directory in another",
+                    "{:?} has no entry in one layer and is not a plain directory in another",
                     String::from_utf8_lossy(&path)
                 )));
             }
@@ -134,7 +137,7 @@ fn conflict(layer: &Layer, lowers: &[Layer]) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// What a layer has at a path; `None` where nothing, or where a parent is no directory there.
+/// Stats a path in a layer; `None` if it is missing or a parent is not a directory.
 fn lookup(layer: &Layer, path: &[u8]) -> Result<Option<rustix::fs::Stat>, Error> {
     use rustix::io::Errno;
     let root = crate::union::open_tree(&layer.tree())?;
@@ -144,10 +147,11 @@ fn lookup(layer: &Layer, path: &[u8]) -> Result<Option<rustix::fs::Stat>, Error>
         Ok(dir) => match sys::fs::stat(&dir, name) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(Error::disk("look at", path, errno)),
+            Err(errno) => Err(Error::disk("stat", path, errno)),
         },
-        // A parent that is a link here is met by its own entry in the list of implicit directories.
+        // A parent that is a symbolic link here is checked by its own entry in the list of implicit
+        // directories.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(errno) => Err(Error::disk("look at", path, errno)),
+        Err(errno) => Err(Error::disk("stat", path, errno)),
     }
 }

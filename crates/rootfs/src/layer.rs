@@ -1,7 +1,8 @@
 //! One unpacked layer on disk: `tree/`, `owners`, `layer.json`.
 //!
-//! `tree/` is in overlay's own form (whiteouts as character devices 0:0, opaque directories by attribute), so that it can
-//! be a lower directory as it is. Everything in it belongs to the caller on disk; [`crate::owners`] has the true owners.
+//! `tree/` is in overlay's own form (whiteouts as character devices 0:0, opaque directories by
+//! attribute), so that it can be a lower directory without changes. Everything in it belongs to the
+//! caller on disk; [`crate::owners`] has the true owners.
 
 use crate::error::Error;
 use crate::owners::Owners;
@@ -15,7 +16,7 @@ pub const OWNERS: &str = "owners";
 /// Name of the description.
 pub const META: &str = "layer.json";
 
-/// What `layer.json` holds: what must be known about a layer before its tree is used.
+/// Content of `layer.json`: facts that are needed before the layer's tree is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LayerMeta {
@@ -27,13 +28,14 @@ pub struct LayerMeta {
     pub bytes: u64,
     /// Records in the ownership table.
     pub records: u64,
-    /// Some whiteouts or opaque marks are only in the table: the tree cannot be an overlay layer as it is.
+    /// Some whiteouts or opaque marks are only in the table, so the tree cannot be an overlay layer
+    /// by itself.
     pub marks_in_table: bool,
     /// The layer hides everything beneath it.
     pub root_opaque: bool,
     /// The archive has an entry for the root directory itself.
     pub has_root: bool,
-    /// Directories that came without an entry of their own, hex-free lossless (see [`encode_path`]).
+    /// Directories without an entry of their own, as text (see [`encode_path`]).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub implicit: Vec<String>,
     /// Hard links whose target is in no earlier entry: (link, target).
@@ -55,7 +57,7 @@ impl LayerMeta {
     }
 }
 
-/// A path as JSON text: bytes that are not UTF-8, and `%`, as `%xx`.
+/// Encodes a path as JSON text: bytes that are not UTF-8, and `%`, become `%xx`.
 #[must_use]
 pub fn encode_path(path: &[u8]) -> String {
     let mut text = String::new();
@@ -79,7 +81,7 @@ fn hex(byte: u8) -> String {
     format!("{byte:02x}")
 }
 
-/// The reverse of [`encode_path`]. A lone `%` stands for itself.
+/// Decodes the text of [`encode_path`]. A lone `%` stands for itself.
 #[must_use]
 pub fn decode_path(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
@@ -101,7 +103,7 @@ pub fn decode_path(text: &str) -> Vec<u8> {
     path
 }
 
-/// The store wraps what its callers give it.
+/// The store wraps its callers' metadata in an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Described {
@@ -109,7 +111,7 @@ enum Described {
     Plain(LayerMeta),
 }
 
-/// A layer (or a flattened tree, which has the same form) that is on disk.
+/// A layer, or a flattened tree in the same form, on disk.
 #[derive(Debug, Clone)]
 pub struct Layer {
     /// The directory that holds `tree/`, `owners` and the description.
@@ -119,7 +121,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer whose description the caller has read already (the store hands it out).
+    /// Makes a layer from a description that the caller has read already (the store returns it).
     #[must_use]
     pub fn new(directory: PathBuf, meta: LayerMeta) -> Self {
         Self { directory, meta }

@@ -1,8 +1,9 @@
-//! Layers to trees, and trees to layers.
+//! Converts layers to trees, and trees to layers.
 //!
-//! A layer comes as a tar stream ([`decode`] takes its compression off) and [`apply()`] puts it on disk in overlay's own
-//! form, so that a container's root is a mount and no unpacking. What an unprivileged user cannot put on disk (owners,
-//! devices, capabilities) goes to an ownership table ([`owners`]) beside the tree and comes back out of [`pack`].
+//! A layer comes as a tar stream ([`decode`] decompresses it), and [`apply()`] puts it on disk in
+//! overlay's own form, so that a container's root is a mount and needs no unpacking. Facts that an
+//! unprivileged user cannot put on disk (owners, devices, capabilities) go to an ownership table
+//! ([`owners`]) beside the tree, and [`pack`] reads them from there.
 //!
 //! ```text
 //! blob ─ decode ─ frame ─ apply ─► layers/<diff id>/{tree/,owners,layer.json}      Layer
@@ -14,11 +15,12 @@
 //!                     container: Root::Overlay{lowers, upper, work} | Root::Directory
 //!                                        │ diff, pack, copy
 //!                                        ▼
-//!                                  changes, tar streams          (and verify: tree against archive)
+//!                                  changes, tar streams         (and verify: tree against archive)
 //! ```
 //!
-//! What it does not do: it mounts nothing (the engine does), it knows no registry, it prints nothing. Every path inside a
-//! tree is a byte string relative to a directory descriptor; nothing here joins it to a host path and opens that.
+//! This crate mounts nothing (the engine does), knows no registry and prints nothing. Every path
+//! inside a tree is a byte string relative to a directory descriptor; it is never joined to a host
+//! path and opened.
 
 pub mod apply;
 pub mod cloned;

@@ -1,7 +1,7 @@
-//! How much one layer may ask for.
+//! Size limits of one layer.
 
-/// Limits of one archive. The defaults let every image pass that makes sense; each violation is an error that names the
-/// entry and the limit.
+/// Limits of one archive. The defaults accept every realistic image; each violation is an error
+/// that names the entry and the limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Entries in the archive.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub sparse_ranges: u64,
     /// Uncompressed bytes per compressed byte, once `ratio_after` bytes have come out.
     pub ratio: u64,
-    /// Below this many uncompressed bytes the ratio is not looked at.
+    /// Below this many uncompressed bytes the ratio is not checked.
     pub ratio_after: u64,
 }
 

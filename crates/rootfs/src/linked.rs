@@ -1,7 +1,8 @@
-//! A container's tree made of an image's: directories anew, files as further names of the image's inodes.
+//! Makes a container's tree from an image's: new directories, and hard links to the image's files.
 //!
-//! Nothing writes to such a file: the engines that use these trees replace it by a copy first (see the inode list). Where a second name
-//! cannot be made (another file system, too many names, a store of somebody else) the file is copied, by shared blocks where that goes.
+//! No process writes to such a file: the engines that use these trees replace it by a copy first
+//! (see the inode list). If a hard link is impossible (another file system, too many links, a store
+//! of another user), the file is copied, with shared blocks if the file system supports them.
 
 mod pair;
 
@@ -20,15 +21,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::fs::resolve::{self, Method, split};
 use sys::fs::{DirStack, Entry, Kind, read_dir};
 
-/// Name of a copy until it takes a file's place.
+/// Temporary name of a copy until it replaces a file.
 const STAGING: &[u8] = b".coracle-owning\xff";
 
-/// What a new tree is made of.
+/// Contents of a new tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Linked {
-    /// Further names of inodes.
+    /// Number of hard links.
     pub links: u64,
-    /// Copies.
+    /// Number of copied files.
     pub copies: u64,
 }
 
@@ -39,26 +40,28 @@ impl Linked {
     }
 }
 
-/// Makes `name` in `directory` a tree like `source`.
+/// Makes a tree like `source` at `directory/name`.
 pub fn link_tree(source: impl AsFd, directory: impl AsFd, name: &str) -> Result<Linked, Error> {
-    link_some(source, directory, name, None)
+    link_selected(source, directory, name, None)
 }
 
-/// A container's tree of links once more, for another container: what it shares with the image by links, what is its own by copies.
-/// Both are directories of containers.
+/// Copies a container's tree of hard links for another container: files of the image by hard links,
+/// the container's own files by copies. Both arguments are containers' directories.
 pub fn clone_tree(from: impl AsFd, to: impl AsFd) -> Result<Linked, Error> {
     let (from, to) = (crate::copy::reopen(from)?, crate::copy::reopen(to)?);
     share_file(&from, &to, INODES)?;
     let list = read_list(&from)?;
     let source = rustix::fs::openat(&from, ROOT, sys::fs::DIRECTORY, Mode::empty())
         .map_err(|errno| Error::disk("open directory", ROOT.as_bytes(), errno))?;
-    link_some(&source, &to, ROOT, Some(&list))
+    link_selected(&source, &to, ROOT, Some(&list))
 }
 
-/// Gives a container of links files of its own, wherever they are the image's: for engines whose programs write to them as they are.
+/// Replaces a container's hard links to files of the image by copies, for engines whose programs
+/// write to files directly.
 ///
-/// Each is replaced by a copy in one step; until the last one is, the list of the image's inodes stays. Nobody may run in the container.
-pub fn own_tree(container: impl AsFd) -> Result<(), Error> {
+/// Each file is replaced in one step; the list of the image's inodes stays until the last one is
+/// replaced. No process may run in the container.
+pub fn copy_shared_files(container: impl AsFd) -> Result<(), Error> {
     let container = crate::copy::reopen(container)?;
     let list = read_list(&container)?;
     let top = rustix::fs::openat(&container, ROOT, sys::fs::DIRECTORY, Mode::empty())
@@ -82,7 +85,7 @@ pub fn own_tree(container: impl AsFd) -> Result<(), Error> {
     }
 }
 
-/// The inodes of a list.
+/// Reads an inode list.
 fn read_list(container: &OwnedFd) -> Result<HashSet<u64>, Error> {
     let fail = |errno| Error::disk("read", INODES.as_bytes(), errno);
     let file = match sys::fs::open_read(container, INODES.as_bytes(), OFlags::empty()) {
@@ -97,14 +100,15 @@ fn read_list(container: &OwnedFd) -> Result<HashSet<u64>, Error> {
     Ok(bytes.chunks_exact(12).filter_map(inode).collect())
 }
 
-/// Most threads at one tree: the file system's own locks leave no more to be won.
+/// Maximum number of threads at one tree: the file system's own locks make more useless.
 const THREADS: usize = 4;
 
-/// Trees so far below the top are shared out as they are.
+/// Trees this far below the top are assigned to a thread as a whole.
 const SHARED: usize = 3;
 
-/// Makes a tree: its upper directories here, what is in them by as many threads as there are processors.
-fn link_some(
+/// Makes a tree: its upper directories in this thread, their contents in as many threads as there
+/// are processors.
+fn link_selected(
     source: impl AsFd,
     directory: impl AsFd,
     name: &str,
@@ -127,7 +131,7 @@ fn link_some(
     let share = || {
         let mut work = Work::new(&target, &copied, only);
         let mut pair = Pair::new(&source, &target)?;
-        let next = || locked(&queue).next();
+        let next = || lock(&queue).next();
         while let Some(Part { way, what }) = next() {
             pair.at(&way, |pair| match what {
                 What::Files(entries) => work.files(pair, entries),
@@ -151,30 +155,30 @@ fn link_some(
     for linked in done {
         all.add(linked?);
     }
-    // From below: who may not write to a directory cannot go on in it.
+    // Children first: a directory that its owner may not write to cannot be changed any more.
     for path in upper.iter().rev() {
         pair.at(path, |pair| pair.finish())?;
     }
     Ok(all)
 }
 
-/// The names on the way from the top to a directory.
+/// The names from the top to a directory.
 type Way = Vec<Vec<u8>>;
 
-/// What one thread does at a time, in a directory that is there.
+/// One thread's unit of work, in an existing directory.
 struct Part {
     way: Way,
     what: What,
 }
 
 enum What {
-    /// These files of it.
+    /// These files of the directory.
     Files(Vec<Entry>),
-    /// A directory in it, with everything.
+    /// A directory in it, with all contents.
     Tree(Vec<u8>),
 }
 
-/// Makes the upper directories: the ways to them, to finish them by, and what is still to be done.
+/// Makes the upper directories; lists their paths, to finish them later, and the remaining work.
 fn make_upper(
     pair: &mut Pair,
     way: &[Vec<u8>],
@@ -198,12 +202,13 @@ fn make_upper(
     Ok(())
 }
 
-/// What a thread that panicked has left is as whole as before: each step is one call.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex even after a panic: each step is one call, so the data are whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts a file of one directory into another, by a further name or a copy. One that is not there is left out.
+/// Shares a file of one directory with another, by a hard link or a copy. A missing file is
+/// skipped.
 pub(crate) fn share_file(from: &OwnedFd, to: &OwnedFd, name: &str) -> Result<(), Error> {
     match rustix::fs::linkat(from, name, to, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -218,13 +223,13 @@ fn mtime(stat: &Stat) -> rustix::fs::Timestamps {
     times((stat.st_mtime, stat.st_mtime_nsec as u32))
 }
 
-/// One thread's part.
+/// The state of one thread.
 struct Work<'a> {
     root: &'a OwnedFd,
-    /// Inodes with several names that were copied: where the copy is.
+    /// Inodes with several names that were copied: path of the copy.
     copied: &'a Mutex<HashMap<u64, Vec<u8>>>,
     linked: Linked,
-    /// What may be linked, where that is not everything.
+    /// The inodes that may be linked; `None` for all.
     only: Option<&'a HashSet<u64>>,
 }
 
@@ -237,7 +242,7 @@ impl<'a> Work<'a> {
         Self { root, copied, linked: Linked::default(), only }
     }
 
-    /// Everything in a directory that has just been made; leaves it.
+    /// Fills a directory that has just been made; leaves it at the end.
     fn tree(&mut self, pair: &mut Pair) -> Result<(), Error> {
         let begin = |work: &mut Self, pair: &Pair| {
             let (directories, files) = pair.list()?;
@@ -257,7 +262,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Files of a directory, of whatever kind.
+    /// Links or copies files of a directory, of whatever kind.
     fn files(&mut self, Pair { from, to }: &Pair, entries: Vec<Entry>) -> Result<(), Error> {
         for entry in entries {
             let name = &entry.name[..];
@@ -294,10 +299,10 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Replaces the image's files in a directory; returns the names of directories in it.
+    /// Replaces the image's files in a directory by copies; returns the names of directories in it.
     fn own(&mut self, at: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
         let fail = |step, errno| Error::disk(step, &at.path(), errno);
-        let stat = rustix::fs::fstat(at.fd()).map_err(|errno| fail("look at", errno))?;
+        let stat = rustix::fs::fstat(at.fd()).map_err(|errno| fail("stat", errno))?;
         let entries = read_dir(at.fd()).map_err(|errno| fail("read directory", errno))?;
         let mut directories = Vec::new();
         let mut changed = false;
@@ -325,7 +330,7 @@ impl<'a> Work<'a> {
         self.copy_as(from, to, name, name)
     }
 
-    /// Copies a file to another name, or links what was copied of it before.
+    /// Copies a file to another name, or links an earlier copy of the same inode.
     fn copy_as(
         &mut self,
         from: &DirStack,
@@ -337,9 +342,9 @@ impl<'a> Work<'a> {
         let fail = |step, errno| Error::disk(step, &path, errno);
         let source = sys::fs::open_read(from.fd(), name, OFlags::empty())
             .map_err(|errno| fail("open", errno))?;
-        let stat = rustix::fs::fstat(&source).map_err(|errno| fail("look at", errno))?;
-        // Whoever copies the same file under another name waits.
-        let mut copied = (stat.st_nlink > 1).then(|| locked(self.copied));
+        let stat = rustix::fs::fstat(&source).map_err(|errno| fail("stat", errno))?;
+        // A thread that copies the same file under another name waits.
+        let mut copied = (stat.st_nlink > 1).then(|| lock(self.copied));
         if let Some(copied) = &mut copied {
             if let Some(first) = copied.get(&stat.st_ino) {
                 let (parent, other) = split(first);

@@ -1,15 +1,18 @@
-//! A container's changes in an overlay's upper directory become part of its own whole tree.
+//! Merges a container's changes from an overlay's upper directory into its own whole tree.
 //!
-//! For a container that ran with mounts and shall run without: `upper/` is laid over `ROOT/` as the kernel would show it, and everything
-//! in it gets the form of [`crate::owner_xattrs`]. Files move by rename, so that a large upper costs little.
+//! For a container that ran with mounts and shall run without: `upper/` is laid over `ROOT/` as the
+//! kernel would show it, and everything in it gets the form of [`crate::owner_xattrs`]. Files move
+//! by rename, so that a large upper costs little.
 //!
-//! Interrupted, it is begun again and does the rest: what has moved is no longer in the upper, whiteouts stay there until the end, and an
-//! opaque directory loses its mark when what it hides is gone, before anything moves in. Until the end the overlay of both shows the same tree.
+//! After an interruption it can be started again: files that have moved are no longer in the upper,
+//! whiteouts stay there until the end, and an opaque directory loses its mark when the hidden
+//! content is gone, before anything moves in. Until the end the overlay of both shows the same
+//! tree.
 
 use crate::apply::times;
 use crate::drivers::ROOT;
 use crate::error::Error;
-use crate::owner_xattrs::{self, LOOSE, MARK};
+use crate::owner_xattrs::{self, BY_PATH, MARK};
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
 use crate::union::{IdMap, Stack, UPPER_OWNERS};
 use rustix::fd::{AsFd, OwnedFd};
@@ -18,21 +21,22 @@ use rustix::io::Errno;
 use std::path::Path;
 use sys::fs::{DirStack, Kind, read_dir};
 
-/// Attributes by which overlay steers.
+/// Prefix of the attributes that control overlay.
 const OVERLAY: &[u8] = b"user.overlay.";
 
-/// Merges `upper/` of a container's directory into `ROOT/`. Nobody may run in it. Records of what cannot carry attributes are added to the
-/// table [`LOOSE`] of that directory. The upper itself is left as an empty shell for the caller to delete.
+/// Merges `upper/` of a container's directory into `ROOT/`. No process may run in the container.
+/// Records of inodes that cannot have attributes are added to the table [`BY_PATH`] of that
+/// directory. The upper itself is left as an empty shell for the caller to delete.
 pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
     let open = |name: &str| crate::union::open_tree(&container.join(name));
     let table = Owners::read(&container.join(UPPER_OWNERS))?;
-    let mut loose = Owners::read(&container.join(LOOSE))?;
-    let before = loose.len();
+    let mut by_path = Owners::read(&container.join(BY_PATH))?;
+    let before = by_path.len();
     let upper = open("upper")?;
     let mut work =
-        Work { own: Stack::live(crate::copy::reopen(&upper)?, table, ids), loose: &mut loose };
+        Work { own: Stack::live(crate::copy::reopen(&upper)?, table, ids), by_path: &mut by_path };
     let (mut from, mut to) = (DirStack::new(upper)?, DirStack::new(open(ROOT)?)?);
-    // What a directory says of itself is read before its files move out, which changes its time.
+    // A directory's own attributes are read before its files move out, which changes its time.
     let mut pending = vec![(look(&from)?, work.files(&from, &to)?)];
     while let Some((stat, directories)) = pending.last_mut() {
         let Some(name) = directories.pop() else {
@@ -45,20 +49,20 @@ pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
         enter(&mut from, &mut to, &name)?;
         pending.push((look(&from)?, work.files(&from, &to)?));
     }
-    if loose.len() != before {
+    if by_path.len() != before {
         let directory = crate::union::open_tree(container)?;
-        loose.save(&directory, LOOSE)?;
+        by_path.save(&directory, BY_PATH)?;
     }
     Ok(())
 }
 
-/// Goes into a directory of the upper, which is made in the tree where it is not.
+/// Enters a directory of the upper, and makes it in the tree if it is missing.
 fn enter(from: &mut DirStack, to: &mut DirStack, name: &[u8]) -> Result<(), Error> {
     let path = to.path_of(name);
     let fail = |step, errno| Error::disk(step, &path, errno);
     let source =
         sys::fs::open_dir_force(from.fd(), name).map_err(|errno| fail("open directory", errno))?;
-    let opaque = sys::fs::whiteout::is_opaque(&source).map_err(|errno| fail("look at", errno))?;
+    let opaque = sys::fs::whiteout::is_opaque(&source).map_err(|errno| fail("stat", errno))?;
     let is_directory = sys::fs::stat(to.fd(), name)
         .is_ok_and(|stat| FileKind::from_mode(stat.st_mode) == FileKind::Directory);
     if opaque || !is_directory {
@@ -79,17 +83,17 @@ fn enter(from: &mut DirStack, to: &mut DirStack, name: &[u8]) -> Result<(), Erro
 }
 
 fn look(stack: &DirStack) -> Result<Stat, Error> {
-    rustix::fs::fstat(stack.fd()).map_err(|errno| Error::disk("look at", &stack.path(), errno))
+    rustix::fs::fstat(stack.fd()).map_err(|errno| Error::disk("stat", &stack.path(), errno))
 }
 
 struct Work<'a> {
-    /// The upper, as what it says of its files.
+    /// The upper, read with the owners of its files.
     own: Stack,
-    loose: &'a mut Owners,
+    by_path: &'a mut Owners,
 }
 
 impl Work<'_> {
-    /// Everything in a directory but directories, whose names are returned.
+    /// Merges everything in a directory except directories, whose names are returned.
     fn files(&mut self, from: &DirStack, to: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
         let mut directories = Vec::new();
         let entries = read_dir(from.fd())
@@ -107,7 +111,7 @@ impl Work<'_> {
     fn file(&mut self, from: &DirStack, to: &DirStack, name: &[u8]) -> Result<(), Error> {
         let path = to.path_of(name);
         let fail = |step, errno| Error::disk(step, &path, errno);
-        let stat = sys::fs::stat(from.fd(), name).map_err(|errno| fail("look at", errno))?;
+        let stat = sys::fs::stat(from.fd(), name).map_err(|errno| fail("stat", errno))?;
         if sys::fs::whiteout::is(&stat) {
             return sys::fs::remove_tree(to.fd(), name).map_err(Error::Tree);
         }
@@ -115,17 +119,17 @@ impl Work<'_> {
         let (facts, fd) = self.own.open(0, &dir, &path, name)?;
         let mut record = facts.record;
         if let Some(fd) = &fd {
-            // A sticky file is one that has the mark from the tree beneath.
+            // The mark comes from the tree beneath and is not the file's own sticky bit.
             record.mode &= !MARK;
-            own_it(fd, &stat);
+            chown_to_caller(fd, &stat);
             if !owner_xattrs::write(fd, &path, stat.st_mode, &record)? {
-                self.loose.insert(&path, record);
+                self.by_path.insert(&path, record);
             } else if !owner_xattrs::needs_record(&record) {
                 let _ = sys::fs::xattr::remove(fd, OWNER_XATTR);
             }
         } else {
             if (record.uid, record.gid) != (0, 0) {
-                self.loose.insert(&path, record);
+                self.by_path.insert(&path, record);
             }
             let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
             if stat.st_uid != user.as_raw() {
@@ -141,7 +145,7 @@ impl Work<'_> {
         rustix::fs::renameat(from.fd(), name, to.fd(), name).map_err(|errno| fail("move", errno))
     }
 
-    /// What a directory of the upper says about itself, after everything in it.
+    /// Sets a directory's own attributes from the upper, after all its contents are there.
     fn finish(&mut self, from: &DirStack, to: &DirStack, stat: &Stat) -> Result<(), Error> {
         let path = to.path();
         let fail = |step, errno| Error::disk(step, &path, errno);
@@ -151,21 +155,21 @@ impl Work<'_> {
         owner_xattrs::copy_attributes(&source, &target, &path, |name| {
             name.starts_with(b"user.") && !name.starts_with(OVERLAY)
         })?;
-        let now = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
+        let now = rustix::fs::fstat(&target).map_err(|errno| fail("stat", errno))?;
         if !owner_xattrs::write(&target, &path, now.st_mode, &record)? {
-            self.loose.insert(&path, record);
+            self.by_path.insert(&path, record);
         } else if !owner_xattrs::needs_record(&record) {
             let _ = sys::fs::xattr::remove(&target, OWNER_XATTR);
         }
-        // The upper's own too, for whoever begins again after an interruption.
+        // The upper's time too, in case the merge is interrupted and started again.
         let times = times((stat.st_mtime, stat.st_mtime_nsec as u32));
         let _ = rustix::fs::futimens(&source, &times);
         rustix::fs::futimens(&target, &times).map_err(|errno| fail("set the time of", errno))
     }
 }
 
-/// A file of a subordinate id comes to belong to the caller; its record says whose it was.
-fn own_it(fd: &OwnedFd, stat: &Stat) {
+/// Gives a file of a subordinate id to the caller; its record has the true owner.
+fn chown_to_caller(fd: &OwnedFd, stat: &Stat) {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     if stat.st_uid != user.as_raw() {
         let _ = rustix::fs::fchown(fd.as_fd(), Some(user), Some(group));

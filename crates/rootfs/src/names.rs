@@ -1,7 +1,8 @@
-//! What the names of an archive meant when it was unpacked, found by reading the names alone.
+//! Follows what the names of an archive referred to when it was unpacked, from the names alone.
 //!
-//! `lib/x` lands in `usr/lib` while `lib` is a link to it, and the link may be replaced later: so what a name meant cannot
-//! be read off the finished tree. This follows the rules of [`crate::apply()`] entry by entry.
+//! `lib/x` lands in `usr/lib` while `lib` is a link to it, and the link may be replaced later, so
+//! the finished tree does not show where a name led. This module follows the rules of
+//! [`crate::apply()`] entry by entry.
 
 use crate::frame::{Entry, EntryKind};
 use crate::owners::FileKind;
@@ -10,7 +11,7 @@ use sys::fs::resolve::{LINKS_MAX, join, parent_of, split};
 
 enum Node {
     Directory,
-    /// With its target.
+    /// A symbolic link and its target.
     Link(Vec<u8>),
     Other,
 }
@@ -19,13 +20,14 @@ enum Node {
 #[derive(Default)]
 pub(crate) struct Names {
     nodes: BTreeMap<Vec<u8>, Node>,
-    /// The last directory that was looked for, and what it meant.
+    /// The last directory that was looked up, and its path without links.
     last: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Names {
-    /// The path without links of the directory that a name means now; what is missing is made, as unpacking does. `None`
-    /// where it goes through something that is no directory, or in a circle: unpacking refuses that.
+    /// Returns the path without links of the directory that a name leads to now; makes missing
+    /// directories, as unpacking does. `None` if a parent is not a directory, or in a loop of
+    /// links: unpacking refuses that.
     pub(crate) fn directory(&mut self, path: &[u8]) -> Option<Vec<u8>> {
         if let Some((name, place)) = &self.last
             && name == path
@@ -74,8 +76,8 @@ impl Names {
         Some(place)
     }
 
-    /// Adds an entry by its path without links. Says whether something else was there, which is gone now with everything
-    /// below it.
+    /// Adds an entry by its path without links. Returns true if it replaced another kind of entry,
+    /// which is gone now with everything below it.
     pub(crate) fn add(&mut self, full: &[u8], entry: &Entry) -> bool {
         let node = match entry.kind {
             EntryKind::File(FileKind::Directory) => Node::Directory,

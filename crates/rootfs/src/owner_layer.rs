@@ -1,11 +1,14 @@
-//! An extra top layer in which everything that has another owner than root really belongs to it.
+//! Builds an extra top layer with the files of other owners than root, which really belong to those
+//! owners on disk.
 //!
-//! Where a container has a range of ids, its kernel sees the owners on disk. Layers belong to the caller, who is root
-//! inside, and are shared by everybody; so what belongs to others is copied once per image, inside the user namespace, with
-//! true owners, and laid on top. File capabilities are set there too. All else stays shared.
+//! If a container has a range of ids, its kernel reads the owners from the disk. Layers belong to
+//! the caller, who is root inside, and are shared by all containers. So files of other owners are
+//! copied once per image, inside the user namespace, with true owners, and laid on top. File
+//! capabilities are set there too. All other files stay shared.
 //!
-//! Contents are reflinked where the file system can, else copied: an image whose bulk belongs to a user costs its size
-//! once more. Devices are left out: nobody can make them in a user namespace.
+//! Contents are reflinked if the file system supports it, else copied: an image whose bulk belongs
+//! to a user then costs its size once more. Devices are left out: they cannot be made in a user
+//! namespace.
 
 use crate::apply::times;
 use crate::error::Error;
@@ -18,10 +21,10 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use sys::fs::resolve::{self, Method};
 
-/// Attribute that only root of a user namespace may set.
+/// An attribute that only root of a user namespace may set.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What was built.
+/// Result of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Built {
     /// Entries that got their true owner or capability.
@@ -30,14 +33,14 @@ pub struct Built {
     pub unmapped: Vec<Vec<u8>>,
 }
 
-/// Whether an image needs such a layer: some layer's table has a record.
+/// Returns true if an image needs such a layer: some layer's table has a record.
 #[must_use]
 pub fn is_needed(layers: &[Layer]) -> bool {
     layers.iter().any(|layer| layer.meta.records > 0)
 }
 
-/// Builds the layer in `staging/tree` for an image's layers (topmost first). Must run inside the user namespace in which the
-/// containers will run (its id 0 is the caller).
+/// Builds the layer in `staging/tree` for an image's layers (topmost first). Must run inside the
+/// user namespace in which the containers will run (its id 0 is the caller).
 pub fn build(layers: &[Layer], staging: impl AsFd) -> Result<Built, Error> {
     let staging = staging.as_fd();
     let root = crate::apply::new_tree(staging, TREE)?;
@@ -59,7 +62,7 @@ pub fn build(layers: &[Layer], staging: impl AsFd) -> Result<Built, Error> {
         if is_directory {
             builder.trees.insert(path.to_vec(), merged.tree);
         }
-        // Only what the tables name can differ from the disk: no file is opened for the rest.
+        // Only files with a record can differ from the disk: no other file is opened.
         if stack.has_record(merged.tree, path) {
             builder.add(merged.tree, path)?;
         }
@@ -76,7 +79,7 @@ struct Builder<'a> {
     /// Directories with the attributes that they get at the end.
     finish: BTreeMap<Vec<u8>, Facts>,
     links: HashMap<(u64, u64), Vec<u8>>,
-    /// Which layer has a directory's attributes.
+    /// For each directory the layer that has its attributes.
     trees: BTreeMap<Vec<u8>, usize>,
     built: Built,
 }
@@ -156,14 +159,14 @@ impl Builder<'_> {
         let group = Some(Gid::from_raw(facts.record.gid));
         match rustix::fs::chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(()) => self.built.entries += 1,
-            // The id has no counterpart in this namespace.
+            // The id is not mapped in this namespace.
             Err(Errno::INVAL) => self.built.unmapped.push(path.to_vec()),
-            Err(errno) => return Err(Error::disk("give to its owner", path, errno)),
+            Err(errno) => return Err(Error::disk("change the owner of", path, errno)),
         }
         Ok(())
     }
 
-    /// Makes the directories above an entry, with the attributes that they have in the image.
+    /// Makes the directories above an entry, with their attributes in the image.
     fn parents(&mut self, path: &[u8]) -> Result<(), Error> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         for end in ends.chain((!path.is_empty()).then_some(path.len())).collect::<Vec<_>>() {
@@ -216,7 +219,7 @@ impl Builder<'_> {
     }
 }
 
-/// Attributes that can be set inside the namespace: plain ones and capabilities.
+/// Sets the attributes that can be set inside the namespace: plain ones and capabilities.
 fn set_attributes(fd: BorrowedFd<'_>, path: &[u8], facts: &Facts) -> Result<(), Error> {
     for (name, value) in &facts.record.xattrs {
         if name != CAPABILITY && !crate::apply::is_plain_xattr(name) {

@@ -1,14 +1,19 @@
-//! Trees for engines that interpose on system calls: each inode carries its own truth.
+//! Converts trees for engines that interpose on system calls: each inode carries its true owner and
+//! mode in attributes.
 //!
-//! Nothing is mounted there, so nothing hides an owner or a mode: what a program is told comes from the inode alone. The form on disk, which
-//! those engines keep up while programs run:
+//! These engines mount nothing, so what a program sees of an owner or a mode comes from the inode
+//! alone. The form on disk, which those engines maintain while programs run:
 //!
-//! - everything belongs to the caller, who may read and write every file and search every directory; no set-id bits;
-//! - what is other than that (owner, mode, device, attributes that only root may set) stands in attributes of the inode ([`OWNER_XATTR`],
-//!   [`HIDDEN`]), and the sticky bit of its mode marks that there are some: an ordinary file costs nothing;
-//! - links, pipes and sockets cannot have such attributes; what is to be said of them is handed to the caller ([`Settled::loose`]).
+//! - everything belongs to the caller, who may read and write every file and search every
+//!   directory; no set-id bits;
+//! - differing facts (owner, mode, device, attributes that only root may set) are in attributes of
+//!   the inode ([`OWNER_XATTR`], [`HIDDEN`]), and the sticky bit of its mode marks that there are
+//!   some: an ordinary file costs nothing;
+//! - symbolic links, pipes and sockets cannot have such attributes; their records are returned to
+//!   the caller ([`Converted::by_path`]).
 //!
-//! [`settle`] brings a tree into this form. Files that share their inode with a layer are replaced by copies where something must be written.
+//! [`convert_tree`] brings a tree into this form. Files that share their inode with a layer are
+//! replaced by copies if something must be written to them.
 
 use crate::apply::{is_plain_xattr, times};
 use crate::error::Error;
@@ -21,26 +26,26 @@ use std::io::Write as _;
 use sys::fs::resolve::{self, Method, split};
 use sys::fs::{DirStack, Kind, read_dir};
 
-/// Before the true name of an attribute that only root may set.
+/// Prefix before the true name of an attribute that only root may set.
 pub const HIDDEN: &[u8] = b"user.coracle.x.";
 /// Name of the inode list beside a tree.
 pub const INODES: &str = "inodes";
-/// Name of the table of records that found no place on their inodes.
-pub const LOOSE: &str = "loose";
-/// `S_ISVTX`: there are attributes of ours.
+/// Name of the table of records that could not be set on their inodes.
+pub const BY_PATH: &str = "loose";
+/// `S_ISVTX`: the inode has attributes of this form.
 pub const MARK: u32 = 0o1000;
 
-/// What became of a tree.
+/// Result of a conversion.
 #[derive(Debug, Clone, Default)]
-pub struct Settled {
+pub struct Converted {
     /// Every regular file: inode and number of names in the tree, sorted by inode.
     pub inodes: Vec<(u64, u32)>,
-    /// Records that could not be put on their inodes, by path.
-    pub loose: Owners,
+    /// Records that could not be set on their inodes, by path.
+    pub by_path: Owners,
 }
 
-impl Settled {
-    /// The bytes of an inode list: little-endian pairs of `u64` and `u32`.
+impl Converted {
+    /// Encodes the inode list: little-endian pairs of `u64` and `u32`.
     #[must_use]
     pub fn inode_list(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.inodes.len() * 12);
@@ -51,11 +56,11 @@ impl Settled {
         bytes
     }
 
-    /// Writes both beside the tree. What is empty is not there.
+    /// Writes both beside the tree. An empty list or table is not written.
     pub(crate) fn save(&self, directory: impl AsFd) -> Result<(), Error> {
         let directory = directory.as_fd();
-        if !self.loose.is_empty() {
-            self.loose.save(directory, LOOSE)?;
+        if !self.by_path.is_empty() {
+            self.by_path.save(directory, BY_PATH)?;
         }
         let fail = |errno| Error::disk("write", INODES.as_bytes(), errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -67,7 +72,7 @@ impl Settled {
     }
 }
 
-/// The mode on disk, without the mark, of what has `mode` for its programs.
+/// The mode on disk, without the mark, of a file that programs see with `mode`.
 pub(crate) fn disk_mode(kind: FileKind, mode: u32) -> u32 {
     match kind {
         FileKind::Directory => mode & 0o777 | 0o700,
@@ -76,7 +81,7 @@ pub(crate) fn disk_mode(kind: FileKind, mode: u32) -> u32 {
     }
 }
 
-/// Whether the mode on disk cannot say it all.
+/// Returns true if the mode on disk cannot hold all facts.
 pub(crate) fn needs_record(record: &Record) -> bool {
     matches!(record.kind, FileKind::Char | FileKind::Block)
         || (record.uid, record.gid) != (0, 0)
@@ -84,15 +89,19 @@ pub(crate) fn needs_record(record: &Record) -> bool {
         || record.xattrs.keys().any(|name| !is_plain_xattr(name))
 }
 
-/// The mode that a file in its settled form has on disk.
-fn settled_mode(record: &Record) -> u32 {
+/// The mode on disk of a file in this form.
+fn mode_with_mark(record: &Record) -> u32 {
     let mark = if needs_record(record) { MARK } else { record.mode & MARK };
     disk_mode(record.kind, record.mode) | mark
 }
 
-/// Brings a tree into the form, from the table of what its disk does not say (which gets the records that are new with it). With `shared`
-/// its files may be other names of a layer's.
-pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Settled, Error> {
+/// Converts a tree to this form. `owners` has the facts that are not on disk, and new records are
+/// added to it. With `shared`, its files may be hard links to a layer's.
+pub fn convert_tree(
+    root: impl AsFd,
+    owners: &mut Owners,
+    shared: bool,
+) -> Result<Converted, Error> {
     let top = crate::copy::reopen(&root)?;
     let mut work = Work {
         root: crate::copy::reopen(&root)?,
@@ -100,7 +109,7 @@ pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Sett
         shared,
         copied: HashMap::new(),
         names: HashMap::new(),
-        loose: Owners::new(),
+        by_path: Owners::new(),
     };
     let mut stack = DirStack::new(top)?;
     work.directory(&stack)?;
@@ -112,9 +121,9 @@ pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Sett
             continue;
         };
         let path = stack.path_of(&name);
-        // The table has the true mode of those that have to be opened by force.
-        let stat = sys::fs::stat(stack.fd(), &name)
-            .map_err(|errno| Error::disk("look at", &path, errno))?;
+        // The table has the true mode of directories that have to be opened by force.
+        let stat =
+            sys::fs::stat(stack.fd(), &name).map_err(|errno| Error::disk("stat", &path, errno))?;
         work.note_mode(&path, &stat);
         let fd = sys::fs::open_dir_force(stack.fd(), &name)
             .map_err(|errno| Error::disk("open directory", &path, errno))?;
@@ -124,13 +133,14 @@ pub fn settle(root: impl AsFd, owners: &mut Owners, shared: bool) -> Result<Sett
     }
     let mut inodes: Vec<(u64, u32)> = work.names.into_iter().collect();
     inodes.sort_unstable();
-    Ok(Settled { inodes, loose: work.loose })
+    Ok(Converted { inodes, by_path: work.by_path })
 }
 
-/// The same for single paths of a tree in use, which are new there. Records that found no place are returned.
-pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Result<Owners, Error> {
+/// As [`convert_tree`], for single new paths of a tree in use. Returns the records that could not
+/// be set.
+pub fn convert_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Result<Owners, Error> {
     let root = root.as_fd();
-    let mut loose = Owners::new();
+    let mut by_path = Owners::new();
     for path in paths {
         let fail = |step, errno| Error::disk(step, path, errno);
         let (parent, name) = split(path);
@@ -140,7 +150,7 @@ pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Resu
         let stat = match sys::fs::stat(&place.dir, name) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(fail("look at", errno)),
+            Err(errno) => return Err(fail("stat", errno)),
         };
         let kind = FileKind::from_mode(stat.st_mode);
         let record = owners.get(&full).cloned().unwrap_or_else(|| plain(&stat));
@@ -150,7 +160,7 @@ pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Resu
             _ => {
                 let link = kind == FileKind::Symlink;
                 if (record.uid, record.gid) != (0, 0) || !link && needs_record(&record) {
-                    loose.insert(&full, record);
+                    by_path.insert(&full, record);
                 }
                 continue;
             }
@@ -158,13 +168,13 @@ pub fn settle_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Resu
         let fd =
             sys::fs::open_read(&place.dir, name, flags).map_err(|errno| fail("open", errno))?;
         if !write(&fd, &full, stat.st_mode, &record)? {
-            loose.insert(&full, record);
+            by_path.insert(&full, record);
         }
     }
-    Ok(loose)
+    Ok(by_path)
 }
 
-/// What the disk says.
+/// The record of a file as the disk shows it.
 fn plain(stat: &Stat) -> Record {
     Record {
         kind: FileKind::from_mode(stat.st_mode),
@@ -180,19 +190,19 @@ struct Work<'a> {
     root: OwnedFd,
     owners: &'a mut Owners,
     shared: bool,
-    /// Inodes of a layer that were replaced: where the copy is.
+    /// Inodes of a layer that were replaced: path of the copy.
     copied: HashMap<u64, Vec<u8>>,
     names: HashMap<u64, u32>,
-    loose: Owners,
+    by_path: Owners,
 }
 
 impl Work<'_> {
-    /// What a path is, from the table or the disk.
+    /// The record of a path, from the table or the disk.
     fn record(&self, path: &[u8], stat: &Stat) -> Record {
         self.owners.get(path).cloned().unwrap_or_else(|| plain(stat))
     }
 
-    /// Keeps a mode that the disk will not have.
+    /// Adds a mode to the table that the disk will not hold.
     fn note_mode(&mut self, path: &[u8], stat: &Stat) {
         let record = self.record(path, stat);
         if needs_record(&record) {
@@ -200,26 +210,26 @@ impl Work<'_> {
         }
     }
 
-    /// The directory that the walk has come to.
+    /// Converts the current directory of the walk.
     fn directory(&mut self, stack: &DirStack) -> Result<(), Error> {
         let path = stack.path();
         let stat =
-            rustix::fs::fstat(stack.fd()).map_err(|errno| Error::disk("look at", &path, errno))?;
+            rustix::fs::fstat(stack.fd()).map_err(|errno| Error::disk("stat", &path, errno))?;
         let record = self.record(&path, &stat);
         if needs_record(&record) {
             self.owners.insert(&path, record.clone());
         }
         if !write(stack.fd(), &path, stat.st_mode, &record)? {
-            self.loose.insert(&path, record);
+            self.by_path.insert(&path, record);
         }
         Ok(())
     }
 
-    /// Everything in a directory but directories, whose names are returned.
+    /// Converts everything in a directory except directories, whose names are returned.
     fn files(&mut self, stack: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
         let dir = stack.fd();
         let fail = |step, errno| Error::disk(step, &stack.path(), errno);
-        let before = rustix::fs::fstat(dir).map_err(|errno| fail("look at", errno))?;
+        let before = rustix::fs::fstat(dir).map_err(|errno| fail("stat", errno))?;
         let mut directories = Vec::new();
         let mut touched = false;
         for entry in read_dir(dir).map_err(|errno| fail("read directory", errno))? {
@@ -237,15 +247,15 @@ impl Work<'_> {
         Ok(directories)
     }
 
-    /// Links, pipes, sockets.
+    /// Handles symbolic links, pipes and sockets.
     fn special(&mut self, stack: &DirStack, name: &[u8], path: &[u8]) -> Result<(), Error> {
         let stat =
-            sys::fs::stat(stack.fd(), name).map_err(|errno| Error::disk("look at", path, errno))?;
+            sys::fs::stat(stack.fd(), name).map_err(|errno| Error::disk("stat", path, errno))?;
         let mut record = self.record(path, &stat);
         record.kind = FileKind::from_mode(stat.st_mode);
         let link = record.kind == FileKind::Symlink;
         if (record.uid, record.gid) != (0, 0) || !link && needs_record(&record) {
-            self.loose.insert(path, record.clone());
+            self.by_path.insert(path, record.clone());
         }
         let mode = disk_mode(record.kind, record.mode);
         if !link && stat.st_mode & 0o7777 != mode {
@@ -257,13 +267,13 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A regular file; says whether the directory was changed.
+    /// Converts a regular file; returns true if the directory was changed.
     fn file(&mut self, stack: &DirStack, name: &[u8], path: &[u8]) -> Result<bool, Error> {
         let dir = stack.fd();
-        let stat = sys::fs::stat(dir, name).map_err(|errno| Error::disk("look at", path, errno))?;
+        let stat = sys::fs::stat(dir, name).map_err(|errno| Error::disk("stat", path, errno))?;
         let record = self.record(path, &stat);
         let needs = needs_record(&record);
-        if !needs && stat.st_mode & 0o7777 == settled_mode(&record) {
+        if !needs && stat.st_mode & 0o7777 == mode_with_mark(&record) {
             self.count(stat.st_ino);
             return Ok(false);
         }
@@ -274,7 +284,7 @@ impl Work<'_> {
             let fd = sys::fs::open_read(dir, name, OFlags::empty())
                 .map_err(|errno| Error::disk("open", path, errno))?;
             if !write(fd.as_fd(), path, stat.st_mode, &record)? {
-                self.loose.insert(path, record);
+                self.by_path.insert(path, record);
             }
             self.count(stat.st_ino);
             return Ok(false);
@@ -294,7 +304,7 @@ impl Work<'_> {
         *self.names.entry(inode).or_insert(0) += 1;
     }
 
-    /// Another name of a file that was replaced; its inode.
+    /// Links another name of a replaced file to the copy; returns its inode.
     fn link_again(&self, stack: &DirStack, first: &[u8], path: &[u8]) -> Result<u64, Error> {
         let fail = |step, errno| Error::disk(step, path, errno);
         let (parent, name) = split(first);
@@ -307,10 +317,10 @@ impl Work<'_> {
         rustix::fs::linkat(&from, name, dir, STAGING, AtFlags::empty())
             .map_err(|errno| fail("link", errno))?;
         rustix::fs::renameat(dir, STAGING, dir, own).map_err(|errno| fail("rename", errno))?;
-        sys::fs::stat(dir, own).map(|stat| stat.st_ino).map_err(|errno| fail("look at", errno))
+        sys::fs::stat(dir, own).map(|stat| stat.st_ino).map_err(|errno| fail("stat", errno))
     }
 
-    /// Puts a copy in a file's place; its inode.
+    /// Replaces a file by a copy; returns its inode.
     fn copy(
         &mut self,
         stack: &DirStack,
@@ -323,16 +333,16 @@ impl Work<'_> {
         let source =
             sys::fs::open_read(dir, name, OFlags::empty()).map_err(|errno| fail("open", errno))?;
         let target = copy_file(&source, dir, STAGING, path)?;
-        let stat = rustix::fs::fstat(&target).map_err(|errno| fail("look at", errno))?;
+        let stat = rustix::fs::fstat(&target).map_err(|errno| fail("stat", errno))?;
         if !write(target.as_fd(), path, stat.st_mode, record)? {
-            self.loose.insert(path, record.clone());
+            self.by_path.insert(path, record.clone());
         }
         rustix::fs::renameat(dir, STAGING, dir, name).map_err(|errno| fail("rename", errno))?;
         Ok(stat.st_ino)
     }
 }
 
-/// A name that no image has.
+/// A temporary name that no image uses.
 const STAGING: &[u8] = b".coracle-settling\xff";
 
 /// Copies a file with its plain attributes and its time; its mode is 0600.
@@ -350,13 +360,13 @@ pub(crate) fn copy_file(
         .map_err(|errno| fail("create", errno))?;
     sys::fs::copy::contents(source, &target).map_err(|errno| fail("copy", errno))?;
     copy_attributes(source, &target, path, is_plain_xattr)?;
-    let stat = rustix::fs::fstat(source).map_err(|errno| fail("look at", errno))?;
+    let stat = rustix::fs::fstat(source).map_err(|errno| fail("stat", errno))?;
     rustix::fs::futimens(&target, &times((stat.st_mtime, stat.st_mtime_nsec as u32)))
         .map_err(|errno| fail("set the time of", errno))?;
     Ok(target)
 }
 
-/// Copies those attributes that are wanted.
+/// Copies the attributes that `wanted` selects.
 pub(crate) fn copy_attributes(
     source: impl AsFd,
     target: impl AsFd,
@@ -376,7 +386,8 @@ pub(crate) fn copy_attributes(
     Ok(())
 }
 
-/// Gives an open file or directory its form. `false` where the record found no place on it; its mode is set all the same.
+/// Converts an open file or directory. `false` if the record could not be set; the mode is set all
+/// the same.
 pub(crate) fn write(
     fd: impl AsFd,
     path: &[u8],
@@ -385,7 +396,7 @@ pub(crate) fn write(
 ) -> Result<bool, Error> {
     let fail = |step, errno| Error::disk(step, path, errno);
     let fd = fd.as_fd();
-    let wanted = settled_mode(record);
+    let wanted = mode_with_mark(record);
     if !needs_record(record) {
         if mode_now & 0o7777 != wanted {
             sys::fs::chmod_fd(fd, wanted).map_err(|errno| fail("set the mode of", errno))?;
@@ -398,7 +409,7 @@ pub(crate) fn write(
     }
     let mut carried = set(fd, path, OWNER_XATTR, record.to_xattr().as_bytes())?;
     for (name, value) in &record.xattrs {
-        // What steers overlay or us is not the image's to say.
+        // An image must not set attributes that control overlay or Coracle.
         if name.starts_with(b"user.") {
             if is_plain_xattr(name) {
                 set(fd, path, name, value)?;

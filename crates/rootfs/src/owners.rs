@@ -1,10 +1,12 @@
 //! The ownership table: the facts about a tree that an unprivileged user cannot put on disk.
 //!
-//! A path that has no record is as it is on disk, with owner 0:0; what its own owner may not read (mode 000) always has one. A record holds the whole truth about kind, mode, owner
-//! and device number of its path, and those extended attributes that are not on disk. Whiteouts and opaque directories are
-//! listed here only where the file system cannot hold them.
+//! A path without a record is as it is on disk, with owner 0:0. A path that its owner may not read
+//! (mode 000) always has a record. A record holds the true kind, mode, owner and device number of
+//! its path, and those extended attributes that are not on disk. Whiteouts and opaque directories
+//! are listed here only if the file system cannot hold them.
 //!
-//! The file is text, one line per record, sorted by path bytes, so that equal tables are equal files:
+//! The file is text, one line per record, sorted by path bytes, so that equal tables are equal
+//! files:
 //! ```text
 //! coracle-owners 1
 //! f 0755 0 0 - security.capability=0100000202000000 usr/bin/ping
@@ -13,7 +15,8 @@
 //! w etc/gone
 //! o etc/dir
 //! ```
-//! In paths `\\` stands for a backslash and `\n` for a line feed; all other bytes stand for themselves.
+//! In paths `\\` stands for a backslash and `\n` for a line feed; all other bytes stand for
+//! themselves.
 
 use crate::error::Error;
 use rustix::fs::FileType;
@@ -25,10 +28,10 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"coracle-owners 1\n";
 
-/// Extended attribute by which an inode in a container's upper directory carries its record.
+/// Extended attribute that holds the record of an inode in a container's upper directory.
 pub const OWNER_XATTR: &[u8] = b"user.coracle.owner";
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// Regular file.
@@ -48,7 +51,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The letter in tables, as `ls -l` and `find -type` have it.
+    /// The letter in tables, the same as in `ls -l` and `find -type`.
     #[must_use]
     pub fn letter(self) -> u8 {
         match self {
@@ -75,7 +78,7 @@ impl FileKind {
         })
     }
 
-    /// From the type bits of `st_mode`.
+    /// Reads the kind from the type bits of `st_mode`.
     #[must_use]
     pub fn from_mode(mode: u32) -> Self {
         match FileType::from_raw_mode(mode) {
@@ -90,10 +93,10 @@ impl FileKind {
     }
 }
 
-/// The truth about one path.
+/// The true attributes of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission and special bits, `0o7777`.
     pub mode: u32,
@@ -131,7 +134,7 @@ impl Record {
     }
 }
 
-/// The table.
+/// The ownership table of one tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Owners {
     records: BTreeMap<Vec<u8>, Record>,
@@ -140,7 +143,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// An empty table: everything is as on disk and belongs to 0:0.
+    /// Makes an empty table: everything is as on disk and belongs to 0:0.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -162,18 +165,18 @@ impl Owners {
         self.records.iter().map(|(path, record)| (&path[..], record))
     }
 
-    /// Deletions that are not on disk.
+    /// Whiteouts that are not on disk.
     pub fn whiteouts(&self) -> impl Iterator<Item = &[u8]> {
         self.whiteouts.iter().map(|path| &path[..])
     }
 
-    /// Whether the table (not the disk) holds a whiteout for this path.
+    /// Returns true if the table (not the disk) has a whiteout for this path.
     #[must_use]
     pub fn is_whiteout(&self, path: &[u8]) -> bool {
         self.whiteouts.contains(path)
     }
 
-    /// Whether the table (not the disk) calls this directory opaque.
+    /// Returns true if the table (not the disk) marks this directory as opaque.
     #[must_use]
     pub fn is_opaque(&self, path: &[u8]) -> bool {
         self.opaques.contains(path)
@@ -184,35 +187,35 @@ impl Owners {
         self.opaques.iter().map(|path| &path[..])
     }
 
-    /// Notes a deletion.
+    /// Adds a whiteout.
     pub fn add_whiteout(&mut self, path: &[u8]) {
         self.whiteouts.insert(path.to_vec());
     }
 
-    /// Notes an opaque directory.
+    /// Adds an opaque mark.
     pub fn add_opaque(&mut self, path: &[u8]) {
         self.opaques.insert(path.to_vec());
     }
 
-    /// Forgets a whiteout; says whether there was one.
+    /// Removes a whiteout; returns true if there was one.
     pub fn remove_whiteout(&mut self, path: &[u8]) -> bool {
         self.whiteouts.remove(path)
     }
 
-    /// Forgets one path's record and opaque mark.
+    /// Removes one path's record and opaque mark.
     pub fn remove(&mut self, path: &[u8]) {
         self.records.remove(path);
         self.opaques.remove(path);
     }
 
-    /// Forgets everything at and below a path (all of it for the empty path).
+    /// Removes everything at and below a path (all of it for the empty path).
     pub fn remove_tree(&mut self, path: &[u8]) {
         self.remove(path);
         self.whiteouts.remove(path);
         self.remove_below(path);
     }
 
-    /// Forgets everything below a path, not the path itself.
+    /// Removes everything below a path, not the path itself.
     pub fn remove_below(&mut self, path: &[u8]) {
         let mut prefix = path.to_vec();
         if !prefix.is_empty() {
@@ -244,13 +247,13 @@ impl Owners {
         self.records.len() + self.whiteouts.len() + self.opaques.len()
     }
 
-    /// Whether nothing deviates from the disk.
+    /// Returns true if the table has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads a table file; a file that is not there is an empty table.
+    /// Reads a table file; a missing file is an empty table.
     pub fn read(path: &Path) -> Result<Self, Error> {
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&bytes).map_err(|(line, problem)| Error::Table {
@@ -337,8 +340,8 @@ impl Owners {
         writer.flush()
     }
 
-    /// Writes the table to a new file beside a tree, which takes the place of an older one: whoever reads that reads on, and another name of
-    /// it stays as it is.
+    /// Writes the table to a new file beside a tree, which replaces an older one. A process that
+    /// has the old file open, and other hard links to it, keep the old content.
     pub fn save(&self, directory: impl rustix::fd::AsFd, name: &str) -> Result<(), Error> {
         use rustix::fs::{AtFlags, Mode, OFlags};
         let directory = directory.as_fd();
@@ -467,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_table_leaves_other_names_of_the_old_one_alone() {
+    fn saving_a_table_keeps_hard_links_to_the_old_one() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, own) = (dir.path().join("shared"), dir.path().join("own"));
         std::fs::write(&shared, "the image's").unwrap();

@@ -1,10 +1,13 @@
-//! A stack of trees read as one: what a container sees, computed without mounting anything.
+//! Reads a stack of trees as one: the tree that a container sees, computed without mounting
+//! anything.
 //!
-//! `Stack::list` merges one directory after overlay's rules: the topmost tree that has a name decides, a whiteout hides
-//! it, directories of the same name merge until one is opaque. `Stack::facts` adds what the ownership tables and the
-//! attributes of a container's upper directory say.
+//! `Stack::list` merges one directory by overlay's rules: the topmost tree that has a name decides,
+//! a whiteout hides it, and directories of the same name merge until one is opaque. `Stack::facts`
+//! adds the facts from the ownership tables and from the attributes of a container's upper
+//! directory.
 //!
-//! Only descriptors of the trees' tops stay open; everything else is opened beneath them by path, links refused.
+//! Only descriptors of the trees' tops stay open; everything else is opened beneath them by path,
+//! links refused.
 
 use crate::apply::is_plain_xattr;
 use crate::drivers::Root;
@@ -22,7 +25,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use sys::fs::resolve::{self, Method, join};
 
-/// Ownership of what is in `upper/` and cannot carry attributes (links, fifos), beside it in the container's directory.
+/// Table, in the container's directory, with the owners of files in `upper/` that cannot have
+/// attributes (symbolic links, fifos).
 pub const UPPER_OWNERS: &str = "upper.owners";
 
 /// Opens the top of a tree by its host path.
@@ -31,7 +35,8 @@ pub(crate) fn open_tree(path: &Path) -> Result<OwnedFd, Error> {
         .map_err(|errno| Error::disk("open directory", path.as_os_str().as_bytes(), errno))
 }
 
-/// Which id inside stands for which id on disk. Ids on disk that are in no range read as 0, as the caller's own do.
+/// Maps ids on disk to ids inside a container. Ids on disk that are in no range read as 0, as the
+/// caller's own do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IdMap {
     /// (first id inside, first id on disk, count) for users.
@@ -41,7 +46,7 @@ pub struct IdMap {
 }
 
 impl IdMap {
-    /// Every id stands for itself: for trees that were written by a real root.
+    /// Maps every id to itself: for trees that a real root has written.
     #[must_use]
     pub fn identity() -> Self {
         let all = vec![(0, 0, u32::MAX)];
@@ -54,28 +59,29 @@ impl IdMap {
     }
 }
 
-/// The truth about one file, wherever it is kept.
+/// The true attributes of one file, from the table, its attributes or the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) record: Record,
     pub(crate) size: u64,
     pub(crate) mtime: (i64, u32),
-    /// Device and inode on disk, for hard links; `None` where there is only one name.
+    /// Device and inode on disk, for hard links; `None` if there is only one name.
     pub(crate) inode: Option<(u64, u64)>,
 }
 
-/// What a tree in a stack is.
+/// How to read a tree's owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// A layer: its table has the truth, ids on disk mean nothing.
+    /// A layer: its table has the owners, ids on disk mean nothing.
     Layer,
-    /// Files really belong to their owners by the id map, and carry [`OWNER_XATTR`].
+    /// A container's own tree: files belong to their owners by the id map, and have
+    /// [`OWNER_XATTR`].
     Live,
 }
 
 struct Tree {
     fd: OwnedFd,
-    /// Keeps what is locked open while the stack lives.
+    /// Keeps unreadable directories open while the stack lives.
     _unlocked: Option<Unlocked>,
     owners: Owners,
     role: Role,
@@ -100,16 +106,16 @@ pub(crate) struct Stack {
 #[derive(Debug, Clone)]
 pub(crate) struct Merged {
     pub(crate) kind: FileKind,
-    /// The tree that it is read from.
+    /// The tree that has the file's attributes.
     pub(crate) tree: usize,
-    /// For a directory: the trees whose content shows, topmost first.
+    /// For a directory: the trees whose content is visible, topmost first.
     pub(crate) trees: Vec<usize>,
     open: bool,
     hidden: bool,
 }
 
 impl Stack {
-    /// The layers of an image.
+    /// Opens the layers of an image.
     pub(crate) fn image(image: &ImageTrees, ids: &IdMap) -> Result<Self, Error> {
         let mut stack = Self { trees: Vec::new(), ids: ids.clone() };
         for layer in &image.layers {
@@ -118,7 +124,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// A stack of layers alone.
+    /// Opens a stack of layers alone.
     pub(crate) fn layers(layers: &[Layer]) -> Result<Self, Error> {
         let mut stack = Self { trees: Vec::new(), ids: IdMap::default() };
         for layer in layers {
@@ -141,15 +147,15 @@ impl Stack {
         Ok(())
     }
 
-    /// What a container has of its own: overlay's upper, or its whole tree.
+    /// Opens a container's own tree: overlay's upper, or its whole tree.
     pub(crate) fn own(root: &Root, ids: &IdMap) -> Result<Self, Error> {
         let (path, table) = match root {
             Root::Overlay { upper, .. } => (upper, upper.with_file_name(UPPER_OWNERS)),
             Root::Directory(path) => {
                 let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
-                // Of a tree of links that nobody has used yet, the image's word counts.
-                let loose = || path.with_file_name(crate::owner_xattrs::LOOSE);
-                (path, if table.exists() { table } else { loose() })
+                // In a tree of hard links that was not used yet, the image's table counts.
+                let by_path = || path.with_file_name(crate::owner_xattrs::BY_PATH);
+                (path, if table.exists() { table } else { by_path() })
             }
             Root::Stacked { directory, upper, .. } => {
                 let mut stack = Self::own(&Root::Directory(directory.clone()), ids)?;
@@ -161,12 +167,12 @@ impl Stack {
         Ok(Self::live(open_tree(path)?, Owners::read(&table)?, ids))
     }
 
-    /// A live tree that is open already.
+    /// Makes a stack of a container's tree that is already open.
     pub(crate) fn live(fd: OwnedFd, owners: Owners, ids: &IdMap) -> Self {
         Self { trees: vec![Tree::live(fd, owners)], ids: ids.clone() }
     }
 
-    /// Everything that a container sees.
+    /// Opens everything that a container sees.
     pub(crate) fn container(
         image: Option<&ImageTrees>,
         root: Option<&Root>,
@@ -185,12 +191,13 @@ impl Stack {
         Ok(stack)
     }
 
-    /// All trees: the merged content of the top directory.
+    /// Indexes of all trees, for the merged content of the top directory.
     pub(crate) fn all(&self) -> Vec<usize> {
         (0..self.trees.len()).collect()
     }
 
-    /// The tree that has the root directory's attributes: the topmost whose archive said something about it.
+    /// The tree that has the root directory's attributes: the topmost whose archive has an entry
+    /// for it.
     pub(crate) fn root_tree(&self) -> Option<usize> {
         let says = self.trees.iter().position(|tree| tree.has_root);
         says.or_else(|| self.trees.len().checked_sub(1))
@@ -206,7 +213,7 @@ impl Stack {
         (0..last).find(has).unwrap_or(last)
     }
 
-    /// Whether a tree's table says something about a path.
+    /// Returns true if a tree's table has a record of a path.
     pub(crate) fn has_record(&self, tree: usize, path: &[u8]) -> bool {
         self.trees[tree].owners.get(path).is_some()
     }
@@ -226,7 +233,7 @@ impl Stack {
             .map_err(|errno| Error::disk("open directory", path, errno))
     }
 
-    /// One merged directory; `trees` are those that take part, topmost first.
+    /// Lists one merged directory; `trees` are those that take part, topmost first.
     pub(crate) fn list(
         &self,
         path: &[u8],
@@ -257,7 +264,8 @@ impl Stack {
                         names.insert(entry.name, Merged { kind, tree, trees, open, hidden: false });
                     }
                     Some(merged) if merged.open && is_directory => {
-                        // A directory that an upper layer has only as a parent takes its attributes from below.
+                        // A directory that an upper layer has only as a parent takes its attributes
+                        // from below.
                         let full = join(path, &entry.name);
                         if self.trees[merged.tree].implicit.contains(&full) {
                             merged.tree = tree;
@@ -291,10 +299,11 @@ impl Stack {
         }
         sys::fs::open_read(dir, name, OFlags::DIRECTORY)
             .and_then(sys::fs::whiteout::is_opaque)
-            .map_err(|errno| Error::disk("look at", &full, errno))
+            .map_err(|errno| Error::disk("stat", &full, errno))
     }
 
-    /// The whiteouts of one tree's directory, on disk or in the table, and whether the directory is opaque.
+    /// The whiteouts of one tree's directory, on disk or in the table, and true if the directory is
+    /// opaque.
     pub(crate) fn marks(&self, tree: usize, path: &[u8]) -> Result<(Vec<Vec<u8>>, bool), Error> {
         let dir = self.open_dir(tree, path)?;
         let mut names = self.table_whiteouts(tree, path);
@@ -309,11 +318,12 @@ impl Stack {
         }
         let opaque = self.trees[tree].owners.is_opaque(path)
             || sys::fs::whiteout::is_opaque(&dir)
-                .map_err(|errno| Error::disk("look at", path, errno))?;
+                .map_err(|errno| Error::disk("stat", path, errno))?;
         Ok((names, opaque))
     }
 
-    /// The truth about one file of one tree. `fd` is the file, open for reading, where it is a file or a directory.
+    /// The true attributes of one file of one tree. `fd` is the file, open for reading, if it is a
+    /// regular file or a directory.
     pub(crate) fn facts(
         &self,
         tree: usize,
@@ -341,11 +351,11 @@ impl Stack {
                 }
             }
         }
-        // A line for a link, pipe or socket that has become something else since means nothing.
+        // A record of a link, pipe or socket does not count if the path is of another kind now.
         let fits = |record: &&Record| {
             let by_path =
                 matches!(record.kind, FileKind::Symlink | FileKind::Fifo | FileKind::Socket);
-            // What is known for its mode only may have got another one since.
+            // A file that has a record for its mode only may have got another mode since.
             source.role == Role::Layer
                 || !(is_mode_only(record)
                     || by_path && record.kind != FileKind::from_mode(stat.st_mode))
@@ -376,7 +386,8 @@ impl Stack {
         })
     }
 
-    /// Looks at a name in an open directory of one tree: its facts, and itself open where it can be read.
+    /// Reads a name in an open directory of one tree: its attributes, and an open descriptor if it
+    /// is readable.
     pub(crate) fn open(
         &self,
         tree: usize,
@@ -385,7 +396,7 @@ impl Stack {
         name: &[u8],
     ) -> Result<(Facts, Option<OwnedFd>), Error> {
         let fail = |step, errno| Error::disk(step, path, errno);
-        let stat = sys::fs::stat(dir, name).map_err(|errno| fail("look at", errno))?;
+        let stat = sys::fs::stat(dir, name).map_err(|errno| fail("stat", errno))?;
         let flags = match FileKind::from_mode(stat.st_mode) {
             FileKind::File => Some(OFlags::empty()),
             FileKind::Directory => Some(OFlags::DIRECTORY),
@@ -395,25 +406,25 @@ impl Stack {
             .map(|flags| sys::fs::open_read(dir, name, flags))
             .transpose()
             .map_err(|errno| fail("open", errno))?;
-        // The same inode for attributes and content, even if somebody renames meanwhile.
+        // Attributes and content come from the same inode, even if the name is replaced meanwhile.
         let stat = match &fd {
-            Some(fd) => rustix::fs::fstat(fd).map_err(|errno| fail("look at", errno))?,
+            Some(fd) => rustix::fs::fstat(fd).map_err(|errno| fail("stat", errno))?,
             None => stat,
         };
         Ok((self.facts(tree, path, &stat, fd.as_ref())?, fd))
     }
 
-    /// The facts of a tree's top directory.
+    /// The attributes of a tree's top directory.
     pub(crate) fn root_facts(&self, tree: usize) -> Result<Facts, Error> {
         let fd = self.open_dir(tree, b"")?;
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::disk("look at", b".", errno))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::disk("stat", b".", errno))?;
         self.facts(tree, b"", &stat, Some(&fd))
     }
 }
 
 fn is_whiteout(dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<bool, Error> {
-    let stat = sys::fs::stat(dir, name)
-        .map_err(|errno| Error::disk("look at", &join(path, name), errno))?;
+    let stat =
+        sys::fs::stat(dir, name).map_err(|errno| Error::disk("stat", &join(path, name), errno))?;
     Ok(sys::fs::whiteout::is(&stat))
 }
 
@@ -423,8 +434,9 @@ fn hide(names: &mut BTreeMap<Vec<u8>, Merged>, name: Vec<u8>, tree: usize) {
     names.entry(name).and_modify(|merged| merged.open = false).or_insert(whiteout);
 }
 
-/// Walks a merged tree depth first, names in byte order, without recursion. `visit` is called for everything but the root,
-/// parents before children, with the path; a directory is entered if it answers `true`.
+/// Walks a merged tree depth first, names in byte order, without recursion. `visit` is called with
+/// the path of everything but the root, parents before children; a directory is entered if it
+/// returns `true`.
 pub(crate) fn walk(
     stack: &Stack,
     mut visit: impl FnMut(&[u8], &Merged) -> Result<bool, Error>,
@@ -436,7 +448,7 @@ pub(crate) fn walk(
     walk_from(Vec::new(), top, stack, &mut visit)
 }
 
-/// The same from a directory on whose content is known.
+/// As [`walk`], from a directory whose content is already known.
 pub(crate) fn walk_from(
     path: Vec<u8>,
     names: BTreeMap<Vec<u8>, Merged>,

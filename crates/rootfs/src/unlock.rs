@@ -1,11 +1,14 @@
-//! Layers with directories that lock out their owner (mode 000, 111, ...): opened for as long as somebody reads them.
+//! Opens directories of a layer that their own owner may not read (mode 000, 111, ...) for as long
+//! as a reader needs them.
 //!
-//! The ownership table has the true mode of each such directory ([`locks_out`]), so that readers never take the mode on
-//! disk for the truth, and an interrupted reader loses nothing. Readers of a layer, threads or processes, share a lock
-//! (`flock`) on the layer's directory; who comes opens the directories, parents first, and who goes as the last (it gets
-//! the lock for itself alone) puts the true modes back, children first. Layers without such directories take no lock.
+//! The ownership table has the true mode of each such directory ([`locks_out`]), so that readers
+//! never use the mode on disk, and an interrupted reader loses nothing. Readers of a layer, threads
+//! or processes, share a lock (`flock`) on the layer's directory. Each reader opens the directories
+//! when it begins, parents first; the last one (it gets the exclusive lock) restores the true
+//! modes, children first. Layers without such directories take no lock.
 //!
-//! Lock order: this lock is taken after all of the store's, and nothing else is taken while it is awaited.
+//! Lock order: this lock is taken after all of the store's, and no other lock is taken while
+//! waiting for it.
 
 use crate::layer::{Layer, TREE};
 use crate::owners::{FileKind, Owners, Record};
@@ -14,7 +17,8 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use sys::fs::resolve::{self, Method};
 
-/// Whether a file or directory of this mode cannot be read by its own owner: then the table must know its mode.
+/// Returns true if the owner of a file or directory with this mode cannot read it: then the table
+/// must have its mode.
 pub(crate) fn locks_out(kind: FileKind, mode: u32) -> bool {
     match kind {
         FileKind::Directory => mode & 0o500 != 0o500,
@@ -23,25 +27,25 @@ pub(crate) fn locks_out(kind: FileKind, mode: u32) -> bool {
     }
 }
 
-/// Whether a record is there for its mode only.
+/// Returns true if a record is needed for its mode only.
 pub(crate) fn is_mode_only(record: &Record) -> bool {
     locks_out(record.kind, record.mode)
         && (record.uid, record.gid) == (0, 0)
         && record.xattrs.is_empty()
 }
 
-/// Keeps a layer's directories open to their owner.
+/// Keeps a layer's directories readable for their owner.
 #[derive(Debug)]
 pub(crate) struct Unlocked {
     /// The layer's own directory, which is locked.
     directory: OwnedFd,
-    /// The locked directories with their true modes, sorted: parents first.
+    /// The unreadable directories with their true modes, sorted: parents first.
     modes: Vec<(Vec<u8>, u32)>,
 }
 
 impl Unlocked {
-    /// Opens what is locked; `None` where nothing is. What cannot be changed here stays as it is, and reading it fails
-    /// with the kernel's own word.
+    /// Opens the unreadable directories; `None` if there are none. A directory whose mode cannot be
+    /// changed stays as it is, and reading it fails with the kernel's error.
     pub(crate) fn layer(layer: &Layer, owners: &Owners) -> Option<Self> {
         let locked = owners.iter().filter(|(_, record)| {
             record.kind == FileKind::Directory && locks_out(record.kind, record.mode)
@@ -52,7 +56,8 @@ impl Unlocked {
         }
         let directory =
             rustix::fs::openat(CWD, &layer.directory, sys::fs::DIRECTORY, Mode::empty()).ok()?;
-        // Where there are no locks (some network file systems) one process at a time has to do.
+        // On file systems without locks (some network file systems) several readers at once are not
+        // supported.
         while flock(&directory, FlockOperation::LockShared) == Err(Errno::INTR) {}
         let unlocked = Self { directory, modes };
         for (path, mode) in &unlocked.modes {
@@ -75,7 +80,8 @@ impl Unlocked {
 
 impl Drop for Unlocked {
     fn drop(&mut self) {
-        // From shared to alone: the shared lock is given up first, so that of several that go at once one gets it.
+        // From shared to exclusive: `flock` gives up the shared lock first, so that of several
+        // readers that end at once one gets it.
         let alone = flock(&self.directory, FlockOperation::NonBlockingLockExclusive);
         if alone == Err(Errno::WOULDBLOCK) {
             return;

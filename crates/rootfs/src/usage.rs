@@ -1,4 +1,4 @@
-//! How much room a tree takes.
+//! Computes the disk usage of a tree.
 use crate::error::Error;
 use rustix::fs::{CWD, Mode};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use sys::fs::{DirStack, Kind, read_dir};
 
-/// Room and number of files.
+/// Size and number of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Bytes of the blocks on disk.
@@ -15,11 +15,12 @@ pub struct Usage {
     pub apparent: u64,
     /// Files of any kind, hard links counted once.
     pub inodes: u64,
-    /// Directories that the caller may not read (they belong to a subordinate id): what is in them is not counted.
+    /// Directories that the caller may not read (they belong to a subordinate id): their content is
+    /// not counted.
     pub unreadable: u64,
 }
 
-/// Sums up everything below a host path.
+/// Adds up everything below a host path.
 pub fn tree_usage(path: &Path) -> Result<Usage, Error> {
     let fail = |step, at: &[u8], errno| Error::disk(step, at, errno);
     let top = rustix::fs::openat(CWD, path, sys::fs::DIRECTORY, Mode::empty())
@@ -38,7 +39,7 @@ pub fn tree_usage(path: &Path) -> Result<Usage, Error> {
         let stat = match sys::fs::stat(stack.fd(), &entry.name) {
             Ok(stat) => stat,
             Err(rustix::io::Errno::NOENT) => continue,
-            Err(errno) => return Err(fail("look at", &stack.path_of(&entry.name), errno)),
+            Err(errno) => return Err(fail("stat", &stack.path_of(&entry.name), errno)),
         };
         let is_directory = entry.kind == Kind::Directory;
         if is_directory || stat.st_nlink == 1 || seen.insert((stat.st_dev, stat.st_ino)) {

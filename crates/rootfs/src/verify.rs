@@ -1,7 +1,9 @@
-//! Whether an unpacked layer is still what its archive says: every file compared byte by byte while the archive goes by.
+//! Checks that an unpacked layer equals its archive: compares every file byte by byte while the
+//! archive is read.
 //!
-//! Reads, never repairs. Times and modes are compared as far as they are on disk; the ownership table is compared record by
-//! record. Names in the archive mean what they meant when it was unpacked (`names`).
+//! Reads, never repairs. Times and modes are compared as far as they are on disk; the ownership
+//! table is compared record by record. Names in the archive are followed as they were when it was
+//! unpacked (`names`).
 
 use crate::apply::{clean, pipeline};
 use crate::error::Error;
@@ -18,23 +20,23 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use sys::fs::resolve::{self, join, split};
 
-/// A path that is not as in the archive.
+/// A path that differs from the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// In the tree.
+    /// Path in the tree.
     pub path: Vec<u8>,
-    /// What is wrong.
+    /// The difference.
     pub problem: &'static str,
 }
 
-/// Compares a layer with its uncompressed archive; gives the archive's digest too.
+/// Compares a layer with its uncompressed archive; also returns the archive's digest.
 pub fn layer(
     tar: impl Read + Send,
     layer: &Layer,
     limits: &Limits,
 ) -> Result<(oci::Digest, Vec<Mismatch>), Error> {
     let (digest, mut work) = pipeline::run(tar, &|_| {}, |blocks| {
-        // The stack keeps locked directories open meanwhile.
+        // The stack keeps unreadable directories open meanwhile.
         let stack = Stack::layers(std::slice::from_ref(layer))?;
         let root = open_tree(&layer.tree())?;
         let links = layer.meta.link_paths().into_iter().map(|(link, _)| link).collect();
@@ -46,7 +48,7 @@ pub fn layer(
         }
         Ok(work)
     })?;
-    work.strangers(layer)?;
+    work.unexplained_files(layer)?;
     let wrong = work.found.into_iter();
     let wrong = wrong.filter_map(|(path, problem)| Some(Mismatch { path, problem: problem? }));
     Ok((digest, wrong.collect()))
@@ -59,7 +61,7 @@ struct Work {
     /// Hard links into lower layers, which the tree does not have.
     links: HashSet<Vec<u8>>,
     names: Names,
-    /// What the last entry of each path came to.
+    /// The result of the last entry of each path.
     found: BTreeMap<Vec<u8>, Option<&'static str>>,
 }
 
@@ -88,7 +90,8 @@ impl Work {
             remove_below(&mut self.found, &full);
         }
         let Some(place) = place else {
-            // Its directory was replaced later, or is missing: the later entry takes this line away again.
+            // Its directory was replaced later, or is missing: a later entry for the path overrides
+            // this result.
             self.found.insert(full, Some("its directory is missing"));
             return Ok(());
         };
@@ -96,13 +99,13 @@ impl Work {
             Ok(stat) => self.compare(entry, reader, &place, &full, &stat)?,
             Err(Errno::NOENT) if self.links.contains(&full) => None,
             Err(Errno::NOENT) => Some("it is missing"),
-            Err(errno) => return Err(Error::disk("look at", &full, errno)),
+            Err(errno) => return Err(Error::disk("stat", &full, errno)),
         };
         self.found.insert(full, problem);
         Ok(())
     }
 
-    /// A directory of the finished tree.
+    /// Opens a directory of the finished tree.
     fn place(&self, path: &[u8]) -> Result<Option<OwnedFd>, Error> {
         let flags = sys::fs::NAME_ONLY | OFlags::DIRECTORY;
         match resolve::strict(&self.root, path, flags, resolve::Method::Best) {
@@ -124,11 +127,11 @@ impl Work {
         let record = self.owners.get(full);
         let plain = (entry.uid, entry.gid) == (0, 0);
         if record.map_or(!plain, |record| (record.uid, record.gid) != (entry.uid, entry.gid)) {
-            return Ok(Some("the ownership table has another owner"));
+            return Ok(Some("its owner in the ownership table differs"));
         }
         let truth = record.map_or(FileKind::from_mode(stat.st_mode), |record| record.kind);
         if truth != kind {
-            return Ok(Some("it is of another kind"));
+            return Ok(Some("its kind differs"));
         }
         let mode = record.map_or(stat.st_mode & 0o7777, |record| record.mode);
         if kind != FileKind::Symlink && mode != entry.mode {
@@ -142,7 +145,7 @@ impl Work {
             FileKind::Symlink => {
                 let target = rustix::fs::readlinkat(place, name, Vec::new())
                     .map_err(|errno| Error::disk("read the link", full, errno))?;
-                Ok((target.as_bytes() != entry.link).then_some("it points elsewhere"))
+                Ok((target.as_bytes() != entry.link).then_some("its target differs"))
             }
             FileKind::File if stat.st_size as u64 != entry.size => Ok(Some("its size differs")),
             FileKind::File => same_content(entry, reader, place, full),
@@ -150,20 +153,20 @@ impl Work {
         }
     }
 
-    /// Files that no entry explains.
-    fn strangers(&mut self, layer: &Layer) -> Result<(), Error> {
+    /// Reports files that no entry explains.
+    fn unexplained_files(&mut self, layer: &Layer) -> Result<(), Error> {
         let implicit = layer.meta.implicit_paths();
         let found = &mut self.found;
         walk(&self.stack, |path, _| {
             if !found.contains_key(path) && implicit.iter().all(|known| known != path) {
-                found.insert(path.to_vec(), Some("the archive does not have it"));
+                found.insert(path.to_vec(), Some("it is not in the archive"));
             }
             Ok(true)
         })
     }
 }
 
-/// Compares the data that the archive has next with a file; what is a hole in the archive must read as zeros.
+/// Compares the next data of the archive with a file; a hole in the archive must read as zeros.
 fn same_content<B: Blocks>(
     entry: &Entry,
     reader: &mut Reader<'_, B>,
@@ -199,7 +202,8 @@ fn same_content<B: Blocks>(
     Ok(None)
 }
 
-/// Whether a range reads as zeros; ranges that the file system knows as holes are not read.
+/// Returns true if a range reads as zeros; ranges that the file system reports as holes are not
+/// read.
 fn is_hole(file: &OwnedFd, start: u64, end: u64, buffer: &mut [u8]) -> rustix::io::Result<bool> {
     let mut position = start;
     while position < end {
@@ -220,7 +224,7 @@ fn is_hole(file: &OwnedFd, start: u64, end: u64, buffer: &mut [u8]) -> rustix::i
     Ok(true)
 }
 
-/// Reads a range to its end; `false` where the file ends before.
+/// Reads a range to its end; `false` if the file ends before.
 fn fill(file: &OwnedFd, buffer: &mut [u8], position: u64) -> rustix::io::Result<bool> {
     let mut done = 0;
     while done < buffer.len() {

@@ -1,8 +1,9 @@
-//! What the file system under a store can do: probed once by trying, then remembered in `store.json`.
+//! Probes what the file system under a store supports and keeps the answers in `store.json`.
 //!
-//! Nothing is concluded from a file system's name: the same name behaves differently by kernel, mount option and
-//! server. What was found is kept under the file system's number and the kernel's release, so that a store which was
-//! copied elsewhere, or is shared by nodes with other kernels, is probed again there.
+//! Nothing is concluded from a file system's name: the same name behaves differently by kernel,
+//! mount option and server. The answers are stored under the file system's number and the kernel's
+//! release. So a store that was copied elsewhere, or that nodes with other kernels share, is probed
+//! again there.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd as _;
@@ -16,34 +17,35 @@ use crate::error::{Error, Result, Step};
 use crate::lock::{self, LockMethod};
 use crate::root::{Root, random_hex};
 
-/// What the file system of a store can do.
+/// Features of the file system that holds a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one answer of one probe")]
 pub struct Abilities {
-    /// Its kind, for people: `ext4`, `nfs`, `0x1234abcd`.
+    /// Kind of file system, for display: `ext4`, `nfs`, `0x1234abcd`.
     pub file_system: String,
-    /// Whether other machines may see the same files (NFS, Lustre, GPFS, Ceph...).
+    /// True if other machines may see the same files (NFS, Lustre, GPFS, Ceph...).
     pub network: bool,
-    /// How processes keep out of each other's way.
+    /// Kind of lock that works between processes.
     pub locks: LockMethod,
-    /// Extended attributes in the `user.` name space.
+    /// Extended attributes in the `user.` name space work.
     pub user_xattr: bool,
-    /// Several names for one file.
+    /// A file may have several names.
     pub hard_links: bool,
-    /// Symbolic links.
+    /// Symbolic links work.
     pub symlinks: bool,
     /// Permission bits are kept.
     pub modes: bool,
-    /// `a` and `A` are two names.
+    /// `a` and `A` are different names.
     pub case_sensitive: bool,
     /// Files can share their data until one is written to (`FICLONE`).
     pub reflink: bool,
-    /// This user may make overlay's whiteouts (character device 0:0).
+    /// This user may create overlay's whiteouts (character device 0:0).
     pub whiteout: bool,
 }
 
 impl Abilities {
-    /// What can be said without writing: for a store that is read-only and was never probed.
+    /// Abilities as far as they are known without writing, for a read-only store that was never
+    /// probed.
     pub(crate) fn assume(root: &Root) -> Result<Self> {
         let stat = statfs(root)?;
         let (file_system, network) = describe(stat.f_type as u64);
@@ -61,7 +63,7 @@ impl Abilities {
         })
     }
 
-    /// Tries everything in a directory of its own under `tmp/`.
+    /// Probes every feature in a new directory under `tmp/`.
     pub(crate) fn probe(root: &Arc<Root>) -> Result<Self> {
         let (file_system, network) = describe(statfs(root)?.f_type as u64);
         root.make_dir("tmp")?;
@@ -71,7 +73,8 @@ impl Abilities {
             let directory = format!("tmp/probe-{}", random_hex(8)?);
             root.make_dir(&directory)?;
             let found = Self::probe_in(root, &directory, file_system.clone(), network);
-            // Who opened the store a moment before us may clear `tmp/` while we try things there; what failed then says nothing.
+            // A process that opened the store just before may clear `tmp/` during the probe; then a
+            // failure proves nothing.
             let disturbed = !root.exists(&format!("{directory}/a"))?;
             let _ = sys::fs::remove_tree(root.as_fd(), directory.as_bytes());
             if !disturbed || attempts == 0 {
@@ -110,7 +113,7 @@ impl Abilities {
         })
     }
 
-    /// What a root tree cannot do without and is not there, in words.
+    /// Names a missing feature that root trees cannot do without; `None` if all are there.
     pub(crate) fn lacking(&self) -> Option<&'static str> {
         if !self.symlinks {
             Some("symbolic links")
@@ -124,7 +127,7 @@ impl Abilities {
     }
 }
 
-/// The first kind of lock that keeps two open files apart.
+/// Returns the first kind of lock that excludes a second open file.
 fn probe_locks(root: &Arc<Root>, rel: &str) -> Result<LockMethod> {
     let mut tried = String::new();
     for method in [LockMethod::Flock, LockMethod::Ofd] {
@@ -166,18 +169,20 @@ fn statfs(root: &Root) -> Result<StatFs> {
     fs::fstatfs(root).map_err(|errno| Error::io(Step::Stat, &root.path, errno))
 }
 
-/// Under what the answers are remembered: file system and kernel.
+/// Key of the stored answers: the file system and the kernel.
 pub(crate) fn key(root: &Root) -> Result<String> {
     let stat = statfs(root)?;
     let kernel = rustix::system::uname();
-    // The type holds the number of the file system in private fields; its debug form is stable enough for a cache.
+    // The type holds the number of the file system in private fields; its debug form is stable
+    // enough for a cache.
     let number: String =
         format!("{:?}", stat.f_fsid).chars().filter(|c| c.is_ascii_digit() || *c == ',').collect();
     Ok(format!("{:x}-{number}-{}", stat.f_type, kernel.release().to_string_lossy()))
 }
 
-/// A file system's name by its magic number, and whether other machines may share it
-/// ([statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), `linux/magic.h`, and the projects' own headers).
+/// Returns a file system's name by its magic number, and true if other machines may share it
+/// ([statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), `linux/magic.h`, and the
+/// projects' own headers).
 fn describe(magic: u64) -> (String, bool) {
     let (name, network) = match magic as u32 {
         0xef53 => ("ext4", false),
@@ -209,8 +214,8 @@ fn describe(magic: u64) -> (String, bool) {
     (name.into(), network)
 }
 
-/// Whether other users could put something in place of this directory: its parent lets everybody write, and is not
-/// sticky.
+/// Returns true if other users could replace this directory: its parent is writable for everybody
+/// and is not sticky.
 pub(crate) fn replaceable(parent: &std::path::Path) -> Result<bool> {
     let stat = fs::statat(CWD, parent, AtFlags::empty())
         .map_err(|errno| Error::io(Step::Stat, parent, errno))?;

@@ -1,12 +1,14 @@
 //! Blobs: files named by the digest of their content, in the OCI layout's `blobs/`.
 //!
-//! A blob comes in through an [`Ingest`]: a partial file under `tmp/ingest`, locked for the one process that writes it
-//! and kept when that process dies, so that the next one carries on where it stopped. Whoever begins a blob that
-//! another process is fetching waits and then finds it there, or takes it over. Only content of the right size and
-//! digest is renamed into the layout; wrong content is removed at once.
+//! A blob is added through an [`Ingest`]: a partial file under `tmp/ingest`, locked for the one
+//! process that writes it. The file stays when that process dies, and the next process resumes it.
+//! A process that begins a blob which another process is fetching waits; then it finds the complete
+//! blob or continues the download. Only content of the right size and digest is renamed into the
+//! layout; wrong content is removed at once.
 //!
-//! Opening checks a blob's size (a copy that was cut off shows); hashing all of it again is [`crate::verify`]'s work.
-//! Documents (manifests, configurations) are hashed on every reading, since that costs microseconds.
+//! Opening a blob checks its size, which detects a truncated copy; [`crate::verify`] hashes all of
+//! it again. Documents (manifests, configurations) are hashed on every reading, since that costs
+//! microseconds.
 
 use std::fs::{File, FileTimes};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -23,25 +25,25 @@ use crate::lock::{Lock, Mode};
 use crate::root::{DOCUMENT_LIMIT, random_hex, read_all};
 use crate::{Lease, Store};
 
-/// Where partial blobs are.
+/// Directory of the partial blobs.
 pub(crate) const INGEST: &str = "tmp/ingest";
 const BUFFER: usize = 256 << 10;
-/// So much older than it is a blob of ours looks: whoever is about to refer to it holds a lease, and a collection need not
-/// leave it alone for its youth.
+/// A new blob's modification time is set this far into the past. A blob of this program needs no
+/// grace period in a collection: its user holds a lease before it is referred to.
 const BACKDATED: Duration = Duration::from_hours(1);
 
-/// The blobs of a store and of those beneath it.
+/// The blobs of a store and of the stores beneath it.
 #[derive(Debug, Clone, Copy)]
 pub struct Blobs<'store>(pub(crate) &'store Store);
 
 /// A stored blob, open for reading.
 #[derive(Debug)]
 pub struct Blob {
-    /// Its content.
+    /// The blob's content.
     pub file: File,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Where it is.
+    /// Path of the blob's file.
     pub path: PathBuf,
 }
 
@@ -51,33 +53,33 @@ impl Read for Blob {
     }
 }
 
-/// What [`Blobs::begin`] found.
+/// Result of [`Blobs::begin`].
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per blob, taken apart at once")]
 pub enum BeginBlob {
-    /// It is in the store (now, or already).
+    /// The blob is in the store.
     Have(Blob),
-    /// It is to be fetched by this process.
+    /// This process has to fetch the blob.
     Ingest(Ingest),
 }
 
-/// The name of a blob's file.
+/// Path of a blob's file, relative to the store.
 pub(crate) fn rel(digest: &Digest) -> String {
     format!("oci/blobs/{}/{}", digest.algorithm().as_str(), digest.hex())
 }
 
-/// A digest as one file name: `sha256-<hex>`.
+/// Converts a digest to one file name: `sha256-<hex>`.
 pub(crate) fn flat(digest: &Digest) -> String {
     format!("{}-{}", digest.algorithm().as_str(), digest.hex())
 }
 
-/// The digest that [`flat`] wrote.
+/// Converts a file name that [`flat`] made back to the digest.
 pub(crate) fn unflat(name: &str) -> Option<Digest> {
     Digest::from_str(&name.replacen('-', ":", 1)).ok()
 }
 
 impl Blobs<'_> {
-    /// Whether the blob is here with this size (any size where that is not known).
+    /// Returns true if the blob is in the store with this size (with any size for `None`).
     pub fn contains(self, digest: &Digest, size: Option<u64>) -> Result<bool> {
         let rel = rel(digest);
         for store in self.0.chain() {
@@ -89,22 +91,22 @@ impl Blobs<'_> {
         Ok(false)
     }
 
-    /// Whether the blob is here with the content that its digest says. Where its size is known,
-    /// that is enough, and [`Blobs::contains`] costs nothing: a loss of power leaves blobs that are
-    /// too short.
+    /// Returns true if the blob is in the store with the content that its digest names. If its size
+    /// is known, [`Blobs::contains`] suffices and costs nothing: a power failure leaves blobs that
+    /// are too short.
     pub fn is_whole(self, digest: &Digest) -> Result<bool> {
         match self.open_digest(digest) {
             Err(Error::NoBlob { .. }) => Ok(false),
-            other => holds(other?, digest),
+            other => content_matches(other?, digest),
         }
     }
 
-    /// The same in this store alone.
+    /// As [`Blobs::is_whole`], for this store alone.
     fn is_whole_here(self, digest: &Digest) -> Result<bool> {
-        open_in(self.0, digest)?.map_or(Ok(false), |blob| holds(blob, digest))
+        open_in(self.0, digest)?.map_or(Ok(false), |blob| content_matches(blob, digest))
     }
 
-    /// Opens a blob; the error says if it is missing or has not the size that its descriptor says.
+    /// Opens a blob; fails if it is missing or its size differs from the descriptor's.
     pub fn open(self, descriptor: &Descriptor) -> Result<Blob> {
         self.find(&descriptor.digest, Some(descriptor.size))
     }
@@ -141,7 +143,7 @@ impl Blobs<'_> {
         Ok(bytes)
     }
 
-    /// Every blob of this store (not of those beneath): digest and size.
+    /// Lists every blob of this store (not of those beneath): digest and size.
     pub fn list(self) -> Result<Vec<(Digest, u64)>> {
         let root = &self.0.inner.root;
         let mut found = Vec::new();
@@ -160,7 +162,8 @@ impl Blobs<'_> {
         Ok(found)
     }
 
-    /// Begins to bring a blob in: waits while another process does so, then says what is left to do.
+    /// Begins to add a blob: waits while another process adds it, then returns the blob or an
+    /// [`Ingest`].
     ///
     /// An ingest holds a lock on this blob; do not begin the same one twice in one thread.
     pub fn begin(self, descriptor: &Descriptor) -> Result<BeginBlob> {
@@ -208,11 +211,11 @@ impl Blobs<'_> {
         let root = &self.0.inner.root;
         root.make_dir("tmp")?;
         root.replace(&rel(&digest), bytes, self.0.syncs_now())?;
-        self.0.note_unsettled(None);
+        self.0.note_unsynced(None);
         Ok((digest, true))
     }
 
-    /// Stores what a reader gives, whose digest is not known before it ends.
+    /// Stores a reader's content, whose digest is known only at its end.
     pub fn put_reader(self, reader: &mut dyn Read) -> Result<(Digest, u64)> {
         self.0.writable()?;
         let _lease = self.0.lease()?;
@@ -255,16 +258,17 @@ impl Blobs<'_> {
             rustix::fs::fdatasync(file)
                 .map_err(|errno| Error::io(Step::Sync, root.join(temporary), errno))?;
         }
-        // Only what another tool brought is young (see `CollectOptions::grace`); where that cannot be set, ours is too.
+        // Only a blob that another tool brought counts as young (see `CollectOptions::grace`). If
+        // the time cannot be set, this blob counts as young too.
         let past = SystemTime::now() - BACKDATED;
         let _ = file.set_times(FileTimes::new().set_modified(past));
         let target = rel(digest);
-        // What is there may be an image's, and on the disk: it must not give way to the same bytes
-        // that are not.
+        // The existing blob may belong to an image and be on the disk: equal bytes that are not
+        // synced yet must not replace it.
         if !root.rename_new(temporary, &target)? {
             if self.is_whole_here(digest)? {
                 root.unlink(temporary)?;
-                self.0.note_unsettled(None);
+                self.0.note_unsynced(None);
                 return Ok(());
             }
             root.rename(temporary, &target)?;
@@ -272,11 +276,11 @@ impl Blobs<'_> {
         if self.0.syncs_now() {
             root.sync_dir(&format!("oci/blobs/{}", digest.algorithm().as_str()))?;
         }
-        self.0.note_unsettled(None);
+        self.0.note_unsynced(None);
         Ok(())
     }
 
-    /// Removes a blob of this store; the bytes that this frees. Callers hold the store for themselves.
+    /// Removes a blob of this store; returns the bytes freed. Callers hold the exclusive lock.
     pub(crate) fn remove(self, digest: &Digest) -> Result<u64> {
         let rel = rel(digest);
         let Some(stat) = self.0.inner.root.stat(&rel)? else { return Ok(0) };
@@ -284,8 +288,8 @@ impl Blobs<'_> {
     }
 }
 
-/// Whether a blob's content is what its digest says.
-fn holds(mut blob: Blob, digest: &Digest) -> Result<bool> {
+/// Returns true if a blob's content has this digest.
+fn content_matches(mut blob: Blob, digest: &Digest) -> Result<bool> {
     let mut digester = digest.digester();
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -306,9 +310,9 @@ fn open_in(store: &Store, digest: &Digest) -> Result<Option<Blob>> {
     Ok(Some(Blob { file, size: meta.size(), path: root.join(&rel) }))
 }
 
-/// A blob on its way in; the only one for its digest among all processes.
+/// A blob that is being written; the only writer for its digest among all processes.
 ///
-/// Dropped without [`Ingest::commit`], what has come so far is kept for the next one.
+/// Dropped without [`Ingest::commit`], the partial file is kept, and a later ingest resumes it.
 #[derive(Debug)]
 pub struct Ingest {
     store: Store,
@@ -318,13 +322,13 @@ pub struct Ingest {
     size: u64,
     digester: Digester,
     offset: u64,
-    // Dropped in this order: the blob's lock before the store's.
+    // Fields are dropped in this order: the blob's lock before the store's.
     _lock: Lock,
     _lease: Lease,
 }
 
 impl Ingest {
-    /// How many bytes are here already; the source is to be read from there.
+    /// Number of bytes in the partial file: the source has to be read from this offset.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -334,17 +338,18 @@ impl Ingest {
         self.size
     }
 
-    /// Whether all bytes are here, so that only [`Ingest::commit`] is left.
+    /// True if all bytes are there and only [`Ingest::commit`] is left to call.
     pub fn is_complete(&self) -> bool {
         self.offset == self.size
     }
 
-    /// The partial file, for reading beside the writing.
+    /// Path of the partial file, to read it while it is being written.
     pub fn path(&self) -> PathBuf {
         self.store.inner.root.join(&self.part)
     }
 
-    /// The bytes that are here already, for a consumer that must see the whole stream.
+    /// The bytes that the partial file had at the start, for a consumer that must see the whole
+    /// stream.
     pub fn existing(&self) -> Result<io::Take<File>> {
         let path = || self.path();
         let file = self
@@ -358,7 +363,7 @@ impl Ingest {
         Ok(file.take(self.offset))
     }
 
-    /// Begins at the first byte again (a source that cannot resume).
+    /// Begins again at the first byte, for a source that cannot resume.
     pub fn restart(&mut self) -> Result<()> {
         self.cut(0)?;
         self.digester = self.digest.digester();
@@ -375,7 +380,8 @@ impl Ingest {
         Ok(())
     }
 
-    /// Hashes what an earlier process left. What cannot be the beginning of this blob is thrown away.
+    /// Hashes the partial file of an earlier process. Content that cannot be the beginning of this
+    /// blob is thrown away.
     fn take_over(&mut self) -> Result<()> {
         let mut buffer = vec![0; BUFFER];
         loop {
@@ -397,11 +403,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Checks size and digest, waits for the disk and makes the blob visible. Wrong content is removed.
+    /// Checks size and digest, syncs the file and makes the blob visible. Wrong content is removed.
     pub fn commit(self) -> Result<Blob> {
         let root = &self.store.inner.root;
         if self.offset != self.size {
-            // Too few bytes may be the beginning of the right ones: they stay.
+            // Too few bytes may be the beginning of the right content: they stay.
             return Err(Error::WrongSize {
                 digest: self.digest.to_string(),
                 expected: self.size,
@@ -421,14 +427,14 @@ impl Ingest {
             .ok_or_else(|| Error::NoBlob { digest: self.digest.to_string() })
     }
 
-    /// Throws away what has come so far.
+    /// Removes the partial file.
     pub fn discard(self) -> Result<()> {
         self.store.inner.root.unlink(&self.part).map(|_| ())
     }
 }
 
 impl Write for Ingest {
-    /// Refuses more bytes than were announced.
+    /// Refuses more bytes than the descriptor announced.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.offset + bytes.len() as u64 > self.size {
             let message = format!("more than the announced {} bytes arrived", self.size);

@@ -1,15 +1,17 @@
 //! Containers: one directory each, called by its id, and symbolic links for its names.
 //!
-//! A container comes to be under `tmp/` and is renamed into `containers/` with its `container.json` inside, so one without is
-//! never seen. A name is a link `containers/<name> -> <id>`: whoever makes the link has the name. Each container keeps a list
-//! of the names it was ever given (`names`), so that its links are found without looking at everybody's; the links are what
-//! counts. Names change under `locks/names`; under it, a link whose container is missing can only be a leftover and is
-//! replaced.
+//! A container is made under `tmp/` and renamed into `containers/` with its `container.json`
+//! inside, so a container without that file is never visible. A name is a link `containers/<name>
+//! -> <id>`: the process that makes the link owns the name. Each container keeps a list of all
+//! names that it was ever given (`names`), so that its links are found without reading those of all
+//! containers; only the links count. Names change under `locks/names`. Under that lock, a link
+//! whose container is missing can only be a leftover and is replaced.
 //!
-//! What `container.json` and `state.json` hold is the engine's business. State describes processes,
-//! which a loss of power ends, so it is replaced atomically but not synced. Making a container
-//! waits for no disk either: what outlives its command is synced by [`ContainerDir::sync`] (see
-//! `durable`), and so is each change of the record or the names, unless the store is relaxed.
+//! The engine defines the contents of `container.json` and `state.json`. State describes processes,
+//! which a power failure ends, so it is replaced atomically but not synced. Making a container
+//! waits for no disk either. A container that outlives its command is synced by
+//! [`ContainerDir::sync`] (see `durable`), and so is each change of `container.json` or of the
+//! names, unless the store is relaxed.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -27,9 +29,9 @@ use crate::{Delete, DeleteError, Image, Store, names};
 pub(crate) const DIRECTORY: &str = "containers";
 pub(crate) const CONFIG: &str = "container.json";
 pub(crate) const NAMES: &str = "names";
-/// How many random names are tried before a number is put behind one.
+/// Number of random names that are tried before a number is appended to one.
 const NAME_TRIES: usize = 6;
-/// From how many containers on a second thread pays.
+/// From this number of containers on, a second thread pays.
 const PARALLEL: usize = 400;
 
 /// The containers of a store.
@@ -41,7 +43,7 @@ pub struct Containers<'store>(pub(crate) &'store Store);
 pub struct ContainerDir {
     store: Store,
     id: String,
-    /// Filled by [`Containers::list`], which sees all links anyway.
+    /// Set by [`Containers::list`], which reads all links anyway.
     names: Option<Vec<String>>,
 }
 
@@ -49,7 +51,8 @@ pub struct ContainerDir {
 #[derive(Debug)]
 pub struct ContainerLock(#[expect(dead_code, reason = "held for its Drop")] Lock);
 
-/// Deletes a file or directory tree whose files all belong to this user. What [`ContainerDir::remove`] uses.
+/// Deletes a file or directory tree whose files all belong to this user; [`ContainerDir::remove`]
+/// uses it.
 pub fn remove_owned(path: &Path) -> std::result::Result<(), DeleteError> {
     use std::os::unix::ffi::OsStrExt as _;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -68,11 +71,12 @@ impl Containers<'_> {
         ContainerDir { store: self.0.clone(), id, names: None }
     }
 
-    /// Makes a container: `config` is written as its `container.json`. Without a name it gets a random one.
+    /// Makes a container and writes `config` as its `container.json`. Without a name it gets a
+    /// random one.
     ///
-    /// `config` is called with the id and the name that it will have. Hold a [`crate::Lease`] from
-    /// before the image was looked up until this returns. A loss of power may take it away again
-    /// before [`ContainerDir::sync`].
+    /// `config` is called with the id and the name of the new container. Hold a [`crate::Lease`]
+    /// from before the image is looked up until this returns. Until [`ContainerDir::sync`] returns,
+    /// a power failure may remove the container again.
     pub fn create<T: Serialize>(
         self,
         name: Option<&str>,
@@ -83,10 +87,10 @@ impl Containers<'_> {
             names::check(name)?;
         }
         let _lease = self.0.lease()?;
-        self.0.settle_own()?;
+        self.0.sync_own()?;
         let root = &self.0.inner.root;
         let id = random_hex(32)?;
-        // Everybody who wants this name is kept out until the container is there.
+        // Keeps other processes from taking this name until the container exists.
         let lock = self.lock_names()?;
         let name = match name {
             Some(name) => {
@@ -105,7 +109,7 @@ impl Containers<'_> {
             .and_then(|()| root.symlink(&id, &rel(&name)).map(|_| ()))
             .and_then(|()| root.rename(&temporary, &rel(&id)));
         if let Err(error) = made {
-            // The link is a leftover now, which the next one who wants the name replaces.
+            // The link is a leftover now; the next container with this name replaces it.
             let _ = sys::fs::remove_tree(root.as_fd(), temporary.as_bytes());
             return Err(error);
         }
@@ -122,7 +126,8 @@ impl Containers<'_> {
         lockable.take(Mode::Exclusive, &self.0.inner.wait, Some(self.0.inner.wait.limit))
     }
 
-    /// Makes sure that nobody has a name; a leftover link goes. Under the lock on names.
+    /// Checks that no container has a name, and removes a leftover link. Callers hold the lock on
+    /// names.
     fn free_name(self, name: &str) -> Result<()> {
         let root = &self.0.inner.root;
         let Some(id) = root.read_link(&rel(name))? else { return Ok(()) };
@@ -147,11 +152,12 @@ impl Containers<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// The container that a person means: a name, an id or the beginning of one. A whole name or id costs one system call.
+    /// Finds a container by a name, an id or the beginning of an id. A whole name or id costs one
+    /// system call.
     pub fn find(self, name: &str) -> Result<ContainerDir> {
         let root = &self.0.inner.root;
         let unknown = || Error::NoContainer { name: name.to_owned() };
-        // A whole id must be checked to exist; for a name, the link and what it points to.
+        // A whole id must be checked to exist; for a name, the link and its target.
         if names::is_id(name) {
             return root.exists(&rel(name))?.then(|| self.dir(name.to_owned())).ok_or_else(unknown);
         }
@@ -179,12 +185,12 @@ impl Containers<'_> {
         }
     }
 
-    /// The ids, sorted, and the links that stand beside them.
+    /// Returns the sorted ids, and the links beside them.
     fn entries(self) -> Result<(Vec<String>, Vec<String>)> {
         let mut ids = Vec::new();
         let mut links = Vec::new();
         for (entry, kind) in self.0.inner.root.list(DIRECTORY)? {
-            // Some file systems do not say what an entry is; ids and names differ in form.
+            // Some file systems do not report an entry's kind; ids and names differ in form.
             if names::is_id(&entry) {
                 ids.push(entry);
             } else if matches!(kind, FileType::Symlink | FileType::Unknown) {
@@ -198,7 +204,7 @@ impl Containers<'_> {
     /// All containers, with their names, sorted by id.
     pub fn list(self) -> Result<Vec<ContainerDir>> {
         let (ids, links) = self.entries()?;
-        let targets = halves(&links, |link| self.0.inner.root.read_link(&rel(link)));
+        let targets = parallel_map(&links, |link| self.0.inner.root.read_link(&rel(link)));
         let mut names_of: HashMap<String, Vec<String>> = HashMap::with_capacity(links.len());
         for (link, target) in links.into_iter().zip(targets) {
             if let Some(id) = target? {
@@ -218,20 +224,21 @@ impl Containers<'_> {
         Ok(found)
     }
 
-    /// Applies a function (reading configuration and state, say) to all containers, on two threads when there are many.
-    /// The order is that of [`Containers::list`].
+    /// Applies a function (for example one that reads configuration and state) to all containers,
+    /// on two threads when there are many. The order is that of [`Containers::list`].
     pub fn map<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
-        Ok(halves(&self.list()?, read))
+        Ok(parallel_map(&self.list()?, read))
     }
 
-    /// The same for a function that asks few containers or none for their names: these are looked up when they are asked for.
+    /// As [`Containers::map`], without reading the names first: they are looked up when the
+    /// function asks for them. Faster for a function that asks few containers or none.
     pub fn map_nameless<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
         let (ids, _) = self.entries()?;
-        Ok(halves(&ids, |id| read(&self.dir(id.clone()))))
+        Ok(parallel_map(&ids, |id| read(&self.dir(id.clone()))))
     }
 
-    /// The containers that were made from an image: those whose `container.json` has its manifest's or configuration's
-    /// digest anywhere in its `image` object.
+    /// The containers that were made from an image: those whose `container.json` has the digest of
+    /// its manifest or configuration anywhere in the `image` object.
     pub fn using(self, image: &Image) -> Result<Vec<ContainerDir>> {
         let mut wanted = vec![image.digest().to_string()];
         if let Ok(id) = image.id() {
@@ -249,8 +256,8 @@ impl Containers<'_> {
     }
 }
 
-/// Applies a function to every item, on two threads where there are many; the order stays.
-pub(crate) fn halves<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Applies a function to every item, on two threads when there are many, and keeps the order.
+pub(crate) fn parallel_map<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if items.len() < PARALLEL {
         return items.iter().map(each).collect();
     }
@@ -266,7 +273,7 @@ pub(crate) fn halves<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Syn
     })
 }
 
-/// Every string in a JSON value.
+/// Collects every string in a JSON value.
 pub(crate) fn collect_strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&'v str>) {
     match value {
         serde_json::Value::String(text) => into.push(text),
@@ -285,32 +292,32 @@ pub(crate) fn collect_strings<'v>(value: &'v serde_json::Value, into: &mut Vec<&
 }
 
 impl ContainerDir {
-    /// 64 hexadecimal digits.
+    /// The id: 64 hexadecimal digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The first 12 of them.
+    /// The first 12 digits of the id.
     pub fn short_id(&self) -> &str {
         &self.id[..12]
     }
 
-    /// The directory.
+    /// The container's directory.
     pub fn path(&self) -> PathBuf {
         self.store.inner.root.join(&rel(&self.id))
     }
 
-    /// A path in it.
+    /// A path in the container's directory.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Whether it is still there: another process may have removed it since.
+    /// Returns true if the container still exists: another process may have removed it.
     pub fn exists(&self) -> Result<bool> {
         self.store.inner.root.exists(&rel(&self.id))
     }
 
-    /// Its names, sorted.
+    /// The container's names, sorted.
     pub fn names(&self) -> Result<Vec<String>> {
         if let Some(names) = &self.names {
             return Ok(names.clone());
@@ -331,7 +338,7 @@ impl ContainerDir {
         Ok(current)
     }
 
-    /// The list of names it may have.
+    /// Reads the list of names that the container may have.
     fn known_names(&self) -> Result<Vec<String>> {
         let bytes = self.store.inner.root.read(&self.rel(NAMES), 1 << 20)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
@@ -340,7 +347,7 @@ impl ContainerDir {
         if !known.is_empty() {
             return Ok(known);
         }
-        // It has none, or the list came to the disk after the power was gone.
+        // The container has no names, or a power failure came before the list was on the disk.
         let root = &self.store.inner.root;
         let (_, mut links) = self.store.containers().entries()?;
         links.retain(|link| {
@@ -379,9 +386,9 @@ impl ContainerDir {
         &self.store
     }
 
-    /// Reads another JSON file of the container (`state.json`); `None` when there is none. A
-    /// container that a loss of power has left without its `container.json` is taken away by who
-    /// reads that.
+    /// Reads another JSON file of the container (`state.json`); `None` when there is none. If a
+    /// power failure has left the container without its `container.json`, reading that file removes
+    /// the container.
     pub fn read_file<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let found = match self.store.inner.root.read_json(&self.rel(name)) {
             Err(Error::BadJson { .. }) if self.store.is_blank(&self.rel(name))? => Ok(None),
@@ -400,7 +407,7 @@ impl ContainerDir {
 
     fn replace<T: Serialize>(&self, name: &str, value: &T, durable: bool) -> Result<()> {
         self.store.writable()?;
-        // Never brings a removed container's directory back.
+        // Must not recreate the directory of a removed container.
         if !self.exists()? {
             return Err(Error::NoContainer { name: self.id.clone() });
         }
@@ -412,7 +419,7 @@ impl ContainerDir {
             .map_err(|error| self.gone(error))
     }
 
-    /// Gives it a further name.
+    /// Adds a name.
     pub fn add_name(&mut self, name: &str) -> Result<()> {
         self.store.writable()?;
         names::check(name)?;
@@ -434,14 +441,15 @@ impl ContainerDir {
         }
         let mut known = self.known_names()?;
         known.push(name.to_owned());
-        // The list first: it may name too much, never too little.
+        // The list comes first: it may have too many names, never too few.
         self.write_names(&known)?;
         self.store.inner.root.symlink(&self.id, &rel(name))?;
         self.names = None;
         Ok(())
     }
 
-    /// Takes a name away; `false` when it did not have it. The container may be left without any: its id remains.
+    /// Removes a name; `false` when the container did not have it. The container may be left
+    /// without any name; its id remains.
     pub fn remove_name(&mut self, name: &str) -> Result<bool> {
         self.store.writable()?;
         let store = self.store.clone();
@@ -465,7 +473,7 @@ impl ContainerDir {
         Ok(had)
     }
 
-    /// Replaces one of its names (all of them when `old` is `None`) by a new one.
+    /// Replaces one of the container's names (all of them when `old` is `None`) by a new one.
     pub fn rename(&mut self, old: Option<&str>, new: &str) -> Result<()> {
         self.store.writable()?;
         names::check(new)?;
@@ -476,7 +484,7 @@ impl ContainerDir {
             Some(old) => vec![old.to_owned()],
             None => self.current_names()?,
         };
-        // The new one first: a container is never found by none of the two.
+        // The new name first, so that one of the two always leads to the container.
         self.link(containers, new)?;
         for name in old.iter().filter(|name| *name != new) {
             self.unlink_name(name)?;
@@ -492,17 +500,18 @@ impl ContainerDir {
         }
     }
 
-    /// Holds the container as one of its users (a run, an exec): nobody changes or removes it meanwhile.
+    /// Takes the shared lock, for users of the container (a run, an exec): nothing changes or
+    /// removes it meanwhile.
     pub fn lock_shared(&self) -> Result<ContainerLock> {
         self.lock(Mode::Shared)
     }
 
-    /// Holds the container alone, to change or remove it.
+    /// Takes the exclusive lock, to change or remove the container.
     pub fn lock_exclusive(&self) -> Result<ContainerLock> {
         self.lock(Mode::Exclusive)
     }
 
-    /// As [`ContainerDir::lock_exclusive`], but `None` when somebody else holds it now.
+    /// As [`ContainerDir::lock_exclusive`], but `None` when another process holds the lock.
     pub fn try_lock_exclusive(&self) -> Result<Option<ContainerLock>> {
         self.store.writable()?;
         let lock = self.lockable().try_take(Mode::Exclusive).map_err(|error| self.gone(error))?;
@@ -522,7 +531,7 @@ impl ContainerDir {
         Ok(ContainerLock(lock))
     }
 
-    /// What a missing directory means here: another process has removed the container meanwhile.
+    /// Translates "no such file": here it means that another process has removed the container.
     fn gone(&self, error: Error) -> Error {
         match error {
             Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
@@ -532,7 +541,7 @@ impl ContainerDir {
         }
     }
 
-    /// After a lock was taken: it may have been that of a container which its last holder removed.
+    /// Checks, after a lock was taken, that the lock's last holder has not removed the container.
     fn still_there(&self) -> Result<()> {
         if self.store.inner.root.exists(&self.rel(CONFIG))? {
             return Ok(());
@@ -540,13 +549,15 @@ impl ContainerDir {
         Err(Error::NoContainer { name: self.id.clone() })
     }
 
-    /// Removes the container and its names. Whether it runs is the caller's question; hold its lock exclusively.
+    /// Removes the container and its names. The caller checks that it does not run and holds its
+    /// lock exclusively.
     pub fn remove(self) -> Result<()> {
         self.remove_with(&remove_owned)
     }
 
-    /// As [`ContainerDir::remove`], with a function that deletes a directory whose files may belong to subordinate users.
-    /// What it leaves stays in `trash/` and is tried again by the next sweep.
+    /// As [`ContainerDir::remove`], with a function that deletes a directory whose files may belong
+    /// to subordinate users. Files that it cannot delete stay in `trash/`, and the next sweep tries
+    /// again.
     pub fn remove_with(mut self, delete: &Delete<'_>) -> Result<()> {
         self.store.writable()?;
         let store = self.store.clone();
@@ -554,7 +565,8 @@ impl ContainerDir {
             let _names = store.containers().lock_names()?;
             let names = self.current_names()?;
             let trashed = store.to_trash(&rel(&self.id))?;
-            // From here on the links lead nowhere, so they are free for others even if this process dies now.
+            // From here on the links lead nowhere, so the names are free for other containers even
+            // if this process dies now.
             for name in names {
                 store.inner.root.unlink(&rel(&name))?;
             }

@@ -1,20 +1,20 @@
-//! What is on the disk before a command says that it is done, and what a loss of power leaves half
-//! made.
+//! Syncs containers and volumes to the disk, and removes those that a power failure left half made.
 //!
 //! A container or volume is made without waiting for the disk: written under `tmp/`, then renamed
-//! into its place. Where it outlives the command that makes it, [`ContainerDir::sync`] or
-//! [`Volume::sync`] follows before its id or name is told: the record's bytes first, then the
-//! directory that the record is in, then the directory that has the names. On a file system with a
-//! journal the first of these waits for one commit, which has all that was done before, and the
-//! others find nothing left to write. One `syncfs` would do the same, but waits for what everybody
-//! else on that file system has written: 20 times as long while another program fills a file. It is
-//! used only where a whole tree was written ([`crate::Store::sync_all`]).
+//! into its place. If it outlives the command that makes it, [`ContainerDir::sync`] or
+//! [`Volume::sync`] follows before its id or name is printed. They sync the record's bytes first,
+//! then the directory that holds the record, then the directory that holds the names. On a file
+//! system with a journal the first of these waits for one commit, which holds everything that was
+//! done before, and the others find nothing left to write. One `syncfs` would do the same, but also
+//! waits for what all other programs have written to that file system: 20 times as long while
+//! another program fills a file. It is used only where a whole tree was written
+//! ([`crate::Store::sync_all`]).
 //!
-//! What was not synced may be half there after a loss of power: the name came before the bytes, so
-//! the record is empty (or, on some file systems, full of zeros). While the machine runs no process
-//! ever sees such a record, because a file is written before it is renamed into place. So no
-//! living process owns it, and the command that meets it removes it, under the lock that makers of
-//! containers hold.
+//! An entry that was not synced may be half there after a power failure: the name was written
+//! before the bytes, so the record is empty (or, on some file systems, full of zeros). While the
+//! machine runs no process ever sees such a record, because a file is written before it is renamed
+//! into place. So no living process owns it, and the command that meets it removes it, under the
+//! lock that makers of containers hold.
 
 use std::os::fd::AsFd as _;
 
@@ -26,27 +26,27 @@ use crate::lock::Mode;
 use crate::volumes::{DATA, DIRECTORY as VOLUMES, INFO};
 use crate::{ContainerDir, Containers, Store, Volume, Volumes, names};
 
-/// An empty file in a container's directory: the container was on the disk before this was made.
+/// An empty file in a container's directory that says that the container is on the disk.
 const SYNCED: &str = "synced";
-/// Records are shorter; a longer file of zeros is not looked through.
+/// Size limit of a record in bytes; a longer file is not checked for zeros.
 const RECORD: u64 = 1 << 20;
 
 impl Store {
-    /// Waits until everything that was written to the store's file system is on the disk, by
-    /// anybody.
+    /// Waits until everything that any process has written to the store's file system is on the
+    /// disk.
     pub fn sync_all(&self) -> Result<()> {
         if self.syncs_names() { self.inner.root.sync_all() } else { Ok(()) }
     }
 
-    /// Waits for one file or directory, where the store is to outlive the machine's run.
+    /// Waits for one file or directory.
     pub(crate) fn sync_rel(&self, rel: &str) -> Result<()> {
         let root = &self.inner.root;
         let Some(file) = root.open_file(rel, OFlags::RDONLY)? else { return Ok(()) };
         rustix::fs::fsync(&file).map_err(|errno| Error::io(Step::Sync, root.join(rel), errno))
     }
 
-    /// Whether a record has nothing in it: a loss of power came before its bytes. So has one that
-    /// is missing.
+    /// Returns true if a record is missing, empty or full of zeros: a power failure came before its
+    /// bytes were on the disk.
     pub(crate) fn is_blank(&self, rel: &str) -> Result<bool> {
         let Some(stat) = self.inner.root.stat(rel)? else { return Ok(true) };
         if stat.st_size == 0 {
@@ -59,8 +59,8 @@ impl Store {
 }
 
 impl ContainerDir {
-    /// Waits until the container, its record and its names are on the disk, with what its root
-    /// stands on. Costs one look at a file where that was done before.
+    /// Waits until the container, its record, its names and the layers of its root are on the disk.
+    /// Costs one `stat` if that was done before.
     pub fn sync(&self) -> Result<()> {
         let store = self.store();
         if !store.syncs_names() || store.read_only().is_some() {
@@ -71,13 +71,13 @@ impl ContainerDir {
         if root.exists(&synced)? {
             return Ok(());
         }
-        store.settle()?;
+        store.sync_added()?;
         let marked =
             self.sync_record().and_then(|()| root.create_file(&synced, OFlags::empty()).map(drop));
         self.unless_removed(marked)
     }
 
-    /// Waits for the record and for the directories on the way to it.
+    /// Waits for the record and for the directories above it.
     fn sync_record(&self) -> Result<()> {
         let store = self.store();
         store.sync_rel(&format!("{}/{CONFIG}", rel(self.id())))?;
@@ -85,13 +85,13 @@ impl ContainerDir {
         store.inner.root.sync_dir(DIRECTORY)
     }
 
-    /// Nothing has to wait for a container that somebody has removed meanwhile.
+    /// Ignores a failure if another process has removed the container meanwhile.
     fn unless_removed(&self, result: Result<()>) -> Result<()> {
         if result.is_err() && !self.exists()? { Ok(()) } else { result }
     }
 
-    /// Waits for a change of the record or the names, and for the container itself if that was not
-    /// done.
+    /// Waits for a change of the record or the names, and for the container itself if it was not
+    /// synced before.
     pub(crate) fn sync_change(&self) -> Result<()> {
         let store = self.store();
         if !store.syncs_names() {
@@ -101,12 +101,12 @@ impl ContainerDir {
         self.unless_removed(names.and_then(|()| self.sync_record()))
     }
 
-    /// Takes the container away if a loss of power came before its record was on the disk.
+    /// Removes the container if a power failure came before its record was on the disk.
     pub(crate) fn drop_if_lost(&self) -> Result<bool> {
         let (store, place) = (self.store(), rel(self.id()));
         let config = format!("{place}/{CONFIG}");
         let is_lost = || -> Result<bool> {
-            // What was on the disk before has lost its record in another way: that is damage.
+            // If the container was on the disk, its record was lost in another way: that is damage.
             let root = &store.inner.root;
             Ok(store.is_blank(&config)? && !root.exists(&format!("{place}/{SYNCED}"))?)
         };
@@ -114,7 +114,7 @@ impl ContainerDir {
             return Ok(false);
         }
         let lock = store.lockable("names", "the names of containers", false);
-        // Who makes one just now does not mind; the next one who looks does it.
+        // If the lock is held, a container is being made; a later command removes the lost one.
         let Some(_names) = lock.try_take(Mode::Exclusive)? else { return Ok(false) };
         if !is_lost()? {
             return Ok(false);
@@ -137,13 +137,13 @@ impl Containers<'_> {
         if self.0.syncs_names() { self.0.inner.root.sync_dir(DIRECTORY) } else { Ok(()) }
     }
 
-    /// Takes away names that lead to no container: their makers or removers are gone.
+    /// Removes names that lead to no container: the processes that made or removed it are gone.
     pub(crate) fn drop_dangling(self, links: &[&str]) -> Result<()> {
         if links.is_empty() || self.0.read_only().is_some() {
             return Ok(());
         }
         let lock = self.0.lockable("names", "the names of containers", false);
-        // Somebody is making or removing one: it may be his.
+        // If the lock is held, the link may belong to a container that is being made or removed.
         let Some(_names) = lock.try_take(Mode::Exclusive)? else { return Ok(()) };
         let root = &self.0.inner.root;
         for link in links {
@@ -157,7 +157,7 @@ impl Containers<'_> {
 }
 
 impl Volume {
-    /// Waits until the volume, without what is in it, is on the disk.
+    /// Waits until the volume, without its contents, is on the disk.
     pub fn sync(&self) -> Result<()> {
         let store = self.store();
         if !store.syncs_names() || store.read_only().is_some() {
@@ -168,12 +168,12 @@ impl Volume {
             .sync_rel(&format!("{place}/{INFO}"))
             .and_then(|()| store.inner.root.sync_dir(&place))
             .and_then(|()| store.inner.root.sync_dir(VOLUMES));
-        // Somebody may have removed it meanwhile.
+        // Another process may have removed it meanwhile.
         if synced.is_err() && !store.inner.root.exists(&place)? { Ok(()) } else { synced }
     }
 
-    /// Takes the volume away if a loss of power came before its record was on the disk, and nothing
-    /// is in it.
+    /// Removes the volume if a power failure came before its record was on the disk and it is
+    /// empty.
     pub(crate) fn drop_if_lost(&self) -> Result<bool> {
         let store = self.store();
         let (place, root) = (format!("{VOLUMES}/{}", self.name()), &store.inner.root);
@@ -193,7 +193,8 @@ impl Volume {
             return Ok(false);
         }
         let Some(trashed) = store.to_trash(&place)? else { return Ok(false) };
-        // Who removes and makes volumes holds no lock: another one may have had the name just then.
+        // Removing and making a volume takes no lock: another volume may have got the name
+        // meanwhile.
         if !is_lost(&trashed)? {
             root.rename(&trashed, &place)?;
             return Ok(false);

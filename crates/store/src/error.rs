@@ -1,17 +1,17 @@
-//! What can go wrong in a store, one variant per step, each with its path and the kernel's answer.
+//! Errors of the store, one variant per kind, each with its path and the kernel's error.
 //!
-//! A system call that failed is [`Error::Io`] with the [`Step`] that was being done; everything else is a
-//! statement about the store itself. [`Error::hint`] says what a person can do about it.
+//! A failed system call is [`Error::Io`] with the [`Step`] that failed; every other variant is a
+//! statement about the store itself. [`Error::hint`] says what a user can do about it.
 
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// The result of everything in this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What was being done to a path when the kernel refused.
+/// The operation on a path that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
@@ -29,7 +29,7 @@ pub enum Step {
     Write,
     /// Waiting until data is on the disk.
     Sync,
-    /// Renaming, the step that makes something visible.
+    /// Renaming a file into place, which makes it visible.
     Rename,
     /// Making a symbolic link.
     Link,
@@ -39,11 +39,11 @@ pub enum Step {
     Remove,
     /// Reading a directory.
     List,
-    /// Asking for an entry's kind, owner and size.
+    /// Reading an entry's kind, owner and size.
     Stat,
     /// Taking a lock.
     Lock,
-    /// Asking the kernel for random bytes.
+    /// Getting random bytes from the kernel.
     Random,
 }
 
@@ -52,35 +52,35 @@ impl std::fmt::Display for Step {
         f.write_str(match self {
             Self::Open => "open",
             Self::Create => "create",
-            Self::MakeDirectory => "make the directory",
+            Self::MakeDirectory => "create the directory",
             Self::Mode => "set the mode of",
             Self::Read => "read",
             Self::Write => "write",
-            Self::Sync => "write to the disk",
+            Self::Sync => "sync",
             Self::Rename => "rename into place",
-            Self::Link => "make the link",
+            Self::Link => "create the link",
             Self::ReadLink => "read the link",
             Self::Remove => "delete",
             Self::List => "list",
-            Self::Stat => "look at",
+            Self::Stat => "stat",
             Self::Lock => "lock",
             Self::Random => "get random bytes for",
         })
     }
 }
 
-/// Everything that this crate reports.
+/// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
     #[error("cannot {step} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         step: Step,
-        /// To which path.
+        /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -101,21 +101,21 @@ pub enum Error {
     NotAStore {
         /// The directory.
         path: PathBuf,
-        /// One name in it that no store has.
+        /// A name in it that no store has.
         found: String,
     },
     /// A later version of this program made the store.
-    #[error("the store {} has format {found}; this program knows format {known}", path.display())]
+    #[error("the store {} has format {found}; this program reads format {known}", path.display())]
     TooNew {
         /// The store.
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format that is understood here.
+        /// The newest format that this program reads.
         known: u32,
     },
-    /// Others could replace what is in the store.
-    #[error("{} {why}, so others could put programs into it", path.display())]
+    /// Other users could replace files in the store.
+    #[error("{} {why}, so other users could put programs into it", path.display())]
     Untrusted {
         /// The directory in question.
         path: PathBuf,
@@ -127,20 +127,23 @@ pub enum Error {
     ReadOnly {
         /// The store.
         path: PathBuf,
-        /// Why it is.
+        /// The reason.
         reason: String,
     },
-    /// The file system lacks something without which no root tree can be kept.
-    #[error("the file system ({file_system}) at {} cannot hold a store: it has no {lacking}", path.display())]
+    /// The file system lacks a feature that root trees need.
+    #[error(
+        "the file system ({file_system}) at {} cannot hold a store: it has no {lacking}",
+        path.display()
+    )]
     Unfit {
         /// The store.
         path: PathBuf,
         /// The kind of file system.
         file_system: String,
-        /// What it lacks.
+        /// The missing feature.
         lacking: String,
     },
-    /// No way of locking works there.
+    /// No kind of lock works there.
     #[error("no kind of lock works at {}: {tried}", path.display())]
     NoLocks {
         /// The store.
@@ -148,12 +151,12 @@ pub enum Error {
         /// Each kind and how it failed.
         tried: String,
     },
-    /// Another process held a lock for longer than was to be waited.
+    /// Another process held a lock for longer than the wait limit.
     #[error("{what} is still held by {holder} after {seconds} s")]
     Busy {
-        /// What is locked, in words.
+        /// The locked thing, in words.
         what: String,
-        /// Who holds it, as far as that can be known.
+        /// The holder, as far as it is known.
         holder: String,
         /// How long this process waited.
         seconds: u64,
@@ -163,35 +166,35 @@ pub enum Error {
     /// The caller's wait callback asked to stop.
     #[error("stopped while waiting for {what}")]
     Stopped {
-        /// What is locked, in words.
+        /// The locked thing, in words.
         what: String,
     },
-    /// This process would wait for itself.
+    /// The exclusive lock would wait for leases of this process itself.
     #[error(
-        "{what} needs the store for itself, but this process still uses {count} of its entries"
+        "{what} needs exclusive use of the store, but this process still holds {count} leases on it"
     )]
     OwnLease {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
-        /// How many leases are alive.
+        /// Number of leases of this process.
         count: usize,
     },
-    /// What arrived is not what was announced.
-    #[error("{expected} was expected but {found} arrived")]
+    /// The content that arrived has another digest than announced.
+    #[error("received content with digest {found} instead of {expected}")]
     WrongDigest {
         /// The digest that was asked for.
         expected: String,
-        /// The digest of what came.
+        /// The digest of the content that arrived.
         found: String,
     },
-    /// More or fewer bytes than announced.
-    #[error("{digest} has {expected} bytes but {found} arrived")]
+    /// More or fewer bytes arrived than announced.
+    #[error("received {found} bytes instead of {expected} for {digest}")]
     WrongSize {
         /// The blob.
         digest: String,
         /// The announced size.
         expected: u64,
-        /// The bytes that came.
+        /// The number of bytes that arrived.
         found: u64,
     },
     /// A blob is not in the store.
@@ -207,67 +210,67 @@ pub enum Error {
         digest: String,
         /// Its file.
         path: PathBuf,
-        /// How it shows.
+        /// The evidence.
         why: String,
     },
     /// A file of the store is larger than it may be.
-    #[error("{} has {size} bytes, more than the {limit} that are read", path.display())]
+    #[error("{} has {size} bytes; the limit is {limit}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A file of the store is not the JSON that it should be.
+    /// A file of the store is not the expected JSON.
     #[error("{} is damaged", path.display())]
     BadJson {
         /// The file.
         path: PathBuf,
-        /// The parser's complaint.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// The list of images is missing or damaged, so nobody knows what is in use.
+    /// The list of images is missing or damaged, so it is unknown which blobs are in use.
     #[error("the list of images, {}, is damaged: {why}", path.display())]
     BadIndex {
         /// The file.
         path: PathBuf,
-        /// How it shows.
+        /// The evidence.
         why: String,
     },
-    /// A blob that should be a manifest, index or configuration is none.
+    /// A blob that should be a manifest, index or configuration cannot be parsed as one.
     #[error("{digest} is not a usable {what}: {why}")]
     BadDocument {
         /// The blob.
         digest: String,
-        /// What it should be.
+        /// The expected kind.
         what: &'static str,
-        /// The parser's complaint.
+        /// The parser's error.
         why: String,
     },
-    /// A value of the caller's cannot be written as JSON.
+    /// A value from the caller cannot be written as JSON.
     #[error("cannot write {} as JSON", path.display())]
     Encode {
-        /// The file it was meant for.
+        /// The file to be written.
         path: PathBuf,
-        /// The serialiser's complaint.
+        /// The serialiser's error.
         #[source]
         source: serde_json::Error,
     },
     /// No such image.
     #[error("no image {name:?} is in the store")]
     NoImage {
-        /// As asked for.
+        /// The name as given.
         name: String,
     },
-    /// Several images answer to this name.
-    #[error("{name:?} means several images: {}", candidates.join(", "))]
+    /// Several images match this name.
+    #[error("{name:?} matches several images: {}", candidates.join(", "))]
     AmbiguousImage {
-        /// As asked for.
+        /// The name as given.
         name: String,
-        /// What it could mean.
+        /// The images that match.
         candidates: Vec<String>,
     },
     /// The image has other names or containers.
@@ -275,7 +278,7 @@ pub enum Error {
     ImageInUse {
         /// The image.
         name: String,
-        /// By what.
+        /// The reason.
         why: String,
     },
     /// A layer or tree is not in the store.
@@ -289,15 +292,15 @@ pub enum Error {
     /// No such container.
     #[error("no container {name:?}")]
     NoContainer {
-        /// As asked for.
+        /// The name as given.
         name: String,
     },
     /// Several containers have ids that begin like this.
-    #[error("{name:?} means several containers: {}", candidates.join(", "))]
+    #[error("{name:?} matches several containers: {}", candidates.join(", "))]
     AmbiguousContainer {
-        /// As asked for.
+        /// The name as given.
         name: String,
-        /// The ids.
+        /// The ids that match.
         candidates: Vec<String>,
     },
     /// The name belongs to another container.
@@ -305,41 +308,41 @@ pub enum Error {
     NameInUse {
         /// The name.
         name: String,
-        /// The container that has it.
+        /// The id of that container.
         id: String,
     },
-    /// Not a name that a container or volume may have.
+    /// A container or volume cannot have this name.
     #[error("{name:?} is not a usable name: {why}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         why: &'static str,
     },
     /// No such volume.
     #[error("no volume {name:?}")]
     NoVolume {
-        /// As asked for.
+        /// The name as given.
         name: String,
     },
     /// A caller's removal function failed.
     #[error("cannot remove {}", path.display())]
     Removal {
-        /// What was to be removed.
+        /// The file or directory to be removed.
         path: PathBuf,
-        /// Why it could not be.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl Error {
-    /// A failed system call.
+    /// Makes an error of a failed system call.
     pub(crate) fn io(step: Step, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
         Self::Io { step, path: path.into(), source: source.into() }
     }
 
-    /// The kernel's number, when a system call failed.
+    /// The error number, if a system call failed.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Io { source, .. } => source.raw_os_error(),
@@ -347,94 +350,109 @@ impl Error {
         }
     }
 
-    /// Whether the disk or the user's share of it is full.
+    /// Returns true if the disk is full or the user's quota is used up.
     pub fn is_full(&self) -> bool {
         self.errno()
             .map(Errno::from_raw_os_error)
             .is_some_and(|errno| [Errno::NOSPC, Errno::DQUOT].contains(&errno))
     }
 
-    /// What a person can do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Io { source, path, .. } => return io_hint(source, path),
             Self::NoStore { .. } => {
-                "pull an image to make one, or name another with --store or CORACLE_DIR".into()
+                "pull an image to create one, or name another one with --store or CORACLE_DIR"
+                    .into()
             }
             Self::NotAStore { .. } => "name an empty or a new directory".into(),
-            Self::TooNew { .. } => "use the newer coracle that made it, or another store".into(),
+            Self::TooNew { .. } => {
+                "use the newer version of coracle that created it, or another store".into()
+            }
             Self::Untrusted { path, .. } => {
                 format!("chmod go-w {}, or use another directory", path.display())
             }
             Self::ReadOnly { .. } => {
-                "name a store of your own with CORACLE_DIR and stack this one beneath it with --store-ro"
+                "set CORACLE_DIR to a store that you can write to, and add this one with --store-ro"
                     .into()
             }
             Self::Unfit { .. } => {
                 "put the store on a local disk, /tmp or $XDG_RUNTIME_DIR with CORACLE_DIR".into()
             }
             Self::NoLocks { .. } => {
-                "ask for the file system to be mounted with locks (Lustre: -o flock), or put the store elsewhere with CORACLE_DIR"
+                "ask the administrator to mount the file system with locks (Lustre: -o flock), or \
+                 set CORACLE_DIR to a directory on another file system"
                     .into()
             }
             Self::Busy { path, .. } => format!(
-                "wait for it to end; if it runs on another machine that is gone, use \
+                "wait until it ends; if it runs on another machine that is gone, use \
                  'coracle stop --host-is-gone HOST CONTAINER', or remove {}",
                 path.display()
             ),
             Self::WrongDigest { .. } | Self::WrongSize { .. } => {
-                "the source sent something else than it announced; pull again".into()
+                "the source sent other content than it announced; pull again".into()
             }
             Self::BadBlob { .. } | Self::BadDocument { .. } => {
-                "coracle verify --repair drops damaged data; the next pull fetches it again".into()
+                "'coracle verify --repair' removes damaged content; the next pull fetches it again"
+                    .into()
             }
             Self::BadJson { path, .. } => return record_hint(path),
             Self::BadIndex { path, .. } => format!(
-                "put {} back from a copy, or let coracle verify --repair make it anew from the blobs (images lose their names; pulling gives them back)",
+                "restore {} from a backup, or let 'coracle verify --repair' rebuild it from the \
+                 blobs (images lose their names; pull them to restore the names)",
                 path.display()
             ),
             Self::NoBlob { .. } => "pull the image again".into(),
             Self::AmbiguousImage { .. } | Self::AmbiguousContainer { .. } => {
-                "give more of the id, or the full name".into()
+                "give more digits of the id, or the full name".into()
             }
             Self::ImageInUse { .. } => {
-                "remove its containers (coracle rm) or its other names first, or use coracle rmi -f"
+                "remove its containers ('coracle rm') or its other names first, or use \
+                 'coracle rmi -f'"
                     .into()
             }
-            Self::NoImage { .. } => "coracle images lists what is there; coracle pull fetches".into(),
-            Self::NoContainer { .. } => "coracle ps -a lists all containers".into(),
-            Self::NoVolume { .. } => "coracle volume ls lists all volumes".into(),
+            Self::NoImage { .. } => {
+                "'coracle images' lists all images; 'coracle pull' fetches one".into()
+            }
+            Self::NoContainer { .. } => "'coracle ps -a' lists all containers".into(),
+            Self::NoVolume { .. } => "'coracle volume ls' lists all volumes".into(),
             Self::NameInUse { name, .. } => {
-                format!("remove or rename it (coracle rm {name}), or choose another name")
+                format!(
+                    "remove that container ('coracle rm {name}'), rename it, or choose another name"
+                )
             }
             _ => return None,
         })
     }
 }
 
-/// What to do about a container whose record is damaged; there is no other copy of it.
+/// Advice for a container whose record is damaged; there is no other copy of the record.
 fn record_hint(path: &std::path::Path) -> Option<String> {
     let id = path.parent()?.file_name()?.to_str()?;
     let is_record = path.file_name()? == "container.json" && crate::names::is_id(id);
-    is_record.then(|| format!("coracle rm {} removes the container", &id[..12]))
+    is_record.then(|| format!("'coracle rm {}' removes the container", &id[..12]))
 }
 
-/// The advice that follows from an error number alone.
+/// Advice that follows from an error number alone.
 fn io_hint(source: &io::Error, path: &std::path::Path) -> Option<String> {
     let shown = path.display();
     Some(match Errno::from_raw_os_error(source.raw_os_error()?) {
         Errno::NOSPC => format!(
-            "the disk that holds {shown} is full (or out of inodes): coracle prune frees space; what was fetched so far is kept and resumed"
+            "the file system of {shown} is full or out of inodes: 'coracle prune' frees space; the \
+             next pull resumes from the data fetched so far"
         ),
         Errno::DQUOT => format!(
-            "your quota on the disk that holds {shown} is used up: coracle prune frees space, CORACLE_DIR names another place"
+            "your quota on the file system of {shown} is used up: 'coracle prune' frees space, \
+             CORACLE_DIR names another directory"
         ),
         Errno::ROFS => {
             format!("{shown} is on a read-only file system: name another store with CORACLE_DIR")
         }
         Errno::ACCESS | Errno::PERM => format!("check the owner and the mode of {shown}"),
-        Errno::IO => "the disk or the file server reports a fault".into(),
-        Errno::STALE => "the file server has lost this directory; mount it again".into(),
+        Errno::IO => "the disk or the file server reports an I/O error".into(),
+        Errno::STALE => {
+            "the file server no longer knows this directory; mount the file system again".into()
+        }
         _ => return None,
     })
 }

@@ -1,10 +1,12 @@
-//! Deleting what nothing refers to.
+//! Garbage collection: deletes content that nothing refers to.
 //!
-//! Roots are the entries of the index and the digests in every `container.json`. From them, manifests lead to configurations
-//! and layers, indexes to manifests, configurations to diff IDs and chain IDs. A document that is damaged leads nowhere: what
-//! it referred to is fetched again with it. A disk that does not answer, an index or a container's record that cannot be
-//! parsed stop a collection with an error: they say nothing about what may go. All of it happens under the exclusive
-//! lock, so nothing comes in between; see the crate's essay.
+//! Roots are the entries of the index and the digests in every `container.json`. From them,
+//! manifests lead to configurations and layers, indexes to manifests, configurations to diff IDs
+//! and chain IDs. References of a damaged document are not followed: that content is fetched again
+//! together with the document. A read error of the disk, or an index or container record that
+//! cannot be parsed, stops a collection with an error, because then it is unknown what is in use. A
+//! collection holds the exclusive lock throughout, so nothing is added meanwhile; see the crate's
+//! documentation.
 
 use std::collections::HashSet;
 use std::str::FromStr as _;
@@ -19,19 +21,19 @@ use crate::trees::{BUILD, Kind};
 use crate::usage::{Shared, tree_size};
 use crate::{ContainerDir, Delete, Image, Store, Volume, index};
 
-/// How long `rmi` waits for others before it leaves the content to the next collection.
+/// How long `rmi` waits for other processes before it leaves the content to the next collection.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Documents larger than this are not looked into for references.
+/// Size limit in bytes: larger documents are not searched for references.
 const DOCUMENT: u64 = 8 << 20;
 
-/// What a removal gave back.
+/// Result of a removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Freed {
-    /// Bytes on the disk, as far as they could be counted.
+    /// Bytes freed on the disk, as far as they could be counted.
     pub bytes: u64,
-    /// What went, in words: digests, names, ids.
+    /// What was removed: digests, names, ids.
     pub items: Vec<String>,
-    /// Content that would go is still there, because other processes are using the store.
+    /// Unused content stays because other processes are using the store.
     pub deferred: bool,
 }
 
@@ -43,13 +45,15 @@ impl Freed {
     }
 }
 
-/// How eager [`Store::collect`] is.
+/// Age limits of [`Store::collect`].
 #[derive(Debug, Clone)]
 pub struct CollectOptions {
-    /// Partial blobs that were last written to longer ago than this go; younger ones are resumed by the next pull.
+    /// Partial blobs whose last write is older than this are removed; the next pull resumes younger
+    /// ones.
     pub partials_older_than: Duration,
-    /// Blobs that nobody refers to and that are younger than this stay: a tool that knows nothing of our locks may have
-    /// put them there and be about to refer to them. Those that came through [`crate::Ingest`] are never young.
+    /// Unreferenced blobs that are younger than this stay: a tool that does not know this store's
+    /// locks may have written them and be about to refer to them. Blobs that came through
+    /// [`crate::Ingest`] never count as young.
     pub grace: Duration,
 }
 
@@ -63,10 +67,10 @@ impl Default for CollectOptions {
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
     pub(crate) digests: HashSet<Digest>,
-    /// Those of them that were followed. Not the same: an image may list as a layer, or under a type that says nothing,
-    /// what is another's manifest.
+    /// Digests whose documents were read. A digest can be marked but not followed: an image may
+    /// list another image's manifest as a layer, or under an unknown media type.
     followed: HashSet<Digest>,
-    /// What was referred to and is not there, or not readable.
+    /// Digests that are referred to and are missing or unreadable.
     pub(crate) missing: Vec<(Digest, Error)>,
 }
 
@@ -74,7 +78,7 @@ impl Marked {
     /// Follows references from a digest. `media_type` is a hint only.
     fn follow(&mut self, store: &Store, digest: &Digest, media_type: &str) {
         self.digests.insert(digest.clone());
-        // A layer leads nowhere, and is not worth reading.
+        // A layer has no references and is not read.
         let is_document = media::is_index(media_type)
             || media::is_manifest(media_type)
             || media::is_config(media_type)
@@ -85,7 +89,7 @@ impl Marked {
         match store.blobs().open_digest(digest) {
             Ok(blob) if blob.size > DOCUMENT => return,
             Ok(_) => {}
-            // A diff ID or chain ID of a container: not a blob, and nothing to follow.
+            // A diff ID or chain ID of a container: it names no blob and has no references.
             Err(Error::NoBlob { .. }) if media_type.is_empty() => return,
             Err(error) => return self.missing.push((digest.clone(), error)),
         }
@@ -118,7 +122,7 @@ impl Marked {
         match Document::parse(bytes.clone(), media_type) {
             Ok(Document::Index(index)) => {
                 for entry in &index.manifests {
-                    // An index of which only some platforms were fetched is whole enough.
+                    // An index may have only some of its platforms in the store.
                     if store.blobs().contains(&entry.digest, None).unwrap_or(true) {
                         self.follow(store, &entry.digest, &entry.media_type);
                     }
@@ -130,7 +134,7 @@ impl Marked {
                     self.digests.insert(layer.digest.clone());
                 }
             }
-            // A container's reference to a configuration has no type.
+            // A container refers to its configuration without a media type.
             Err(_) if media_type.is_empty() => {
                 if let Ok(config) = ImageConfig::parse(bytes) {
                     self.mark_config(&config);
@@ -146,12 +150,12 @@ impl Marked {
     }
 }
 
-/// Marks everything that is in use.
+/// Marks all content that is in use.
 pub(crate) fn mark(store: &Store) -> Result<Marked> {
     let mut marked = Marked::default();
     for entry in index::read_entries(store, None)? {
         marked.follow(store, &entry.digest, &entry.media_type);
-        // Annotations may hold digests (the index a manifest was chosen from).
+        // Annotations may hold digests, for example of the index from which a manifest was chosen.
         for digest in entry.annotations.values().filter_map(|text| Digest::from_str(text).ok()) {
             marked.follow(store, &digest, "");
         }
@@ -165,8 +169,8 @@ pub(crate) fn mark(store: &Store) -> Result<Marked> {
             marked.follow(store, &digest, "");
         }
     }
-    // Damage is no reason to keep anything: what the damaged document referred to is of no use without it, and is
-    // fetched again with it. A disk that does not answer is another matter.
+    // Damaged documents are skipped: the content that they refer to is useless without them and is
+    // fetched again with them. A read error stops the collection.
     let unreadable = marked.missing.iter().position(|(_, error)| matches!(error, Error::Io { .. }));
     match unreadable {
         Some(index) => Err(marked.missing.swap_remove(index).1),
@@ -174,7 +178,8 @@ pub(crate) fn mark(store: &Store) -> Result<Marked> {
     }
 }
 
-/// Everything that an image refers to, as far as it can be read: what may go when the image goes.
+/// Everything that an image refers to, as far as it can be read: the candidates for removal with
+/// the image.
 pub(crate) fn contents(store: &Store, image: &Image) -> HashSet<Digest> {
     let mut marked = Marked::default();
     let entry = image.descriptor();
@@ -185,8 +190,8 @@ pub(crate) fn contents(store: &Store, image: &Image) -> HashSet<Digest> {
     marked.digests
 }
 
-/// Deletes those candidates that nothing refers to any more. The bytes, and whether it was put off because others are
-/// using the store.
+/// Deletes those candidates that nothing refers to any more. Returns the bytes freed, and true if
+/// the work was put off because other processes are using the store.
 pub(crate) fn remove_unreferenced(
     store: &Store,
     candidates: &HashSet<Digest>,
@@ -201,7 +206,7 @@ pub(crate) fn remove_unreferenced(
         for digest in candidates.difference(&marked.digests) {
             freed += remove_content(store, digest)?;
         }
-        bury(store, &mut Freed::default())?;
+        trash_leftovers(store, &mut Freed::default())?;
     }
     empty_trash(store, &crate::remove_owned)?;
     Ok((freed, false))
@@ -213,15 +218,15 @@ fn remove_content(store: &Store, digest: &Digest) -> Result<u64> {
     for kind in Kind::ALL {
         let rel = kind.rel(digest);
         if let Some(trashed) = store.to_trash(&rel)? {
-            freed += tree_size(&store.inner.root, &trashed, Shared::Left).unwrap_or(0);
+            freed += tree_size(&store.inner.root, &trashed, Shared::Excluded).unwrap_or(0);
         }
     }
     Ok(freed)
 }
 
-/// Moves what dead processes have left into the trash. Under the exclusive lock everything there is dead, except blobs
-/// that can be resumed.
-fn bury(store: &Store, freed: &mut Freed) -> Result<()> {
+/// Moves the leftovers of dead processes into the trash. Under the exclusive lock all of `tmp/`
+/// belongs to dead processes, except blobs that can be resumed.
+fn trash_leftovers(store: &Store, freed: &mut Freed) -> Result<()> {
     let root = &store.inner.root;
     for (name, _) in root.list("tmp")? {
         let keep = [INGEST, BUILD].iter().any(|kept| kept.strip_prefix("tmp/") == Some(&name));
@@ -234,7 +239,7 @@ fn bury(store: &Store, freed: &mut Freed) -> Result<()> {
             freed.items.push(format!("{BUILD}/{name}"));
         }
     }
-    // Siblings of files that were about to be replaced: `.<name>.<16 hexadecimal digits>`.
+    // Temporary siblings of files that were to be replaced: `.<name>.<16 hexadecimal digits>`.
     let mut directories = vec!["oci".to_owned()];
     directories
         .extend(root.list("oci/blobs")?.into_iter().map(|(name, _)| format!("oci/blobs/{name}")));
@@ -253,14 +258,16 @@ fn is_sibling(name: &str) -> bool {
     stem.len() > 1 && stem.starts_with('.') && random.len() == 16 && crate::names::is_hex(random)
 }
 
-/// Deletes what is in the trash; needs no lock, since nothing ever comes back from there. The bytes that went.
+/// Deletes everything in the trash; returns the bytes freed. Needs no lock, since nothing is ever
+/// moved out of the trash.
 fn empty_trash(store: &Store, delete: &Delete<'_>) -> Result<u64> {
     let root = &store.inner.root;
     let mut freed = 0;
     for (name, _) in root.list("trash")? {
         let rel = format!("trash/{name}");
-        let size = tree_size(root, &rel, Shared::Left).unwrap_or(0);
-        // What cannot be deleted (files of subordinate users, something mounted) stays for a later sweep.
+        let size = tree_size(root, &rel, Shared::Excluded).unwrap_or(0);
+        // Entries that cannot be deleted (files of subordinate users, mount points) stay for a
+        // later sweep.
         let _ = delete(&root.join(&rel));
         if !root.exists(&rel)? {
             freed += size;
@@ -270,8 +277,8 @@ fn empty_trash(store: &Store, delete: &Delete<'_>) -> Result<u64> {
 }
 
 impl Store {
-    /// Deletes what dead processes have left, if nobody else is using the store now. Costs two directory listings when
-    /// there is nothing to do.
+    /// Deletes the leftovers of dead processes unless another process is using the store. Costs two
+    /// directory listings when there is nothing to do.
     pub fn sweep(&self, delete: &Delete<'_>) -> Result<Freed> {
         self.writable()?;
         let mut freed = Freed::default();
@@ -283,7 +290,7 @@ impl Store {
                 Err(Error::Busy { .. } | Error::OwnLease { .. }) => freed.deferred = true,
                 gc => {
                     let _gc = gc?;
-                    bury(self, &mut freed)?;
+                    trash_leftovers(self, &mut freed)?;
                 }
             }
         }
@@ -291,7 +298,7 @@ impl Store {
         Ok(freed)
     }
 
-    /// Sweeps once in the life of this value, before it begins to write; failures are not worth stopping for.
+    /// Sweeps once per `Store` value, before its first write; failures are only logged.
     pub(crate) fn sweep_in_passing(&self) {
         if !self.inner.swept.swap(true, std::sync::atomic::Ordering::Relaxed)
             && let Err(error) = self.sweep(&crate::remove_owned)
@@ -300,8 +307,9 @@ impl Store {
         }
     }
 
-    /// Deletes all content that nothing refers to, old partial blobs and the leftovers of dead processes. Waits for others
-    /// as [`crate::WaitPolicy::limit`] says; then [`Error::Busy`].
+    /// Deletes all unreferenced content, old partial blobs and the leftovers of dead processes.
+    /// Waits for other processes up to [`crate::WaitPolicy::limit`], then fails with
+    /// [`Error::Busy`].
     pub fn collect(&self, options: &CollectOptions, delete: &Delete<'_>) -> Result<Freed> {
         let mut freed = Freed::default();
         {
@@ -326,7 +334,7 @@ impl Store {
                 }
             }
             self.drop_partials(options, now, &mut freed)?;
-            bury(self, &mut freed)?;
+            trash_leftovers(self, &mut freed)?;
         }
         freed.bytes += empty_trash(self, delete)?;
         Ok(freed)
@@ -342,7 +350,7 @@ impl Store {
         for (name, _) in root.list(INGEST)? {
             let rel = format!("{INGEST}/{name}");
             let Some(stat) = root.stat(&rel)? else { continue };
-            // A partial blob that has become whole by another way is of no use either.
+            // A partial blob is useless if the whole blob arrived in another way.
             let digest = name.strip_suffix(".part").and_then(unflat);
             let have = match &digest {
                 Some(digest) => self.blobs().contains(digest, None)?,
@@ -359,7 +367,7 @@ impl Store {
     fn age(&self, rel: &str, now: SystemTime) -> Result<Duration> {
         let Some(stat) = self.inner.root.stat(rel)? else { return Ok(Duration::ZERO) };
         let since = SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime.max(0) as u64);
-        // A clock that runs behind the file server's makes everything young.
+        // If this clock runs behind the file server's, every file counts as young.
         Ok(now.duration_since(since).unwrap_or_default())
     }
 
@@ -389,8 +397,8 @@ impl Store {
         Ok(freed)
     }
 
-    /// Removes the containers that `select` chooses and that nobody holds locked. `select` is asked under the container's
-    /// lock; it must say no to those that run.
+    /// Removes the containers that `select` chooses and that no process holds locked. `select` is
+    /// called under the container's lock; it must return false for running containers.
     pub fn prune_containers(
         &self,
         select: &dyn Fn(&ContainerDir) -> bool,
@@ -407,8 +415,8 @@ impl Store {
                 continue;
             }
             let id = container.id().to_owned();
-            let size =
-                tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Left).unwrap_or(0);
+            let size = tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Excluded)
+                .unwrap_or(0);
             container.remove_with(delete)?;
             drop(lock);
             freed.bytes += size;
@@ -420,8 +428,8 @@ impl Store {
         Ok(freed)
     }
 
-    /// Removes the volumes that `select` chooses. It is asked while nobody can make containers; it must say no to volumes
-    /// that one uses.
+    /// Removes the volumes that `select` chooses. It is called while no container can be made; it
+    /// must return false for volumes that a container uses.
     pub fn prune_volumes(
         &self,
         select: &dyn Fn(&Volume) -> bool,
@@ -430,8 +438,8 @@ impl Store {
         self.remove_volumes(select, delete, self.inner.wait.limit)
     }
 
-    /// The same where others that use the store are not waited for long: then nothing is removed,
-    /// and it says so.
+    /// As [`Store::prune_volumes`], but does not wait long for other processes that use the store:
+    /// then it removes nothing and returns [`Freed::deferred`].
     pub fn release_volumes(
         &self,
         select: &dyn Fn(&Volume) -> bool,

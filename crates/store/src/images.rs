@@ -1,8 +1,9 @@
-//! Images: names and ids to manifests.
+//! Images: looks up manifests by name or id.
 //!
-//! An image is an entry of the layout's index. Its **id** is its configuration's digest, as in Docker; its **digest** is its
-//! manifest's. Names are kept in their canonical form, so that `debian` and `docker.io/library/debian:latest` are one.
-//! An entry whose name went to another image stays, nameless, until it is removed or pruned.
+//! An image is an entry of the layout's index. Its **id** is its configuration's digest, as in
+//! Docker; its **digest** is its manifest's. Names are kept in their canonical form, so `debian`
+//! and `docker.io/library/debian:latest` are the same. An entry whose name went to another image
+//! stays, nameless, until it is removed or pruned.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::OnceLock;
@@ -10,13 +11,14 @@ use std::sync::OnceLock;
 use oci::{Descriptor, Digest, Document, ImageConfig, Manifest, Platform, Reference};
 use serde::Deserialize;
 
-use crate::containers::halves;
+use crate::containers::parallel_map;
 use crate::error::{Error, Result};
 use crate::{ContainerDir, Store, gc, index, names};
 
-/// The annotation (in the layout's index) that keeps the digest by which a registry knows the image, where that is not the
-/// stored manifest's: the index it was chosen from, or the Docker manifest it was translated from. With it
-/// `name@sha256:<digest>` finds the image again.
+/// Annotation in the layout's index with the digest by which a registry knows the image, if that
+/// differs from the stored manifest's: the digest of the index from which the manifest was chosen,
+/// or of the Docker manifest that was translated. It lets `name@sha256:<digest>` find the image
+/// again.
 pub const ANNOTATION_KNOWN_AS: &str = "dev.coracle.image.known-as";
 
 /// The images of a store and of those beneath it.
@@ -32,14 +34,14 @@ pub struct Image {
     manifest: OnceLock<Manifest>,
 }
 
-/// What a list of images shows, read from manifest and configuration with little effort.
+/// The fields that a list of images shows, read from manifest and configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The configuration's digest.
     pub id: Digest,
-    /// When it was built (RFC 3339), if it says so.
+    /// Build time (RFC 3339), if the configuration has one.
     pub created: Option<String>,
-    /// What it runs on.
+    /// The platform that it runs on.
     pub platform: Platform,
     /// The stored (compressed) size in bytes: layers and configuration.
     pub size: u64,
@@ -49,21 +51,21 @@ pub struct Summary {
     pub diff_ids: Vec<Digest>,
 }
 
-/// What [`Images::remove`] did.
+/// Result of [`Images::remove`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// The names that are gone, in canonical form.
+    /// The names that were removed, in canonical form.
     pub untagged: Vec<String>,
-    /// The image's id when its last name went.
+    /// The image's id if its last name was removed.
     pub deleted: Option<Digest>,
     /// Bytes of blobs and layers that were deleted.
     pub freed: u64,
-    /// The content stays until the next time, because other processes are using the store.
+    /// The content stays until a later collection, because other processes are using the store.
     pub deferred: bool,
 }
 
 impl Image {
-    /// The entry as it stands in the index.
+    /// The image's entry in the index.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
@@ -78,7 +80,8 @@ impl Image {
         self.descriptor.ref_name().and_then(index::parse_name)
     }
 
-    /// By what an image of an upper store hides one beneath: its name, or its digest if it has none.
+    /// Key by which an image of an upper store hides one beneath: its name, or its digest if it has
+    /// none.
     fn key(&self) -> String {
         match self.descriptor.ref_name() {
             Some(name) => {
@@ -88,12 +91,13 @@ impl Image {
         }
     }
 
-    /// Whether it is in the store itself, not in one beneath.
+    /// True if it is in the store itself, false if in one beneath.
     pub fn is_own(&self) -> bool {
         self.own
     }
 
-    /// Its manifest; for an entry that is an index (other tools make these), the one for this machine.
+    /// Its manifest. If the entry is an index (other tools make these), the manifest for this
+    /// machine's platform.
     pub fn manifest(&self) -> Result<&Manifest> {
         if let Some(manifest) = self.manifest.get() {
             return Ok(manifest);
@@ -102,10 +106,10 @@ impl Image {
         Ok(self.manifest.get_or_init(|| manifest))
     }
 
-    /// Its manifest for a platform, where the entry is an index.
+    /// Its manifest for a platform, if the entry is an index.
     pub fn manifest_for(&self, platform: &Platform) -> Result<Manifest> {
         let mut descriptor = self.descriptor.clone();
-        // An index may hold indexes; nobody nests them deeply.
+        // An index may hold indexes; real images nest them once or twice.
         for _ in 0..4 {
             match self.document(&descriptor)? {
                 Document::Manifest(manifest) => return Ok(manifest),
@@ -148,7 +152,7 @@ impl Image {
         ImageConfig::parse(bytes).map_err(|error| self.bad(descriptor, "configuration", &error))
     }
 
-    /// What a list shows of it.
+    /// Reads the fields that a list shows.
     pub fn summary(&self) -> Result<Summary> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -186,7 +190,7 @@ impl Image {
         })
     }
 
-    /// Every name of this image (of its manifest), its own included.
+    /// Every name of this image's manifest, its own included.
     pub fn references(&self) -> Result<Vec<Reference>> {
         let images = self.store.images().list()?;
         let same = images.iter().filter(|image| image.digest() == self.digest());
@@ -194,23 +198,25 @@ impl Image {
     }
 }
 
-/// A name, an id or the beginning of one, as a person wrote it.
+/// An image as the user named it: a name, an id or the beginning of an id.
 enum Wanted {
     Reference(Reference),
-    /// `sha256:…` or digits, whole or its beginning.
+    /// `sha256:…` or hexadecimal digits, whole or the beginning.
     Id,
 }
 
 impl Images<'_> {
-    /// All entries: this store's in the order of its index, then those beneath whose names are not taken above.
+    /// All entries: those of this store in the order of its index, then those of stores beneath
+    /// whose names are not used above.
     pub fn list(self) -> Result<Vec<Image>> {
         self.list_containing(None)
     }
 
-    /// The same with what a list shows of each: two threads read and check manifests and configurations when there are many.
+    /// As [`Images::list`], with the summary of each: two threads read and check manifests and
+    /// configurations when there are many.
     pub fn summaries(self) -> Result<Vec<(Image, Result<Summary>)>> {
         let images = self.list()?;
-        let summaries = halves(&images, Image::summary);
+        let summaries = parallel_map(&images, Image::summary);
         Ok(images.into_iter().zip(summaries).collect())
     }
 
@@ -233,17 +239,20 @@ impl Images<'_> {
         Ok(images)
     }
 
-    /// The image with exactly this name, or (`name@digest`) this name and digest.
+    /// Returns the image with exactly this name, or (`name@digest`) this name and digest.
     pub fn get(self, reference: &Reference) -> Result<Option<Image>> {
-        // Whatever form its name has in the index, the last part of it is there as it is.
+        // In whatever form the index has the name, its last component is there unchanged.
         let last = reference.repository().rsplit('/').next();
-        let found =
-            self.list_containing(last)?.into_iter().filter(|image| answers(image, reference));
-        // All platforms of an index answer to its digest: what was fetched by just this name comes first.
+        let found = self
+            .list_containing(last)?
+            .into_iter()
+            .filter(|image| matches_reference(image, reference));
+        // All platforms of an index match its digest: the image that was fetched by exactly this
+        // name comes first.
         Ok(found.min_by_key(|image| image.reference().as_ref() != Some(reference)))
     }
 
-    /// The image that a person means: a name, `name:tag`, `name@digest`, `sha256:id`, or the beginning of an id.
+    /// Finds an image by a name, `name:tag`, `name@digest`, `sha256:id`, or the beginning of an id.
     pub fn find(self, name: &str) -> Result<Image> {
         if let Some(Wanted::Reference(reference)) = wanted(name)
             && let Some(image) = self.get(&reference)?
@@ -261,19 +270,20 @@ impl Images<'_> {
         }
     }
 
-    /// Gives a name to a manifest (or index) that is in the store. An image that had the name keeps its place, without it.
-    /// Brings everything that was added before onto the disk first ([`Store::settle`]).
+    /// Gives a name to a manifest (or index) that is in the store. An image that had the name keeps
+    /// its entry, without the name. First syncs everything that was added before
+    /// ([`Store::sync_added`]).
     pub fn tag(self, reference: &Reference, descriptor: &Descriptor) -> Result<()> {
         let _lease = self.0.lease()?;
         self.0.blobs().open(descriptor)?;
-        // What the index does not have yet may be the work of a process that was ended before it
-        // could sync.
+        // Content that the index does not have yet may come from a process that was killed before
+        // it could sync.
         let digest = descriptor.digest.to_string();
         let known = index::read_entries(self.0, Some(digest.as_str()))?;
         if !known.iter().any(|entry| entry.digest == descriptor.digest) {
-            self.0.note_unsettled(None);
+            self.0.note_unsynced(None);
         }
-        self.0.settle()?;
+        self.0.sync_added()?;
         index::edit(self.0, |index| {
             index.tag(reference, descriptor).map_err(|source| Error::Encode {
                 path: self.0.inner.root.join("oci/index.json"),
@@ -282,23 +292,27 @@ impl Images<'_> {
         })
     }
 
-    /// Takes a name away and leaves the image in place; `false` when nothing had it.
+    /// Removes a name and leaves the image in place; `false` when no image had the name.
     pub fn untag(self, reference: &Reference) -> Result<bool> {
         index::edit(self.0, |index| Ok(index.untag(reference, None)))
     }
 
-    /// Removes what a person means, as `docker rmi` does: a name where there are others, else the image with what only it
-    /// needs. An image with several names is removed by its id with `force` only; one that containers use loses its
-    /// name with `force`, and its content goes when they are gone.
+    /// Removes an image as `docker rmi` does: the given name if the image has others, else the
+    /// image with all content that only it needs. An image with several names is removed by its id
+    /// with `force` only. One that containers use loses its name with `force`, and its content is
+    /// removed after the containers.
     pub fn remove(self, name: &str, force: bool) -> Result<Removal> {
         self.0.writable()?;
         let image = self.find(name)?;
         if !image.own {
-            let reason = "the image is in a store beneath".into();
+            let reason = "the image is in a read-only store beneath".into();
             return Err(Error::ReadOnly { path: self.0.path().to_owned(), reason });
         }
         let others: Vec<Reference> = image.references()?;
-        let by_name = matches!(wanted(name), Some(Wanted::Reference(reference)) if answers(&image, &reference));
+        let by_name = matches!(
+            wanted(name),
+            Some(Wanted::Reference(reference)) if matches_reference(&image, &reference)
+        );
         if by_name && others.len() > 1 {
             let reference = image.reference();
             let Some(reference) = reference else { return Ok(Removal::default()) };
@@ -351,8 +365,8 @@ fn wanted(name: &str) -> Option<Wanted> {
     names::is_hex(name).then_some(Wanted::Id)
 }
 
-/// Whether the image is the one that a reference names.
-fn answers(image: &Image, wanted: &Reference) -> bool {
+/// Returns true if the image is the one that a reference names.
+fn matches_reference(image: &Image, wanted: &Reference) -> bool {
     let Some(reference) = image.reference() else { return false };
     match wanted.digest() {
         None => reference == *wanted,
@@ -366,7 +380,7 @@ fn answers(image: &Image, wanted: &Reference) -> bool {
     }
 }
 
-/// The images whose id or digest begins so, one for each id.
+/// The images whose id or digest begins with `prefix`, one for each id.
 fn by_id(images: Images<'_>, prefix: &str) -> Result<Vec<(Digest, Image)>> {
     let hex = prefix.split_once(':').map_or(prefix, |(_, hex)| hex);
     if hex.is_empty() || !names::is_hex(hex) {
@@ -379,7 +393,8 @@ fn by_id(images: Images<'_>, prefix: &str) -> Result<Vec<(Digest, Image)>> {
     };
     let mut found: Vec<(Digest, Image)> = Vec::new();
     for image in &images.list()? {
-        // An image whose manifest cannot be read can still be named by its digest, to be removed.
+        // An image whose manifest cannot be read can still be named by its digest, so that it can
+        // be removed.
         let id = image.id().unwrap_or_else(|_| image.digest().clone());
         if (matches(&id) || matches(image.digest())) && !found.iter().any(|(other, _)| *other == id)
         {

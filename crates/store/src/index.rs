@@ -1,11 +1,13 @@
-//! `oci/index.json`: which manifests are here under which names.
+//! `oci/index.json`: the list of manifests in the store and their names.
 //!
-//! The file belongs to every tool that knows OCI layouts, so it is handled as the JSON value that it is: an entry or field
-//! that this program does not understand goes back as it came, in its place. Changes are made under `locks/index`, and
-//! made again on a fresh reading when somebody without that lock has replaced the file meanwhile.
+//! Other tools that know OCI layouts write this file too, so it is edited as a JSON value: an entry
+//! or field that this program does not understand is written back unchanged, in its place. Changes
+//! are made under `locks/index`, and made again on a fresh reading if a tool that does not take
+//! this lock has replaced the file meanwhile.
 //!
-//! A file that is missing, empty or not an index says nothing about what is here. Where there are blobs, that is an error
-//! and never an empty store, of which a collection would keep nothing; [`rebuild`] makes a new one from the blobs.
+//! A file that is missing, empty or not an index says nothing about the contents of the store. If
+//! there are blobs, that is an error and never an empty store, since a collection would delete
+//! everything; [`rebuild`] makes a new index from the blobs.
 
 use oci::descriptor::{ANNOTATION_CONTAINERD_NAME, ANNOTATION_REF_NAME};
 use oci::{Descriptor, ImageConfig, Manifest, Reference};
@@ -20,9 +22,9 @@ use crate::lock::{Lock, Mode};
 use crate::root::{DOCUMENT_LIMIT, read_all};
 
 const FILE: &str = "oci/index.json";
-/// How often a change is tried again because a foreign tool got in between.
+/// How often a change is tried again because another tool has replaced the file.
 const TRIES: usize = 16;
-/// Blobs larger than this are no manifests.
+/// Size limit of a manifest in bytes; larger blobs are not parsed.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
 /// The index of a store without images.
@@ -35,7 +37,7 @@ pub(crate) struct IndexFile {
     value: Map<String, Value>,
 }
 
-/// What identifies one version of the file.
+/// Identifies one version of the file.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -61,7 +63,7 @@ impl IndexFile {
         }
     }
 
-    /// Gives an entry a name; whoever had it before keeps its place without one.
+    /// Gives an entry a name; the entry that had the name before stays without it.
     pub(crate) fn tag(
         &mut self,
         reference: &Reference,
@@ -77,8 +79,8 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Takes a name away. The entry goes where its digest has other entries (or will have: `coming`), else it stays
-    /// without a name. `true` when there was such a name.
+    /// Removes a name; `true` if it existed. The entry is removed if its digest has other entries
+    /// (or will have one: `coming`), else it stays without a name.
     pub(crate) fn untag(&mut self, reference: &Reference, coming: Option<&Descriptor>) -> bool {
         let digest_of =
             |entry: &Value| entry.get("digest").and_then(Value::as_str).map(str::to_owned);
@@ -99,14 +101,14 @@ impl IndexFile {
                 strip_name(entry);
                 true
             } else {
-                // A nameless entry is superseded by a named one with the same digest.
+                // A named entry replaces a nameless one with the same digest.
                 !(coming.as_ref() == Some(&digest) && name_of(entry).is_none())
             }
         });
         found
     }
 
-    /// Removes the entries for which `which` says so; how many.
+    /// Removes the entries for which `which` returns true; returns their number.
     pub(crate) fn remove(&mut self, which: impl Fn(&Descriptor) -> bool) -> usize {
         let entries = self.entries_mut();
         let before = entries.len();
@@ -125,7 +127,8 @@ fn name_of(entry: &Value) -> Option<Reference> {
     parse_name(get(ANNOTATION_CONTAINERD_NAME).or_else(|| get(ANNOTATION_REF_NAME))?)
 }
 
-/// A name in an index, as we write it or as other tools do (`debian:12`, `latest`).
+/// Parses a name in an index, as this program writes it or as other tools do (`debian:12`,
+/// `latest`).
 pub(crate) fn parse_name(name: &str) -> Option<Reference> {
     Reference::parse(name).ok()
 }
@@ -142,10 +145,11 @@ fn strip_name(entry: &mut Value) {
     }
 }
 
-/// Reads the entries of a store's own index that are descriptors. Where `containing` is given, entries without this text
-/// may be left out: taking a thousand entries apart costs more than everything else that a start of a container needs.
+/// Reads the entries of a store's own index that are descriptors. With `containing`, entries
+/// without this text may be left out: parsing a thousand entries costs more than everything else at
+/// the start of a container.
 pub(crate) fn read_entries(store: &Store, containing: Option<&str>) -> Result<Vec<Descriptor>> {
-    let bytes = something(store, store.inner.root.read(FILE, DOCUMENT_LIMIT)?)?;
+    let bytes = content_or_empty(store, store.inner.root.read(FILE, DOCUMENT_LIMIT)?)?;
     let wanted = |entry: &&&RawValue| {
         containing.is_none_or(|text| entry.get().contains(text) || entry.get().contains("\\u"))
     };
@@ -156,8 +160,8 @@ pub(crate) fn read_entries(store: &Store, containing: Option<&str>) -> Result<Ve
         .collect())
 }
 
-/// The file's content; that of an empty index where nothing was stored yet.
-fn something(store: &Store, bytes: Option<Vec<u8>>) -> Result<Vec<u8>> {
+/// Returns the file's content, or an empty index if nothing was stored yet.
+fn content_or_empty(store: &Store, bytes: Option<Vec<u8>>) -> Result<Vec<u8>> {
     let why = match bytes {
         Some(bytes) if !bytes.trim_ascii().is_empty() => return Ok(bytes),
         Some(_) => "it is empty",
@@ -166,17 +170,17 @@ fn something(store: &Store, bytes: Option<Vec<u8>>) -> Result<Vec<u8>> {
     if store.blobs().list()?.is_empty() { Ok(EMPTY.into()) } else { Err(bad(store, &why)) }
 }
 
-/// The raw entries, when the file is an index.
+/// The raw entries, if the file is an index.
 fn entries<'file>(store: &Store, bytes: &'file [u8]) -> Result<Vec<&'file RawValue>> {
     #[derive(Deserialize)]
     struct Entries<'file> {
         #[serde(rename = "schemaVersion")]
         version: Option<u64>,
-        // Go writes an empty list as `null`, but always writes it.
+        // Go writes an empty list as `null`, but always writes the field.
         #[serde(borrow, deserialize_with = "Deserialize::deserialize")]
         manifests: Option<Vec<&'file RawValue>>,
     }
-    // A list would do for a structure.
+    // serde would accept a list for a structure.
     if !bytes.trim_ascii_start().starts_with(b"{") {
         return Err(bad(store, &"it is not a JSON object"));
     }
@@ -191,7 +195,8 @@ fn bad(store: &Store, why: &dyn std::fmt::Display) -> Error {
     Error::BadIndex { path: store.inner.root.join(FILE), why: why.to_string() }
 }
 
-/// Makes an empty index where that is missing or empty and nothing is stored yet: once there are blobs, that is damage.
+/// Makes an empty index if the file is missing or empty and the store has no blobs; with blobs,
+/// that is damage.
 pub(crate) fn begin(store: &Store) -> Result<()> {
     let root = &store.inner.root;
     if root.stat(FILE)?.is_some_and(|stat| stat.st_size > 8) {
@@ -200,14 +205,14 @@ pub(crate) fn begin(store: &Store) -> Result<()> {
     let _lock = lock(store)?;
     let bytes = root.read(FILE, DOCUMENT_LIMIT)?;
     if bytes.as_ref().is_none_or(|bytes| bytes.trim_ascii().is_empty()) {
-        let empty = something(store, bytes)?;
+        let empty = content_or_empty(store, bytes)?;
         root.replace(FILE, &empty, store.syncs_names())?;
     }
     Ok(())
 }
 
-/// Puts an index in place that has every image among the blobs, without names; how many. What was there stays as
-/// `index.json.damaged`. Callers hold the store for themselves.
+/// Replaces the index by one that has every image among the blobs, without names; returns their
+/// number. The old file stays as `index.json.damaged`. Callers hold the exclusive lock.
 pub(crate) fn rebuild(store: &Store) -> Result<usize> {
     let root = &store.inner.root;
     let mut found = Vec::new();
@@ -215,7 +220,7 @@ pub(crate) fn rebuild(store: &Store) -> Result<usize> {
         if size > MANIFEST_LIMIT {
             continue;
         }
-        // What cannot be read or has another digest is told and removed elsewhere.
+        // Unreadable blobs and wrong digests are reported and removed elsewhere.
         let Ok(bytes) = store.blobs().read(&digest) else { continue };
         let Ok(manifest) = Manifest::parse(bytes, "") else { continue };
         if manifest.check_is_image().is_err() {
@@ -257,14 +262,15 @@ fn read_stamped(store: &Store) -> Result<(IndexFile, Option<Stamp>)> {
             (Some(read_all(file, path, DOCUMENT_LIMIT)?), Some(stamp(&stat)))
         }
     };
-    Ok((IndexFile::parse(store, &something(store, bytes)?)?, stamp))
+    Ok((IndexFile::parse(store, &content_or_empty(store, bytes)?)?, stamp))
 }
 
 fn stamp(stat: &rustix::fs::Stat) -> Stamp {
     Stamp { inode: stat.st_ino, size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec) }
 }
 
-/// Changes the index. `change` may be called several times, each time on what is there then.
+/// Changes the index. `change` may be called several times, each time on the file's current
+/// content.
 pub(crate) fn edit<T>(
     store: &Store,
     mut change: impl FnMut(&mut IndexFile) -> Result<T>,

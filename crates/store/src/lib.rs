@@ -1,8 +1,9 @@
-//! Where images, unpacked layers, containers and volumes are kept, so that nothing half done is ever taken for whole.
+//! Keeps images, unpacked layers, containers and volumes on disk, safe against crashes and
+//! concurrent processes.
 //!
 //! ```text
-//! store.json                                    format, and what this file system can do
-//! oci/{oci-layout,index.json,blobs/sha256/…}    a plain OCI layout: skopeo, umoci and podman read and write it
+//! store.json                                    format, and features of this file system
+//! oci/{oci-layout,index.json,blobs/sha256/…}    an OCI layout that skopeo, umoci and podman share
 //! layers/<alg>-<hex>/{tree/,owners,layer.json}  one unpacked layer, by diff ID
 //! trees/<alg>-<hex>/{tree/,owners,tree.json}    a flattened image, by chain ID
 //! containers/<id>/…, containers/<name> -> <id>
@@ -11,32 +12,38 @@
 //! ```
 //!
 //! # How nothing gets lost
-//! Content is written aside and renamed into place when it is whole. A rename is the only way in
-//! which anything becomes visible, and into `trash/` the first step in which anything goes away. So
-//! a process that is killed leaves rubbish in `tmp/` and `trash/` only. Durability against power
-//! failures is described at [`Durability`] and in `durable`.
+//! Content is written under `tmp/` and renamed into place when it is complete. Nothing becomes
+//! visible in any other way than by a rename, and every removal begins with a rename into `trash/`.
+//! So a killed process leaves leftovers in `tmp/` and `trash/` only. [`Durability`] and `durable`
+//! describe what survives a power failure.
 //!
 //! # Locks, in the order in which they are taken
-//! 1. `locks/gc`, shared, by everybody who adds content that nothing refers to yet, or is about to refer to content
-//!    ([`Store::lease`]; [`Ingest`], [`Staging`] and [`Cached`] have one inside). Exclusive by whoever deletes content.
-//! 2. `locks/blob-*`, 3. `locks/layer-*`, 4. `locks/tree-*`, exclusive, by the one process that brings this piece in.
+//! 1. `locks/gc`, shared, by every process that adds content that nothing refers to yet, or is
+//!    about to refer to content ([`Store::lease`]; [`Ingest`], [`Staging`] and [`Cached`] have one
+//!    inside). Exclusive by a process that deletes content.
+//! 2. `locks/blob-*`, 3. `locks/layer-*`, 4. `locks/tree-*`, exclusive, by the one process that
+//!    adds this blob, layer or tree.
 //! 5. `containers/<id>/lock`, by the container's users (shared) and changers (exclusive).
 //! 6. `locks/names`, exclusive, while names of containers change.
-//! 7. `locks/index`, exclusive, while `oci/index.json` is rewritten. Under 6 and 7 nothing else is taken.
+//! 7. `locks/index`, exclusive, while `oci/index.json` is rewritten. Under 6 and 7 nothing else is
+//!    taken.
 //!
-//! A thread holds at most one lock of each of the ranks 2 to 4. The kernel gives locks back when their holder dies; a
-//! child made by `fork` without `exec` shares them, so let go of leases before forking something that stays.
+//! A thread holds at most one lock of each of the ranks 2 to 4. The kernel releases locks when
+//! their holder dies. A child made by `fork` without `exec` shares them, so drop leases before
+//! forking a process that stays.
 //!
 //! # What may be deleted
-//! Content that neither `index.json` nor any `container.json` refers to (any string in it that is a digest counts), and
-//! only by a process that holds `locks/gc` exclusively. A run holds its lease until its `container.json` is written;
-//! from then on the reference protects the layers, whether or not the process lives, and no descriptor needs to be kept
-//! open in the container. Everything in `tmp/` except partial blobs belongs to a holder of the shared lock, so whoever
-//! has the exclusive one may delete it all. Removing an image takes its name away at once; where the exclusive lock
-//! cannot be had soon, because somebody is pulling, its content stays until the next time.
+//! Content that neither `index.json` nor any `container.json` refers to (any string in it that is a
+//! digest counts), and only by a process that holds `locks/gc` exclusively. A run holds its lease
+//! until its `container.json` is written; from then on the reference protects the layers, whether
+//! or not the process lives, and no descriptor needs to be kept open in the container. Everything
+//! in `tmp/` except partial blobs belongs to a holder of the shared lock, so the holder of the
+//! exclusive lock may delete it all. Removing an image removes its name at once. If the exclusive
+//! lock cannot be had soon, because another process is pulling, the content stays until a later
+//! collection.
 //!
-//! Tools that know nothing of these locks may write to `oci/`: an index that changed between reading and writing is
-//! read again, and young blobs that nobody refers to are left alone for a while.
+//! Tools that do not know these locks may write to `oci/`: an index that changed between reading
+//! and writing is read again, and young blobs that nothing refers to are kept for a while.
 //!
 //! # What this crate does not do
 //! It knows no registry, no tar and no engine. It never prints and reads no environment.
@@ -78,42 +85,44 @@ pub use volumes::{Volume, VolumeInfo, Volumes};
 use lock::{Lock, Lockable, Mode};
 use root::Root;
 
-/// What survives a power failure, and what it costs. A killed process never loses or breaks anything either way.
+/// What survives a power failure, and at which cost. A killed process never loses or breaks
+/// anything either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// One sync of the file system for everything that came in, before an image gets its name
-    /// ([`Store::settle`], which [`Images::tag`] and [`ContainerDir::sync`] call;
-    /// [`Containers::create`] settles what its own process has made). After a power failure before
-    /// that, unpacked layers are thrown away and unpacked again; blobs are protected by their size
-    /// (file systems in ordered mode, the default, never show a size without its data) and by
-    /// [`Store::verify`].
+    /// One sync of the file system for all content that was added, before an image gets its name
+    /// ([`Store::sync_added`], which [`Images::tag`] and [`ContainerDir::sync`] call;
+    /// [`Containers::create`] syncs only what its own process has added). After a power failure
+    /// before that, unpacked layers are thrown away and unpacked again; blobs are protected by
+    /// their size (file systems in ordered mode, the default, never show a size without its data)
+    /// and by [`Store::verify`].
     #[default]
     Deferred,
     /// Every blob and layer is synced before it becomes visible.
     Full,
-    /// Nothing is synced: for stores that live no longer than the machine is up (`/dev/shm`, a job's local disk, tests).
-    /// Unpacked layers count within one boot only.
+    /// Nothing is synced: for stores that live no longer than the machine is up (`/dev/shm`, a
+    /// job's local disk, tests). Unpacked layers count within one boot only.
     Relaxed,
 }
 
 /// How to open a store.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Make it (and the directories above, with mode 0700) where there is none.
+    /// Create the store (and the directories above, with mode 0700) if there is none.
     pub create: bool,
-    /// Read-only stores beneath, nearest first: what is not found in this one is looked up there.
+    /// Read-only stores beneath, nearest first: content that is not in this store is looked up
+    /// there.
     pub below: Vec<PathBuf>,
-    /// See there.
+    /// What to sync.
     pub durability: Durability,
-    /// How long to wait for other processes, and whom to tell.
+    /// How long to wait for other processes, and the callback to report it.
     pub wait: WaitPolicy,
-    /// Never write, even where that would be possible.
+    /// Never write, even if the store is writable.
     pub read_only: bool,
-    /// Believe this instead of probing (tests; file systems that lie).
+    /// Use these abilities instead of probing (tests; file systems that report wrongly).
     pub abilities: Option<Abilities>,
 }
 
-/// An open store. Cheap to clone; clones are the same store.
+/// An open store. Cheap to clone; clones share one state.
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -123,35 +132,35 @@ pub struct Store {
 pub(crate) struct Inner {
     pub(crate) root: Arc<Root>,
     pub(crate) abilities: Abilities,
-    /// Why nothing can be written.
+    /// The reason why the store is read-only, if it is.
     pub(crate) read_only: Option<String>,
     pub(crate) below: Vec<Store>,
     pub(crate) durability: Durability,
     pub(crate) wait: WaitPolicy,
     lease: Mutex<Weak<Lock>>,
-    unsettled: Mutex<Unsettled>,
-    /// Whether the leftovers of dead processes were looked for.
+    unsynced: Mutex<Unsynced>,
+    /// True once the leftovers of dead processes were looked for.
     pub(crate) swept: std::sync::atomic::AtomicBool,
 }
 
-/// What this process has made visible and not synced yet.
+/// Content that this process has made visible and not synced yet.
 #[derive(Debug, Default)]
-struct Unsettled {
+struct Unsynced {
     any: bool,
-    /// Metadata files that carry a boot's number.
+    /// Metadata files that hold a boot id.
     metas: Vec<String>,
-    /// The same, of entries that another process has made and not settled yet, or never will.
+    /// Metadata files of entries that another process has made and not synced yet, or never will.
     found: Vec<String>,
 }
 
-/// Why a caller's [`Delete`] failed.
+/// The error of a caller's [`Delete`].
 pub type DeleteError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Deletes the file or directory tree with this path: [`remove_owned`], or something that can do so inside a user
-/// namespace, for trees with files of subordinate users.
+/// Deletes the file or directory tree at a path: [`remove_owned`], or a function that works inside
+/// a user namespace, for trees with files of subordinate users.
 pub type Delete<'call> = dyn Fn(&Path) -> std::result::Result<(), DeleteError> + 'call;
 
-/// A promise that nothing is deleted from the store while it lives; see the crate's essay.
+/// While it lives, nothing is deleted from the store; see the crate's documentation.
 #[derive(Debug, Clone)]
 pub struct Lease(
     #[expect(dead_code, reason = "held for its Drop; none in a store that is read-only")]
@@ -159,7 +168,7 @@ pub struct Lease(
 );
 
 impl Store {
-    /// Opens a store (an absolute path), making it if [`Options::create`] says so.
+    /// Opens a store at an absolute path; creates it if [`Options::create`] is set.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         open::open(path, options)
     }
@@ -169,12 +178,12 @@ impl Store {
         &self.inner.root.path
     }
 
-    /// What its file system can do.
+    /// Features of the store's file system.
     pub fn abilities(&self) -> &Abilities {
         &self.inner.abilities
     }
 
-    /// Why nothing can be written, if so.
+    /// The reason why the store is read-only, if it is.
     pub fn read_only(&self) -> Option<&str> {
         self.inner.read_only.as_deref()
     }
@@ -189,7 +198,7 @@ impl Store {
         Blobs(self)
     }
 
-    /// The images by name.
+    /// The images.
     pub fn images(&self) -> Images<'_> {
         Images(self)
     }
@@ -219,7 +228,7 @@ impl Store {
         std::iter::once(self).chain(&self.inner.below)
     }
 
-    /// Refuses where nothing can be written.
+    /// Fails if the store is read-only.
     pub(crate) fn writable(&self) -> Result<()> {
         match &self.inner.read_only {
             None => Ok(()),
@@ -248,9 +257,9 @@ impl Store {
         self.lockable("gc", format!("the store {}", self.path().display()), false)
     }
 
-    /// A user says that a host which shares this store is gone: its locks on the store and on this
-    /// container do not count any more. Something is to be done only where locks are symbolic
-    /// links; see [`LockMethod`].
+    /// Drops the locks that a host holds on the store and on this container, because a user says
+    /// that the host, which shares this store, is gone. Only locks made of symbolic links need
+    /// this; see [`LockMethod`].
     pub fn forget_host(&self, host: &str, container: &ContainerDir) -> Result<()> {
         self.writable()?;
         if self.inner.abilities.locks != LockMethod::Symlink {
@@ -260,8 +269,8 @@ impl Store {
         lock::forget_host(&self.inner.root, &["locks", &place], host)
     }
 
-    /// Keeps content from being deleted for as long as the lease lives. Take one before looking an image up that is to
-    /// be run, and let go of it when `container.json` refers to what is used.
+    /// Keeps content from being deleted for as long as the lease lives. Take one before looking up
+    /// an image to run, and drop it when `container.json` refers to the image.
     pub fn lease(&self) -> Result<Lease> {
         if self.inner.read_only.is_some() {
             return Ok(Lease(None));
@@ -276,7 +285,7 @@ impl Store {
         Ok(Lease(Some(lock)))
     }
 
-    /// The store for this process alone, for deleting.
+    /// Takes the exclusive lock of the store, for deleting.
     pub(crate) fn exclusive(&self, what: &'static str, limit: Duration) -> Result<Lock> {
         self.writable()?;
         let taken = self.gc_lock().take(Mode::Exclusive, &self.inner.wait, Some(limit));
@@ -290,51 +299,52 @@ impl Store {
         taken
     }
 
-    /// Whether content is synced piece by piece.
+    /// True if each blob and layer is synced by itself.
     pub(crate) fn syncs_now(&self) -> bool {
         self.inner.durability == Durability::Full
     }
 
-    /// Whether names (index, containers, volumes) are synced.
+    /// True if names (index, containers, volumes) are synced.
     pub(crate) fn syncs_names(&self) -> bool {
         self.inner.durability != Durability::Relaxed
     }
 
-    pub(crate) fn note_unsettled(&self, meta: Option<String>) {
+    pub(crate) fn note_unsynced(&self, meta: Option<String>) {
         if !self.syncs_now() {
-            let mut unsettled = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-            unsettled.any = true;
-            unsettled.metas.extend(meta);
+            let mut unsynced = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            unsynced.any = true;
+            unsynced.metas.extend(meta);
         }
     }
 
-    /// Notes that an entry of another process' is used that may not be on the disk yet.
+    /// Notes the use of another process's entry that may not be on the disk yet.
     pub(crate) fn note_found(&self, meta: String) {
         if self.inner.durability == Durability::Deferred && self.inner.read_only.is_none() {
-            let mut unsettled = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
-            if !unsettled.found.contains(&meta) && !unsettled.metas.contains(&meta) {
-                unsettled.found.push(meta);
+            let mut unsynced = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+            if !unsynced.found.contains(&meta) && !unsynced.metas.contains(&meta) {
+                unsynced.found.push(meta);
             }
         }
     }
 
-    /// Brings everything that this process has added, and what it uses of others, onto the disk:
-    /// one sync of the file system, none if all is there. See [`Durability::Deferred`].
-    pub fn settle(&self) -> Result<()> {
-        self.settle_some(true)
+    /// Syncs everything that this process has added, and the entries of other processes that it
+    /// uses: one sync of the file system, none if everything is on the disk. See
+    /// [`Durability::Deferred`].
+    pub fn sync_added(&self) -> Result<()> {
+        self.sync_unsynced(true)
     }
 
-    /// The same for what this process has added alone.
-    pub(crate) fn settle_own(&self) -> Result<()> {
-        self.settle_some(false)
+    /// As [`Store::sync_added`], but does nothing if only entries of other processes are unsynced.
+    pub(crate) fn sync_own(&self) -> Result<()> {
+        self.sync_unsynced(false)
     }
 
-    fn settle_some(&self, found: bool) -> Result<()> {
+    fn sync_unsynced(&self, found: bool) -> Result<()> {
         if self.inner.durability != Durability::Deferred {
             return Ok(());
         }
         let metas = {
-            let mut current = self.inner.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.inner.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
             if !current.any && (!found || current.found.is_empty()) {
                 return Ok(());
             }
@@ -342,19 +352,19 @@ impl Store {
             [all.metas, all.found].concat()
         };
         self.inner.root.sync_all()?;
-        trees::promote(self, &metas)
+        trees::clear_boot_ids(self, &metas)
     }
 
-    /// Takes a directory or file away: out of sight by renaming it into `trash/`, then deleted. What cannot be deleted
-    /// stays there for the next sweep.
+    /// Removes a directory or file: renames it into `trash/`, then deletes it. Files that cannot be
+    /// deleted stay there for the next sweep.
     pub(crate) fn discard(&self, rel: &str) -> Result<()> {
         let Some(trashed) = self.to_trash(rel)? else { return Ok(()) };
         let _ = sys::fs::remove_tree(self.inner.root.as_fd(), trashed.as_bytes());
         Ok(())
     }
 
-    /// Deletes what was renamed into `trash/`. Somebody who sweeps may be deleting the same: entries that vanish under our
-    /// hands are fine, as long as all is gone in the end.
+    /// Deletes an entry of `trash/`. A sweep of another process may be deleting the same entry:
+    /// files that vanish meanwhile are no error if the entry is gone at the end.
     pub(crate) fn delete_trashed(&self, trashed: &str, delete: &Delete<'_>) -> Result<()> {
         let path = self.inner.root.join(trashed);
         for attempt in 1.. {
@@ -372,7 +382,7 @@ impl Store {
         unreachable!("the loop ends by returning")
     }
 
-    /// Renames into `trash/`; the new name, or `None` when there was nothing.
+    /// Renames into `trash/`; returns the new name, or `None` when there was nothing.
     pub(crate) fn to_trash(&self, rel: &str) -> Result<Option<String>> {
         let root = &self.inner.root;
         if !root.exists(rel)? {

@@ -1,8 +1,8 @@
-//! Locks between processes, on one machine or many, and how long to wait for them.
+//! Locks between processes, on one machine or several, with a limited wait.
 //!
 //! Three kinds, chosen by a probe ([`crate::Abilities`]):
 //!
-//! | kind | where | given back by a dead holder |
+//! | kind | where | released when the holder dies |
 //! |---|---|---|
 //! | `flock(2)` | everywhere local; NFS (mapped to byte ranges on the server); Lustre mounted with `flock` | by the kernel |
 //! | open-file-description locks | file systems that know byte ranges only | by the kernel |
@@ -10,19 +10,21 @@
 //!
 //! Making a symbolic link is atomic everywhere, also over NFS, and the link's text is there from
 //! the first moment: it names the owner (`host boot-id pid-namespace pid start-time random time
-//! machine-id`). A link whose owner was on this machine ([`sys::machine`] says when that is so) and
-//! is gone (earlier boot, or no such process, or another one with that number) is stale and is
-//! taken away, under a second link that keeps two breakers apart. A link of another machine, or
-//! another pid namespace, cannot be judged: it is reported, and goes when a user declares that host
-//! gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
-//! (`<lock>.s.<random>`); an exclusive one first puts its link up, then waits until no shared ones
+//! machine-id`). A link is stale if its owner was on this machine ([`sys::machine`] decides that)
+//! and is gone (earlier boot, or no such process, or another one with that number). A stale link is
+//! removed under a second link, so that two processes never remove it at once. A link of another
+//! machine, or another pid namespace, cannot be judged: it is reported, and is removed when a user
+//! declares that host gone ([`crate::Store::forget_host`]). A shared holder has a link of its own
+//! (`<lock>.s.<random>`). An exclusive holder first makes its link, then waits until no shared ones
 //! are left, so each side sees the other.
 //!
-//! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder before it lets go.
-//! Whoever opened it meanwhile sees that the locked file is no longer the one with that name, and begins again.
+//! A lock file that belongs to a piece of content (one blob, one layer) is unlinked by its holder
+//! before the release. A process that opened it meanwhile sees that the locked file no longer has
+//! that name, and begins again.
 //!
-//! Nobody waits inside the kernel: a waiter tries, sleeps and tries again, so that a callback can say what is being
-//! waited for, and stop it, and so that signals end it. What order locks are taken in stands in the crate's essay.
+//! No process waits inside the kernel: a waiter tries, sleeps and tries again, so that a callback
+//! can report the wait and stop it, and so that signals end it. The crate's documentation has the
+//! order in which locks are taken.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -39,7 +41,7 @@ use crate::root::Root;
 
 mod link;
 
-/// How processes keep out of each other's way in one store.
+/// Kind of lock between the processes that use a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockMethod {
@@ -51,41 +53,43 @@ pub enum LockMethod {
     Symlink,
 }
 
-/// Alone or with others.
+/// Shared or exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Shared,
     Exclusive,
 }
 
-/// What a waiting process can tell its user.
+/// A wait, as reported to the caller.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// What is being waited for, in words: `blob sha256:1234…`.
+    /// The locked thing, in words: `blob sha256:1234…`.
     pub what: String,
-    /// Who holds it, as far as that can be known: `process 4711`.
+    /// The holder, as far as it is known: `process 4711`.
     pub holder: String,
-    /// How long it has been.
+    /// How long the wait has lasted.
     pub since: Duration,
 }
 
-/// Called after [`WaitPolicy::FIRST_NOTICE`] and then about once in a second; [`ControlFlow::Break`] ends the wait with
-/// [`Error::Stopped`].
+/// Called after [`WaitPolicy::FIRST_NOTICE`] and then about once in a second;
+/// [`ControlFlow::Break`] ends the wait with [`Error::Stopped`].
 pub type OnWait = Arc<dyn Fn(&Waiting) -> ControlFlow<()> + Send + Sync>;
 
-/// How long to wait for other processes, and whom to tell.
+/// How long to wait for other processes, and the callback to report it.
 #[derive(Clone)]
 pub struct WaitPolicy {
-    /// For locks that are held shortly or by an operation that should end soon (index, names, garbage collection).
+    /// Limit for locks that are held briefly or by an operation that should end soon (index, names,
+    /// garbage collection).
     pub limit: Duration,
-    /// For content that another process is fetching or unpacking; `None` waits as long as it lives.
+    /// Limit for content that another process is fetching or unpacking; `None` waits as long as
+    /// that process lives.
     pub content_limit: Option<Duration>,
-    /// Told about every wait that a person would notice.
+    /// Called for every wait that a user would notice.
     pub on_wait: Option<OnWait>,
 }
 
 impl WaitPolicy {
-    /// Waits shorter than this are not worth a word.
+    /// Shorter waits are not reported.
     pub const FIRST_NOTICE: Duration = Duration::from_millis(300);
 }
 
@@ -104,11 +108,11 @@ impl std::fmt::Debug for WaitPolicy {
     }
 }
 
-/// A held lock; dropping it gives it back.
+/// A held lock; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Lock {
     held: Held,
-    /// Remove the lock's file when letting go (only for exclusive locks).
+    /// Remove the lock's file on release (only for exclusive locks).
     ephemeral: Option<(Arc<Root>, String)>,
 }
 
@@ -118,20 +122,20 @@ enum Held {
     Link(#[expect(dead_code, reason = "held for its Drop")] link::Held),
 }
 
-/// One lock that can be taken: a file's name in the store and how.
+/// A lock that can be taken: its file in the store and its kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Lockable {
     pub(crate) root: Arc<Root>,
     pub(crate) method: LockMethod,
     pub(crate) rel: String,
-    /// In words, for messages.
+    /// The locked thing, in words, for messages.
     pub(crate) what: String,
-    /// Whether the file goes away with its exclusive holder.
+    /// True if the exclusive holder removes the lock's file on release.
     pub(crate) ephemeral: bool,
 }
 
 impl Lockable {
-    /// Takes it if nobody else has it.
+    /// Takes the lock if no other process has it.
     pub(crate) fn try_take(&self, mode: Mode) -> Result<Option<Lock>> {
         let held = match self.method {
             LockMethod::Symlink => link::try_take(&self.root, &self.rel, mode)?.map(Held::Link),
@@ -156,7 +160,7 @@ impl Lockable {
         }
     }
 
-    /// Whether the file still has the lock's name: its last holder may have removed it.
+    /// Returns true if the file still has the lock's name: its last holder may have removed it.
     fn is_current(&self, file: &File) -> Result<bool> {
         let here = file
             .metadata()
@@ -165,7 +169,7 @@ impl Lockable {
         Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (here.dev(), here.ino())))
     }
 
-    /// Takes it, waiting for at most `limit`.
+    /// Takes the lock, waiting for at most `limit`.
     pub(crate) fn take(
         &self,
         mode: Mode,
@@ -205,7 +209,7 @@ impl Lockable {
         }
     }
 
-    /// Who holds the lock, in words.
+    /// The lock's holder, in words.
     fn holder(&self) -> String {
         if self.method == LockMethod::Symlink {
             return link::holder(&self.root, &self.rel);
@@ -222,9 +226,10 @@ impl Lockable {
 
 const UNKNOWN: &str = "another coracle";
 
-/// The processes that hold locks on an inode, by `/proc/locks`
-/// ([proc_locks(5)](https://man7.org/linux/man-pages/man5/proc_locks.5.html)). The device is not compared: overlay and
-/// btrfs show another one there than `stat` does; open-file-description locks have the process number -1.
+/// The processes that hold locks on an inode, from `/proc/locks`
+/// ([proc_locks(5)](https://man7.org/linux/man-pages/man5/proc_locks.5.html)). The device is not
+/// compared: overlay and btrfs show another one there than `stat` does. Open-file-description locks
+/// have the process number -1.
 fn holders(locks: &str, inode: u64) -> Vec<u32> {
     let mut found: Vec<u32> = locks
         .lines()
@@ -252,20 +257,21 @@ pub(crate) fn lock_file(file: &File, method: LockMethod, mode: Mode) -> rustix::
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still held here: the file is removed first, then its descriptor is closed with the field.
+        // The lock is still held here: the file is removed first, then its descriptor is closed
+        // with the field.
         if let (Held::File { .. }, Some((root, rel))) = (&self.held, &self.ephemeral) {
             let _ = root.unlink(rel);
         }
     }
 }
 
-/// Removes the locks in these directories that processes on a host hold which a user declares gone.
-/// The kernel, or the file server, gives the other kinds of lock back by itself.
+/// Removes the locks in these directories that belong to a host which a user declares gone. The
+/// kernel, or the file server, releases the other kinds of lock.
 pub(crate) fn forget_host(root: &Root, directories: &[&str], host: &str) -> Result<()> {
     directories.iter().try_for_each(|directory| link::forget(root, directory, host))
 }
 
-/// Whether links as locks work in this store (asked when it is probed).
+/// Returns true if symbolic links work as locks in this store; used by the probe.
 pub(crate) fn links_work(root: &Arc<Root>, rel: &str) -> Result<()> {
     match link::try_take(root, rel, Mode::Exclusive)? {
         Some(held) => {
@@ -294,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_excludes_and_shares() {
+    fn each_kind_locks_shared_and_exclusive() {
         for method in [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink] {
             for ephemeral in [false, true] {
                 let directory = tempfile::tempdir().unwrap();
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn ephemeral_files_go_away() {
+    fn ephemeral_lock_files_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
         for method in [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink] {
@@ -325,9 +331,10 @@ mod tests {
         }
     }
 
-    /// Between opening and locking, the holder before may have removed the file, and somebody else made it anew.
+    /// Between opening and locking, the last holder may have removed the file, and another process
+    /// may have made it anew.
     #[test]
-    fn a_removed_file_is_no_lock() {
+    fn a_lock_on_a_removed_file_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
         let lock = lockable(&root, LockMethod::Flock, true);
@@ -340,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_wait_ends_and_tells() {
+    fn a_bounded_wait_ends_and_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(directory.path()).unwrap().unwrap());
         let lock = lockable(&root, LockMethod::Flock, false);

@@ -1,13 +1,14 @@
-//! Names of containers and volumes: Docker's rule, and names for those who do not choose one.
+//! Names of containers and volumes: checks them by Docker's rule and makes random ones.
 
 use crate::error::{Error, Result, Step};
 
-/// The longest name: it is a file's name, and leaves room for what is put around it.
+/// Length limit of a name, which is a file name: leaves room for prefixes and suffixes.
 const LONGEST: usize = 200;
 
-/// Checks a container's or volume's name: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`: Docker's rule, and one character is enough.
+/// Checks the name of a container or volume: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, Docker's rule, except
+/// that one character is enough.
 ///
-/// 64 hexadecimal digits are refused, because that is what a container's own directory is called.
+/// 64 hexadecimal digits are refused, because a container's own directory has such a name.
 pub fn check(name: &str) -> Result<()> {
     let bad = |why| Err(Error::BadName { name: name.to_owned(), why });
     let mut bytes = name.bytes();
@@ -28,17 +29,17 @@ pub fn check(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether this is a whole container id: 64 lower-case hexadecimal digits.
+/// Returns true for a whole container id: 64 lower-case hexadecimal digits.
 pub(crate) fn is_id(name: &str) -> bool {
     name.len() == 64 && is_hex(name)
 }
 
-/// Whether these are lower-case hexadecimal digits only.
+/// Returns true if all characters are lower-case hexadecimal digits.
 pub(crate) fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A name such as `brisk_heron`, for a container that was given none.
+/// Makes a random name such as `brisk_heron`.
 pub fn random() -> Result<String> {
     let mut bytes = [0_u8; 4];
     sys::random::fill(&mut bytes).map_err(|error| Error::io(Step::Random, "a name", error))?;
@@ -58,7 +59,7 @@ const ADJECTIVES: [&str; 64] = [
     "witty",
 ];
 
-/// What swims, flies over or lies on the water.
+/// Animals and things on, in or above the water.
 const NOUNS: [&str; 64] = [
     "anchor",
     "auk",

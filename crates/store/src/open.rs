@@ -1,12 +1,13 @@
-//! Opening and making a store.
+//! Opens and makes a store.
 //!
-//! Opening costs a handful of system calls, because every `run` does it: the directory, its owner, `store.json` with what
-//! was found out about the file system earlier, and whether we may write. Directories that are missing are made when
-//! something is put into them.
+//! Opening costs few system calls, because every `run` does it: it opens the directory, checks its
+//! owner, reads `store.json` with the probed abilities of the file system, and checks write
+//! permission. Missing directories are made when something is put into them.
 //!
-//! A store is refused when others could put programs into it: when everybody may write to it, or (checked when it is made)
-//! may replace it. A store that belongs to somebody else is opened for reading only, unless its owner shares it with a
-//! group and we are in it; the superuser does not write into a user's store, whose owner could not change it any more.
+//! A store is refused if other users could put programs into it: if everybody may write to it, or
+//! (checked when it is made) may replace it. A store that belongs to another user is opened for
+//! reading only, unless its owner shares it with a group of this process. The superuser does not
+//! write into a user's store, because that user could not change the new files.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -26,19 +27,19 @@ use crate::{Inner, Options, Store};
 /// The format that this program writes.
 const FORMAT: u32 = 1;
 const FILE: &str = "store.json";
-/// How many file systems and kernels are remembered.
+/// Number of file systems and kernels whose abilities are kept.
 const REMEMBERED: usize = 32;
-/// What a store (also one whose making was cut short) has at its top.
+/// The names at the top of a store, also of one that was only half made.
 const NAMES: [&str; 9] =
     ["containers", "layers", "locks", "oci", "store.json", "tmp", "trash", "trees", "volumes"];
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoreFile {
     version: u32,
-    /// What was found out, by file system and kernel.
+    /// Probed abilities, by file system and kernel.
     #[serde(default)]
     abilities: BTreeMap<String, Abilities>,
-    /// What later programs of the same format add.
+    /// Fields that later programs of the same format add.
     #[serde(flatten)]
     other: serde_json::Map<String, serde_json::Value>,
 }
@@ -89,7 +90,7 @@ pub(crate) fn open(path: &Path, options: Options) -> Result<Store> {
             durability: options.durability,
             wait: options.wait,
             lease: Mutex::default(),
-            unsettled: Mutex::default(),
+            unsynced: Mutex::default(),
             swept: std::sync::atomic::AtomicBool::default(),
         }),
     })
@@ -106,12 +107,12 @@ fn make_directory(path: &Path) -> Result<Root> {
     let is_there = |above: &&Path| above.exists();
     let first = path.ancestors().skip(1).find(is_there).map(Path::to_owned);
     builder.create(path).map_err(|source| Error::io(Step::MakeDirectory, path, source))?;
-    // What is promised to be in the store is on the disk only if the way to it is.
+    // Files in the store are on the disk only if the directories above it are.
     let new = |above: &&Path| first.as_ref().is_some_and(|first| above.starts_with(first));
     for above in path.ancestors().skip(1).take_while(new) {
         let Some(above) = Root::open(above)? else { continue };
         match above.sync_dir(".") {
-            // One may make a directory where one may not look.
+            // The permissions may allow making a directory but not reading its parent.
             Err(error) if error.errno() == Some(Errno::ACCESS.raw_os_error()) => {}
             other => other?,
         }
@@ -119,17 +120,17 @@ fn make_directory(path: &Path) -> Result<Root> {
     if let Some(parent) = path.parent()
         && abilities::replaceable(parent)?
     {
-        let why = "can be written by everybody and is not sticky";
+        let why = "is writable for everybody and not sticky";
         return Err(Error::Untrusted { path: parent.to_owned(), why });
     }
     Root::open(path)?.ok_or_else(|| Error::NoStore { path: path.to_owned() })
 }
 
-/// Why nothing can be written there, if so; an error when nothing there should be believed.
+/// The reason why the store is read-only, if it is; an error if its contents cannot be trusted.
 fn why_read_only(root: &Root, asked: bool) -> Result<Option<String>> {
     let stat = rustix::fs::fstat(root).map_err(|errno| Error::io(Step::Stat, &root.path, errno))?;
     if stat.st_mode & 0o002 != 0 {
-        let why = "can be written by everybody";
+        let why = "is writable for everybody";
         return Err(Error::Untrusted { path: root.path.clone(), why });
     }
     if asked {
@@ -150,7 +151,8 @@ fn why_read_only(root: &Root, asked: bool) -> Result<Option<String>> {
 
 fn read_file(root: &Root) -> Result<Option<StoreFile>> {
     match root.read_json(FILE) {
-        // A power failure right after the store was made can leave it empty; nothing but probes is lost.
+        // A power failure right after the store was made can leave the file empty; only probe
+        // results are lost.
         Err(Error::BadJson { source, .. }) if source.is_eof() => Ok(None),
         other => other,
     }
@@ -161,7 +163,7 @@ fn write_file(root: &Root, file: &StoreFile) -> Result<()> {
     root.replace(FILE, &bytes, true)
 }
 
-/// What was found out earlier on this file system with this kernel, or by trying now.
+/// Abilities from an earlier probe on this file system with this kernel, or from a new probe.
 fn known_abilities(
     root: &Arc<Root>,
     file: &mut StoreFile,
@@ -194,11 +196,11 @@ fn known_abilities(
     Ok(found)
 }
 
-/// A directory without `store.json`: is it an empty one, a store whose making was cut short, or a plain OCI layout in
-/// the right place (to be read)?
+/// Accepts a directory without `store.json` if it is empty, a store that was only half made, or a
+/// plain OCI layout in the right place (to be read).
 fn check_is_store(root: &Root, create: bool) -> Result<()> {
     let names = root.list(".")?;
-    // A writer that was cut off leaves a sibling of the file it was about to replace.
+    // A killed writer leaves a temporary sibling of the file that it was to replace.
     let foreign = names
         .iter()
         .map(|(name, _)| name)
@@ -222,7 +224,7 @@ fn make_layout(root: &Root) -> Result<()> {
         ("oci/index.json", crate::index::EMPTY),
     ] {
         let is_index = name.ends_with("index.json");
-        // What is missing beside blobs was lost.
+        // If there are blobs, a missing index is damage.
         if is_index && !root.list("oci/blobs/sha256")?.is_empty() {
             continue;
         }

@@ -1,12 +1,12 @@
 //! The store's directory: every file in it is reached relative to one descriptor.
 //!
-//! [`Root`] wraps the few calls that the rest of the crate needs and turns each failure into an [`Error`] with
-//! the full path. Relative names are built by this crate from digests, ids and checked names only, never from
-//! anything inside an image.
+//! [`Root`] wraps the few calls that the rest of the crate needs and turns each failure into an
+//! [`Error`] with the full path. This crate builds relative names from digests, ids and checked
+//! names only, never from anything inside an image.
 //!
-//! [`Root::replace`] is the one way in which a file's content changes: a sibling with a random name is written
-//! (and synced, if asked), then renamed over the old one. A killed writer leaves such a sibling
-//! (`.<name>.<random>`), which the sweep removes.
+//! [`Root::replace`] is the only way in which a file's content changes: a sibling with a random
+//! name is written (and synced, if asked), then renamed over the old one. A killed writer leaves
+//! such a sibling (`.<name>.<random>`), which the sweep removes.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,12 +19,13 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result, Step};
 
-/// What a file may at most hold when it is read whole: manifests, configurations and the index are far smaller.
+/// Size limit in bytes for a file that is read whole: manifests, configurations and the index are
+/// far smaller.
 pub(crate) const DOCUMENT_LIMIT: u64 = 64 << 20;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
-/// A directory and its path, which is used in messages and for those who need a path (mounts).
+/// A directory, with its path for messages and for callers that need a path (mounts).
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
@@ -47,7 +48,7 @@ impl Root {
         }
     }
 
-    /// The path of a name in it.
+    /// The path of an entry.
     pub(crate) fn join(&self, rel: &str) -> PathBuf {
         self.path.join(rel)
     }
@@ -93,7 +94,8 @@ impl Root {
             .map_err(|source| Error::BadJson { path: self.join(rel), source })
     }
 
-    /// What is there, not following a last symbolic link; `None` when nothing is.
+    /// Stats an entry without following a symbolic link in its last component; `None` when there is
+    /// none.
     pub(crate) fn stat(&self, rel: &str) -> Result<Option<Stat>> {
         match fs::statat(&self.fd, rel, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -102,15 +104,16 @@ impl Root {
         }
     }
 
-    /// Whether anything has this name.
+    /// Returns true if there is an entry with this name.
     pub(crate) fn exists(&self, rel: &str) -> Result<bool> {
         Ok(self.stat(rel)?.is_some())
     }
 
-    /// Makes one directory; `false` when it was there.
+    /// Makes one directory; `false` when it existed.
     ///
-    /// Those at the top are this user's alone, whatever the mode of the store's own directory: a layer's setuid programs are
-    /// setuid to this user on disk, and nobody else may reach them.
+    /// Directories at the top are for this user alone, whatever the mode of the store's own
+    /// directory: a layer's setuid programs are setuid to this user on disk, and other users must
+    /// not reach them.
     pub(crate) fn make_dir(&self, rel: &str) -> Result<bool> {
         let mode = Mode::from_raw_mode(if rel.contains('/') { 0o755 } else { 0o700 });
         let answer = match fs::mkdirat(&self.fd, rel, mode) {
@@ -133,8 +136,9 @@ impl Root {
             .map_err(|errno| self.fail(Step::Mode, rel, errno))
     }
 
-    /// Makes the directory that a new entry is to be in, if it is one of the store's own. A container's, volume's or
-    /// layer's directory that is missing was removed by somebody, and must not come back half empty.
+    /// Makes the parent directory of a new entry if it is one of the store's own. A missing
+    /// directory of a container, volume or layer was removed by another process and must not be
+    /// recreated half empty.
     fn make_parent(&self, rel: &str) -> Result<()> {
         let gone = || Err(self.fail(Step::Create, rel, Errno::NOENT));
         let Some((parent, _)) = rel.rsplit_once('/') else { return gone() };
@@ -148,7 +152,8 @@ impl Root {
     /// Renames within the store.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         match fs::renameat(&self.fd, from, &self.fd, to) {
-            // Which of the two is missing cannot be told apart; a missing target directory can be made.
+            // The error does not say which of the two is missing; a missing target directory can be
+            // made.
             Err(Errno::NOENT) if self.exists(from)? => {
                 self.make_parent(to)?;
                 fs::renameat(&self.fd, from, &self.fd, to)
@@ -158,8 +163,8 @@ impl Root {
         .map_err(|errno| self.fail(Step::Rename, to, errno))
     }
 
-    /// Renames within the store where nothing has the new name yet; `false` where something has.
-    /// Where the file system cannot do both in one step, it is looked at before.
+    /// Renames within the store unless the new name exists; `false` if it does. If the file system
+    /// cannot do both in one step, the name is checked before.
     pub(crate) fn rename_new(&self, from: &str, to: &str) -> Result<bool> {
         match fs::renameat_with(&self.fd, from, &self.fd, to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(true),
@@ -178,7 +183,7 @@ impl Root {
         }
     }
 
-    /// Makes a symbolic link; `false` when the name is taken.
+    /// Makes a symbolic link; `false` when the name exists.
     pub(crate) fn symlink(&self, target: &str, rel: &str) -> Result<bool> {
         let made = match fs::symlinkat(target, &self.fd, rel) {
             Err(Errno::NOENT) => {
@@ -203,8 +208,9 @@ impl Root {
         }
     }
 
-    /// The names in a directory with their kinds (unsorted, without `.` and `..`; names that are not UTF-8, which
-    /// this crate never makes, are left out). A missing directory is empty.
+    /// Lists the names in a directory with their kinds (unsorted, without `.` and `..`; names that
+    /// are not UTF-8 are left out, since this crate never makes such names). A missing directory
+    /// counts as empty.
     pub(crate) fn list(&self, rel: &str) -> Result<Vec<(String, FileType)>> {
         let fd = match fs::openat(&self.fd, rel, DIRECTORY, Mode::empty()) {
             Ok(fd) => fd,
@@ -227,7 +233,8 @@ impl Root {
         let fd = fs::openat(&self.fd, rel, DIRECTORY, Mode::empty())
             .map_err(|errno| self.fail(Step::Open, rel, errno))?;
         match fs::fsync(&fd) {
-            // Some FUSE and network file systems have no way to sync a directory: they are synchronous or cannot.
+            // Some FUSE and network file systems cannot sync a directory: they are synchronous, or
+            // have no such operation.
             Ok(()) | Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(self.fail(Step::Sync, rel, errno)),
         }
@@ -240,14 +247,15 @@ impl Root {
         fs::syncfs(&fd).map_err(|errno| self.fail(Step::Sync, "", errno))
     }
 
-    /// Replaces a file's content as one step; with `durable`, a power failure keeps the old or the new one.
+    /// Replaces a file's content in one step; with `durable`, the old or the new content survives a
+    /// power failure.
     pub(crate) fn replace(&self, rel: &str, bytes: &[u8], durable: bool) -> Result<()> {
         let (parent, name) = rel.rsplit_once('/').unwrap_or((".", rel));
         let temporary = format!("{parent}/.{name}.{}", random_hex(8)?);
         let written =
             self.write_new(&temporary, bytes, durable).and_then(|()| self.rename(&temporary, rel));
         if written.is_err() {
-            // The first failure is the one to report; a leftover is swept later.
+            // The first failure is reported; the sweep removes the leftover.
             let _ = self.unlink(&temporary);
             return written;
         }
@@ -267,7 +275,7 @@ impl Root {
 
 /// Reads an open file whole, up to `limit`.
 ///
-/// As many bytes as it has when it is opened: what is read whole here is replaced by renaming, and never grows.
+/// Reads as many bytes as the file has now: such files are replaced by renaming and never grow.
 pub(crate) fn read_all(mut file: File, path: impl Fn() -> PathBuf, limit: u64) -> Result<Vec<u8>> {
     let size =
         fs::fstat(&file).map_err(|errno| Error::io(Step::Stat, path(), errno))?.st_size as u64;
@@ -300,7 +308,7 @@ pub(crate) fn random_hex(bytes: usize) -> Result<String> {
     Ok(text)
 }
 
-/// Turns a value into JSON for a person to read.
+/// Writes a value as indented JSON.
 pub(crate) fn encode(value: &impl serde::Serialize, path: impl Fn() -> PathBuf) -> Result<Vec<u8>> {
     let mut bytes =
         serde_json::to_vec(value).map_err(|source| Error::Encode { path: path(), source })?;

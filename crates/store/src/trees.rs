@@ -1,13 +1,16 @@
-//! Unpacked layers and flattened trees: directories that are built once, then shared by all containers.
+//! Unpacked layers and flattened trees: directories that are built once, then shared by all
+//! containers.
 //!
-//! A [`Staging`] directory under `tmp/build` is filled by `rootfs`, with the lock on its digest held; [`Staging::commit`]
-//! writes the metadata and renames the whole to its place. So a directory in `layers/` or `trees/` was whole when it got
-//! there, whoever is killed when.
+//! `rootfs` fills a [`Staging`] directory under `tmp/build` while the lock on its digest is held;
+//! [`Staging::commit`] writes the metadata and renames the directory to its place. So a directory
+//! in `layers/` or `trees/` is complete from its first moment there, whichever process is killed at
+//! whatever time.
 //!
-//! A power failure is another matter: the rename may reach the disk before the files' data. Either everything is synced
-//! before the rename ([`crate::Durability::Full`]), or the metadata says in which boot of the machine it was written, and
-//! counts only within that boot, until [`Store::settle`] has synced all at once and struck that remark. An entry with
-//! the remark of another boot is thrown away and built again.
+//! After a power failure the rename may be on the disk before the files' data. Either everything is
+//! synced before the rename ([`crate::Durability::Full`]), or the metadata holds the boot id under
+//! which it was written and counts only within that boot, until [`Store::sync_added`] has synced
+//! everything and removed the boot id. An entry with another boot id is thrown away and built
+//! again.
 
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -21,7 +24,7 @@ use crate::lock::{Lock, Mode};
 use crate::root::encode;
 use crate::{Lease, Store};
 
-/// Where directories grow.
+/// Directory in which entries are built.
 pub(crate) const BUILD: &str = "tmp/build";
 
 /// One of the two caches.
@@ -36,7 +39,7 @@ pub enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 2] = [Self::Layer, Self::Tree];
 
-    /// `layer` or `tree`.
+    /// Name of the kind: `layer` or `tree`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Layer => "layer",
@@ -67,24 +70,24 @@ pub struct Trees<'store> {
     pub(crate) kind: Kind,
 }
 
-/// The metadata file: ours around the caller's.
+/// The metadata file: this module's fields around the caller's.
 #[derive(Debug, Serialize, Deserialize)]
 struct Meta<T> {
-    /// The boot within which this entry counts; none when it is safely on the disk.
+    /// The boot id within which this entry counts; `None` when it is safely on the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<String>,
-    /// The caller's.
+    /// The caller's metadata.
     meta: T,
 }
 
 /// The metadata of an entry that counts.
 struct Found {
     meta: serde_json::Value,
-    /// It counts within this boot only.
-    is_unsettled: bool,
+    /// The entry counts within this boot only.
+    is_unsynced: bool,
 }
 
-/// A finished directory. While it lives, garbage collection stays away.
+/// A finished directory. While it lives, garbage collection does not remove it.
 #[derive(Debug, Clone)]
 pub struct Cached {
     path: PathBuf,
@@ -100,12 +103,12 @@ impl Cached {
         &self.path
     }
 
-    /// The root tree in it.
+    /// The root tree in the directory.
     pub fn tree(&self) -> PathBuf {
         self.path.join("tree")
     }
 
-    /// The ownership table in it (there may be none).
+    /// The ownership table in the directory, which may be missing.
     pub fn owners(&self) -> PathBuf {
         self.path.join("owners")
     }
@@ -115,30 +118,30 @@ impl Cached {
         &self.digest
     }
 
-    /// What its builder gave to [`Staging::commit`].
+    /// The metadata that its builder passed to [`Staging::commit`].
     pub fn meta<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
         T::deserialize(&self.meta)
             .map_err(|source| Error::BadJson { path: self.path.clone(), source })
     }
 }
 
-/// What [`Trees::begin`] found.
+/// Result of [`Trees::begin`].
 #[derive(Debug)]
 pub enum BeginTree {
-    /// It is in the store (now, or already).
+    /// The entry is in the store.
     Have(Cached),
-    /// It is to be built by this process.
+    /// This process has to build the entry.
     Build(Staging),
 }
 
 impl Trees<'_> {
-    /// The entry, if it is in the store; it stays as long as the answer lives.
+    /// Returns the entry, if it is in the store; it is not deleted while the result lives.
     pub fn get(&self, digest: &Digest) -> Result<Option<Cached>> {
-        // The lease first: nothing that is found after it can be taken away.
+        // The lease comes first: an entry found after it cannot be deleted.
         let lease = self.store.lease()?;
         for (depth, store) in self.store.chain().enumerate() {
             if let Some(meta) = self.read_meta(store, digest)? {
-                if depth == 0 && meta.is_unsettled {
+                if depth == 0 && meta.is_unsynced {
                     self.store.note_found(self.meta_rel(digest));
                 }
                 let meta = meta.meta;
@@ -153,7 +156,8 @@ impl Trees<'_> {
         Ok(None)
     }
 
-    /// As [`Trees::get`], in this store alone and without a lease: for callers that have one, or the store for themselves.
+    /// As [`Trees::get`], in this store alone and without a lease: for callers that hold a lease or
+    /// the exclusive lock.
     pub(crate) fn get_own(&self, digest: &Digest) -> Result<Option<Cached>> {
         let meta = self.read_meta(self.store, digest)?;
         Ok(meta.map(|Found { meta, .. }| Cached {
@@ -164,7 +168,7 @@ impl Trees<'_> {
         }))
     }
 
-    /// Whether the entry is in the store, without holding it.
+    /// Returns true if the entry is in the store; does not protect it from deletion.
     pub fn contains(&self, digest: &Digest) -> Result<bool> {
         for store in self.store.chain() {
             if self.read_meta(store, digest)?.is_some() {
@@ -178,13 +182,14 @@ impl Trees<'_> {
         format!("{}/{}", self.kind.rel(digest), self.kind.meta_name())
     }
 
-    /// The metadata of an entry that counts; `None` when there is none, or it may be half on the disk.
+    /// The metadata of an entry that counts; `None` if there is none, or if a power failure may
+    /// have left it incomplete.
     fn read_meta(&self, store: &Store, digest: &Digest) -> Result<Option<Found>> {
         match store.inner.root.read_json::<Meta<serde_json::Value>>(&self.meta_rel(digest)) {
             Ok(Some(meta)) => {
-                let is_unsettled = meta.boot.is_some();
+                let is_unsynced = meta.boot.is_some();
                 let counts = meta.boot.is_none_or(|boot| boot == boot_id());
-                Ok(counts.then_some(Found { meta: meta.meta, is_unsettled }))
+                Ok(counts.then_some(Found { meta: meta.meta, is_unsynced }))
             }
             // After a power failure the file may be there and empty.
             Ok(None) | Err(Error::BadJson { .. }) => Ok(None),
@@ -192,10 +197,11 @@ impl Trees<'_> {
         }
     }
 
-    /// Begins to build an entry: waits while another process does so, then says what is left to do.
+    /// Begins to build an entry: waits while another process builds it, then returns the entry or a
+    /// [`Staging`] directory.
     ///
-    /// A staging directory holds a lock on this digest; do not begin the same one twice in one thread, and begin no
-    /// blob while holding it.
+    /// A staging directory holds a lock on this digest; do not begin the same one twice in one
+    /// thread, and begin no blob while holding it.
     pub fn begin(&self, digest: &Digest) -> Result<BeginTree> {
         if let Some(cached) = self.get(digest)? {
             return Ok(BeginTree::Have(cached));
@@ -212,7 +218,7 @@ impl Trees<'_> {
         }
         let root = &self.store.inner.root;
         let rel = format!("{BUILD}/{name}");
-        // Under the lock, both can only be a dead process' or a lost boot's.
+        // Under the lock, both can only be leftovers of a dead process or of an earlier boot.
         self.store.discard(&self.kind.rel(digest))?;
         self.store.discard(&rel)?;
         root.make_dir(&rel)?;
@@ -229,13 +235,13 @@ impl Trees<'_> {
         }))
     }
 
-    /// Every entry of this store (not of those beneath).
+    /// Lists every entry of this store (not of those beneath).
     pub fn list(&self) -> Result<Vec<Digest>> {
         let names = self.store.inner.root.list(self.kind.directory())?;
         Ok(names.iter().filter_map(|(name, _)| unflat(name)).collect())
     }
 
-    /// Takes an entry of this store away. Callers hold the store for themselves.
+    /// Removes an entry of this store. Callers hold the exclusive lock.
     pub(crate) fn remove(&self, digest: &Digest) -> Result<()> {
         self.store.discard(&self.kind.rel(digest))
     }
@@ -250,13 +256,13 @@ pub struct Staging {
     kind: Kind,
     digest: Digest,
     rel: String,
-    // Dropped in this order: the entry's lock before the store's.
+    // Fields are dropped in this order: the entry's lock before the store's.
     _lock: Lock,
     _lease: Lease,
 }
 
 impl Staging {
-    /// The directory; whatever is in it is kept.
+    /// The directory; everything in it is kept.
     pub fn dir(&self) -> PathBuf {
         self.store.inner.root.join(&self.rel)
     }
@@ -266,7 +272,7 @@ impl Staging {
         self.dir().join("tree")
     }
 
-    /// Where the ownership table belongs.
+    /// Path of the ownership table.
     pub fn owners(&self) -> PathBuf {
         self.dir().join("owners")
     }
@@ -276,7 +282,7 @@ impl Staging {
         &self.digest
     }
 
-    /// Makes the directory visible, with the caller's facts about it.
+    /// Makes the directory visible, with the caller's metadata.
     pub fn commit(mut self, meta: &impl Serialize) -> Result<Cached> {
         let root = std::sync::Arc::clone(&self.store.inner.root);
         let meta_rel = format!("{}/{}", self.rel, self.kind.meta_name());
@@ -292,7 +298,7 @@ impl Staging {
         if self.store.syncs_now() {
             root.sync_dir(self.kind.directory())?;
         } else {
-            self.store.note_unsettled(Some(format!("{target}/{}", self.kind.meta_name())));
+            self.store.note_unsynced(Some(format!("{target}/{}", self.kind.meta_name())));
         }
         let trees = Trees { store: &self.store, kind: self.kind };
         trees.get(&self.digest)?.ok_or_else(|| Error::NoTree {
@@ -301,7 +307,7 @@ impl Staging {
         })
     }
 
-    /// Removes the directory, saying if that fails.
+    /// Removes the directory and reports a failure.
     pub fn abort(mut self) -> Result<()> {
         let rel = std::mem::take(&mut self.rel);
         self.store.discard(&rel)
@@ -311,27 +317,27 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if !self.rel.is_empty() {
-            // What cannot be removed now is swept later.
+            // Files that cannot be removed now are swept later.
             let _ = sys::fs::remove_tree(self.store.inner.root.as_fd(), self.rel.as_bytes());
         }
     }
 }
 
-/// Strikes the boot from entries' metadata, now that they are on the disk, and waits until that is
-/// too: a record may refer to them next.
-pub(crate) fn promote(store: &Store, metas: &[String]) -> Result<()> {
+/// Removes the boot id from the metadata of entries that are on the disk now, and syncs the
+/// metadata too, since a container's record may refer to them next.
+pub(crate) fn clear_boot_ids(store: &Store, metas: &[String]) -> Result<()> {
     let root = &store.inner.root;
-    let mut struck = Vec::with_capacity(metas.len());
+    let mut cleared = Vec::with_capacity(metas.len());
     for meta_rel in metas {
         let Some(meta) = root.read_json::<Meta<serde_json::Value>>(meta_rel)? else { continue };
         if meta.boot.is_some() {
             let bytes = encode(&Meta { boot: None, meta: meta.meta }, || root.join(meta_rel))?;
             root.replace(meta_rel, &bytes, false)?;
-            struck.push(meta_rel);
+            cleared.push(meta_rel);
         }
     }
-    // One commit of the journal has them all, so the first costs and the others do not.
-    for meta_rel in struck {
+    // One commit of the journal holds all of them, so only the first call waits.
+    for meta_rel in cleared {
         store.sync_rel(meta_rel)?;
         if let Some((directory, _)) = meta_rel.rsplit_once('/') {
             root.sync_dir(directory)?;
@@ -340,7 +346,7 @@ pub(crate) fn promote(store: &Store, metas: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Which run of this machine's kernel this is.
+/// The boot id of the running kernel.
 fn boot_id() -> String {
     static ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     ID.get_or_init(|| {

@@ -1,7 +1,7 @@
-//! How much the store takes, for `system df`.
+//! Disk usage of the store, for `system df`.
 //!
-//! Sizes are those on the disk (blocks), a file with several names counted once. Layers that several images share are in
-//! the totals once.
+//! Sizes are those on the disk (blocks); a file with several names counts once. Layers that several
+//! images share are in the totals once.
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr as _;
@@ -16,40 +16,41 @@ use crate::error::{Error, Result, Step};
 use crate::root::Root;
 use crate::trees::Kind;
 
-/// A number of things and their size.
+/// A number of entries and their size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     /// How many there are.
     pub count: u64,
     /// Bytes on the disk, all together.
     pub bytes: u64,
-    /// Those of them that nothing uses.
+    /// Number of entries that nothing uses.
     pub unused_count: u64,
-    /// Bytes that removing those would give back.
+    /// Bytes that removing the unused entries would free.
     pub reclaimable: u64,
 }
 
-/// What the parts of a store take.
+/// Disk usage of the parts of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Images by id; their blobs. Unused: those without containers.
+    /// Images by id, with their blobs. Unused: those without containers.
     pub images: Amount,
-    /// Blobs in the layout; unused: those that neither an image nor a container refers to.
+    /// Blobs in the layout. Unused: those that neither an image nor a container refers to.
     pub blobs: Amount,
     /// Unpacked layers, likewise.
     pub layers: Amount,
     /// Flattened trees, likewise.
     pub trees: Amount,
-    /// Containers: what is their own. Which of them run is not known here.
+    /// Containers, with the files that are theirs alone. This crate does not know which of them
+    /// run.
     pub containers: Amount,
-    /// Volumes. Which of them are in use is not known here.
+    /// Volumes. This crate does not know which of them are in use.
     pub volumes: Amount,
     /// Partial blobs, leftovers and trash.
     pub temporary: Amount,
 }
 
 impl Store {
-    /// Adds up what the parts of this store (not of those beneath) take.
+    /// Adds up the disk usage of this store (not of those beneath).
     pub fn usage(&self) -> Result<Usage> {
         let root = &self.inner.root;
         let marked = crate::gc::mark(self)?.digests;
@@ -78,16 +79,17 @@ impl Store {
         for directory in ["tmp", INGEST, crate::trees::BUILD, "trash"] {
             for (name, _) in root.list(directory)? {
                 if directory != "tmp" || (name != "ingest" && name != "build") {
-                    usage
-                        .temporary
-                        .add(tree_size(root, &format!("{directory}/{name}"), Shared::Left)?, true);
+                    usage.temporary.add(
+                        tree_size(root, &format!("{directory}/{name}"), Shared::Excluded)?,
+                        true,
+                    );
                 }
             }
         }
         Ok(usage)
     }
 
-    /// Images by id, and which of them no container uses.
+    /// Images by id, and those that no container uses.
     fn image_usage(&self) -> Result<Amount> {
         let mut amount = Amount::default();
         let mut seen = HashSet::new();
@@ -124,18 +126,18 @@ impl Store {
         Ok(amount)
     }
 
-    /// What a container has of its own, in bytes on the disk: files that are other names of the image's are not.
+    /// Disk usage of a container in bytes: hard links to files of the image do not count.
     pub fn container_size(&self, id: &str) -> Result<u64> {
-        tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Left)
+        tree_size(&self.inner.root, &format!("containers/{id}"), Shared::Excluded)
     }
 
-    /// What a volume takes, in bytes on the disk.
+    /// Disk usage of a volume in bytes.
     pub fn volume_size(&self, name: &str) -> Result<u64> {
         crate::names::check(name)?;
         tree_size(&self.inner.root, &format!("volumes/{name}"), Shared::Counted)
     }
 
-    /// What an unpacked layer or tree takes, in bytes on the disk.
+    /// Disk usage of an unpacked layer or tree in bytes.
     pub fn tree_size(&self, kind: Kind, digest: &Digest) -> Result<u64> {
         debug_assert!(!flat(digest).contains('/'), "a digest is one file name");
         tree_size(&self.inner.root, &kind.rel(digest), Shared::Counted)
@@ -153,20 +155,21 @@ impl Amount {
     }
 }
 
-/// What becomes of files that have names outside of a tree too.
+/// How to count files that also have names outside of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shared {
     /// They are counted.
     Counted,
     /// They are left out: removing the tree gives nothing back.
-    Left,
+    Excluded,
 }
 
-/// Files with several names that were met: how many of them, how many there are, and the room of each.
+/// Files with several names, by device and inode: names met so far, link count, and size of each in
+/// bytes.
 type Linked = HashMap<(u64, u64), (u64, u64, u64)>;
 
-/// The blocks that a file or tree takes. Directories that may not be read count with their own blocks only, and whatever
-/// vanishes meanwhile with none.
+/// Disk usage of a file or tree in bytes. Unreadable directories count with their own blocks only,
+/// and files that vanish meanwhile with none.
 pub(crate) fn tree_size(root: &Root, rel: &str, shared: Shared) -> Result<u64> {
     let Some(stat) = root.stat(rel)? else { return Ok(0) };
     let mut bytes = stat.st_blocks as u64 * 512;

@@ -1,8 +1,10 @@
-//! Looking for damage: every blob is hashed again, every reference followed, every unpacked directory checked to be whole.
+//! Checks the store for damage: hashes every blob, follows every reference, and checks that every
+//! unpacked directory is complete.
 //!
-//! With [`VerifyOptions::repair`], damaged blobs go, and unpacked layers that their bytes do not vouch for any more, so that
-//! the next pull fetches them again. Names stay: they say what is to be pulled. What is in a layer's tree is compared with
-//! its blob by `rootfs`, through a callback, because this crate knows no tar.
+//! [`VerifyOptions::repair`] removes damaged blobs and unpacked layers that can no longer be
+//! checked against their blob, so that the next pull fetches them again. Names stay, because they
+//! say what to pull. `rootfs` compares a layer's tree with its blob, through a callback, because
+//! this crate knows no tar.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -17,22 +19,22 @@ use crate::trees::{Cached, Kind};
 use crate::{Image, Store, gc, index};
 
 const BUFFER: usize = 1 << 20;
-/// More threads than this hash no faster: the disk does not give more.
+/// More threads than this do not hash faster: the disk limits the speed.
 const THREADS: usize = 8;
 
-/// Compares an unpacked layer or tree with what it was made from; `Err` says how it differs.
+/// Compares an unpacked layer or tree with its source; `Err` describes the difference.
 pub type TreeCheck<'call> = dyn Fn(Kind, &Cached) -> std::result::Result<(), String> + Sync + 'call;
 
-/// What [`Store::verify`] does beyond hashing.
+/// Options of [`Store::verify`].
 #[derive(Default)]
 pub struct VerifyOptions<'call> {
-    /// Remove what is damaged.
+    /// Remove damaged content.
     pub repair: bool,
     /// Compares unpacked trees.
     pub check_tree: Option<&'call TreeCheck<'call>>,
-    /// Told the bytes that were hashed since the last call, from any thread.
+    /// Called from any thread with the number of bytes hashed since the last call.
     pub progress: Option<&'call (dyn Fn(u64) + Sync)>,
-    /// Only what these images consist of (everything when empty).
+    /// Check only the contents of these images (everything when empty).
     pub only: Vec<Image>,
 }
 
@@ -45,57 +47,57 @@ impl std::fmt::Debug for VerifyOptions<'_> {
     }
 }
 
-/// One thing that is not as it should be.
+/// One finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
     /// A blob's content has another digest.
     BadContent {
-        /// What it is called.
+        /// The digest in its name.
         digest: Digest,
-        /// What it is.
+        /// The digest of its content.
         found: Digest,
     },
     /// A blob cannot be read.
     Unreadable {
         /// The blob.
         digest: Digest,
-        /// The kernel's answer.
+        /// The kernel's error.
         why: String,
     },
     /// A blob has another size than a manifest or index says.
     BadSize {
         /// The blob.
         digest: Digest,
-        /// As announced.
+        /// The size in the manifest or index.
         expected: u64,
-        /// As it is.
+        /// The size of the file.
         found: u64,
     },
-    /// An image refers to a blob that is not here.
+    /// An image refers to a blob that is missing.
     MissingBlob {
         /// The image's name or digest.
         image: String,
         /// The blob.
         digest: Digest,
     },
-    /// A blob that is called a manifest, an index or a configuration is none.
+    /// A blob that is called a manifest, an index or a configuration cannot be parsed as one.
     BadDocument {
         /// The blob.
         digest: Digest,
-        /// The parser's complaint.
+        /// The parser's error.
         why: String,
     },
-    /// An unpacked layer or tree is incomplete, or differs from what it was made from.
+    /// An unpacked layer or tree is incomplete, or differs from its source.
     BadTree {
         /// Layer or tree.
         kind: Kind,
         /// Its digest.
         digest: Digest,
-        /// How.
+        /// The difference.
         why: String,
     },
-    /// A container's layer is not here.
+    /// A layer of a container is missing.
     MissingTree {
         /// The container's id.
         container: String,
@@ -104,7 +106,7 @@ pub enum Problem {
     },
     /// A file of the store cannot be parsed.
     BadFile {
-        /// Which, and how.
+        /// The file and the error.
         why: String,
     },
 }
@@ -123,7 +125,7 @@ impl std::fmt::Display for Problem {
                 write!(f, "blob {digest} of image {image} is missing")
             }
             Self::BadDocument { digest, why } => {
-                write!(f, "blob {digest} is not what it should be: {why}")
+                write!(f, "blob {digest} is not a valid document: {why}")
             }
             Self::BadTree { kind, digest, why } => {
                 write!(f, "{} {digest} is damaged: {why}", kind.name())
@@ -137,9 +139,9 @@ impl std::fmt::Display for Problem {
 }
 
 impl Store {
-    /// Looks for damage in this store (not in those beneath). The answer is empty when all is well.
+    /// Checks this store (not those beneath) for damage. The result is empty if there is none.
     ///
-    /// With `repair` it waits until nobody else uses the store.
+    /// With `repair` it waits for the exclusive lock of the store.
     pub fn verify(&self, options: &VerifyOptions<'_>) -> Result<Vec<Problem>> {
         let lease = (!options.repair).then(|| self.lease()).transpose()?;
         let alone = options
@@ -151,8 +153,8 @@ impl Store {
         let mut needed = self.verify_images(options, &mut problems)?;
         self.add_of_containers(&mut needed)?;
         if let Some(needed) = needed.filter(|_| !options.repair) {
-            // No image needs it, so it is not a loss: a pull that was broken off has left it, and the next
-            // collection takes it away.
+            // No image needs the blob: a broken-off pull left it, and the next collection removes
+            // it.
             problems.retain(|problem| match problem {
                 Problem::BadContent { digest, .. } => needed.contains(digest),
                 _ => true,
@@ -204,7 +206,7 @@ impl Store {
         let unreadable = |why: String| Some(Problem::Unreadable { digest: digest.clone(), why });
         let mut blob = match self.blobs().open_digest(digest) {
             Ok(blob) => blob,
-            // Removed since it was listed.
+            // Removed after it was listed.
             Err(Error::NoBlob { .. }) => return None,
             Err(error) => return unreadable(chain(&error)),
         };
@@ -227,20 +229,20 @@ impl Store {
         (found != *digest).then(|| Problem::BadContent { digest: digest.clone(), found })
     }
 
-    /// Whether there is a list of images; with `repair`, there is one afterwards.
+    /// Checks the list of images; with `repair`, a missing or damaged one is rebuilt.
     fn verify_index(&self, options: &VerifyOptions<'_>, problems: &mut Vec<Problem>) -> Result<()> {
         let Err(error) = index::read_entries(self, None) else { return Ok(()) };
         let Error::BadIndex { .. } = &error else { return Err(error) };
         let mut why = error.to_string();
         if options.repair {
             let count = index::rebuild(self)?;
-            why = format!("{why}; it was made anew (images in it, without names: {count})");
+            why = format!("{why}; it was rebuilt (with {count} images, without names)");
         }
         add(problems, Problem::BadFile { why });
         Ok(())
     }
 
-    /// Follows every image's references, which are the answer; `None` where they are not all known.
+    /// Follows every image's references and returns them; `None` if they are not all known.
     fn verify_images(
         &self,
         options: &VerifyOptions<'_>,
@@ -249,7 +251,7 @@ impl Store {
         let mut needed = Some(HashSet::new());
         let images = match self.images().list() {
             _ if !options.only.is_empty() => options.only.clone(),
-            // Told already.
+            // Reported already.
             Err(Error::BadIndex { .. }) => {
                 needed = None;
                 Vec::new()
@@ -291,7 +293,7 @@ impl Store {
         Ok(needed)
     }
 
-    /// Adds what containers' images consist of, whose names may be gone; `None` where that is not
+    /// Adds the contents of containers' images, whose names may be gone; `None` if they are not
     /// known.
     fn add_of_containers(&self, needed: &mut Option<HashSet<Digest>>) -> Result<()> {
         for config in self.containers().map_nameless(crate::ContainerDir::read_any)? {
@@ -314,7 +316,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a blob is here, with the right size.
+    /// Checks that a blob exists and has the right size.
     fn verify_descriptor(
         &self,
         image: &str,
@@ -346,8 +348,8 @@ impl Store {
                 }
                 let bad = |why: String| Problem::BadTree { kind, digest: digest.clone(), why };
                 match trees.get_own(&digest)? {
-                    // The machine went down before it was on the disk. It does not count, and is
-                    // made again when it is needed.
+                    // The machine went down before the entry was on the disk. It does not count,
+                    // and is built again when it is needed.
                     None if options.repair => trees.remove(&digest)?,
                     None => {}
                     Some(cached) if !cached.tree().is_dir() => {
@@ -366,13 +368,14 @@ impl Store {
         Ok(())
     }
 
-    /// Containers whose layers are gone. Their diff IDs are in `image.layers`, if the engine keeps them there; a container
-    /// without that list is not checked.
+    /// Finds containers whose layers are missing. Their diff IDs are in `image.layers`, if the
+    /// engine keeps them there; a container without that list is not checked.
     fn verify_containers(&self, problems: &mut Vec<Problem>) -> Result<()> {
         for container in self.containers().list()? {
             let config = match container.read_any() {
                 Ok(Some(config)) => config,
-                // It was removed meanwhile, or lost with the power and removed just now.
+                // It was removed meanwhile, or a power failure lost its record and reading it has
+                // just removed it.
                 Ok(None) if !container.exists()? => continue,
                 Ok(None) => {
                     let path = container.join("container.json");
@@ -398,7 +401,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes away what is damaged; names stay.
+    /// Removes damaged content; names stay.
     fn repair(&self, problems: &[Problem]) -> Result<()> {
         for problem in problems {
             match problem {
@@ -427,7 +430,7 @@ fn note_document(digest: &Digest, image: &str, error: &Error, problems: &mut Vec
             Ok(digest) => Problem::MissingBlob { image: image.to_owned(), digest },
             Err(_) => Problem::BadDocument { digest, why: chain(error) },
         },
-        // Damage that hashing has found already.
+        // Hashing has reported this damage already.
         Error::BadBlob { .. } => return,
         other => Problem::BadDocument { digest, why: chain(other) },
     };

@@ -1,8 +1,9 @@
 //! Named volumes: directories that outlive containers.
 //!
-//! A volume is made under `tmp/` and renamed into `volumes/<name>`, with `_data` (what is mounted) and `volume.json` in it. Two
-//! processes may make the same one at once: a directory that is not empty cannot be renamed over, so the second one finds
-//! the first one's. A command that reports a volume calls [`Volume::sync`] before.
+//! A volume is made under `tmp/` and renamed into `volumes/<name>`, with `_data` (the mounted
+//! directory) and `volume.json` in it. Two processes may make the same one at once: a rename cannot
+//! replace a directory that is not empty, so the second process finds the first one's volume. A
+//! command that reports a volume calls [`Volume::sync`] before.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -16,26 +17,26 @@ use crate::root::{encode, random_hex};
 use crate::{Delete, Store, names};
 
 pub(crate) const DIRECTORY: &str = "volumes";
-/// What is mounted.
+/// The directory that is mounted.
 pub(crate) const DATA: &str = "_data";
-/// What is known about it.
+/// The volume's metadata.
 pub(crate) const INFO: &str = "volume.json";
 
 /// The volumes of a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Volumes<'store>(pub(crate) &'store Store);
 
-/// What is known about a volume.
+/// Metadata of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumeInfo {
-    /// When it was made (RFC 3339).
+    /// Creation time (RFC 3339).
     pub created: String,
-    /// The user's notes.
+    /// Labels that the user gave.
     pub labels: BTreeMap<String, String>,
     /// Options it was made with.
     pub options: BTreeMap<String, String>,
-    /// It was made for one container, which had an unnamed volume.
+    /// True if it was made for an unnamed volume of one container.
     pub anonymous: bool,
 }
 
@@ -47,8 +48,8 @@ pub struct Volume {
 }
 
 impl Volumes<'_> {
-    /// Makes a volume, or finds the one that has this name; `true` when it is new. A loss of power
-    /// may take it away again before [`Volume::sync`].
+    /// Makes a volume, or finds the existing one with this name; `true` when it is new. Until
+    /// [`Volume::sync`] returns, a power failure may remove it again.
     pub fn create(self, name: &str, info: &VolumeInfo) -> Result<(Volume, bool)> {
         names::check(name)?;
         if let Some(volume) = self.get(name)? {
@@ -61,7 +62,8 @@ impl Volumes<'_> {
         root.make_dir(&temporary)?;
         let data = format!("{temporary}/{DATA}");
         root.make_dir(&data)?;
-        // Whatever the umask: users of the container other than its root look in too.
+        // Independent of the umask: users of the container other than its root must be able to read
+        // it.
         root.set_mode(&data, 0o755)?;
         let info_rel = format!("{temporary}/{INFO}");
         root.write_new(&info_rel, &encode(info, || root.join(&info_rel))?, false)?;
@@ -125,17 +127,17 @@ impl Volume {
         self.store.inner.root.join(&self.rel()).join(DATA)
     }
 
-    /// What is known about it.
+    /// Its metadata.
     pub fn info(&self) -> Result<VolumeInfo> {
         let rel = format!("{}/{INFO}", self.rel());
         match self.store.inner.root.read_json(&rel) {
-            // Lost with the power; what is in the volume is there.
+            // A power failure lost the metadata; the volume's contents are there.
             Err(Error::BadJson { .. }) if self.store.is_blank(&rel)? => Ok(VolumeInfo::default()),
             other => Ok(other?.unwrap_or_default()),
         }
     }
 
-    /// Removes it and what is in it. Whether a container uses it is the caller's question.
+    /// Removes the volume and its contents. The caller checks that no container uses it.
     pub fn remove(self) -> Result<()> {
         self.remove_with(&crate::remove_owned)
     }

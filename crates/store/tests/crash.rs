@@ -1,8 +1,10 @@
-//! Kills processes that are working on a store, hundreds of times at random points, and checks after each time that
-//! nothing half done is taken for whole, that nothing finished is lost, and that the next command works.
+//! Kills processes that are working on a store, hundreds of times at random points. After each time
+//! it checks that no half-done work counts as finished, that nothing finished is lost, and that the
+//! next command works.
 //!
-//! It is a program of its own, which starts itself as the processes that it kills. `CORACLE_CRASH_ROUNDS` sets how many
-//! rounds there are (default 90, a few seconds), `CORACLE_CRASH_SEED` repeats a run as far as the scheduler allows.
+//! This test is a program of its own, which starts itself as the processes that it kills.
+//! `CORACLE_CRASH_ROUNDS` sets the number of rounds (default 90, a few seconds),
+//! `CORACLE_CRASH_SEED` repeats a run as far as the scheduler allows.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -19,7 +21,7 @@ use store::{
 const CHILD: &str = "CORACLE_CRASH_CHILD";
 const METHODS: [LockMethod; 3] = [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink];
 const IMAGES: u64 = 6;
-/// Every image has two layers out of these; neighbours share one.
+/// Every image has two of these layers; neighbours share one.
 const LAYERS: u64 = 6;
 
 type Failure = Box<dyn std::error::Error>;
@@ -65,7 +67,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// xorshift64: enough to be everywhere.
+/// xorshift64: random enough to hit every point.
 struct Random(u64);
 
 impl Random {
@@ -77,7 +79,7 @@ impl Random {
     }
 }
 
-/// Killed at the latest when they are dropped.
+/// Child processes, killed at the latest when they are dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -132,7 +134,7 @@ impl Driver {
             .spawn()?)
     }
 
-    /// Starts one to three processes, kills them one after the other, then looks at what is left.
+    /// Starts one to three processes, kills them one after the other, then checks the store.
     fn round(&mut self, round: u64) -> Result<(), Failure> {
         let count = 1 + self.random.below(3);
         let mut children = Children(Vec::new());
@@ -140,7 +142,7 @@ impl Driver {
             children.0.push(self.start()?);
         }
         for child in &mut children.0 {
-            // The first milliseconds are the program's start.
+            // The first milliseconds are the start of the program.
             std::thread::sleep(Duration::from_micros(2_000 + self.random.below(40_000)));
             if let Some(status) = child.try_wait()? {
                 return Err(format!("a process ended by itself: {status}").into());
@@ -163,7 +165,7 @@ impl Driver {
         self.check(&store)
     }
 
-    /// What must hold whenever nobody is at work.
+    /// Invariants that hold whenever no process is at work.
     fn check(&self, store: &Store) -> Result<(), Failure> {
         let tree_is_whole = |kind: Kind, cached: &store::Cached| -> Result<(), String> {
             let files: usize = cached.meta().map_err(|error| error.to_string())?;
@@ -218,12 +220,12 @@ impl Driver {
         self.check_log(store)
     }
 
-    /// What a process said to be done is done: containers that were made and not removed are there.
+    /// Checks that logged work is done: containers that were made and not removed exist.
     fn check_log(&self, store: &Store) -> Result<(), Failure> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let (mut made, mut removed) = (BTreeSet::new(), BTreeSet::new());
         for line in text.lines() {
-            // Somebody may remove a container before its maker has told of it.
+            // Another process may remove a container before its maker has logged it.
             match line.split_once(' ') {
                 Some(("made", id)) => made.insert(id),
                 Some(("removing", id)) => removed.insert(id),
@@ -236,7 +238,7 @@ impl Driver {
         Ok(())
     }
 
-    /// After a collection, nothing is left that dead processes made.
+    /// After a collection, nothing is left from dead processes.
     fn check_clean(&self, store: &Store) -> Result<(), Failure> {
         let options = CollectOptions { partials_older_than: Duration::ZERO, grace: Duration::ZERO };
         store.collect(&options, &remove_owned)?;
@@ -260,7 +262,7 @@ impl Driver {
         if unused > 0 {
             return Err(format!("{unused} things are left that nothing refers to").into());
         }
-        // Make room: the containers of killed processes add up.
+        // Makes room: the containers of killed processes add up.
         for container in store.containers().list()? {
             writeln!(append(&self.log)?, "removing {}", container.id())?;
             container.remove()?;
@@ -275,7 +277,7 @@ fn append(path: &Path) -> std::io::Result<std::fs::File> {
 
 /// Works on the store at random until it is killed.
 fn child(task: &str) -> Result<(), Failure> {
-    // Does not outlive a driver that was killed itself.
+    // Does not outlive a parent that was killed itself.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut parts = task.split('\n');
     let mut part = || parts.next().unwrap_or_default();
@@ -292,7 +294,7 @@ fn child(task: &str) -> Result<(), Failure> {
         // A new value each time, as every command opens the store anew.
         let store = open(&path, method, durability)?;
         if let Err(error) = work(&store, &mut random, &mut log) {
-            // Others take away what this one is using, by name; that is their right.
+            // Other processes may remove what this one is using, by name.
             let expected = matches!(
                 error,
                 Error::NoImage { .. }

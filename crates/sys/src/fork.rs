@@ -27,11 +27,11 @@ unsafe extern "C" {
     fn c_exit(code: c_int) -> !;
 }
 
-/// So long may a thread that was joined still be counted: it says that it has ended a little before
-/// the kernel takes it away.
+/// A joined thread may still be counted for this long: it reports its end a little before the
+/// kernel removes it.
 const ENDING: Duration = Duration::from_millis(500);
 
-/// On which side of a [`fork`] the caller is.
+/// Result of [`fork`]: which of the two processes the caller is.
 pub enum ForkResult {
     /// The process that called; holds the child's id.
     Parent(Pid),
@@ -39,12 +39,12 @@ pub enum ForkResult {
     Child,
 }
 
-/// Duplicates the process through the C library, so that its locks and its idea of the current
-/// thread are right in the child.
+/// Duplicates the process through the C library, so that its locks and its record of the
+/// current thread are correct in the child.
 ///
 /// # Errors
 /// `EAGAIN` at the limit of processes, `ENOMEM`; and `EBUSY` if the process has more than one
-/// thread: the others would be missing in the child, with whatever locks they held.
+/// thread: the others would be missing in the child, with all locks that they held.
 pub fn fork() -> io::Result<ForkResult> {
     let began = Instant::now();
     while threads() != Some(1) {
@@ -61,7 +61,7 @@ pub fn fork() -> io::Result<ForkResult> {
     }
 }
 
-/// What the number that `fork(2)` returned says.
+/// The result for the number that `fork(2)` returned.
 fn side(pid: c_int) -> ForkResult {
     Pid::from_raw(pid).map_or(ForkResult::Child, ForkResult::Parent)
 }
@@ -71,48 +71,49 @@ fn threads() -> Option<u32> {
     stat_field(20)?.try_into().ok()
 }
 
-/// Ends the process at once: no destructors, no `atexit` functions, no flushing of buffers that a
-/// fork duplicated. For children made by a fork, whose clean-up is their parent's.
+/// Ends the process at once: no destructors, no `atexit` functions, no flushing of buffers. For
+/// children made by `fork`, whose clean-up the parent does.
 pub fn exit_now(code: i32) -> ! {
-    // SAFETY: `_exit` has no preconditions.
+    // SAFETY: `_exit` has no preconditions; it never returns, so no state of this process is used
+    // after it.
     unsafe { c_exit(code) }
 }
 
-/// Duplicates the process as a child of the caller's *parent*. `None` in the new process.
+/// Duplicates the process as a child of the caller's *parent*. Returns `None` in the new process.
 ///
 /// Only for a process with one thread that does little before it executes a program or ends: the C
-/// library does not know of it. See [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html),
-/// `CLONE_PARENT`.
+/// library does not know of the new process. See
+/// [clone(2)](https://man7.org/linux/man-pages/man2/clone.2.html), `CLONE_PARENT`.
 pub fn fork_sibling() -> Result<Option<Pid>, Errno> {
     clone(numbers::CLONE_PARENT)
 }
 
-/// As [`fork`], for a process that is known to have one thread: nothing is asked of `/proc`.
+/// As [`fork`], for a process that is known to have one thread: does not read
+/// `/proc`.
 pub fn fork_single() -> Result<ForkResult, Errno> {
-    // SAFETY: no preconditions of its own; the C library makes its locks right in the child. With
-    // several threads the child could wait forever for a lock of ours that another thread held, but
-    // nothing unsound follows.
+    // SAFETY: `fork` has no preconditions of its own; the C library resets its locks in the child.
+    // With several threads the child could wait forever for a lock of this program that another
+    // thread held, but that is not unsound.
     match unsafe { c_fork() } {
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
         pid => Ok(side(pid)),
     }
 }
 
-/// As `fork`, for processes with one thread, without asking whether it is so, of a child whose end
-/// raises no signal: wait(2) shows it to those who ask with `__WALL` or `__WCLONE` only. `None` in
-/// the child.
+/// As `fork`, for processes with one thread (not checked), of a child whose end raises no signal:
+/// wait(2) reports it only with `__WALL` or `__WCLONE`. Returns `None` in the child.
 ///
-/// The C library is told nothing, so its functions about threads must not be used in the child.
+/// The C library is not informed, so its functions about threads must not be used in the child.
 pub fn fork_unseen() -> Result<Option<Pid>, Errno> {
     clone(0)
 }
 
-/// As [`fork_unseen`], of a process that is no child of the caller's at all but an orphan from its
-/// beginning: not even `__WALL` shows it. `None` in it.
+/// As [`fork_unseen`], of a process that is not a child of the caller but an orphan from its
+/// beginning: not even `__WALL` reports it. Returns `None` in the new process.
 ///
-/// A step between makes it and ends. That one only borrows the caller's memory, which is copied
-/// once, as by a plain fork. The orphan goes to the nearest process that takes orphans in. If that
-/// is the caller, as process 1 of a pid namespace, it is an unseen child after all.
+/// An intermediate process makes it and ends. It only borrows the caller's memory, which is copied
+/// once, as by a plain fork. The orphan's parent becomes the nearest process that adopts orphans.
+/// If that is the caller, as process 1 of a pid namespace, the orphan is an unseen child after all.
 pub fn fork_apart() -> Result<Option<Pid>, Errno> {
     if rustix::process::getpid() == Pid::INIT {
         return fork_unseen();
@@ -130,13 +131,13 @@ pub fn fork_apart() -> Result<Option<Pid>, Errno> {
 
 fn fork_twice() -> Result<Option<Pid>, Errno> {
     let step_flags = u64::from(numbers::CLONE_VM | numbers::CLONE_VFORK);
-    // What the second call said to the step.
+    // The result of the second call in the intermediate process.
     let mut said = -i64::from(Errno::INTR.raw_os_error());
     let step: i64;
-    // SAFETY: the step runs on this very stack, so it must not return to Rust: it makes a process,
-    // writes down what came of it, and ends. It touches no other memory, and the caller does not
-    // run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all memory with a
-    // stack like the caller's, and leaves the block as from a plain fork.
+    // SAFETY: the intermediate process runs on this very stack, so it must not return to Rust: it
+    // makes a process, writes down the result, and ends. It touches no other memory, and the caller
+    // does not run meanwhile (`CLONE_VFORK`). The process that it makes has a copy of all memory
+    // with a stack like the caller's, and leaves the block as after a plain fork.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -170,7 +171,8 @@ fn fork_twice() -> Result<Option<Pid>, Errno> {
         0 => return Ok(None),
         1.. => {
             let arguments = [step as usize, 0, numbers::__WALL as usize, 0, 0];
-            // SAFETY: waits for the step, which has ended; nothing is written.
+            // SAFETY: waits for the intermediate process, which has ended; the status pointer is
+            // null, so nothing is written.
             let waited = || unsafe { raw::call(numbers::__NR_wait4, arguments) };
             rustix::io::retry_on_intr(waited)?;
         }
@@ -183,16 +185,16 @@ fn fork_twice() -> Result<Option<Pid>, Errno> {
 }
 
 fn clone(flags: u32) -> Result<Option<Pid>, Errno> {
-    // SAFETY: no new stack, so memory is copied as by fork; no pointers are given.
+    // SAFETY: the stack pointer is 0, so memory is copied as by fork; the other arguments are no
+    // pointers either.
     let pid = unsafe { raw::call(numbers::__NR_clone, [flags as usize, 0, 0, 0, 0]) }?;
     Ok(Pid::from_raw(pid as i32))
 }
 
-/// Does something in a child and waits for it; its error is the answer. For processes with one
-/// thread.
+/// Runs a closure in a child and waits for it; returns its error. For processes with one thread.
 ///
-/// `flags` are those of clone(2) without memory: what `work` changes there is lost, and what it
-/// holds when it ends is closed with the child, unless descriptors are shared (`CLONE_FILES`).
+/// `flags` are those of clone(2) without `CLONE_VM`: memory that `work` changes is lost, and its
+/// descriptors are closed with the child, unless they are shared (`CLONE_FILES`).
 pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let Some(child) = clone(flags & !numbers::CLONE_VM)? else {
         exit_now(work().map_or_else(|errno| errno.raw_os_error() & 0xff, |()| 0));
@@ -205,7 +207,7 @@ pub(crate) fn in_clone(flags: u32, work: impl FnOnce() -> Result<(), Errno>) -> 
         unsafe { raw::call(numbers::__NR_wait4, arguments) }
     };
     rustix::io::retry_on_intr(waited)?;
-    // An exit status is the second byte; the first is a signal.
+    // The second byte is an exit status, the first a signal.
     match (status & 0x7f, status >> 8 & 0xff) {
         (0, 0) => Ok(()),
         (0, errno) => Err(Errno::from_raw_os_error(errno)),
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     fn has_children() -> bool {
-        // SAFETY: nothing is written.
+        // SAFETY: the status and usage pointers are null, so nothing is written.
         let waited = unsafe { raw::call(numbers::__NR_wait4, [usize::MAX, 0, ALL, 0, 0]) };
         waited != Err(Errno::CHILD)
     }
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_forked_apart_is_nobodys_child() {
-        // Among the threads of a test program others fork too.
+        // A test program has other threads, which fork too.
         let limit = std::time::Duration::from_secs(20);
         for adopts in [false, true] {
             let report = crate::probe::in_child(limit, |_| {

@@ -1,10 +1,13 @@
-//! Whether anybody has a file open for writing, or mapped so ([`F_SETLEASE` in fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl.2.html)).
+//! Finds out if a file is open for writing, or mapped so ([`F_SETLEASE` in
+//! fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl.2.html)).
 //!
-//! A lease for reading is only given where nobody writes. It is asked for and given back at once; somebody who opens the file in between
-//! waits that long. The signal that would tell of that is `SIGURG`, which does nothing unless it is caught (the usual one would end the process).
+//! A read lease is only granted if no process has the file open for writing. It is taken and
+//! released at once; a process that opens the file in between waits that long. The kernel would
+//! announce that by `SIGURG`, which is ignored unless it is caught (the default signal would end
+//! the process).
 //!
 //! # Safety
-//! The `unsafe` calls pass whole numbers to `fcntl`.
+//! The `unsafe` calls pass integers to `fcntl`.
 
 use std::os::fd::{AsFd, AsRawFd as _};
 
@@ -18,14 +21,16 @@ const SET_LEASE: usize = 1024;
 const READ: usize = 0;
 const NONE: usize = 2;
 
-/// Whether somebody has the file open for writing, or mapped by such a descriptor. `file` is one's own, open for reading only.
+/// Returns true if a process has the file open for writing, or mapped through such a descriptor.
+/// `file` is the caller's own descriptor, open for reading only.
 ///
 /// # Errors
-/// Whatever the kernel says where it does not know: `EINVAL` on file systems without leases, `EACCES` for somebody else's files.
+/// The kernel's error if it does not know: `EINVAL` on file systems without leases, `EACCES` for
+/// other users' files.
 pub fn is_written(file: impl AsFd) -> Result<bool> {
     let file = file.as_fd().as_raw_fd() as usize;
     let control = |command: usize, argument: usize| {
-        // SAFETY: neither command takes an address.
+        // SAFETY: both commands take integers, no pointers.
         unsafe { raw::call(numbers::__NR_fcntl, [file, command, argument, 0, 0]) }
     };
     control(SET_SIGNAL, numbers::SIGURG as usize)?;

@@ -1,4 +1,4 @@
-//! Safe Linux for the std side.
+//! Safe wrappers of Linux system calls, for the crates that use `std`.
 
 pub mod event;
 pub mod fork;

@@ -1,10 +1,10 @@
-//! Whether a process lives, and what only a living thread shows of it.
+//! Tells if a process lives, and reads facts that only a living thread shows.
 //!
 //! `/proc/PID` shows the first thread of a process. When that thread has ended and others have not,
 //! the process lives, although `stat` says `Z`, `exe`, `root` and `ns` are missing and `maps` is
 //! empty. This state lasts if the first thread called `pthread_exit`. It lasts for a moment
-//! whenever another thread executes a program. Everything that reads the directory of another
-//! process goes through this module.
+//! whenever another thread executes a program. All code that reads the directory of another process
+//! uses this module.
 //!
 //! See [proc_pid_stat(5)](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html),
 //! [execve(2)](https://man7.org/linux/man-pages/man2/execve.2.html) ("Effect on process
@@ -28,7 +28,8 @@ pub fn stat(pid: u32) -> Option<Vec<u8>> {
     let look = || {
         let mut text = vec![0_u8; 1024];
         let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        // The kernel gives the line whole; a second read would only tell its end.
+        // The kernel returns the whole line at once; a second read would only return the end of
+        // file.
         let length = rustix::io::read(&file, &mut text[..]).ok()?;
         text.truncate(length);
         let is_passing = Life::read(&text)?.is_passing();
@@ -44,7 +45,7 @@ pub fn stat(pid: u32) -> Option<Vec<u8>> {
     Some(seen.0)
 }
 
-/// What that line says about the process's life.
+/// The process's state according to that line.
 pub fn life(pid: u32) -> Option<Life> {
     Life::read(&stat(pid)?)
 }
@@ -55,12 +56,12 @@ pub fn start_time(pid: u32) -> Option<u64> {
     life(pid).filter(|life| !life.is_over()).map(|life| life.start)
 }
 
-/// How often all threads are asked. One that executes a program becomes the first thread between
-/// two passes.
+/// How often all threads are tried. A thread that executes a program becomes the first thread
+/// between two passes.
 const PASSES: u32 = 20;
 
-/// Reads something that only a living thread has: `exe`, `root`, `ns`, `maps`. `ask` is given the
-/// directory of the process, and where nothing is found there, that of each thread.
+/// Reads a fact that only a living thread has: `exe`, `root`, `ns`, `maps`. Calls `ask` with the
+/// directory of the process and, if nothing is found there, with that of each thread.
 ///
 /// # Errors
 /// Those of `ask` for the process's own directory.
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn start_times_tell_the_living() {
+    fn only_living_processes_have_start_times() {
         assert!(start_time(std::process::id()).unwrap() > 0);
         assert_eq!(start_time(4_194_305), None);
         assert!(program(4_194_305).is_err());
@@ -129,7 +130,7 @@ mod tests {
             ForkResult::Parent(pid) => pid,
             ForkResult::Child => {
                 std::thread::spawn(|| std::thread::sleep(Duration::from_mins(2)));
-                // SAFETY: ends this thread alone, of which no other uses anything.
+                // SAFETY: ends this thread alone; no other thread uses its stack or its locals.
                 let _ = unsafe { raw::call(numbers::__NR_exit, [0; 5]) };
                 crate::fork::exit_now(1)
             }
@@ -147,7 +148,7 @@ mod tests {
         while life(number).is_some_and(|life| life.threads > 1) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Nobody has waited for it, so it is still there, as a zombie.
+        // Not waited for yet, so it is still there, as a zombie.
         assert_eq!((state(), start_time(number)), (b'Z', None));
         assert!(program(number).is_err());
         rustix::process::waitpid(Some(child), WaitOptions::empty()).unwrap();
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn a_process_lives_while_its_second_thread_executes() {
         let own = "life::tests::a_process_lives_while_its_second_thread_executes";
-        // With two threads for tests, they do not run in the first.
+        // With two test threads, tests do not run in the first thread of the process.
         let words = ["/proc/self/exe", "--exact", own, "--test-threads=2"];
         if std::env::var_os(AGAIN).is_some() {
             let environment = process::Strings::new(&[format!("{AGAIN}=1")]).unwrap();

@@ -1,4 +1,4 @@
-//! The loopback interface.
+//! Sets up the loopback interface.
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
@@ -10,7 +10,7 @@ const SIOCGIFFLAGS: usize = 0x8913;
 const SIOCSIFFLAGS: usize = 0x8914;
 const IFF_UP: u16 = 1;
 
-/// `struct ifreq` as far as flags go: a name of 16 bytes and a union of 24.
+/// The part of `struct ifreq` that flags need: a name of 16 bytes and a union of 24.
 #[repr(C)]
 struct Request {
     name: [u8; 16],
@@ -18,7 +18,8 @@ struct Request {
     rest: [u8; 22],
 }
 
-/// Sets `lo` up in the calling process's network namespace. See [netdevice(7)](https://man7.org/linux/man-pages/man7/netdevice.7.html).
+/// Sets `lo` up in the calling process's network namespace. See
+/// [netdevice(7)](https://man7.org/linux/man-pages/man7/netdevice.7.html).
 pub fn loopback_up() -> Result<(), Errno> {
     let socket = rustix::net::socket_with(
         AddressFamily::INET,
@@ -30,7 +31,8 @@ pub fn loopback_up() -> Result<(), Errno> {
     request.name[..2].copy_from_slice(b"lo");
     let ioctl = |number: usize, request: &mut Request| {
         let descriptor = socket.as_raw_fd() as usize;
-        // SAFETY: both calls read and write one `ifreq`, whose layout `Request` has.
+        // SAFETY: both calls read and write one `ifreq`; `Request` has its layout and outlives
+        // them.
         unsafe {
             raw::call(
                 numbers::__NR_ioctl,

@@ -1,25 +1,26 @@
-//! Where a process runs: what makes a process id read from a file mean a process here.
+//! Identifies a machine, so that a process id read from a file can be matched to a process here.
 //!
-//! A process id means one process within one pid namespace of one boot of one kernel. So two
-//! places are the same where boot id and pid namespace are. The host name is not compared there:
-//! it may change while the machine runs.
+//! A process id means one process within one pid namespace of one boot of one kernel. So two places
+//! are the same if boot id and pid namespace are the same. The host name is not compared then: it
+//! may change while the machine runs.
 //!
-//! | boot id | pid namespace | | [`Kinship`] |
+//! | boot id | pid namespace | meaning | [`Relation`] |
 //! |---|---|---|---|
 //! | same | same | process ids are comparable | `Same` |
-//! | same | other | one kernel: its locks tell the truth, its process ids do not | `Kernel` |
-//! | other | any | this machine, before it was started anew | `Earlier` |
+//! | same | other | one kernel: its locks are valid here, its process ids are not | `Kernel` |
+//! | other | any | this machine, before it was restarted | `Earlier` |
 //! | other | any | another machine | `Other` |
 //!
 //! It is this machine if host name and `/etc/machine-id` are the same, and the file is older than
-//! this boot.
-//! Neither the host name nor the machine id is enough alone. Nodes that start from one image
-//! share the machine id; machines that were never named are all `localhost`. A machine with such
-//! a name and no machine id is never taken for this one. The age tells copies apart that share
-//! both: what was written after this machine had started was written by another one.
+//! this boot. Neither the host name nor the machine id is enough alone. Nodes that start from one
+//! image share the machine id; machines without a configured name are all `localhost`. A machine
+//! with such a name and no machine id is never recognised as this one. The age tells copies apart
+//! that share both: a file that was written after this machine had started was written by another
+//! one.
 //!
-//! What this cannot tell: a copy of this machine (same name, same id) that wrote its file before
-//! this machine was started; a virtual machine that was copied while it ran, boot id included.
+//! Two cases are not detected: a copy of this machine (same name, same id) that wrote its file
+//! before this machine was started; a virtual machine that was copied while it ran, boot id
+//! included.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
@@ -28,35 +29,35 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A place where processes have ids.
+/// A machine and pid namespace in which process ids are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
-    /// The host name, without spaces. For people, and to tell machines apart that share an id.
+    /// The host name, without spaces. For messages, and to tell machines apart that share an id.
     pub name: String,
-    /// `/etc/machine-id`; empty where there is none.
+    /// `/etc/machine-id`; empty if there is none.
     pub machine_id: String,
-    /// `/proc/sys/kernel/random/boot_id`; empty where it cannot be read.
+    /// `/proc/sys/kernel/random/boot_id`; empty if it cannot be read.
     pub boot_id: String,
-    /// Inode number of the pid namespace; 0 where it is not known.
+    /// Inode number of the pid namespace; 0 if it is not known.
     pub pid_namespace: u64,
 }
 
-/// What another place is to this one.
+/// Relation of another machine to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kinship {
-    /// Process ids mean the same processes.
+pub enum Relation {
+    /// Process ids refer to the same processes.
     Same,
     /// The same running kernel, another pid namespace.
     Kernel,
-    /// This machine before its last start: nothing of it runs any more.
+    /// This machine before its last start: none of its processes runs any more.
     Earlier,
     /// Another machine.
     Other,
 }
 
 impl Machine {
-    /// Where this process was when it first asked. What it or its children enter afterwards
-    /// (namespaces, another root) does not change the answer.
+    /// The machine at the first call. Namespaces or another root that this process or its children
+    /// enter afterwards do not change the result.
     pub fn here() -> &'static Self {
         static HERE: OnceLock<Machine> = OnceLock::new();
         HERE.get_or_init(|| Self {
@@ -67,21 +68,21 @@ impl Machine {
         })
     }
 
-    /// What a place is to this one that was written down `written` seconds after 1970 (0: not
-    /// known when).
-    pub fn kinship(&self, other: &Self, written: u64) -> Kinship {
+    /// The relation of a machine that was recorded `written` seconds after 1970 (0: unknown time)
+    /// to this one.
+    pub fn relation_to(&self, other: &Self, written: u64) -> Relation {
         let named = self.name == other.name && self.machine_id == other.machine_id;
         let known = !self.boot_id.is_empty() && !other.boot_id.is_empty();
         if self.boot_id == other.boot_id && (known || named) {
             let unknown = self.pid_namespace == 0 || other.pid_namespace == 0;
             let same = unknown || self.pid_namespace == other.pid_namespace;
-            return if same { Kinship::Same } else { Kinship::Kernel };
+            return if same { Relation::Same } else { Relation::Kernel };
         }
         let unnamed = self.machine_id.is_empty() && is_nobodys(&self.name);
         if known && named && !unnamed && written < booted() {
-            return Kinship::Earlier;
+            return Relation::Earlier;
         }
-        Kinship::Other
+        Relation::Other
     }
 }
 
@@ -90,31 +91,31 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs())
 }
 
-/// When this machine was started, in seconds since 1970.
+/// Start time of this machine, in seconds since 1970.
 fn booted() -> u64 {
     let since = u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0);
     now().saturating_sub(since)
 }
 
-/// Whether a host name is what a machine has that was given none.
+/// Returns true for the host name of a machine without a configured name.
 fn is_nobodys(name: &str) -> bool {
     matches!(name, "" | "(none)") || name.starts_with("localhost")
 }
 
 fn name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    // A space would end the field of the files that hold it.
+    // A space would end the field in the files that hold the name.
     name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
-/// `uninitialized` is what stands there before the first start of an image.
+/// Reads the machine id. `uninitialized` is there before the first start of an image.
 fn machine_id() -> String {
     let id = line("/etc/machine-id");
     let is_id = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_id { id } else { String::new() }
 }
 
-/// A short file without its newline, in one read.
+/// Reads a short file without its newline, in one read.
 fn line(path: &str) -> String {
     let mut text = [0_u8; 64];
     let length = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -135,40 +136,40 @@ mod tests {
             boot_id: "b1".into(),
             pid_namespace: 7,
         };
-        let long_ago = |other: &Machine| here.kinship(other, 1);
-        assert_eq!(long_ago(&here), Kinship::Same);
-        assert_eq!(long_ago(&Machine { name: "renamed".into(), ..here.clone() }), Kinship::Same);
-        assert_eq!(long_ago(&Machine { pid_namespace: 0, ..here.clone() }), Kinship::Same);
-        assert_eq!(long_ago(&Machine { pid_namespace: 8, ..here.clone() }), Kinship::Kernel);
+        let long_ago = |other: &Machine| here.relation_to(other, 1);
+        assert_eq!(long_ago(&here), Relation::Same);
+        assert_eq!(long_ago(&Machine { name: "renamed".into(), ..here.clone() }), Relation::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 0, ..here.clone() }), Relation::Same);
+        assert_eq!(long_ago(&Machine { pid_namespace: 8, ..here.clone() }), Relation::Kernel);
         let rebooted = Machine { boot_id: "b2".into(), pid_namespace: 8, ..here.clone() };
-        assert_eq!(long_ago(&rebooted), Kinship::Earlier);
+        assert_eq!(long_ago(&rebooted), Relation::Earlier);
         // A copy of this machine wrote it while this one ran.
-        assert_eq!(here.kinship(&rebooted, now() + 1), Kinship::Other);
+        assert_eq!(here.relation_to(&rebooted, now() + 1), Relation::Other);
         let node2 = Machine { name: "node2".into(), ..rebooted.clone() };
-        assert_eq!(long_ago(&node2), Kinship::Other);
+        assert_eq!(long_ago(&node2), Relation::Other);
         let clone = Machine { machine_id: "ab".into(), ..rebooted };
-        assert_eq!(long_ago(&clone), Kinship::Other);
+        assert_eq!(long_ago(&clone), Relation::Other);
     }
 
     #[test]
-    fn a_machine_without_a_name_is_not_known_again() {
+    fn a_machine_without_a_name_is_never_recognised() {
         let here = Machine { name: "localhost".into(), boot_id: "b1".into(), ..Machine::default() };
         let other = Machine { boot_id: "b2".into(), ..here.clone() };
-        assert_eq!(here.kinship(&other, 1), Kinship::Other);
+        assert_eq!(here.relation_to(&other, 1), Relation::Other);
         let with_id = |boot: &Machine| Machine { machine_id: "aa".into(), ..boot.clone() };
-        assert_eq!(with_id(&here).kinship(&with_id(&other), 1), Kinship::Earlier);
+        assert_eq!(with_id(&here).relation_to(&with_id(&other), 1), Relation::Earlier);
         let nothing = Machine { boot_id: String::new(), ..here.clone() };
-        assert_eq!(nothing.kinship(&nothing, 1), Kinship::Same);
+        assert_eq!(nothing.relation_to(&nothing, 1), Relation::Same);
         assert_eq!(
-            nothing.kinship(&Machine { name: "x".into(), ..nothing.clone() }, 1),
-            Kinship::Other
+            nothing.relation_to(&Machine { name: "x".into(), ..nothing.clone() }, 1),
+            Relation::Other
         );
     }
 
     #[test]
-    fn this_process_is_somewhere() {
+    fn this_process_has_a_machine() {
         let here = Machine::here();
-        assert_eq!(here.kinship(here, now()), Kinship::Same);
+        assert_eq!(here.relation_to(here, now()), Relation::Same);
         assert!(here.pid_namespace != 0 && booted() < now());
     }
 }

@@ -1,9 +1,11 @@
 //! Mount trees as descriptors.
 //!
-//! [`open_tree(2)`](https://man7.org/linux/man-pages/man2/open_tree.2.html) copies a tree of mounts without attaching it anywhere,
+//! [`open_tree(2)`](https://man7.org/linux/man-pages/man2/open_tree.2.html) copies a tree of mounts
+//! without attaching it,
 //! [`mount_setattr(2)`](https://man7.org/linux/man-pages/man2/mount_setattr.2.html) changes it, and
-//! [`move_mount(2)`](https://man7.org/linux/man-pages/man2/move_mount.2.html) attaches it. A copy is made before the root changes and
-//! attached after, so that the source is a path of the host and the target one of the container, and no path is ever a mixture.
+//! [`move_mount(2)`](https://man7.org/linux/man-pages/man2/move_mount.2.html) attaches it. A copy
+//! is made before the root changes and attached afterwards, so the source is a path of the host,
+//! the target is one of the container, and no path mixes both.
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
@@ -17,7 +19,7 @@ use std::path::Path;
 pub struct Attributes(u64);
 
 impl Attributes {
-    /// None.
+    /// No attribute.
     pub const NONE: Self = Self(0);
     /// Read-only.
     pub const READ_ONLY: Self = Self(numbers::MOUNT_ATTR_RDONLY as u64);
@@ -25,16 +27,16 @@ impl Attributes {
     pub const NOSUID: Self = Self(numbers::MOUNT_ATTR_NOSUID as u64);
     /// Device nodes do not work.
     pub const NODEV: Self = Self(numbers::MOUNT_ATTR_NODEV as u64);
-    /// No programs.
+    /// Programs cannot be executed.
     pub const NOEXEC: Self = Self(numbers::MOUNT_ATTR_NOEXEC as u64);
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Nothing in it.
+    /// True if no attribute is set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -56,7 +58,7 @@ pub fn copy_tree_at(directory: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, E
     rustix::mount::open_tree(directory, path, flags)
 }
 
-/// Copies what a descriptor stands for.
+/// Copies the tree of mounts of a descriptor.
 pub fn copy_of(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let empty = OpenTreeFlags::from_bits_retain(numbers::AT_EMPTY_PATH);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | empty;
@@ -69,7 +71,7 @@ pub fn attach(tree: BorrowedFd<'_>, target: &Path) -> Result<(), Errno> {
     rustix::mount::move_mount(tree, "", rustix::fs::CWD, target, flags)
 }
 
-/// Sets attributes on a tree of mounts, which keeps the ones it has. Needs 5.12.
+/// Adds attributes to a tree of mounts. Needs 5.12.
 pub fn set_attributes(
     tree: BorrowedFd<'_>,
     attributes: Attributes,
@@ -78,8 +80,8 @@ pub fn set_attributes(
     set(tree, attributes, 0, recursive)
 }
 
-/// Cuts a tree of mounts off from those that it was copied from: what is mounted there later does
-/// not appear in it. Needs 5.12.
+/// Makes a tree of mounts private: later mounts in the tree that it was copied from do not
+/// propagate to it. Needs 5.12.
 pub fn make_private(tree: BorrowedFd<'_>) -> Result<(), Errno> {
     set(tree, Attributes::NONE, u64::from(numbers::MS_PRIVATE), true)
 }
@@ -97,7 +99,7 @@ fn set(
         flags |= numbers::AT_RECURSIVE;
     }
     let path = c"";
-    // SAFETY: `path` is a terminated string, `attr` has the size given.
+    // SAFETY: `path` is a NUL-terminated string, and `attr` is live and has the given size.
     unsafe {
         raw::call(
             numbers::__NR_mount_setattr,
@@ -113,14 +115,14 @@ fn set(
     .map(drop)
 }
 
-/// A file in a mount of its own that is read-only and in no mount namespace, as a descriptor to be
-/// executed or opened through `/proc`. Needs 5.12, and user namespaces.
+/// Opens a file through a mount of its own that is read-only and in no mount namespace. The
+/// descriptor is for execution, or for opening through `/proc`. Needs 5.12, and user namespaces.
 ///
-/// Only who may mount can copy a mount, so a child does it that has a user and a mount namespace
-/// for that and shares our descriptors.
+/// Copying a mount needs the privilege to mount, so a child does it that has its own user and mount
+/// namespaces and shares the descriptor table.
 pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
-    // The number that the child puts the copy under.
+    // The number that the child gives to the copy.
     let mut place = rustix::fs::open("/", flags, rustix::fs::Mode::empty())?;
     let kinds = numbers::CLONE_NEWUSER | numbers::CLONE_NEWNS | numbers::CLONE_FILES;
     crate::fork::in_clone(kinds, || {
@@ -131,12 +133,13 @@ pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
     Ok(place)
 }
 
-/// Whether the kernel knows [`set_attributes`]: with nothing to set it looks at no file.
+/// Returns true if the kernel has [`set_attributes`]: with no attributes to set it accesses no
+/// file.
 pub fn has_set_attributes() -> bool {
     set_attributes(rustix::fs::CWD, Attributes::NONE, false) != Err(Errno::NOSYS)
 }
 
-/// Makes a detached file system of the kernel's.
+/// Creates a detached file system of the kernel's, such as tmpfs.
 pub fn new_filesystem(
     kind: &str,
     options: &[(&str, &str)],

@@ -1,7 +1,8 @@
-//! Leaving and entering namespaces.
+//! Leaves and enters namespaces.
 //!
-//! See [unshare(2)](https://man7.org/linux/man-pages/man2/unshare.2.html) and [setns(2)](https://man7.org/linux/man-pages/man2/setns.2.html).
-//! Only namespaces are offered, never the sharing of descriptors or of the working directory between threads.
+//! See [unshare(2)](https://man7.org/linux/man-pages/man2/unshare.2.html) and
+//! [setns(2)](https://man7.org/linux/man-pages/man2/setns.2.html). Supports only namespaces, not
+//! the sharing of descriptors or of the working directory between threads.
 
 use crate::life::of_any_thread;
 use crate::raw::call;
@@ -31,11 +32,12 @@ impl Kinds {
     pub const NET: Self = Self(raw::CLONE_NEWNET);
     /// Control groups.
     pub const CGROUP: Self = Self(raw::CLONE_NEWCGROUP);
-    /// None.
+    /// No kind.
     pub const NONE: Self = Self(0);
 
-    /// All kinds with their names under `/proc/PID/ns`, in the order in which they must be entered: the user namespace first, since it
-    /// gives the capabilities for the rest, the mounts last, since `/proc` may look different then.
+    /// All kinds with their names under `/proc/PID/ns`, in the order in which they must be entered:
+    /// the user namespace first, since it grants the capabilities for the rest, the mounts last,
+    /// since `/proc` may change then.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::USER, "user"),
         (Self::IPC, "ipc"),
@@ -46,7 +48,7 @@ impl Kinds {
         (Self::MOUNT, "mnt"),
     ];
 
-    /// Both sets.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -58,12 +60,12 @@ impl Kinds {
         Self(self.0 & !other.0)
     }
 
-    /// Whether all of the other are in this.
+    /// True if this set has all kinds of the other.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Nothing in it.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -80,16 +82,17 @@ impl Kinds {
 ///
 /// With [`Kinds::USER`] the process must have one thread (`EINVAL` otherwise).
 pub fn unshare(kinds: Kinds) -> Result<(), Errno> {
-    // SAFETY: only CLONE_NEW* flags can be in a `Kinds`; none of them separates descriptors or memory from another thread.
+    // SAFETY: a `Kinds` has only CLONE_NEW* flags; none of them separates descriptors or memory
+    // from another thread.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::from_bits_retain(kinds.0)) }
 }
 
-/// Namespaces of a process, held open: they stay what they are whatever becomes of it.
+/// Open namespaces of a process: they stay valid after it ends.
 #[derive(Debug)]
 pub struct Held(Vec<(Kinds, OwnedFd)>);
 
 impl Held {
-    /// Those of these kinds.
+    /// Opens the namespaces of these kinds.
     pub fn of(pid: u32, kinds: Kinds) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         of_any_thread(pid, |of| {
@@ -104,8 +107,8 @@ impl Held {
 
     /// Enters them, one by one.
     ///
-    /// The caller gets the root and working directory of the mount namespace it enters. A pid
-    /// namespace is for future children.
+    /// The caller gets the root and working directory of the mount namespace that it enters. A pid
+    /// namespace takes effect for future children.
     pub fn enter(&self) -> Result<(), Errno> {
         let enter = |(_, file): &(Kinds, OwnedFd)| {
             rustix::thread::move_into_link_name_space(file.as_fd(), None)
@@ -114,7 +117,7 @@ impl Held {
     }
 }
 
-/// The kinds in which a process differs from the caller.
+/// The kinds of namespace in which a process differs from the caller.
 pub fn different(pid: u32) -> Result<Kinds, Errno> {
     let inode = |of: &Path| rustix::fs::stat(of).map(|stat| (stat.st_dev, stat.st_ino));
     of_any_thread(pid, |of| {
@@ -124,7 +127,7 @@ pub fn different(pid: u32) -> Result<Kinds, Errno> {
             {
                 (Ok(ours), Ok(theirs)) if ours == theirs => {}
                 (Ok(_), Ok(_)) => all = all.with(kind),
-                // A kernel without this kind.
+                // The kernel lacks this kind.
                 (Err(_), _) => {}
                 (Ok(_), Err(errno)) => return Err(errno),
             }
@@ -136,15 +139,15 @@ pub fn different(pid: u32) -> Result<Kinds, Errno> {
 /// `NS_GET_MNTNS_ID` of `ioctl_nsfs(2)`.
 const GET_ID: usize = 0x8008_b705;
 
-/// The number of a mount namespace (its file is one of `/proc/PID/ns/mnt`), which no other gets
-/// until the machine is started anew.
+/// The number of a mount namespace (its file is one of `/proc/PID/ns/mnt`). No other namespace gets
+/// it until the machine is restarted.
 ///
 /// # Errors
 /// `ENOTTY` before Linux 6.11.
 pub fn mount_namespace_number(file: impl AsFd) -> Result<u64, Errno> {
     let mut number = 0_u64;
     let file = file.as_fd().as_raw_fd() as usize;
-    // SAFETY: the kernel writes 8 bytes to the address, which is that of such a number.
+    // SAFETY: the kernel writes 8 bytes to `number`, which lives during the call.
     unsafe { call(raw::__NR_ioctl, [file, GET_ID, &raw mut number as usize, 0, 0]) }?;
     Ok(number)
 }
@@ -159,21 +162,20 @@ struct ListMount {
     namespace: u64,
 }
 
-/// Whether a mount namespace of this number ([`mount_namespace_number`]) is still there. Of one
-/// whose user namespace is not the caller's or one below it, the kernel says that it is not.
+/// Returns true if a mount namespace with this number ([`mount_namespace_number`]) still exists.
+/// The kernel reports none if its user namespace is neither the caller's nor a descendant of it.
 ///
 /// # Errors
-/// Whatever the kernel says where it does not know: `ENOSYS` before Linux 6.8, `EPERM` under some
-/// filters.
+/// The kernel's error if it cannot tell: `ENOSYS` before Linux 6.8, `EPERM` under some filters.
 pub fn is_mount_namespace(number: u64) -> Result<bool, Errno> {
     let size = size_of::<ListMount>();
-    // The topmost mount, of which one is enough.
+    // The request asks for the topmost mount, since one is enough.
     let request =
         ListMount { size: size as u32, spare: 0, mount: u64::MAX, param: 0, namespace: number };
     let mut first = 0_u64;
     let (request, into) = (&raw const request as usize, &raw mut first as usize);
-    // SAFETY: the first address is that of a request whose size it says, the second that of one
-    // number, as the third argument says.
+    // SAFETY: the first address is that of `request`, which has the size that it states; the second
+    // is that of `first`, the one number that the third argument allows the kernel to write.
     match unsafe { call(raw::__NR_listmount, [request, into, 1, 0, 0]) } {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),

@@ -1,26 +1,29 @@
-//! Open-file-description locks ([fcntl_locking(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html)),
-//! over a whole file.
+//! Open-file-description locks
+//! ([fcntl_locking(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html)), over a whole
+//! file.
 //!
-//! They belong to the open file as `flock(2)`'s do, not to the process, and work on file systems that know
-//! byte-range locks only. `rustix` offers `F_SETLK` alone, whose locks vanish with any close of the file in the
-//! process. A shared lock needs a descriptor that can read, an exclusive one a descriptor that can write.
+//! They belong to the open file as `flock(2)`'s do, not to the process, and work on file systems
+//! that know byte-range locks only. `rustix` offers `F_SETLK` alone, whose locks are released by
+//! any close of the file in the process. A shared lock needs a readable descriptor, an exclusive
+//! one a writable one.
 //!
 //! # Safety
-//! The one `unsafe` call passes a pointer to a live, correctly laid out `flock` structure to `fcntl`.
+//! The one `unsafe` call passes a pointer to a live, correctly laid out `flock` structure to
+//! `fcntl`.
 
 use std::ffi::{c_int, c_short};
 use std::os::fd::{AsFd, AsRawFd as _};
 
 use rustix::io::{Errno, Result};
 
-/// What to do with the lock.
+/// Operation on the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfdLock {
-    /// Others may hold it as well, nobody exclusively.
+    /// Take a shared lock.
     Shared,
-    /// Nobody else.
+    /// Take an exclusive lock.
     Exclusive,
-    /// Give it back (closing the last copy of the descriptor does so too).
+    /// Release the lock (closing the last copy of the descriptor does so too).
     Unlock,
 }
 
@@ -33,7 +36,7 @@ unsafe extern "C" {
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
 }
 
-/// Takes or gives back the lock without waiting; [`Errno::AGAIN`] when somebody else holds it.
+/// Takes or releases the lock without waiting; [`Errno::AGAIN`] if another open file holds it.
 pub fn try_ofd_lock(file: impl AsFd, lock: OfdLock) -> Result<()> {
     let request = linux_raw_sys::general::flock {
         l_type: match lock {
@@ -47,8 +50,9 @@ pub fn try_ofd_lock(file: impl AsFd, lock: OfdLock) -> Result<()> {
         l_pid: 0, // required to be 0
     };
     let command = linux_raw_sys::general::F_OFD_SETLK as c_int;
-    // SAFETY: the descriptor is open for as long as the borrow lasts; `request` has the kernel's layout on
-    // 64-bit targets (glibc's `struct flock` is the same there) and outlives the call, which only reads it.
+    // SAFETY: the descriptor is open for as long as the borrow lasts; `request` has the kernel's
+    // layout on 64-bit targets (glibc's `struct flock` is the same there) and outlives the call,
+    // which only reads it.
     let result = unsafe { fcntl(file.as_fd().as_raw_fd(), command, &raw const request) };
     if result == 0 {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The memory of another process.
+//! Reads and writes the memory of another process.
 //!
-//! See [process_vm_readv(2)](https://man7.org/linux/man-pages/man2/process_vm_readv.2.html). The other process may change the memory
-//! while it is read.
+//! See [process_vm_readv(2)](https://man7.org/linux/man-pages/man2/process_vm_readv.2.html). The
+//! other process may change the memory meanwhile.
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
@@ -24,7 +24,8 @@ fn transfer(
 ) -> Result<usize, Errno> {
     let local = Piece { base: local, length };
     let remote = Piece { base: remote as usize, length };
-    // SAFETY: both pieces live until the call returns; the local one describes memory that the caller of `transfer` lends.
+    // SAFETY: both `iovec`s live until the call returns; the local one describes memory that the
+    // caller of `transfer` borrows.
     unsafe {
         raw::call6(
             number,
@@ -33,7 +34,7 @@ fn transfer(
     }
 }
 
-/// Reads as much as there is, up to the length of the buffer.
+/// Reads as much as is mapped, up to the length of the buffer.
 pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     transfer(
         numbers::__NR_process_vm_readv,
@@ -44,17 +45,18 @@ pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     )
 }
 
-/// Writes.
+/// Writes bytes; returns the number written.
 pub fn write(pid: u32, address: u64, bytes: &[u8]) -> Result<usize, Errno> {
     transfer(numbers::__NR_process_vm_writev, pid, bytes.as_ptr() as usize, address, bytes.len())
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly the buffer's length.
 pub fn read_exact(pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
     if read(pid, address, buffer)? == buffer.len() { Ok(()) } else { Err(Errno::FAULT) }
 }
 
-/// Reads a terminated string of at most `limit` bytes, page by page so that an end before an unmapped page is found.
+/// Reads a NUL-terminated string of at most `limit` bytes, page by page, so that a string that ends
+/// before an unmapped page is found.
 pub fn read_string(pid: u32, address: u64, limit: usize) -> Result<CString, Errno> {
     const PAGE: u64 = 4096;
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! Random bytes for names: different ones each time, but no secrets.
+//! Random bytes for names: different each time, but not secret.
 
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -6,8 +6,8 @@ use std::io::Read as _;
 
 /// Fills a buffer.
 ///
-/// `getrandom` came with Linux 3.17, and soon after the start of a machine it may wait for minutes until the kernel has enough that nobody can
-/// guess. A name needs no such thing: then `/dev/urandom` gives what there is.
+/// `getrandom` came with Linux 3.17, and soon after boot it may block for minutes until the kernel
+/// has enough entropy. A name does not need that: then `/dev/urandom` is used.
 ///
 /// # Errors
 /// Those of opening `/dev/urandom`.
@@ -25,8 +25,8 @@ pub fn fill(buffer: &mut [u8]) -> std::io::Result<()> {
 
 /// 16 random lower-case hexadecimal digits, for the name of a temporary file.
 ///
-/// A process id is not enough for that: hosts and pid namespaces that share a directory use the
-/// same ids.
+/// A process id is not unique enough: hosts and pid namespaces that share a directory use the same
+/// ids.
 ///
 /// # Errors
 /// Those of [`fill`].
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_filled() {
+    fn the_whole_buffer_is_filled() {
         let mut bytes = [0_u8; 1000];
         super::fill(&mut bytes).unwrap();
         assert!(bytes.chunks(20).all(|part| part.iter().any(|byte| *byte != 0)));

@@ -1,11 +1,12 @@
 //! System call filters and their listener.
 //!
-//! A listener is a descriptor from which another process reads the calls that a filter held back, and over which it answers.
-//! See [seccomp(2)](https://man7.org/linux/man-pages/man2/seccomp.2.html) and
+//! A listener is a descriptor from which another process reads the calls that a filter holds back,
+//! and through which it answers. See
+//! [seccomp(2)](https://man7.org/linux/man-pages/man2/seccomp.2.html) and
 //! [seccomp_unotify(2)](https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html).
 //!
-//! What is read from the memory of a waiting process may change at any time, and the process may be gone: an answer is only as good as
-//! [`Listener::is_waiting`] after the last look at anything that belongs to it.
+//! The memory of a waiting process may change at any time, and the process may have ended: facts
+//! about it are only valid if [`Listener::is_waiting`] is true after they were read.
 
 use crate::raw;
 use abi::bpf::Instruction;
@@ -22,7 +23,7 @@ const SEND: usize = 0xc018_2101;
 const ID_VALID: usize = 0x4008_2102;
 const SET_FLAGS: usize = 0x4008_2104;
 const SYNC_WAKE_UP: usize = 1;
-/// Lets the waiting call go on as if there were no filter.
+/// Lets the waiting call continue as if there were no filter.
 const CONTINUE: u32 = 1;
 
 /// `struct sock_fprog`.
@@ -39,14 +40,15 @@ fn set_filter(program: &[Instruction], flags: usize) -> Result<usize, Errno> {
     unsafe { set_program(&raw const program as usize, flags) }
 }
 
-/// Installs the filter whose `struct sock_fprog` is there. Before Linux 3.17 `prctl` did that, without flags.
+/// Installs the filter of a `struct sock_fprog`. Before Linux 3.17 `prctl` did that, without flags.
 ///
 /// # Safety
-/// The structure and its instructions live until the call returns.
+/// The structure and its instructions must live until the call returns.
 pub(crate) unsafe fn set_program(program: usize, flags: usize) -> Result<usize, Errno> {
     const PR_SET_SECCOMP: usize = 22;
     const SECCOMP_MODE_FILTER: usize = 2;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller guarantees that the structure and its instructions live during the calls;
+    // the other arguments are integers.
     unsafe {
         match raw::call(numbers::__NR_seccomp, [SET_MODE_FILTER, flags, program, 0, 0]) {
             Err(Errno::NOSYS) if flags == 0 => {
@@ -57,7 +59,7 @@ pub(crate) unsafe fn set_program(program: usize, flags: usize) -> Result<usize, 
     }
 }
 
-/// Installs a filter for this thread and all its descendants, for good.
+/// Installs a filter for this thread and all its descendants, permanently.
 pub fn install(program: &[Instruction]) -> Result<(), Errno> {
     // Without the flag kernels before 5.16 slow every filtered process down against Spectre v4.
     match set_filter(program, FLAG_SPEC_ALLOW) {
@@ -68,19 +70,19 @@ pub fn install(program: &[Instruction]) -> Result<(), Errno> {
 
 /// Installs a filter with a listener.
 ///
-/// Where the kernel can (5.19), a call whose handling has begun is only interrupted by a fatal signal: otherwise programs with many
-/// signals repeat calls that were already done.
+/// If the kernel supports it (5.19), a call whose handling has begun is only interrupted by a fatal
+/// signal: otherwise programs with many signals repeat calls that were already done.
 pub fn install_with_listener(program: &[Instruction]) -> Result<Listener, Errno> {
     let flags = FLAG_NEW_LISTENER | FLAG_SPEC_ALLOW;
     let descriptor = match set_filter(program, flags | FLAG_WAIT_KILLABLE_RECV) {
         Err(Errno::INVAL) => set_filter(program, flags)?,
         result => result?,
     };
-    // SAFETY: the kernel has just made this descriptor for us.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(Listener(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }))
 }
 
-/// The reading end for calls that a filter held back.
+/// The descriptor to read the calls from that a filter holds back.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -88,9 +90,9 @@ pub struct Listener(OwnedFd);
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Waiting {
-    /// Names this call in answers.
+    /// Identifies this call in answers.
     pub id: u64,
-    /// Thread that made it, in our pid namespace; 0 if it is not visible there.
+    /// The calling thread in this pid namespace; 0 if it is not visible there.
     pub thread: u32,
     flags: u32,
     /// Number of the call.
@@ -111,14 +113,14 @@ struct Response {
     flags: u32,
 }
 
-/// What the waiting call returns.
+/// Result of the waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// This value.
     Value(i64),
     /// This error.
     Error(Errno),
-    /// Whatever the kernel makes of it, with the arguments as they are *then*.
+    /// The kernel makes the call, with the arguments as they are *then*.
     Continue,
 }
 
@@ -128,19 +130,20 @@ impl Listener {
         Self(descriptor)
     }
 
-    /// Asks for wake-ups that stay on the processor of the waiting thread (6.6): several times faster.
+    /// Requests wake-ups on the processor of the waiting thread (6.6), which are several times
+    /// faster.
     pub fn wake_up_here(&self) -> Result<(), Errno> {
         self.ioctl(SET_FLAGS, SYNC_WAKE_UP).map(drop)
     }
 
-    /// Waits for the next call. `NOENT`: the caller vanished meanwhile, ask again.
+    /// Waits for the next call. `NOENT`: the caller has ended meanwhile, call again.
     pub fn receive(&self) -> Result<Waiting, Errno> {
         let mut waiting = Waiting::default();
         self.ioctl(RECV, &raw mut waiting as usize)?;
         Ok(waiting)
     }
 
-    /// Answers. `NOENT`: nobody waits any more.
+    /// Answers a call. `NOENT`: the call does not wait any more.
     pub fn answer(&self, id: u64, answer: Answer) -> Result<(), Errno> {
         let (value, error, flags) = match answer {
             Answer::Value(value) => (value, 0, 0),
@@ -151,13 +154,15 @@ impl Listener {
         self.ioctl(SEND, &raw mut response as usize).map(drop)
     }
 
-    /// Whether the call still waits, so that what was read about its process was about that process.
+    /// Returns true if the call still waits, so that facts read about its process belong to that
+    /// process.
     pub fn is_waiting(&self, id: u64) -> bool {
         self.ioctl(ID_VALID, &raw const id as usize).is_ok()
     }
 
     fn ioctl(&self, number: usize, argument: usize) -> Result<usize, Errno> {
-        // SAFETY: every caller passes what the request reads or writes, of the size that its number encodes.
+        // SAFETY: every caller passes a pointer to memory that the request reads or writes, of the
+        // size that its number encodes.
         unsafe {
             raw::call(numbers::__NR_ioctl, [self.0.as_raw_fd() as usize, number, argument, 0, 0])
         }

@@ -1,7 +1,8 @@
 //! Id maps of user namespaces, and running a closure in a namespace of its own.
 //!
-//! A map of one id is written by its owner. More need a helper with privilege in the parent namespace: `newuidmap` and `newgidmap`
-//! (setuid), or root itself. See [user_namespaces(7)](https://man7.org/linux/man-pages/man7/user_namespaces.7.html).
+//! The owner of a namespace may write a map of one id. More ids need a helper with privilege in the
+//! parent namespace: `newuidmap` and `newgidmap` (setuid), or root itself. See
+//! [user_namespaces(7)](https://man7.org/linux/man-pages/man7/user_namespaces.7.html).
 
 use crate::fork::{ForkResult, fork};
 use crate::namespace::{self, Kinds};
@@ -27,18 +28,18 @@ pub struct Maps {
     pub helpers: Option<(PathBuf, PathBuf)>,
 }
 
-/// Why a namespace could not be set up.
+/// The reason why a namespace could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `unshare(2)`.
+    /// `unshare(2)` failed.
     #[error("cannot make a user namespace: {0}")]
     Unshare(Errno),
-    /// Writing a map.
+    /// Writing a map failed.
     #[error("cannot write {file}: {errno}")]
     Write {
         /// The file.
         file: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: Errno,
     },
     /// A helper failed.
@@ -46,12 +47,12 @@ pub enum Error {
     Helper {
         /// Its path.
         program: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: String,
         /// What it printed.
         output: String,
     },
-    /// `fork(2)`, `pipe(2)`.
+    /// `fork(2)` or `pipe(2)` failed.
     #[error("cannot start a process for the namespace: {0}")]
     Process(std::io::Error),
     /// The process in the namespace ended without a result.
@@ -60,24 +61,24 @@ pub enum Error {
 }
 
 impl Maps {
-    /// One user and one group, each seen as `inside`.
+    /// One user and one group, each mapped to `inside`.
     pub fn single(inside: (u32, u32)) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
         Self { uids: vec![(inside.0, uid, 1)], gids: vec![(inside.1, gid, 1)], helpers: None }
     }
 
-    /// Whether the owner of the namespace may write these maps itself.
+    /// Returns true if the owner of the namespace may write these maps itself.
     pub fn is_single(&self) -> bool {
         let one = |lines: &[Line]| matches!(lines, [(_, _, 1)]);
         self.helpers.is_none() && one(&self.uids) && one(&self.gids)
     }
 
-    /// Writes the maps of the calling process's new namespace; for [`Maps::is_single`].
+    /// Writes the maps of the calling process's new namespace; requires [`Maps::is_single`].
     pub fn write_own(&self) -> Result<(), Error> {
-        // Without this the kernel does not let an ordinary user write a group map.
+        // Without this the kernel does not allow an unprivileged user to write a group map.
         match write("/proc/self/setgroups", "deny") {
-            // Kernels before 3.19 have no such file.
+            // Kernels before 3.19 lack this file.
             Err(Error::Write { errno: Errno::NOENT, .. }) => {}
             result => result?,
         }
@@ -85,13 +86,14 @@ impl Maps {
         write("/proc/self/gid_map", &text(&self.gids))
     }
 
-    /// Writes the maps of another process's namespace, from the namespace above.
+    /// Writes the maps of another process's namespace, from the parent namespace.
     pub fn write_for(&self, pid: u32) -> Result<(), Error> {
         let Some((for_users, for_groups)) = &self.helpers else {
             write(&format!("/proc/{pid}/uid_map"), &text(&self.uids))?;
             return write(&format!("/proc/{pid}/gid_map"), &text(&self.gids));
         };
-        // Both at once: each is a setuid program that reads the user database, some milliseconds in all.
+        // Both at once: each is a setuid program that reads the user database, some milliseconds in
+        // all.
         let users = start(for_users, pid, &self.uids)?;
         let groups = start(for_groups, pid, &self.gids);
         finish(for_users, users)?;
@@ -142,10 +144,11 @@ fn finish(program: &Path, child: std::process::Child) -> Result<(), Error> {
     Err(failed(output.status.to_string(), said))
 }
 
-/// Runs `work` in a new user namespace with these maps, as its root where 0 is mapped, in a process of its own, and returns the bytes
-/// that it gave. With `mounts` the process has a mount namespace of its own too.
+/// Runs `work` in a new process in a new user namespace with these maps, as its root if 0 is
+/// mapped, and returns its bytes. With `mounts` the process also has a mount namespace of its own.
 ///
-/// The caller must have one thread (`fork`). A closure that panics or is killed gives [`Error::Vanished`].
+/// The caller must have one thread (`fork`). A closure that panics or is killed gives
+/// [`Error::Vanished`].
 pub fn run(maps: &Maps, mounts: bool, work: impl FnOnce() -> Vec<u8>) -> Result<Vec<u8>, Error> {
     let pipe = || {
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -197,7 +200,7 @@ fn inside(
         crate::fork::exit_now(1);
     };
     let mut result = File::from(result);
-    // The leading byte tells an empty result from a process that died.
+    // The leading byte distinguishes an empty result from a process that died.
     let sent = result.write_all(&[1]).and_then(|()| result.write_all(&bytes));
     crate::fork::exit_now(i32::from(sent.is_err()));
 }

@@ -1,9 +1,9 @@
-//! A big image made by code, for measuring pulls: so many layers, files and bytes.
+//! Makes a big image by code, to measure pulls: a given number of layers, files and bytes.
 //!
 //! Deterministic for a [`Shape`], so two machines measure the same. The contents are words from a
-//! random vocabulary with some noise, which gzip packs about 3:1, as it does real software. Sizes of
-//! files are spread as in a distribution: most are small, some hold most of the bytes. Layers are
-//! made in parallel and written to disk as they are made, never held whole.
+//! random vocabulary with some noise, which gzip packs about 3:1, as it does real software. Sizes
+//! of files are spread as in a distribution: most are small, some hold most of the bytes. Layers
+//! are made in parallel and written to disk as they are made, never held whole.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -18,19 +18,19 @@ use sha2::{Digest as _, Sha256};
 use crate::image::Blob;
 use crate::layer::{Entry, Layer};
 
-/// What to make.
+/// Size of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Layers; files and bytes are spread evenly over them.
+    /// Number of layers; files and bytes are spread evenly over them.
     pub layers: u64,
-    /// Regular files in all.
+    /// Number of regular files.
     pub files: u64,
     /// Bytes in all files, before compression.
     pub bytes: u64,
 }
 
 impl Shape {
-    /// The one that the benchmarks speak of: 5 layers, 43,000 files, 1.4 GB.
+    /// The image of the benchmarks: 5 layers, 43,000 files, 1.4 GB.
     pub const BENCHMARK: Self = Self { layers: 5, files: 43_000, bytes: 1_400_000_000 };
     /// A tenth of it, for trying the benchmark itself.
     pub const SMALL: Self = Self { layers: 5, files: 4_300, bytes: 140_000_000 };
@@ -49,8 +49,8 @@ pub struct LayerFile {
     pub size: u64,
 }
 
-/// Writes the image as an OCI layout named `reference`, unless a finished one is there; gives
-/// its layers.
+/// Writes the image as an OCI layout named `reference`, unless a finished one exists; returns its
+/// layers.
 pub fn write_layout(shape: Shape, dir: &Path, reference: &str) -> io::Result<Vec<LayerFile>> {
     let blobs = dir.join("blobs/sha256");
     let record = dir.join("layers.json");
@@ -146,7 +146,7 @@ fn describe(dir: &Path, reference: &str, layers: &[LayerFile]) -> io::Result<()>
     fs::write(dir.join("index.json"), index.to_string())
 }
 
-/// Counts and hashes what passes through.
+/// A writer that counts and hashes its data.
 struct Tee<W> {
     inner: W,
     hash: Sha256,
@@ -192,7 +192,7 @@ fn layer(shape: Shape, number: u64, blobs: &Path) -> io::Result<LayerFile> {
     let top = format!("usr/layer{number}");
     let mut entries = Layer::new().dir("usr").dir(&top);
     if number == 0 {
-        // Something that can be run, so that the image is of use.
+        // A program, so that the image can be run.
         let guest = fs::read(crate::guest::program())?;
         entries = entries.dir("bin").file("bin/guest", 0o755, guest);
     }
@@ -201,7 +201,7 @@ fn layer(shape: Shape, number: u64, blobs: &Path) -> io::Result<LayerFile> {
             entries = entries.dir(&format!("{top}/d{:04}", n / 40));
         }
         let mean = left / (files - n);
-        // Three of four are a tenth of the mean, the fourth makes up for them.
+        // Three of four are a tenth of the mean, the fourth has the rest.
         let size = if n + 1 == files {
             left
         } else if n % 4 == 3 {
@@ -226,7 +226,7 @@ fn layer(shape: Shape, number: u64, blobs: &Path) -> io::Result<LayerFile> {
     Ok(LayerFile { path, digest, diff_id, size })
 }
 
-/// Marsaglia's xorshift64*: enough for contents, and the same everywhere.
+/// Marsaglia's xorshift64*: random enough for contents, and the same everywhere.
 struct Random(u64);
 
 impl Random {
@@ -254,7 +254,7 @@ fn text(random: &mut Random, words: &[Vec<u8>], size: usize) -> Vec<u8> {
         if draw.is_multiple_of(13) {
             text.extend_from_slice(&draw.to_le_bytes()[..5]);
         } else {
-            // Low numbers more often, as in any language.
+            // Low numbers are more frequent, as words in a language.
             let (a, b) = ((draw >> 8) % 1024, (draw >> 24) % 1024);
             text.extend_from_slice(&words[(a * b / 1024) as usize]);
         }

@@ -1,8 +1,7 @@
-//! The programs of this crate, built for the tests that ask for them.
+//! Builds the programs of this crate for the tests that use them.
 //!
-//! Cargo builds them only for this crate's own tests, so the first test that asks for one runs
-//! `cargo build` (a fraction of a second when it is up to date), with the target directory of the
-//! test that asks.
+//! Cargo builds them only for this crate's own tests, so the first test that uses one runs `cargo
+//! build` (a fraction of a second when it is up to date), with that test's target directory.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// The path of a program of this crate, which is built if need be.
+/// The path of a program of this crate, which is built if necessary.
 pub(crate) fn program(name: &str) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -1,9 +1,9 @@
-//! Running a program to its end with a deadline, keeping everything it said.
+//! Runs a program to its end with a deadline, and keeps its output.
 //!
 //! The child gets its own process group, so that a run past its deadline is killed with its
-//! children. Output is collected by two threads. When the program ends but somebody still holds
-//! its standard output (a container started with `-d` must not), the answer says so instead of
-//! hanging.
+//! children. Output is collected by two threads. If the program ends but another process still
+//! holds its standard output (a container started with `-d` must not), the result says so instead
+//! of hanging.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long a program may take when nothing else is said.
+/// Default deadline of a program.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How a finished program ended and what it wrote.
+/// Exit status and output of a finished program.
 #[derive(Clone)]
 pub struct Finished {
-    /// The status; `None` where the deadline passed and it was killed.
+    /// The status; `None` if the deadline passed and it was killed.
     pub status: Option<ExitStatus>,
-    /// Everything on standard output.
+    /// All of standard output.
     pub stdout: Vec<u8>,
-    /// Everything on standard error.
+    /// All of standard error.
     pub stderr: Vec<u8>,
     /// The program ended, but another process kept its output open.
     pub held_open: bool,
@@ -55,10 +55,10 @@ impl Finished {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 
-    /// Insists on an exit code.
+    /// Checks the exit code.
     ///
     /// # Panics
-    /// With everything that is known, when it is another one.
+    /// With all facts, if the code is another one.
     #[track_caller]
     pub fn expect(&self, code: i32) -> &Self {
         assert!(self.code() == code, "expected exit code {code}, got {}: {self:?}", self.code());
@@ -96,7 +96,7 @@ impl fmt::Debug for Finished {
     }
 }
 
-/// What a program reads.
+/// Standard input of a program.
 #[derive(Clone, Debug, Default)]
 pub enum Input {
     /// `/dev/null`
@@ -104,11 +104,11 @@ pub enum Input {
     Null,
     /// A pipe with these bytes.
     Bytes(Vec<u8>),
-    /// What the command was set up with.
+    /// As the command was configured.
     AsIs,
 }
 
-/// Runs to the end within [`DEADLINE`], with nothing to read.
+/// Runs to the end within [`DEADLINE`], without input.
 pub fn run(command: &mut Command) -> Finished {
     run_with(command, Input::Null, DEADLINE)
 }
@@ -133,7 +133,7 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = started(|| command.spawn()).unwrap_or_else(|error| panic!("{words}: {error}"));
     if let (Some(bytes), Some(mut pipe)) = (feed, child.stdin.take()) {
-        // A child that does not read is no error; the pipe just breaks.
+        // A child that does not read its input is no error; the pipe just breaks.
         thread::spawn(move || pipe.write_all(&bytes));
     }
     let (sender, receiver) = mpsc::channel();
@@ -143,7 +143,8 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     let status = wait(&mut child, limit);
     let mut output = [Vec::new(), Vec::new()];
     let mut open = 2;
-    // After the end what is in the pipes comes at once; whoever still writes is not waited for.
+    // After the end, data in the pipes arrives at once; processes that still write are not waited
+    // for.
     let mut patience = Instant::now() + Duration::from_secs(3);
     while open > 0 {
         match receiver.recv_timeout(patience.saturating_duration_since(Instant::now())) {
@@ -160,22 +161,24 @@ pub fn run_with(command: &mut Command, input: Input, limit: Duration) -> Finishe
     Finished { status, stdout, stderr, held_open: open > 0, command: words }
 }
 
-/// Runs a program to its end, one that was written just now too.
+/// Runs a program to its end, even one that was written just now.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     started(|| command.output())
 }
 
-/// Copies a program that others are to run, by a process of its own: no thread of this one ever has it open for writing (see [`started`]).
+/// Copies a program with a process of its own, so that no thread of this one ever has it open for
+/// writing (see [`started`]). For programs that other users run.
 ///
 /// # Panics
-/// When it cannot be copied.
+/// If it cannot be copied.
 pub fn copy_program(program: &Path, copy: &Path) {
     let done = Command::new("cp").arg("--").args([program, copy]).status();
     assert!(done.is_ok_and(|status| status.success()), "{} is not copied", program.display());
 }
 
-/// A program that this process has written cannot be executed (`ETXTBSY`) as long as a child that another thread began to start meanwhile has
-/// inherited the descriptor: until that one's own `execve`.
+/// Starts a program, and retries on `ETXTBSY`: a program that this process has written cannot be
+/// executed while a child that another thread is starting has inherited the descriptor, until that
+/// child's own `execve`.
 fn started<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let began = Instant::now();
     loop {
@@ -191,7 +194,7 @@ fn started<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// How many times as long as usual everything may take: `CORACLE_TEST_PATIENCE`, for slow and for emulated machines.
+/// Factor of all time limits: `CORACLE_TEST_PATIENCE`, for slow and for emulated machines.
 fn patience() -> u32 {
     let word = std::env::var("CORACLE_TEST_PATIENCE").ok();
     word.and_then(|word| word.parse().ok()).unwrap_or(1)
@@ -218,7 +221,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Repeats `check` until it gives something or `limit` has passed.
+/// Repeats `check` until it returns a value or `limit` has passed.
 pub fn until<T>(limit: Duration, mut check: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit * patience();
     loop {
@@ -232,8 +235,8 @@ pub fn until<T>(limit: Duration, mut check: impl FnMut() -> Option<T>) -> Option
     }
 }
 
-/// Looks a program up in the usual directories, without asking `PATH` alone: tests run with a
-/// short one, and administrators' tools are in `sbin`.
+/// Looks up a program in `PATH` and in the usual directories: tests run with a short `PATH`, and
+/// administrators' tools are in `sbin`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

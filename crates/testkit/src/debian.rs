@@ -1,7 +1,9 @@
-//! A real distribution's tree: Debian's minimal base by `mmdebstrap`, kept under `target/testkit`.
+//! Makes the tree of a real distribution: Debian's minimal base by `mmdebstrap`, kept under
+//! `target/testkit`.
 //!
-//! It takes some ten seconds and a package mirror, the machine's own. Where that cannot be had the
-//! callers skip with the reason. A tree with other packages is another file, so a list that changes is never answered from an old tree.
+//! It takes some ten seconds and a package mirror, the machine's own. If that is not available the
+//! callers skip with the reason. A tree with other packages is another file, so a changed list
+//! never uses an old tree.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,7 +15,7 @@ use crate::command::find_program;
 use crate::image::{Image, Pack};
 use crate::skip::Skip;
 
-/// The release that is made.
+/// The Debian release of the tree.
 pub const SUITE: &str = "bookworm";
 
 /// The release with the newest C library and programs.
@@ -21,24 +23,25 @@ pub const NEWEST: &str = "sid";
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Where made trees and images are kept between runs.
+/// Directory in which trees and images are kept between runs.
 pub fn cache() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("/"));
     target.unwrap_or_else(|| root.join("target")).join("testkit")
 }
 
-/// The tree as one tar stream in a file.
+/// A file with the tree as one tar stream.
 pub fn tar() -> Result<PathBuf, Skip> {
     make(SUITE, "", &[])
 }
 
-/// The tree with more packages, kept under a name of its own.
+/// The tree with more packages, kept under its own name.
 pub fn tar_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     make(SUITE, name, packages)
 }
 
-/// The tree of [`NEWEST`] with more packages. `apt-get` in it takes package lists that are older than the archive promises, as mirrors have them.
+/// The tree of [`NEWEST`] with more packages. `apt-get` in it accepts package lists that are older
+/// than the archive promises, as mirrors have them.
 pub fn newest_with(name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     make(NEWEST, name, packages)
 }
@@ -78,7 +81,7 @@ fn make(suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf, Skip> {
     Ok(file)
 }
 
-/// What a tree is kept under: its release, its name, and what is in it.
+/// File name of a tree: its release, its name, and its packages.
 fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
     if packages.is_empty() {
         return format!("debian-{suite}");
@@ -88,7 +91,7 @@ fn file_name(suite: &str, name: &str, packages: &[&str]) -> String {
     format!("debian-{suite}-{name}-{:08x}", sum.finish() >> 32)
 }
 
-/// Packages of [`NEWEST`], as they are: for a tree that they would pull too much into.
+/// Package files of [`NEWEST`], for a tree into which they would pull too many others.
 pub fn newest_packages(name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Skip> {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = cache().join(file_name(NEWEST, name, packages));
@@ -104,14 +107,14 @@ pub fn newest_packages(name: &str, packages: &[&str]) -> Result<Vec<PathBuf>, Sk
     let words = [&["-qq", "download"], packages].concat();
     let done = fetch(&part, &line, &words);
     done.map_err(|why| Skip(format!("fetching packages of {NEWEST}: {why}")))?;
-    // Whoever was quicker has left the same there.
+    // Another process was quicker and has left the same there.
     if fs::rename(&part, &dir).is_err() {
         let _ = fs::remove_dir_all(&part);
     }
     Ok(list(&dir))
 }
 
-/// Has `apt-get` do something in a new directory, with lists of its own.
+/// Runs `apt-get` in a new directory, with package lists of its own.
 fn fetch(part: &Path, line: &str, words: &[&str]) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     fs::create_dir_all(part.join("state/lists/partial")).map_err(failed)?;
@@ -154,7 +157,7 @@ pub fn source(package: &str) -> Result<PathBuf, Skip> {
     let line = format!("deb-src {} {SUITE} main\n", mirror());
     let done = fetch(&part, &line, &["-qq", "source", "--download-only", package]);
     done.map_err(|why| Skip(format!("fetching the source of {package}: {why}")))?;
-    // Whoever was quicker has left the same there.
+    // Another process was quicker and has left the same there.
     if fs::rename(&part, &dir).is_err() {
         let _ = fs::remove_dir_all(&part);
     }
@@ -166,7 +169,7 @@ fn archive_in(dir: &Path) -> Option<PathBuf> {
     files.into_iter().find(|file| file.to_string_lossy().contains(".orig.tar"))
 }
 
-/// Where the machine gets Debian's packages from.
+/// The machine's mirror of Debian's packages.
 fn mirror() -> String {
     let text = sources().first().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     text.split_whitespace()

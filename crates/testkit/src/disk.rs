@@ -1,15 +1,15 @@
-//! A disk whose every write is recorded, and that can be made what a loss of power leaves of it.
+//! A disk that records every write, and can be set to the state in which a power failure leaves it.
 //!
 //! ```text
 //! the test ── commands ──► ext4 ──► loop device ──► one file of a FUSE file system ──► log
 //! ```
 //!
-//! A process of its own serves the file ([`serve`]; the test binary calls itself by [`FLAG`]) and
-//! keeps writes, flushes and the marks that the test sets in the order in which they came.
-//! Afterwards [`RecordedDisk::cut`] makes the disk what it held after any beginning of that log:
-//! the file system is mounted again, replays its journal, and the test looks at what is there.
+//! A separate process serves the file ([`serve`]; the test binary calls itself by [`FLAG`]) and
+//! keeps writes, flushes and the test's marks in the order in which they came. Afterwards
+//! [`RecordedDisk::cut`] sets the disk to its state after any beginning of that log: the file
+//! system is mounted again, replays its journal, and the test checks its content.
 //!
-//! Needs root, `/dev/fuse`, a loop device, `mkfs.ext4` and `nsenter`; what is missing is a skip.
+//! Needs root, `/dev/fuse`, a loop device, `mkfs.ext4` and `nsenter`; a missing one is a skip.
 
 mod fuse;
 mod image;
@@ -23,7 +23,7 @@ use crate::command::{Finished, Input, run_with};
 use crate::person::{LIMIT, Person};
 use crate::skip::{Skip, need_program};
 
-/// The first word of the command line by which a test binary becomes the server.
+/// The first argument by which a test binary becomes the server.
 pub const FLAG: &str = "--serve-recorded-disk";
 
 const DISK: &str = "disk";
@@ -31,7 +31,7 @@ const MOUNTED: &str = "mounted";
 const SPOOL: &str = "spool";
 const BOOT: &str = "boot_id";
 
-/// A recorded disk with an ext4 on it.
+/// A recorded disk with an ext4 file system.
 #[derive(Debug)]
 pub struct RecordedDisk {
     server: Child,
@@ -39,18 +39,18 @@ pub struct RecordedDisk {
     place: PathBuf,
 }
 
-/// One line of the log, without its bytes.
+/// One entry of the log, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something was written.
+    /// A write.
     Write,
-    /// What was written before is on the disk.
+    /// A flush: all earlier writes are on the disk.
     Flush,
-    /// The test has said this number.
+    /// A mark of the test.
     Mark(u32),
 }
 
-/// What happened to the writes after the last flush.
+/// State of the writes after the last flush.
 #[derive(Clone, Copy, Debug)]
 pub enum Tail {
     /// They are on the disk.
@@ -61,7 +61,7 @@ pub enum Tail {
     Part(u64),
 }
 
-/// Becomes the server where the command line says so.
+/// Becomes the server if the command line says so.
 pub fn serve() -> Option<ExitCode> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.split_first() {
@@ -71,8 +71,8 @@ pub fn serve() -> Option<ExitCode> {
 }
 
 impl RecordedDisk {
-    /// A disk of `size` bytes with a file system, mounted with these options (`commit=1`); its
-    /// files are kept in `place`, which must be empty.
+    /// Makes a disk of `size` bytes with a file system, mounted with these options (`commit=1`);
+    /// its files are kept in `place`, which must be empty.
     pub fn new(place: &Path, size: u64, options: &str) -> Result<Self, Skip> {
         if !rustix::process::getuid().is_root() {
             crate::skip!("only root can mount a recorded disk");
@@ -106,26 +106,25 @@ impl RecordedDisk {
         Ok(disk)
     }
 
-    /// Where the file system is mounted, for those who are in its namespace
-    /// ([`RecordedDisk::enter`]).
+    /// Mount point of the file system, valid in its namespace ([`RecordedDisk::enter`]).
     pub fn mounted(&self) -> PathBuf {
         self.place.join(MOUNTED)
     }
 
-    /// A path in the disk's namespace, as it is reached from outside.
+    /// A path in the disk's namespace, as seen from outside.
     pub fn outside(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.server.id()));
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// A command of root's that is run where the disk is mounted: its words are to follow.
+    /// A command that runs as root in the disk's namespace: append its arguments.
     pub fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.server.id())).stdin(Stdio::null());
         command
     }
 
-    /// Runs the program under test there as a person.
+    /// Runs the program under test there as a user.
     pub fn run(&self, person: &Person, words: &[&str]) -> Finished {
         let inner = person.command(words);
         let mut command = self.enter();
@@ -137,7 +136,7 @@ impl RecordedDisk {
     /// Sets a mark in the log.
     ///
     /// # Panics
-    /// As the others: when the server does not do it.
+    /// If the server fails, as the other methods.
     pub fn mark(&mut self, number: u32) {
         self.must(&format!("mark {number}"));
     }
@@ -156,8 +155,7 @@ impl RecordedDisk {
         text.split_whitespace().map(event).collect()
     }
 
-    /// Ends the recording: unmounts the disk, and from here on lets it look as if the machine had
-    /// been started anew.
+    /// Ends the recording: unmounts the disk, and makes this look like a restarted machine.
     ///
     /// # Panics
     /// See [`RecordedDisk::mark`].
@@ -166,11 +164,11 @@ impl RecordedDisk {
         self.must("boot");
     }
 
-    /// Mounts the disk as a loss of power after `count` lines of the log leaves it. Counts must not
-    /// fall from call to call; [`RecordedDisk::leave`] comes between.
+    /// Mounts the disk in the state that a power failure after `count` entries of the log leaves.
+    /// Counts must not decrease from call to call; call [`RecordedDisk::leave`] in between.
     ///
     /// # Panics
-    /// When its file system cannot be mounted, and see [`RecordedDisk::mark`].
+    /// If its file system cannot be mounted, and see [`RecordedDisk::mark`].
     pub fn cut(&mut self, count: usize, tail: Tail) {
         let tail = match tail {
             Tail::Kept => "kept".to_owned(),
@@ -213,7 +211,7 @@ impl RecordedDisk {
 
 impl Drop for RecordedDisk {
     fn drop(&mut self) {
-        // The end of its input ends it.
+        // The server ends at the end of its input.
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }

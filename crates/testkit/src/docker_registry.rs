@@ -1,7 +1,7 @@
-//! A real registry: Debian's `docker-registry` on a free loopback port with temporary storage.
+//! Runs a real registry: Debian's `docker-registry` on a free loopback port with temporary storage.
 //!
-//! Plain HTTP, or TLS with a certificate made for the occasion; open, or with basic authentication
-//! (user `tester`, password `secret`). Stopped and deleted when dropped.
+//! Plain HTTP, or TLS with a generated certificate; open, or with basic authentication (user
+//! `tester`, password `secret`). Stopped and deleted when dropped.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,21 +15,21 @@ use crate::command::{find_program, until};
 use crate::push::Target;
 use crate::scratch::Scratch;
 
-/// The user that [`Options::password`] lets in.
+/// The user name for [`Options::password`].
 pub const USER: &str = "tester";
 /// That user's password.
 pub const PASSWORD: &str = "secret";
-/// `bcrypt` of [`PASSWORD`] (crypt(5)), the only scheme that `docker-registry` takes.
+/// `bcrypt` of [`PASSWORD`] (crypt(5)), the only scheme that `docker-registry` accepts.
 const HTPASSWD: &str = "tester:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n";
 /// Base64 of `tester:secret`.
 const BASIC: &str = "dGVzdGVyOnNlY3JldA==";
 
-/// What kind of registry.
+/// Options of a registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// TLS with a private certificate ([`DockerRegistry::certificate`]).
     pub tls: bool,
-    /// Ask for basic authentication.
+    /// Require basic authentication.
     pub password: bool,
 }
 
@@ -53,7 +53,7 @@ impl DockerRegistry {
         let program = find_program("docker-registry").ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "docker-registry is not installed")
         })?;
-        // Between asking for a free port and using it somebody else may take it.
+        // Another process may take the free port before it is used.
         let mut last = io::Error::other("no try was made");
         for _ in 0..5 {
             match Self::attempt(&program, options) {
@@ -92,15 +92,15 @@ impl DockerRegistry {
         Err(io::Error::other(format!("docker-registry did not start: {log}")))
     }
 
-    /// `127.0.0.1:port`, as it stands before the repository in a reference.
+    /// `127.0.0.1:port`, the part before the repository in a reference.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Where [`crate::push`] sends images.
+    /// Target for [`crate::push`].
     ///
     /// # Panics
-    /// With TLS: the little client does not speak it; push with `skopeo`.
+    /// With TLS: the simple client does not support it; push with `skopeo`.
     pub fn target(&self) -> Target {
         assert!(!self.options.tls, "push to a TLS registry with skopeo");
         let basic = self.options.password.then(|| BASIC.to_owned());
@@ -112,7 +112,7 @@ impl DockerRegistry {
         self.scratch.path().join("cert.pem")
     }
 
-    /// The directory that holds the registry's files, for damaging them.
+    /// The directory of the registry's files, which a test can damage.
     pub fn storage(&self) -> PathBuf {
         self.scratch.path().join("storage")
     }

@@ -1,4 +1,4 @@
-//! Forbidding system calls, as a stricter host does.
+//! Forbids system calls, as a stricter host does.
 
 use crate::scratch::Scratch;
 use std::fs;
@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs a program without some system calls, which are named before it and end at `--`.
+/// Source of a program that runs another one without some system calls, which are named before
+/// `--`.
 const FENCE: &str = r#"
 #include <errno.h>
 #include <linux/filter.h>
@@ -58,11 +59,11 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The compiled fence, in a directory that is there; none without a compiler. Its words are what to forbid (`namespaces`, `filters`, `tracing`),
-/// `--`, and what to run.
+/// The compiled fence, in an existing directory; `None` without a compiler. Its arguments are the
+/// calls to forbid (`namespaces`, `filters`, `tracing`), `--`, and the program to run.
 ///
 /// # Panics
-/// When the directory cannot be written to.
+/// If the directory cannot be written to.
 pub fn fence(place: &Path) -> Option<PathBuf> {
     let (source, program) = (place.join("fence.c"), place.join("fence"));
     fs::write(&source, FENCE).expect("a source file");
@@ -70,10 +71,11 @@ pub fn fence(place: &Path) -> Option<PathBuf> {
     done.is_ok_and(|status| status.success()).then_some(program)
 }
 
-/// A program by the same name that runs another one without namespaces, filters and tracing; none without a compiler.
+/// A program of the same name that runs another one without namespaces, filters and tracing; `None`
+/// without a compiler.
 ///
 /// # Panics
-/// When the directory cannot be written to.
+/// If the directory cannot be written to.
 pub fn fenced(scratch: &Scratch, program: &Path) -> Option<PathBuf> {
     let place = scratch.dir("fenced", None, 0o755).expect("a directory");
     let fence = fence(&place)?;

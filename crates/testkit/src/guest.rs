@@ -1,4 +1,4 @@
-//! The static program `guest`, found or built for the tests, and images that contain it.
+//! Finds or builds the static program `guest` for the tests, and makes images that contain it.
 //!
 //! It is a binary of this crate ([`crate::built`]).
 
@@ -11,10 +11,10 @@ use crate::built;
 use crate::image::Image;
 use crate::layer::{Entry, Layer};
 
-/// The path of the program, built if need be.
+/// The path of the program, which is built if necessary.
 ///
 /// # Panics
-/// When cargo cannot build it.
+/// If cargo cannot build it.
 pub fn program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| build().unwrap_or_else(|error| panic!("building guest: {error}")))
@@ -25,11 +25,11 @@ fn build() -> io::Result<PathBuf> {
         .map_or_else(|| built::program("guest"), |given| Ok(given.into()))
 }
 
-/// The tree that the contract suite runs in: the program under several names, accounts, and files
-/// with owners and modes that an unprivileged user cannot put on disk.
+/// The tree of the contract suite: the program under several names, accounts, and files with owners
+/// and modes that an unprivileged user cannot set on disk.
 ///
 /// # Panics
-/// When the program cannot be read.
+/// If the program cannot be read.
 pub fn layer() -> Layer {
     let bytes = fs::read(program()).expect("the guest program");
     let passwd = "root:x:0:0:root:/root:/bin/guest\n\

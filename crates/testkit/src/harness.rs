@@ -1,16 +1,16 @@
-//! A test runner for suites whose cases are made at run time: engines, users and file systems that
-//! this machine has.
+//! A test runner for suites whose cases are generated at run time, from the engines, users and file
+//! systems of this machine.
 //!
 //! It reads the usual arguments of `cargo test` (a filter, `--skip`, `--exact`, `--list`,
-//! `--test-threads`, `--ignored`), runs cases on a few threads and ends with the standard
-//! `test result:` line, so the two kinds of test binaries look alike. A case is a closure that
-//! returns [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with
-//! the ignored ones.
+//! `--test-threads`, `--ignored`), runs cases on a few threads and ends with the standard `test
+//! result:` line, so both kinds of test binaries look alike. A case is a closure that returns
+//! [`Outcome`]; a panic is a failure, `Err(Skip)` a skip that is printed and counted with the
+//! ignored ones.
 //!
-//! A case that fails is run once more, and named `UNSTABLE` where it passes then.
+//! A failing case is run once more, and reported as `UNSTABLE` if it passes then.
 //!
-//! [`Known`] differences turn a failure into a skip that cites the reason, and the absence of the
-//! failure into a failure, so that the list cannot rot.
+//! [`Known`] differences turn a failure into a skip that cites the reason, and a pass into a
+//! failure, so that the list stays up to date.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -25,16 +25,17 @@ use crate::skip::Outcome;
 
 type Body<'a> = Box<dyn Fn() -> Outcome + Send + Sync + 'a>;
 
-/// A difference that is known: cases whose name contains `case` fail for `reason`. A `*` in it stands for anything.
+/// A known difference: cases whose name contains `case` fail for `reason`. A `*` in it matches
+/// anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// A part of the full case name.
     pub case: &'static str,
-    /// Why it is so, and what would change it.
+    /// The cause, and what would change it.
     pub reason: &'static str,
 }
 
-/// A suite being put together.
+/// A suite under construction.
 pub struct Suite<'a> {
     cases: Vec<(String, Body<'a>)>,
     skipped: Vec<(String, String)>,
@@ -64,13 +65,13 @@ impl<'a> Suite<'a> {
         Self { cases: Vec::new(), skipped: Vec::new(), known: &[], threads: 4 }
     }
 
-    /// The differences that are known.
+    /// Sets the known differences.
     pub fn known(&mut self, known: &'a [Known]) -> &mut Self {
         self.known = known;
         self
     }
 
-    /// How many cases run at once, unless `--test-threads` says otherwise.
+    /// Sets how many cases run at once, unless `--test-threads` overrides it.
     pub fn threads(&mut self, threads: usize) -> &mut Self {
         self.threads = threads;
         self
@@ -86,7 +87,7 @@ impl<'a> Suite<'a> {
         self.skipped.push((name.to_owned(), reason.to_owned()));
     }
 
-    /// Runs what the command line asks for.
+    /// Runs the cases that the command line selects.
     pub fn run(mut self) -> ExitCode {
         let wishes = Wishes::read(std::env::args().skip(1), self.threads);
         let all = self.cases.len() + self.skipped.len();
@@ -179,8 +180,8 @@ fn one(body: &Body<'_>) -> End {
     }
 }
 
-/// A case that fails is run once more: these suites race real processes on machines that others use too. What passes then has passed, but is
-/// named as unstable, and `cargo xtask ci` lists it at the end.
+/// Runs a failing case once more: these suites race real processes on machines with other load. A
+/// pass then counts, but is reported as unstable, and `cargo xtask ci` lists it at the end.
 fn twice(name: &str, body: &Body<'_>) -> End {
     match one(body) {
         End::Failed(first) => match one(body) {
@@ -196,7 +197,7 @@ fn twice(name: &str, body: &Body<'_>) -> End {
     }
 }
 
-/// Whether the parts of a pattern stand in a name one after the other.
+/// Returns true if a name contains the parts of a pattern in order.
 fn contains(name: &str, pattern: &str) -> bool {
     let mut rest = Some(name);
     for part in pattern.split('*') {
@@ -221,7 +222,8 @@ fn silence_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let text = format!("panicked at {place}:\n{}", message(info.payload()));
-        // A thread that a case started has nobody to read its message.
+        // Messages of threads that a case started are printed at once, since the case does not see
+        // them.
         if thread::current().name().is_some() {
             eprintln!("{text}");
         }
@@ -240,7 +242,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
     payload.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without words".to_owned())
 }
 
-/// The command line.
+/// The command line's selection.
 #[derive(Debug, Default)]
 struct Wishes {
     filters: Vec<String>,

@@ -1,10 +1,10 @@
-//! Images made by code: layers, configuration, manifest and index, in OCI's or Docker's words.
+//! Makes images by code: layers, configuration, manifest and index, in OCI's or Docker's format.
 //!
-//! An [`Image`] is described with builder methods and [`built`](Image::build) into plain blobs;
-//! a [`Built`] can be written as an OCI layout directory, as a docker-archive, or pushed to a
+//! An [`Image`] is described with builder methods and [`built`](Image::build) into plain blobs; a
+//! [`Built`] can be written as an OCI layout directory, as a docker-archive, or pushed to a
 //! registry. Everything is deterministic: the same description gives the same digests.
 //!
-//! Written without the crate `oci` on purpose: what is tested must not make its own test data.
+//! Does not use the crate `oci`, because the tested code must not make its own test data.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::layer::{Entry, Layer};
 
-/// Whose media types a manifest uses.
+/// The family of media types in a manifest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flavour {
     /// `application/vnd.oci.image.*`
@@ -25,7 +25,7 @@ pub enum Flavour {
     Docker,
 }
 
-/// How a layer's tar stream is packed.
+/// Compression of a layer's tar stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pack {
     /// gzip, one member
@@ -42,7 +42,7 @@ pub enum Pack {
 /// Bytes with their media type and digest.
 #[derive(Clone, Debug)]
 pub struct Blob {
-    /// The media type a descriptor gives them.
+    /// The media type in its descriptor.
     pub media_type: String,
     /// `sha256:<hex>`
     pub digest: String,
@@ -105,27 +105,27 @@ impl Image {
         }
     }
 
-    /// With Docker's media types.
+    /// Uses Docker's media types.
     #[must_use]
     pub fn docker(mut self) -> Self {
         self.flavour = Flavour::Docker;
         self
     }
 
-    /// With one more layer on top, compressed by gzip.
+    /// Adds a layer on top, compressed by gzip.
     #[must_use]
     pub fn layer(self, layer: Layer) -> Self {
         self.packed(layer.finish(), Pack::Gzip)
     }
 
-    /// With one more layer on top, packed as said.
+    /// Adds a layer on top with this compression.
     #[must_use]
     pub fn packed(mut self, tar: Vec<u8>, pack: Pack) -> Self {
         self.layers.push((tar, pack));
         self
     }
 
-    /// For another architecture.
+    /// Sets another architecture.
     #[must_use]
     pub fn platform(mut self, architecture: &str, variant: Option<&str>) -> Self {
         architecture.clone_into(&mut self.architecture);
@@ -133,26 +133,26 @@ impl Image {
         self
     }
 
-    /// With a field of the `config` object (`Env`, `Cmd`, `User`, `Healthcheck`...).
+    /// Sets a field of the `config` object (`Env`, `Cmd`, `User`, `Healthcheck`...).
     #[must_use]
     pub fn config(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.config.insert(key.to_owned(), value.into());
         self
     }
 
-    /// With this command.
+    /// Sets the command.
     #[must_use]
     pub fn cmd(self, words: &[&str]) -> Self {
         self.config("Cmd", json!(words))
     }
 
-    /// With this entry point.
+    /// Sets the entry point.
     #[must_use]
     pub fn entrypoint(self, words: &[&str]) -> Self {
         self.config("Entrypoint", json!(words))
     }
 
-    /// With one more environment variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         let list = self.config.entry("Env").or_insert_with(|| json!([]));
@@ -162,7 +162,7 @@ impl Image {
         self
     }
 
-    /// Packs the layers and writes configuration and manifest.
+    /// Packs the layers and builds configuration and manifest.
     pub fn build(&self) -> Built {
         let (manifest_type, config_type, layer_type) = match self.flavour {
             Flavour::Oci => (
@@ -239,7 +239,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Every blob that the manifest names.
+    /// Every blob of the manifest.
     pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
         std::iter::once(&self.config).chain(&self.layers)
     }
@@ -262,7 +262,7 @@ impl Built {
         fs::write(dir.join("index.json"), index.to_string())
     }
 
-    /// A `docker save` archive as Docker wrote it before version 25: `manifest.json`, the
+    /// A `docker save` archive in Docker's format before version 25: `manifest.json`, the
     /// configuration and each layer as plain tar.
     pub fn docker_archive(&self, plain_layers: &[Vec<u8>], tags: &[&str]) -> Vec<u8> {
         let config = format!("{}.json", self.config.hex());

@@ -1,10 +1,10 @@
-//! A static program that tries what a hostile guest would, with the calls of the processor's other
-//! ABIs too.
+//! A static program that tries the actions of a hostile guest, also with the system calls of the
+//! processor's other ABIs.
 //!
 //! `intruder type`: types on the terminal at its standard input, in every way that the kernel has;
-//! one line for each with what came of it, `typed` or an error. `intruder steal SECONDS`: takes
-//! whatever other processes have open besides their standard streams, for so long; says `ready` at
-//! first, `stolen` with each file and directory that it got, and `done`.
+//! prints one line for each with the result, `typed` or an error. `intruder steal SECONDS`: for
+//! that time takes the files that other processes have open besides their standard streams; prints
+//! `ready` at first, `stolen` with each file and directory that it got, and `done`.
 
 use std::fs;
 use std::path::Path;
@@ -100,13 +100,13 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Compiles the program as `intruder` into a directory that is there.
+/// Compiles the program as `intruder` into an existing directory.
 ///
 /// # Errors
-/// The skip that says why there is none: no compiler, or one of another processor.
+/// A skip with the reason: no compiler, or one for another processor.
 ///
 /// # Panics
-/// When the directory cannot be written to.
+/// If the directory cannot be written to.
 pub fn intruder(place: &Path) -> Result<(), Skip> {
     let (source, program) = (place.join("intruder.c"), place.join("intruder"));
     let source_text = format!("#include <sys/ioctl.h>\n{SOURCE}");

@@ -1,28 +1,28 @@
-//! Layers made by code: a writer of raw tar streams that can say anything, right or wrong.
+//! Makes layers by code: a writer of raw tar streams, valid or invalid.
 //!
-//! A library that writes good archives cannot write the hostile ones that the tests need: names
-//! with `..`, sizes that lie, links out of the tree, a PAX record of 100,000 bytes. So the headers
-//! are put together here byte by byte (POSIX.1-2001 ustar, PAX extended headers, GNU long names).
-//! [`Layer`] has short methods for the usual entries; [`Entry`] gives every field.
+//! A library that writes valid archives cannot write the hostile ones that the tests need: names
+//! with `..`, wrong sizes, links out of the tree, a PAX record of 100,000 bytes. So the headers are
+//! built here byte by byte (POSIX.1-2001 ustar, PAX extended headers, GNU long names). [`Layer`]
+//! has short methods for the usual entries; [`Entry`] gives every field.
 //!
 //! Not here: compression and digests (see [`crate::image`]), and reading.
 
 const BLOCK: usize = 512;
 
-/// How a name that does not fit 100 bytes is written.
+/// Form of a name that does not fit 100 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongNames {
-    /// A PAX extended header (what most tools write today).
+    /// A PAX extended header (most tools write it today).
     #[default]
     Pax,
     /// GNU's `L` and `K` entries.
     Gnu,
 }
 
-/// One tar entry with every field open.
+/// One tar entry with every field accessible.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name as bytes, written as it is.
+    /// The name as bytes, written unchanged.
     pub path: Vec<u8>,
     /// The link target, for kinds `1` and `2`.
     pub link: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Entry {
     pub claimed_size: Option<u64>,
     /// PAX records written before the entry, in this order.
     pub pax: Vec<(String, Vec<u8>)>,
-    /// How long names are written.
+    /// Form of long names.
     pub long_names: LongNames,
 }
 
@@ -68,69 +68,69 @@ impl Entry {
         }
     }
 
-    /// The same with these permission bits.
+    /// Sets the permission bits.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same with this owner.
+    /// Sets the owner.
     #[must_use]
     pub fn owner(mut self, uid: u64, gid: u64) -> Self {
         (self.uid, self.gid) = (uid, gid);
         self
     }
 
-    /// The same with this link target.
+    /// Sets the link target.
     #[must_use]
     pub fn link(mut self, target: impl AsRef<[u8]>) -> Self {
         self.link = target.as_ref().to_vec();
         self
     }
 
-    /// The same with these contents.
+    /// Sets the contents.
     #[must_use]
     pub fn data(mut self, data: impl Into<Vec<u8>>) -> Self {
         self.data = data.into();
         self
     }
 
-    /// The same with these device numbers.
+    /// Sets the device numbers.
     #[must_use]
     pub fn device(mut self, major: u32, minor: u32) -> Self {
         self.device = (major, minor);
         self
     }
 
-    /// The same with a modification time.
+    /// Sets the modification time.
     #[must_use]
     pub fn mtime(mut self, seconds: u64) -> Self {
         self.mtime = seconds;
         self
     }
 
-    /// The same with a header size that need not be true.
+    /// Sets the size in the header, which may be wrong.
     #[must_use]
     pub fn claimed_size(mut self, size: u64) -> Self {
         self.claimed_size = Some(size);
         self
     }
 
-    /// The same with one more PAX record.
+    /// Adds a PAX record.
     #[must_use]
     pub fn pax(mut self, key: &str, value: impl AsRef<[u8]>) -> Self {
         self.pax.push((key.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// The same with an extended attribute (`SCHILY.xattr.*`).
+    /// Adds an extended attribute (`SCHILY.xattr.*`).
     #[must_use]
     pub fn xattr(self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.pax(&format!("SCHILY.xattr.{name}"), value)
     }
 
-    /// The same with long names in GNU's form.
+    /// Writes long names in GNU's form.
     #[must_use]
     pub fn gnu_names(mut self) -> Self {
         self.long_names = LongNames::Gnu;
@@ -179,31 +179,31 @@ impl Layer {
         self.write(entry);
     }
 
-    /// A directory with mode 0755.
+    /// Adds a directory with mode 0755.
     #[must_use]
     pub fn dir(self, path: &str) -> Self {
         self.entry(&Entry::new(b'5', path).mode(0o755))
     }
 
-    /// A regular file.
+    /// Adds a regular file.
     #[must_use]
     pub fn file(self, path: &str, mode: u32, data: impl Into<Vec<u8>>) -> Self {
         self.entry(&Entry::new(b'0', path).mode(mode).data(data))
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     #[must_use]
     pub fn symlink(self, path: &str, target: &str) -> Self {
         self.entry(&Entry::new(b'2', path).mode(0o777).link(target))
     }
 
-    /// A hard link to an earlier entry.
+    /// Adds a hard link to an earlier entry.
     #[must_use]
     pub fn hardlink(self, path: &str, target: &str) -> Self {
         self.entry(&Entry::new(b'1', path).link(target))
     }
 
-    /// A whiteout: `path` of the layers below disappears (OCI image-spec, layer.md).
+    /// Adds a whiteout: `path` of the layers below disappears (OCI image-spec, layer.md).
     #[must_use]
     pub fn whiteout(self, path: &str) -> Self {
         let name = match path.rsplit_once('/') {
@@ -213,13 +213,13 @@ impl Layer {
         self.file(&name, 0o644, Vec::new())
     }
 
-    /// An opaque marker: nothing of the layers below shows in `dir`.
+    /// Adds an opaque marker: the content of `dir` in the layers below disappears.
     #[must_use]
     pub fn opaque(self, dir: &str) -> Self {
         self.file(&format!("{dir}/.wh..wh..opq"), 0o644, Vec::new())
     }
 
-    /// Bytes put in as they are.
+    /// Adds bytes unchanged.
     #[must_use]
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.bytes.extend_from_slice(bytes);
@@ -286,7 +286,7 @@ fn put(header: &mut [u8; BLOCK], at: usize, bytes: &[u8]) {
     header[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// An octal field, or GNU's base-256 where the number does not fit.
+/// Writes an octal field, or GNU's base-256 if the number does not fit.
 fn number(header: &mut [u8; BLOCK], at: usize, width: usize, value: u64) {
     let digits = format!("{value:0w$o}", w = width - 1);
     if digits.len() < width {

@@ -1,18 +1,21 @@
-//! What the tests and the benchmarks share: parts that stand in for the world around Coracle.
+//! Shared parts of the tests and the benchmarks, which simulate Coracle's environment.
 //!
-//! - [`layer`], [`image`], [`push`]: images made by code, right and hostile ones;
-//! - [`docker_registry`]: a real registry process; [`registry`]: one in this process with faults;
-//! - [`users`], [`person`]: the unprivileged users that everything runs as; [`command`]: running a program with
-//!   a deadline; [`running`]: talking to it meanwhile; [`terminal`]: behind a pseudo-terminal;
-//! - [`disk`]: a disk that remembers each write, and what a loss of power leaves of it;
-//! - [`fence`]: forbidding what stricter hosts do; [`intruder`]: trying what a hostile guest would;
+//! - [`layer`], [`image`], [`push`]: images made by code, valid and hostile ones;
+//! - [`docker_registry`]: a real registry process; [`registry`]: one in this process that injects
+//!   faults;
+//! - [`users`], [`person`]: the unprivileged users that run everything; [`command`]: runs a program
+//!   with a deadline; [`running`]: interacts with a running program; [`terminal`]: behind a
+//!   pseudo-terminal;
+//! - [`disk`]: a disk that records each write, and its state after a power failure;
+//! - [`fence`]: forbids system calls as stricter hosts do; [`intruder`]: tries the actions of a
+//!   hostile guest;
 //! - [`machine`]: another host on the same files;
-//! - [`guest`]: the static program that looks around inside a container;
-//! - [`nss`]: watching that no library of the host is loaded;
-//! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big made image for
+//! - [`guest`]: a static program that prints facts from inside a container;
+//! - [`nss`]: checks that no library of the host is loaded;
+//! - [`debian`], [`trees`], [`big`]: trees of a real distribution, and a big generated image for
 //!   measurements;
-//! - [`tools`]: test programs of others, built for us;
-//! - [`harness`], [`skip`]: a test runner for suites with parameters, where skips are counted.
+//! - [`tools`]: other projects' test programs, built for the suites;
+//! - [`harness`], [`skip`]: a test runner for suites with parameters, which counts skips.
 //!
 //! Nothing here uses the crates under test, except for types that a caller already has.
 

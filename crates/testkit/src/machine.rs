@@ -1,9 +1,10 @@
-//! Another machine that shares this one's files: a process tree with its own host name, boot id,
-//! machine id and process ids.
+//! Simulates another machine that shares this one's files: a process tree with its own host name,
+//! boot id, machine id and process ids.
 //!
-//! `unshare` makes the namespaces; a file is bound over `/proc/sys/kernel/random/boot_id` and over
-//! `/etc/machine-id` there. Locks reach it, as on a network file system that carries them. Ending
-//! its first process ends everything on it at once, as a loss of power does. Needs root.
+//! `unshare` makes the namespaces; files are bound over `/proc/sys/kernel/random/boot_id` and over
+//! `/etc/machine-id` there. Locks work between both, as on a network file system that supports
+//! them. Ending its first process ends everything on it at once, as a power failure does. Needs
+//! root.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,14 +18,14 @@ use crate::command::until;
 use crate::scratch::Scratch;
 use crate::skip::{Skip, need_program};
 
-/// What tells a machine from this one.
+/// Names and ids of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// Its host name.
+    /// Host name.
     pub name: &'a str,
-    /// Its boot id; this machine's where there is none.
+    /// Boot id; `None` for this machine's.
     pub boot: Option<&'a str>,
-    /// What its `/etc/machine-id` holds; this machine's where there is none.
+    /// Content of its `/etc/machine-id`; `None` for this machine's.
     pub id: Option<&'a str>,
 }
 
@@ -51,7 +52,7 @@ impl Machine {
     /// Starts a machine.
     ///
     /// # Errors
-    /// Where that is not possible here.
+    /// If that is not possible here.
     pub fn start(identity: Identity<'_>) -> Result<Self, Skip> {
         if !rustix::process::getuid().is_root() {
             return Err(Skip("another machine is made by root only".into()));
@@ -109,10 +110,10 @@ impl Machine {
         there
     }
 
-    /// Gives it another host name.
+    /// Changes its host name.
     ///
     /// # Panics
-    /// When that is not possible.
+    /// If that is not possible.
     pub fn rename(&self, name: &str) {
         let mut command = Command::new("hostname");
         command.arg(name);
@@ -130,7 +131,7 @@ impl Machine {
         until(Duration::from_secs(20), || (!self.is_alive()).then_some(()));
     }
 
-    /// Whether any process is left.
+    /// Returns true if any process is left.
     fn is_alive(&self) -> bool {
         let Ok(all) = fs::read_dir("/proc") else { return false };
         all.flatten().any(|process| {

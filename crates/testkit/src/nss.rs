@@ -1,8 +1,8 @@
-//! Does a program load the host's libraries? Watched by `strace`.
+//! Checks with `strace` that a program does not load the host's libraries.
 //!
-//! A static glibc program that asks NSS for a host or a user loads `libnss_*.so` and a second libc
-//! with it, or talks to `nscd`. Neither may happen, whatever the machine's `nsswitch.conf` says. What
-//! another program does that it starts (`getent`, which may ask NSS on its behalf) is not its doing.
+//! A static glibc program that looks up a host or a user by NSS loads `libnss_*.so` and a second
+//! libc with it, or connects to `nscd`. Neither may happen, whatever the machine's `nsswitch.conf`
+//! says. Programs that it starts (`getent`, which may use NSS) do not count.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::command::{Input, run_with};
 use crate::skip::{Skip, need_program};
 use crate::users::User;
 
-/// Runs a command to its end and lists the shared libraries and name-service sockets that it opened.
-/// How the command ends does not matter.
+/// Runs a command to its end and lists the shared libraries and name-service sockets that it
+/// opened. Its exit status does not matter.
 pub fn libraries(
     user: &User,
     home: &Path,
@@ -45,7 +45,7 @@ pub fn libraries(
         .collect())
 }
 
-/// The lines of processes that have not become another program.
+/// The lines of processes that have not executed another program.
 fn own<'t>(log: &'t str, program: &str) -> impl Iterator<Item = &'t str> {
     let ours = format!("execve(\"{program}\"");
     let (mut trying, mut others) = (HashSet::new(), HashSet::new());
@@ -54,7 +54,7 @@ fn own<'t>(log: &'t str, program: &str) -> impl Iterator<Item = &'t str> {
         if line.contains("execve(") && !line.contains(&ours) {
             trying.insert(process);
         }
-        // The end of the call may stand on a later line, when another process came between.
+        // The end of the call may be on a later line, if another process came between.
         if line.contains("execve") && line.ends_with("= 0") && trying.remove(process) {
             others.insert(process);
         }
@@ -62,7 +62,7 @@ fn own<'t>(log: &'t str, program: &str) -> impl Iterator<Item = &'t str> {
     })
 }
 
-/// A successful open of a library, or any word to a name-service daemon.
+/// Returns true for a successful open of a library, or any access to a name-service daemon.
 fn suspicious(line: &str) -> bool {
     let named = line.split('"').nth(1).unwrap_or_default();
     let library = named.contains(".so") && !line.contains("execve(");

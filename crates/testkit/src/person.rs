@@ -1,4 +1,4 @@
-//! One user with the program under test and a home of their own: what most suites start from.
+//! One user with the program under test and a home directory, from which most suites start.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,21 +12,21 @@ use crate::command::{Finished, Input, run_with};
 use crate::scratch::Scratch;
 use crate::users::{self, User};
 
-/// How long one command may take on a busy machine.
+/// Time limit of one command on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(90);
 
 /// A user, a home, and the program.
 #[derive(Clone, Debug)]
 pub struct Person {
-    /// The program, where every user can run it.
+    /// The program, at a path where every user can run it.
     pub program: PathBuf,
-    /// Who runs it.
+    /// The user.
     pub user: User,
-    /// Their home.
+    /// The user's home directory.
     pub home: PathBuf,
 }
 
-/// Copies a program to where other users can reach it (a checkout may lie below `/root`).
+/// Copies a program to a directory that other users can reach (a checkout may be below `/root`).
 pub fn public_copy(scratch: &Scratch, program: &Path) -> io::Result<PathBuf> {
     let name = program.file_name().unwrap_or(OsStr::new("program"));
     let copy = scratch.path().join(name);
@@ -35,7 +35,7 @@ pub fn public_copy(scratch: &Scratch, program: &Path) -> io::Result<PathBuf> {
     Ok(copy)
 }
 
-/// One person per test user, each with an empty home below `scratch`.
+/// One [`Person`] per test user, each with an empty home below `scratch`.
 pub fn everybody(scratch: &Scratch, program: &Path) -> io::Result<Vec<Person>> {
     let program = public_copy(scratch, program)?;
     let people = users::all();
@@ -65,10 +65,10 @@ impl Person {
         usable(&self.run(&["doctor", "--format", "json"]), self.user.kind(), missing)
     }
 
-    /// An empty directory below the home.
+    /// Makes an empty directory below the home.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// If it cannot be made.
     pub fn dir(&self, name: &str) -> PathBuf {
         let path = self.home.join(name);
         fs::create_dir_all(&path).expect("a directory");
@@ -79,7 +79,7 @@ impl Person {
     /// Gives a file to the user.
     ///
     /// # Panics
-    /// When that is not possible.
+    /// If that is not possible.
     pub fn give(&self, path: &Path) {
         if self.user.uid != rustix::process::getuid().as_raw() {
             std::os::unix::fs::chown(path, Some(self.user.uid), Some(self.user.gid))
@@ -87,24 +87,24 @@ impl Person {
         }
     }
 
-    /// A file of the user's with these bytes; its path.
+    /// Writes a file of the user with these bytes; returns its path.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
         std::fs::write(path, text).expect("a file for the case");
         self.give(path);
         path.display().to_string()
     }
 
-    /// The program with arguments, as the user.
+    /// A command of the program with arguments, as the user.
     pub fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
         let mut command = self.user.command(&self.program, &self.home);
         command.args(words);
         command
     }
 
-    /// Runs the program to its end with nothing to read.
+    /// Runs the program to its end without input.
     pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Finished {
         run_with(&mut self.command(words), Input::Null, LIMIT)
     }
@@ -122,15 +122,16 @@ impl Person {
     }
 }
 
-/// Runs what is left out because it repeats what another run has shown.
+/// Environment variable that also runs repetitions of other runs.
 pub const ALL: &str = "CORACLE_TEST_ALL";
 
-/// Whether a mode is not tried for this kind of user: where the kernel gives no ids, a range of subordinate ones is used by nobody, which one mode shows.
+/// Returns true for a mode that is skipped for this kind of user: where the kernel maps no ids, a
+/// range of subordinate ones is not used, which one mode shows.
 fn is_repetition(mode: &str, kind: &str) -> bool {
     kind == "range" && matches!(mode, "I2" | "P1" | "P2") && std::env::var_os(ALL).is_none()
 }
 
-/// The modes of other people's engines that can be used here (`runc` and the like), as `doctor --format json` says.
+/// The usable modes of external engines (`runc` and the like), from `doctor --format json`.
 pub fn borrowed(doctor: &Finished) -> Vec<String> {
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
     let ready = report["engines"]
@@ -142,8 +143,9 @@ pub fn borrowed(doctor: &Finished) -> Vec<String> {
     modes.filter(|mode| mode.starts_with(['R', 'S'])).map(str::to_owned).collect()
 }
 
-/// The modes that can be used here, as `doctor --format json` says to a kind of user. Those that this build has and this host does not allow
-/// are added to `missing`, each with its reason; so are those that would only repeat what another kind of user shows.
+/// The usable modes for a kind of user, from `doctor --format json`. Modes that this build has and
+/// this host does not allow are added to `missing`, each with its reason; so are those that would
+/// only repeat another kind of user's results.
 pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>) -> Vec<String> {
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap_or_default();
     let mut modes = Vec::new();
@@ -154,9 +156,9 @@ pub fn usable(doctor: &Finished, kind: &str, missing: &mut Vec<(String, String)>
                 let why = format!("as for the other user, like I1's: {ALL}=1 runs them too");
                 missing.push((format!("{}::{kind}", text("mode")), why));
             }
-            // For those who forbid what other engines need ([`crate::fence`]).
+            // For hosts that forbid what other engines need ([`crate::fence`]).
             "ready" | "degraded" if text("mode").starts_with('F') => {}
-            // Other people's engines, which are tried by hand too.
+            // External engines, which have tests of their own.
             _ if text("mode").starts_with(['R', 'S']) => {}
             "ready" | "degraded" => modes.push(text("mode")),
             "absent" => {}

@@ -1,8 +1,8 @@
-//! A push of made images to a loopback registry: plain PUTs over one `TcpStream` per request.
+//! Pushes generated images to a loopback registry: plain PUTs over one `TcpStream` per request.
 //!
-//! Just enough HTTP/1.1 for `docker-registry` (Distribution protocol v2, "Pushing"): a monolithic
-//! upload per blob and a PUT per manifest, with basic authentication when asked. No TLS; tests that
-//! want TLS push over the registry's storage directory or with `skopeo`.
+//! Implements only the HTTP/1.1 that `docker-registry` needs (Distribution protocol v2, "Pushing"):
+//! a monolithic upload per blob and a PUT per manifest, with basic authentication on request. No
+//! TLS; tests of TLS push through the registry's storage directory or with `skopeo`.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::image::{Blob, Built};
 
-/// Where to push, and as whom.
+/// Address and credentials of a registry.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The registry's address.
@@ -29,7 +29,7 @@ impl Target {
         self.manifest(repository, tag, &image.manifest)
     }
 
-    /// Pushes images and an index that names them, under a tag.
+    /// Pushes images and an index of them, under a tag.
     pub fn index(
         &self,
         repository: &str,
@@ -65,7 +65,7 @@ impl Target {
         self.request("PUT", &path, Some(&document.media_type), &document.bytes)?.expect(201)
     }
 
-    /// Whether the registry answers at all (200 or 401).
+    /// Returns true if the registry answers at all (200 or 401).
     pub fn alive(&self) -> bool {
         self.request("GET", "/v2/", None, &[])
             .is_ok_and(|answer| matches!(answer.status, 200 | 401))

@@ -1,4 +1,4 @@
-//! A program that is talked to while it runs: its output is watched, signals are sent, then it ends.
+//! A running program: its output is watched, signals and input are sent to it.
 
 use std::io::{Read, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -22,10 +22,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the command with piped input; standard output and error are watched together.
+    /// Starts the command with piped input; standard output and error are collected together.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(command: &mut Command) -> Self {
         let words = format!("{command:?}");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -38,16 +38,16 @@ impl Running {
         Self { child, output, deaf, words }
     }
 
-    /// Everything said so far.
+    /// The output so far.
     pub fn text(&self) -> String {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&output).into_owned()
     }
 
-    /// Waits until `text` was said.
+    /// Waits until the output contains `text`.
     ///
     /// # Panics
-    /// When it was not said within fifteen seconds.
+    /// If it does not within fifteen seconds.
     #[track_caller]
     pub fn expect(&self, text: &str) {
         let seen = until(Duration::from_secs(15), || self.text().contains(text).then_some(()));
@@ -73,7 +73,7 @@ impl Running {
         self.child.stdin = None;
     }
 
-    /// Closes the reading ends of its output, as `head` does when it has enough.
+    /// Closes the reading ends of its output, as `head` does at its last line.
     pub fn close_output(&self) {
         self.deaf.store(true, Ordering::Relaxed);
     }
@@ -83,12 +83,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Whether it is still there.
+    /// Returns true if it still runs.
     pub fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end: the exit code, 128 + n after signal n, -1 when it had to be killed after
+    /// Waits for its end: the exit code, 128 + n after signal n, -1 if it had to be killed after
     /// `limit`.
     pub fn end(&mut self, limit: Duration) -> i32 {
         let Some(status) = wait(&mut self.child, limit) else { return -1 };

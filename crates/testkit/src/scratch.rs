@@ -1,7 +1,9 @@
-//! A place for one test's files that an unprivileged user can reach, and that goes away.
+//! A directory for one test's files that an unprivileged user can reach, and that is removed
+//! afterwards.
 //!
-//! `tempfile` makes directories of mode 0700 under `TMPDIR`; here other users must get in, and
-//! what they leave (trees with directories of mode 000, files of subordinate ids) must go too.
+//! `tempfile` makes directories of mode 0700 under `TMPDIR`. Here other users must have access, and
+//! their leftovers (trees with directories of mode 000, files of subordinate ids) must be removed
+//! too.
 
 use std::fs;
 use std::io;
@@ -40,7 +42,7 @@ impl Scratch {
         &self.path
     }
 
-    /// A directory in it with this owner and mode.
+    /// Makes a directory in it with this owner and mode.
     pub fn dir(&self, name: &str, owner: Option<(u32, u32)>, mode: u32) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         fs::create_dir_all(&path)?;

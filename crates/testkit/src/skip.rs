@@ -1,12 +1,12 @@
-//! Skips that can be seen: a test that cannot run here says which capability is missing.
+//! Visible skips: a test that cannot run here names the missing capability.
 //!
 //! Under the standard test harness a test prints the line with [`note`] and returns. Under
 //! [`crate::harness`] a case returns `Err(Skip)` (most easily by [`skip!`](crate::skip!)), and the
-//! harness prints and counts it. `cargo xtask ci` adds up the lines that begin with `SKIP `.
+//! harness prints and counts it. `cargo xtask ci` counts the lines that begin with `SKIP `.
 
 use std::fmt;
 
-/// Why a test could not run here.
+/// The reason why a test could not run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip(pub String);
 
@@ -16,10 +16,10 @@ impl fmt::Display for Skip {
     }
 }
 
-/// What a case returns: `Ok(())` passed, `Err` could not run. A failure is a panic.
+/// Result of a case: `Ok(())` passed, `Err` could not run. A failure is a panic.
 pub type Outcome = Result<(), Skip>;
 
-/// Leaves a case as skipped, with a reason in `format!` words.
+/// Ends a case as skipped, with a reason in `format!` syntax.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)*) => {
@@ -32,7 +32,7 @@ pub fn note(test: &str, reason: &str) {
     eprintln!("SKIP {test}: {reason}");
 }
 
-/// The path of a program, or the skip that says it is not installed.
+/// The path of a program, or a skip that says that it is not installed.
 pub fn need_program(name: &str) -> Result<std::path::PathBuf, Skip> {
     crate::command::find_program(name).ok_or_else(|| Skip(format!("{name} is not installed")))
 }

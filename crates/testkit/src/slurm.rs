@@ -1,7 +1,9 @@
-//! A real batch system: Debian's Slurm with two nodes on this machine, run by an unprivileged user for that user.
+//! A real batch system: Debian's Slurm with two nodes on this machine, run by an unprivileged user
+//! for that user.
 //!
-//! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a directory of their own, on free ports, and killed
-//! when dropped. A step of `srun --mpi=pmix` stays on one node: two `PMIx` servers of one job do not start on one machine.
+//! Its authentication (`munged`), its controller and a `slurmd` for each node are started in a
+//! separate directory, on free ports, and killed when dropped. A step of `srun --mpi=pmix` stays on
+//! one node: two `PMIx` servers of one job do not start on one machine.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,9 +20,10 @@ use crate::skip::{Skip, need_program};
 use crate::users::User;
 
 const NODES: [&str; 2] = ["one", "two"];
-/// How long a daemon may take, and a question to it.
+/// Time limit for the start of a daemon, and for a query.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What Slurm loads for `--mpi=pmix`; the library's package has it under another name only.
+/// The library that Slurm loads for `--mpi=pmix`; the library's package has it under another name
+/// only.
 const PMIX: &str = "/usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so";
 
 /// A running cluster.
@@ -36,7 +39,7 @@ impl Cluster {
     /// Starts it and waits until both nodes are idle.
     ///
     /// # Panics
-    /// When it is installed and does not start.
+    /// If it is installed and does not start.
     pub fn start(user: &User) -> Result<Self, Skip> {
         for program in ["munged", "slurmctld", "slurmd", "srun"] {
             need_program(program)?;
@@ -107,7 +110,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // What a failed case has left would go on for ever.
+        // Jobs of a failed case would run forever.
         let mut cancel = self.command(&self.user, "scancel", &self.place);
         run_with(cancel.args(["--full", "--user", &self.user.name]), Input::Null, PATIENCE);
         for daemon in self.daemons.iter_mut().rev() {
@@ -117,7 +120,7 @@ impl Drop for Cluster {
     }
 }
 
-/// `slurm.conf(5)`: nothing that needs root, no plugin that another package has.
+/// Writes `slurm.conf(5)`: nothing that needs root, no plugin of another package.
 fn configuration(place: &Path, user: &User) -> io::Result<String> {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();

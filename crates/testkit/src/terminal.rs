@@ -1,7 +1,7 @@
-//! A program behind a real pseudo-terminal, as a user at a keyboard would have it.
+//! Runs a program behind a real pseudo-terminal, as for a user at a keyboard.
 //!
 //! `setsid --ctty` (util-linux) makes the terminal the program's controlling one; doing that here
-//! would need code between fork and exec. A thread keeps everything the terminal shows.
+//! would need code between fork and exec. A thread collects everything that the terminal shows.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -54,14 +54,15 @@ impl Terminal {
         on_terminal.stdout(Stdio::from(slave.try_clone()?));
         on_terminal.stderr(Stdio::from(slave));
         let child = on_terminal.spawn()?;
-        // The command keeps its copies of the terminal until dropped; the screen would never close.
+        // The command keeps its copies of the terminal until it is dropped; the screen would never
+        // close.
         drop(on_terminal);
         let master = std::fs::File::from(master);
         let shown = Arc::new(Mutex::new(Vec::new()));
         let (mut screen, text) = (master.try_clone()?, Arc::clone(&shown));
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // EIO means that the last program on the terminal is gone.
+            // EIO means that the last program on the terminal has ended.
             while let Ok(count) = io::Read::read(&mut screen, &mut buffer) {
                 if count == 0 {
                     break;
@@ -79,31 +80,31 @@ impl Terminal {
         self.master.write_all(bytes)
     }
 
-    /// Gives the terminal another size; programs on it get `SIGWINCH`.
+    /// Changes the terminal's size; programs on it get `SIGWINCH`.
     pub fn resize(&self, rows: u16, columns: u16) -> io::Result<()> {
         size(&self.master, rows, columns)
     }
 
-    /// Everything shown until now.
+    /// Everything shown so far.
     pub fn text(&self) -> String {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// Waits until `text` has been shown.
+    /// Waits until `text` is shown.
     ///
     /// # Panics
-    /// When it was not shown within ten seconds.
+    /// If it is not shown within ten seconds.
     #[track_caller]
     pub fn expect(&self, text: &str) {
         let seen = until(Duration::from_secs(10), || self.text().contains(text).then_some(()));
         assert!(seen.is_some(), "the terminal never showed {text:?} but:\n{}", self.text());
     }
 
-    /// Waits for the program's end; `None` when it had to be killed after ten seconds.
+    /// Waits for the program's end; `None` if it had to be killed after ten seconds.
     pub fn end(&mut self) -> Option<ExitStatus> {
         let status = wait(&mut self.child, Duration::from_secs(10));
-        // What was written last is still on its way through the reading thread.
+        // The last bytes may still be on their way through the reading thread.
         thread::sleep(Duration::from_millis(30));
         status
     }

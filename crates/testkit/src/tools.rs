@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::debian::cache;
 use crate::skip::Skip;
 
-/// What is built, and which version.
+/// Name and version of the program.
 pub const PJDFSTEST: (&str, &str) = ("pjdfstest", "0.2.2");
 
-/// Where they are.
+/// Directory of the tools.
 pub fn root() -> PathBuf {
     cache().with_file_name("tools")
 }
@@ -22,7 +22,7 @@ pub fn pjdfstest() -> Result<PathBuf, Skip> {
     Err(Skip("pjdfstest is not installed: run `cargo xtask setup`".to_owned()))
 }
 
-/// Python packages that call containers' programs: what `pip` is to install.
+/// Python packages that run containers, for `pip` to install.
 pub const PYTHON: &[&str] = &["cwltool==3.3.20260925135507", "miniwdl==1.16.0"];
 
 /// The directory of those packages.

@@ -1,13 +1,13 @@
-//! The unprivileged users that tests run programs as.
+//! The unprivileged users that run the tested programs.
 //!
-//! As root there are two: `coracle-plain` without subordinate ids and `coracle-range` with a range
-//! in `/etc/subuid` and `/etc/subgid`. [`create`] makes them and is called by `cargo xtask ci` and
-//! `demo` only: a test never changes the machine. Started by an ordinary user, the suite runs as
+//! Under root there are two: `coracle-plain` without subordinate ids and `coracle-range` with a
+//! range in `/etc/subuid` and `/etc/subgid`. Only `cargo xtask ci` and `demo` call [`create`],
+//! which makes them: a test never changes the machine. Under an ordinary user, the suite runs as
 //! that user alone.
 //!
 //! A program is started through `setpriv` with a clean environment, so nothing of root's leaks in.
-//! [`Setting`] adds the odd circumstances of real hosts: a strict umask, closed standard input, user
-//! namespaces that are forbidden.
+//! [`Setting`] adds unusual conditions of real hosts: a strict umask, closed standard input,
+//! forbidden user namespaces.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -23,7 +23,7 @@ pub const PLAIN: &str = "coracle-plain";
 /// With subordinate ids.
 pub const RANGE: &str = "coracle-range";
 
-/// One user to run programs as.
+/// A user that runs programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The login name.
@@ -32,11 +32,11 @@ pub struct User {
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,
-    /// Whether `/etc/subuid` and `/etc/subgid` give this user a range.
+    /// True if `/etc/subuid` and `/etc/subgid` give this user a range.
     pub range: bool,
 }
 
-/// The circumstances of a run.
+/// Conditions of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
     /// Octal umask.
@@ -60,10 +60,10 @@ impl User {
         self.command_in(program, home, &Setting::default())
     }
 
-    /// The same in given circumstances.
+    /// As [`User::command`], under given conditions.
     ///
     /// # Panics
-    /// When namespaces are to be forbidden and cannot be: ask [`no_namespaces`] first.
+    /// If namespaces are to be forbidden and cannot be: call [`no_namespaces`] first.
     pub fn command_in(
         &self,
         program: impl AsRef<OsStr>,
@@ -102,7 +102,7 @@ impl User {
     }
 }
 
-/// The users that exist here: the two test users for root, else the caller alone.
+/// The available users: the two test users for root, else the caller alone.
 pub fn all() -> Vec<User> {
     if rustix::process::getuid().is_root() {
         [PLAIN, RANGE].into_iter().filter_map(lookup).collect()
@@ -127,14 +127,14 @@ pub fn lookup(name: &str) -> Option<User> {
     Some(User { name: name.to_owned(), uid, gid, range: has_range(name, uid) })
 }
 
-/// Makes the two test users where they are missing. Root only.
+/// Makes the two test users if they are missing. Root only.
 pub fn create() -> io::Result<()> {
     for (name, range) in [(PLAIN, false), (RANGE, true)] {
         if lookup(name).is_none() {
             let shell = ["--create-home", "--shell", "/bin/sh", name];
             checked(Command::new("useradd").args(shell))?;
         }
-        // Debian's useradd hands out ranges by itself, depending on login.defs.
+        // Debian's useradd may assign ranges by itself, depending on login.defs.
         for (file, add, delete) in [
             ("/etc/subuid", "--add-subuids", "--del-subuids"),
             ("/etc/subgid", "--add-subgids", "--del-subgids"),
@@ -159,8 +159,9 @@ pub fn create() -> io::Result<()> {
     Ok(())
 }
 
-/// The program of this crate that forbids user namespaces for what it runs (`nouserns PROGRAM...`),
-/// or why there is none here: it needs root, and a host on which root may make a user namespace.
+/// The program of this crate that forbids user namespaces for the program it runs (`nouserns
+/// PROGRAM...`), or the reason why it is unusable: it needs root, and a host on which root may make
+/// a user namespace.
 pub fn no_namespaces() -> Result<&'static Path, String> {
     static TRIED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     TRIED.get_or_init(find_no_namespaces).as_deref().map_err(Clone::clone)

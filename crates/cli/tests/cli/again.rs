@@ -1,4 +1,5 @@
-//! Flags of `run` on a container that exists: each one changes the plan of this run, or is refused.
+//! Tests that each flag of `run` on an existing container changes the plan of this run or is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{command, coracle, printed, told};
 
-/// Flags that ask for nothing that a plan would show: they are about pulling an image, or about the
-/// session in front of the program.
+/// Flags without an effect on a plan: they concern pulling an image, or the session around the
+/// program.
 const NOT_IN_A_PLAN: &[&str] = &[
     "--attach",
     "--authfile",
@@ -24,16 +25,16 @@ const NOT_IN_A_PLAN: &[&str] = &[
     "--registry",
     "--sig-proxy",
     "--tls-verify",
-    // The image of `hello` says nothing that could be passed over.
+    // The image of `hello` has no settings that could be ignored.
     "--nometa",
-    // It takes the place of the name.
+    // It replaces the name.
     "--rootfs",
-    // Both are judged by what runs.
+    // Both depend on the running programs.
     "--tty",
     "--join",
 ];
 
-/// A value that differs from what the container has, for each flag that takes one.
+/// A value that differs from the container's, for each flag that takes one.
 fn values() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([
         ("--add-host", "a:10.0.0.1"),
@@ -84,7 +85,7 @@ fn values() -> BTreeMap<&'static str, &'static str> {
     ])
 }
 
-/// The flags that `run --help` lists, and whether each takes a value.
+/// The flags in `run --help`, and true for those that take a value.
 fn flags(home: &Path) -> Vec<(String, bool)> {
     let help = printed(home, &["run", "--help"]);
     let options = help.lines().filter_map(|line| {

@@ -1,4 +1,5 @@
-//! Which engine is chosen where the host forbids something, and how `doctor` explains it.
+//! Tests of the choice of an engine when the host forbids a feature, and of its explanation by
+//! `doctor`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,7 +22,7 @@ fn run(fence: &Path, home: &Path, forbidden: &[&str], words: &[&str]) -> Output 
         .unwrap()
 }
 
-/// What is forbidden; what is chosen; which modes say why not, and by which word.
+/// The forbidden features; the chosen mode; modes that are refused, each with a word of the reason.
 type Case<'a> = (&'a [&'a str], Option<&'a str>, &'a [(&'a str, &'a str)]);
 
 #[test]
@@ -73,7 +74,7 @@ fn refused_in(report: &Value) -> usize {
     engines.iter().filter(|engine| engine["state"] == "unusable").count()
 }
 
-/// What is remembered about a host is kept in stores, and nowhere else.
+/// Facts about a host are cached in stores, and nowhere else.
 #[test]
 fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
     let home = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Help texts. A change of one is a change of the interface, and shows here.
+//! Tests of help texts. A change of one is a change of the interface, and fails here.
 
 use tempfile::TempDir;
 

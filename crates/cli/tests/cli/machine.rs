@@ -1,4 +1,4 @@
-//! What scripts rely on: versions, empty lists, pipes that close early, streams that are closed.
+//! Tests of what scripts depend on: versions, empty lists, pipes that close early, closed streams.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! The command line as a user sees it: help, mistakes, listings, and a tour with the embedded image.
+//! Tests of the command line: help, errors, listings, and a tour with the embedded image.
 
 mod again;
 mod doctor;
@@ -11,7 +11,7 @@ mod usage;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The program with nothing of the caller's surroundings but a home directory.
+/// The program with no environment but a home directory.
 fn command(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_coracle"));
     command
@@ -38,7 +38,7 @@ fn told(output: &Output) -> String {
     )
 }
 
-/// What was printed, where the command had to succeed.
+/// Standard output of a command that must succeed.
 fn printed(home: &Path, words: &[&str]) -> String {
     let output = coracle(home, words);
     assert!(output.status.success(), "{words:?}: {}", told(&output));

@@ -1,5 +1,5 @@
-//! Registries as a user meets them: logging in, pulling, looking at what is there, and the settings for it. Everything runs
-//! as a user without privilege, against a real registry, or one in this process where something is to go wrong.
+//! Tests of registries: login, pull, listing, and their settings. All commands run as an
+//! unprivileged user, with a real registry, or with one in this process that injects faults.
 
 mod listing;
 mod login;
@@ -20,13 +20,13 @@ use testkit::person::{LIMIT, Person, public_copy};
 use testkit::scratch::Scratch;
 use testkit::users;
 
-/// Somebody with an empty home.
+/// A user with an empty home.
 struct Place {
     person: Person,
     scratch: Scratch,
 }
 
-/// A place, or nothing where there is nobody to run programs as.
+/// A place, or `None` if there is no user to run programs as.
 fn place(test: &str) -> Option<Place> {
     let Some(user) = users::all().into_iter().next() else {
         testkit::skip::note(
@@ -47,7 +47,7 @@ fn place(test: &str) -> Option<Place> {
     Some(Place { person: Person { program, user, home }, scratch })
 }
 
-/// A real registry, where Debian's package is installed.
+/// A real registry, if Debian's package is installed.
 fn real(test: &str, options: testkit::docker_registry::Options) -> Option<DockerRegistry> {
     if find_program("docker-registry").is_none() {
         testkit::skip::note(test, "docker-registry is not installed");
@@ -65,19 +65,19 @@ impl Place {
         self.person.run(words)
     }
 
-    /// With these variables.
+    /// Runs the program with these variables.
     fn with(&self, variables: &[(&str, &str)], words: &[&str]) -> Finished {
         let mut command = self.command(words);
         command.envs(variables.iter().copied());
         run_with(&mut command, Input::Null, LIMIT)
     }
 
-    /// With this to read.
+    /// Runs the program with this input.
     fn reading(&self, input: &str, words: &[&str]) -> Finished {
         run_with(&mut self.command(words), Input::Bytes(input.into()), LIMIT)
     }
 
-    /// Any other program, with these variables.
+    /// Runs any other program, with these variables.
     fn other(&self, variables: &[(&str, &str)], program: &str, words: &[&str]) -> Finished {
         let mut command = self.person.user.command(program, &self.person.home);
         command.args(words).envs(variables.iter().copied());
@@ -101,7 +101,7 @@ impl Place {
         path
     }
 
-    /// What stands in a file of the home.
+    /// Content of a file of the home.
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.person.home.join(name)).unwrap_or_default()
     }
@@ -116,7 +116,7 @@ fn image(word: &str) -> Image {
     Image::new().layer(Layer::new().file("word", 0o644, word)).cmd(&["/none"])
 }
 
-/// One with a layer of incompressible bytes, so that a download can break in its middle.
+/// An image with a layer of incompressible bytes, so that a download can break in its middle.
 fn large(bytes: usize) -> Built {
     let mut state = 1_u64;
     let noise = std::iter::repeat_with(|| {

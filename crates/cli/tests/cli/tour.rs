@@ -1,4 +1,5 @@
-//! A tour with the embedded image, which needs no network: make, list, look at, copy, save, load, remove.
+//! A tour with the embedded image, which needs no network: create, list, inspect, copy, save, load,
+//! remove.
 
 use std::path::Path;
 
@@ -56,7 +57,7 @@ fn containers() {
     insta::assert_snapshot!(told(&coracle(home, &["rm", "second", "nobody"])), @r#"
     second
     error: no container "nobody"
-      hint: coracle ps -a lists all containers
+      hint: 'coracle ps -a' lists all containers
     status 1
     "#);
     printed(home, &["rm", "--all"]);

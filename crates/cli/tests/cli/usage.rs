@@ -1,4 +1,4 @@
-//! Mistakes on the command line: one clear line, a hint, status 125.
+//! Tests of errors on the command line: one clear line, a hint, status 125.
 
 use tempfile::TempDir;
 

@@ -1,4 +1,4 @@
-//! Many at once: runs of one container, fresh ones, and commands that get in each other's way.
+//! Tests of concurrency: many runs of one container, new containers, and conflicting commands.
 
 use testkit::command::Finished;
 use testkit::skip::Outcome;
@@ -75,7 +75,8 @@ fn run_against_rm(w: &World) -> Outcome {
                 w.coracle(&["rm", "-f", &name])
             }
         });
-        // Killed, refused, not found (and then no such image either), or done before it was removed.
+        // Killed, refused, not found (with no image of that name either), or finished before it was
+        // removed.
         assert!([0, 125, 137].contains(&done[0].code()), "{:?}", done[0]);
         assert!([0, 1, 125].contains(&done[1].code()), "{:?}", done[1]);
         w.coracle(&["ps", "-a"]).ok();

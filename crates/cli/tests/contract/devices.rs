@@ -1,4 +1,4 @@
-//! `/dev`, `/proc` and `/sys`: enough for every program, and nothing that is the host's alone.
+//! Tests of `/dev`, `/proc` and `/sys`: enough for every program, without the host's private parts.
 
 use serde_json::{Value, json};
 use testkit::skip::Outcome;
@@ -35,7 +35,7 @@ fn usual_nodes(w: &World) -> Outcome {
 }
 
 fn no_disks_no_memory(w: &World) -> Outcome {
-    // The default shares the host's devices, as science needs them; isolation does not.
+    // The default shares the host's devices, as scientific programs need them; isolation does not.
     let flags = ["--isolate", "--network=none"];
     let list: Vec<String> =
         serde_json::from_value(w.json(&flags, &["list", "/dev"])).expect("names");
@@ -54,7 +54,7 @@ fn standard_links(w: &World) -> Outcome {
     ] {
         assert_eq!(w.guest(&[], &["link", &format!("/dev/{name}")]).ok().line(), target);
     }
-    // A pipe belongs to who made it, so the user's own shell makes this one.
+    // A pipe belongs to the user who made it, so the user's own shell makes this one.
     let words = w.words(&[], &["append", "/dev/stdout", "through"]);
     let mut command = w.user.command("sh", &w.home);
     command.args(["-c", "\"$@\" | cat", "sh"]).arg(&w.coracle).args(words);

@@ -1,4 +1,4 @@
-//! Arguments, environment, working directory, limits and descriptors reach the program as given.
+//! Tests that arguments, environment, working directory, limits and descriptors reach the program.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -132,7 +132,7 @@ fn command_and_entrypoint(w: &World) -> Outcome {
     // A new entry point drops the image's command.
     assert_eq!(w.coracle(&["run", "--rm", &mode, "--entrypoint=/bin/guest", image]).ok().out(), "");
     assert_eq!(run(&["--entrypoint=", image, "/bin/guest", "args"]), ["/bin/guest", "args"]);
-    // Found by the image's PATH, and called by the name that was typed.
+    // Found by the image's PATH, and called by the typed name.
     assert_eq!(run(&[image, "guest", "args"]), ["guest", "args"]);
     Ok(())
 }
@@ -178,7 +178,7 @@ fn limits(w: &World) -> Outcome {
     let mut command = w.command_in(&setting, &w.words(&[], &["limits"]));
     let text = run_with(&mut command, Input::Null, LIMIT).ok().out();
     assert_eq!(line(&text, "Max open files"), ["77", "77"], "the caller's limit");
-    // In blocks of 512 or 1024 bytes, as the shell has it.
+    // In blocks of 512 or 1024 bytes, depending on the shell.
     let size = line(&text, "Max file size");
     assert!(["2097152", "4194304"].contains(&size[0].as_str()), "the caller's limit: {size:?}");
     w.guest(&["--ulimit", "nofile=300:200"], &["limits"]).expect(125);
@@ -186,7 +186,7 @@ fn limits(w: &World) -> Outcome {
     Ok(())
 }
 
-/// MPI hands its process manager's socket over by number: descriptors must come through.
+/// MPI passes its process manager's socket by number: descriptors must be inherited.
 fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
     let dir = w.dir("fd");
     let file = w.file(&dir, "five", "through descriptor five");
@@ -200,7 +200,7 @@ fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
         assert_eq!(done.ok().out(), "through descriptor five", "{verb:?}");
         let words = w.words_for(verb, &[], &["fds"]);
         let done = run_with(&mut w.command_in(&setting, &words), Input::Null, LIMIT);
-        // Whoever started the tests may have left descriptors open for everybody.
+        // The tests may have inherited open descriptors.
         let mut plain = w.user.command_in(&guest, &w.home, &setting);
         let plain = parse(&run_with(plain.arg("fds"), Input::Null, LIMIT));
         let names =
@@ -210,7 +210,8 @@ fn descriptors_pass_and_none_leak(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The signals that whoever started the tests ignores, and every program after him: the container may do so too.
+/// Ignored signals that the tests inherit, and every program with them: the container may ignore
+/// them too.
 pub(crate) fn inherited_ignores() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `exec`: a further program in the same namespaces.
+//! Tests of `exec`: another program in the same namespaces.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ fn several_at_once(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Also a run without a supervisor can be entered: its process is known.
+/// A run without a supervisor can be entered too, since its process is known.
 fn exec_in_a_foreground_run(w: &World) -> Outcome {
     let name = w.name("fore");
     let words = w.words_for(

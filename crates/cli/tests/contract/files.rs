@@ -1,4 +1,5 @@
-//! What a container changes: seen by `diff`, `export` and `cp`, and never by its image.
+//! Tests that a container's changes are seen by `diff`, `export` and `cp`, and never change its
+//! image.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,18 +25,18 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("export_then_import", export_then_import),
 ];
 
-/// A store of the case's own: in the one that all cases share, blobs of other images go when those cases remove them.
+/// A store for this case alone: in the shared one, other cases remove blobs of their images.
 fn alone(w: &World) -> World {
     w.at(&w.dir("alone"))
 }
 
-/// All that containers have in common in a store.
+/// The parts of a store that containers share.
 fn of_images(w: &World) -> BTreeMap<String, String> {
     let parts = ["layers", "trees", "oci/blobs"];
     parts.iter().flat_map(|part| fingerprint(&w.store().join(part))).collect()
 }
 
-/// What was there is there still, and the same.
+/// Checks that all earlier files are still there and unchanged.
 #[track_caller]
 fn assert_unchanged(w: &World, before: &BTreeMap<String, String>) {
     let after = of_images(w);
@@ -51,7 +52,7 @@ fn fingerprint(root: &Path) -> BTreeMap<String, String> {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let path = entry.path();
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-            // Whether a tree is on the disk for good is written there by whoever comes next.
+            // Any later process may mark a tree as synced there.
             if path.ends_with("tree.json") || path.ends_with("layer.json") {
                 continue;
             }
@@ -75,7 +76,7 @@ fn fingerprint(root: &Path) -> BTreeMap<String, String> {
     seen
 }
 
-/// Something of every kind: changed, removed, moved, made. (Renaming a directory of the image is
+/// Operations of every kind: change, remove, move, create. (Renaming a directory of the image is
 /// EXDEV on every overlay; `mv` copies it then.)
 fn changes() -> Vec<&'static str> {
     "write /etc/image-file changed ; remove /data/remove-me ; chmod /data/one 600 ; \
@@ -90,7 +91,7 @@ fn image_never_changes(w: &World) -> Outcome {
     w.coracle(&["save", "--format", "oci-archive", "-o", &file, &w.image]).ok();
     let w = &alone(w);
     w.coracle(&["load", "-q", "-i", &file]).ok();
-    // Once before, so that the image has been unpacked.
+    // Run once before, so that the image is unpacked.
     w.guest(&[], &["exit", "0"]).ok();
     let before = of_images(w);
     assert!(before.len() > 30, "the store's trees were found");
@@ -115,7 +116,7 @@ fn image_never_changes(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Each way to write to a file, on a file of the image's (and on one with two names there).
+/// Each way to write to a file, on a file of the image (and on one with two names there).
 fn image_never_changes_whatever_is_done(w: &World) -> Outcome {
     let ways = w.json(&[], &["ways"]);
     let ways: Vec<&str> = ways.as_array().unwrap().iter().filter_map(|way| way.as_str()).collect();
@@ -137,7 +138,7 @@ fn image_never_changes_whatever_is_done(w: &World) -> Outcome {
     let w = &alone(w);
     w.coracle(&["load", "-q", "-i", &layout.display().to_string()]).ok();
     let mode = w.mode();
-    // Once before, so that the image has been unpacked in every form.
+    // Run once before, so that the image is unpacked in every form.
     w.coracle(&["run", "--rm", &mode, &image, "/bin/guest", "list", "/spoil"]).ok();
     let before = of_images(w);
     assert!(before.keys().any(|path| path.ends_with("spoil/one/fchmod")));
@@ -147,13 +148,13 @@ fn image_never_changes_whatever_is_done(w: &World) -> Outcome {
     words.extend([&mode[..], &image, "/bin/guest"]);
     words.extend("spoil /spoil/one ; spoil /spoil/two ; spoil /spoil/theirs".split(' '));
     let done = w.coracle(&words).ok().out();
-    // An overlay wants to copy up a deleted file, to a name that another has now.
+    // An overlay copies up a deleted file to a name that another file has now.
     let overlay = w.has_overlay();
     let done =
         done.replace("[[\"unlink-then-create\",\"EEXIST\"]]", if overlay { "[]" } else { "?" });
     assert_eq!(done, "[]\n[]\n[]\n");
     assert_unchanged(w, &before);
-    // What was done is there, by both names.
+    // The changes are there, by both names.
     let read =
         |path: &str| w.coracle(&["run", &mode, &name, "/bin/guest", "read", path]).ok().out();
     assert_eq!(read("/spoil/two/write"), "spoilt by a container\n");
@@ -211,7 +212,7 @@ fn copy_in_and_out(w: &World) -> Outcome {
     assert_eq!(fs::read_to_string(dir.join("out/sub/two")).ok().as_deref(), Some("2\n"));
     w.coracle(&["cp", &at("/etc/image-file"), &host("back")]).ok();
     assert_eq!(fs::read_to_string(dir.join("back")).ok().as_deref(), Some("from the image\n"));
-    // A directory into a running container.
+    // Copies a directory into a running container.
     let c = w.detached(&[], &["sleep", "300"]);
     w.coracle(&["cp", &host("out"), &format!("{}:/tmp/dir", c.name)]).ok();
     assert_eq!(c.exec(&[], &["read", "/tmp/dir/sub/two"]).ok().out(), "2\n");
@@ -260,7 +261,7 @@ fn tar_names(bytes: &[u8]) -> Vec<String> {
     tar_list(bytes).into_iter().map(|(name, ..)| name).collect()
 }
 
-/// Name, mode, uid and gid of each entry, by GNU tar, which does not share our code.
+/// Name, mode, uid and gid of each entry, by GNU tar, which shares no code with Coracle.
 fn tar_list(bytes: &[u8]) -> Vec<(String, String, String)> {
     let mut command = std::process::Command::new("tar");
     command.args(["--numeric-owner", "-tvf", "-"]).env("TZ", "UTC");
@@ -288,7 +289,7 @@ fn export_is_the_tree(w: &World) -> Outcome {
     for path in ["data/remove-me", "data/sub"] {
         assert!(entry(path).is_none(), "{path} was removed");
     }
-    // What an unprivileged user cannot put on disk comes back out.
+    // Owners and modes that an unprivileged user cannot set on disk are in the archive.
     assert_eq!(
         entry("etc/alices").map(|(_, mode, owner)| (mode.as_str(), owner.as_str())),
         Some(("-rw-r-----", "1234/1235"))

@@ -1,4 +1,4 @@
-//! Several machines on one store, and several pid namespaces of one machine.
+//! Tests of several machines with one store, and of several pid namespaces of one machine.
 //!
 //! The other machine has a host name, a boot id, a machine id and process ids of its own
 //! ([`testkit::machine`]). "Here" is where the suite runs.
@@ -37,7 +37,7 @@ impl<'w> Host<'w> {
         Ok(Self { world, machine: Machine::start(identity)? })
     }
 
-    /// A pid namespace of this machine, as a container of another engine that shares the home.
+    /// A pid namespace of this machine, like a container of another engine that shares the home.
     fn namespace(world: &'w World, name: &str) -> Result<Self, Skip> {
         let identity = Identity { name, boot: None, id: None };
         Ok(Self { world, machine: Machine::start(identity)? })
@@ -83,7 +83,7 @@ fn create<'w>(w: &'w World, stem: &str) -> Container<'w> {
     Container::named(w, &name)
 }
 
-/// An error that names the host.
+/// Checks for an error that names the host.
 #[track_caller]
 fn refused(done: &Finished, host: &str) {
     assert_ne!(done.code(), 0, "{done:?}");
@@ -91,7 +91,7 @@ fn refused(done: &Finished, host: &str) {
     assert!(text.contains("the container runs") && text.contains(host), "{done:?}");
 }
 
-/// Everything that would do harm.
+/// Checks that every harmful command is refused.
 #[track_caller]
 fn all_refused(w: &World, c: &Container, host: &str) {
     let file = w.file(&w.dir("hosts"), "file", "x").display().to_string();
@@ -129,7 +129,7 @@ fn all_refused(w: &World, c: &Container, host: &str) {
     w.coracle(&["export", "-o", &format!("{out}.tar"), &c.name]).ok();
 }
 
-/// Whether a process of Coracle's stays beside every program of this engine.
+/// True if a process of Coracle stays beside every program of this engine.
 fn always_stays(w: &World) -> bool {
     w.engine.starts_with(['P', 'R'])
 }
@@ -239,7 +239,7 @@ fn a_new_name_and_a_new_start(w: &World) -> Outcome {
         assert_eq!(done.ok().line(), "there");
         return Ok(());
     }
-    // The kernel itself was not started anew, so this is a copy of that machine.
+    // The kernel itself was not restarted, so this is a copy of that machine.
     refused(&done, "another machine that is called node17 too");
     there.coracle(&["rm", "--host-is-gone", "node17", &c.name]).ok();
     Ok(())

@@ -1,4 +1,4 @@
-//! Images through the whole road: from a registry, by name, by digest, by platform, as archives.
+//! Tests of images from a registry, by name, by digest, by platform, and as archives.
 
 use testkit::image::{Flavour, Image, Pack, index};
 use testkit::layer::Layer;
@@ -209,7 +209,7 @@ fn missing_images(w: &World) -> Outcome {
         let last = name.rsplit(':').next().unwrap_or_default();
         assert!(done.err().contains(last) || done.err().contains("no/such"), "{done:?}");
     }
-    // Nobody listens there.
+    // Nothing listens there.
     w.coracle(&["pull", "--tls-verify=false", "127.0.0.1:1/x/y"]).expect(125);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `--isolate` and its parts: Docker's profile. Not a promise of security, but each wall must stand.
+//! Tests of `--isolate` and its parts, by Docker's profile. Not a promise of security, but each
+//! barrier must hold.
 
 use serde_json::json;
 use testkit::command::{Input, run_with};
@@ -54,7 +55,7 @@ fn isolate_keeps_apart(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Docker's fourteen.
+/// Docker's fourteen capabilities.
 const DOCKER: u64 = 0xa804_25fb;
 
 fn effective(w: &World, flags: &[&str]) -> u64 {
@@ -111,7 +112,7 @@ fn host_name(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A limit that cannot be kept is an error with a reason, never ignored.
+/// A limit that cannot be enforced is an error with a reason, never ignored.
 fn limits_or_an_error(w: &World) -> Outcome {
     for flag in ["--memory=64m", "--cpus=0.5", "--pids-limit=20"] {
         let done = w.guest(&[flag], &["exit", "0"]);
@@ -139,7 +140,7 @@ fn join_shares_namespaces(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Ranks that are started at once, none of them first by arrangement.
+/// Ranks that are started at once, without a designated first one.
 fn join_starts_what_is_not_there(w: &World) -> Outcome {
     let name = w.name("job");
     let words = w.words(&["--join", &name], &["facts", ";", "sleep", "1"]);
@@ -153,7 +154,7 @@ fn join_starts_what_is_not_there(w: &World) -> Outcome {
         all.push(facts["namespaces"]["user"].clone());
     }
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
-    // Who ended last removed it, as `--rm` says.
+    // The last one to end removed it, because of `--rm`.
     w.coracle(&["inspect", "--type=container", &name]).expect(1);
     Ok(())
 }
@@ -176,7 +177,7 @@ fn namespaces_of_another(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What the caller has open is his, and a boundary keeps it.
+/// The caller's open descriptors stay outside of a boundary.
 fn no_descriptors_of_the_callers(w: &World) -> Outcome {
     w.boundary()?;
     let before = "exec 5</etc/passwd 7</tmp 9<>/dev/null; ".to_owned();
@@ -203,8 +204,8 @@ fn no_descriptors_of_the_callers(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Before a further program is executed in a container its process is one of Coracle's, which
-/// others must not look into, whatever they may.
+/// Before another program is executed in a container, its process is one of Coracle's, which other
+/// processes must not inspect, whatever their rights.
 fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
     w.boundary()?;
     let place = w.dir("steal");
@@ -228,8 +229,8 @@ fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The small init is a process of this program's: neither the caller's variables nor the command
-/// line with host paths are in it, nor may it do more than the container's program.
+/// The small init is a process of Coracle: it has neither the caller's variables nor the command
+/// line with host paths, and no more rights than the container's program.
 fn an_init_knows_nothing_of_the_host(w: &World) -> Outcome {
     w.boundary()?;
     let secret = "secret-of-the-callers";

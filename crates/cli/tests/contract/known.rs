@@ -1,18 +1,18 @@
-//! Differences between engines and users that cannot be helped, or not yet, each with its reason.
+//! Known differences between engines and users, each with its reason.
 //!
-//! A case named here must fail; the suite complains when it passes, so the list stays true.
+//! A case listed here must fail; the suite reports it when it passes, so the list stays correct.
 
 use testkit::harness::Known;
 
-/// What an engine without namespaces answers with an error that names the engines which can.
+/// An engine without namespaces answers these with an error that names the engines that have them.
 const NO_NAMESPACES: &str = "the case asks for namespaces of the kernel's (--pid, --ipc, --hostname, --network, --isolate), which engines that trace \
      programs do not have: the error names the engines that do";
 const NO_MEMORY: &str = "what stands for memory is a directory on the store's disk: it shows that file system's type and has no size of its own";
 
 const NO_ROOT: &str = "a runtime of the host's has no emulated root: with one id, calls that only root may make are the kernel's to refuse";
 
-/// What is known: of engines inside the process all that is known of those that trace, since the rules are the same, and of those
-/// that trace in a runtime's container.
+/// The known differences. The in-process engines have those of the tracing engines too, since the
+/// rules are the same, and so do those that trace in a runtime's container.
 pub(crate) fn known() -> Vec<Known> {
     let inside = ["I", "F", "R2", "R3"].into_iter().flat_map(|engines| {
         KNOWN.iter().filter_map(move |known| {
@@ -26,7 +26,7 @@ pub(crate) fn known() -> Vec<Known> {
     KNOWN.iter().copied().chain(inside).collect()
 }
 
-/// Parts of case names; a `*` stands for anything. `P` begins the names of the engines that trace.
+/// Parts of case names; a `*` matches anything. Names of the tracing engines begin with `P`.
 const KNOWN: &[Known] = &[
     Known { case: "R1::plain::users::chown_succeeds", reason: NO_ROOT },
     Known { case: "R1::plain::users::owners_come_out_of_export", reason: NO_ROOT },

@@ -1,4 +1,4 @@
-//! No library of the host is ever loaded, whatever has to be looked up.
+//! Tests that no library of the host is ever loaded, whatever is looked up.
 
 use testkit::nss;
 use testkit::skip::Outcome;

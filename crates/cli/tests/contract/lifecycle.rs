@@ -1,4 +1,4 @@
-//! Containers over time: in the background, stopped, started again, looked at, removed.
+//! Tests of the lifecycle: containers in the background, stopped, restarted, inspected, removed.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn stop_asks_then_kills(w: &World) -> Outcome {
     c.said("ready");
     w.coracle(&["stop", "-t", "1", &c.name]).ok();
     assert_eq!(c.inspect("{{.State.ExitCode}}"), "137");
-    // Stopping what has stopped is no error.
+    // Stopping a stopped container is no error.
     w.coracle(&["stop", &c.name]).ok();
     Ok(())
 }
@@ -191,7 +191,7 @@ fn start_again(w: &World) -> Outcome {
         &[],
         &["append", "/tmp/runs", "x", ";", "read", "/tmp/runs", ";", "say", "", ";", "exit", "4"],
     );
-    // `append` needs the file; the first run fails, which is as good an end as any.
+    // `append` needs the file, so the first run fails; any end will do here.
     c.becomes("exited");
     w.coracle(&["cp", "/etc/hostname", &format!("{}:/tmp/runs", c.name)]).ok();
     for count in 1..3 {
@@ -220,7 +220,7 @@ fn create_then_start(w: &World) -> Outcome {
     Ok(())
 }
 
-/// udocker's habit: `run NAME` runs the container of that name.
+/// udocker's syntax: `run NAME` runs the container of that name.
 fn run_an_existing_container(w: &World) -> Outcome {
     let name = w.name("again");
     let _container = Container::named(w, &name);
@@ -305,7 +305,7 @@ fn attach(w: &World) -> Outcome {
     std::thread::sleep(Duration::from_millis(300));
     attached.feed(b"typed\n");
     attached.expect("typed");
-    // As Docker's: who attaches and hangs up does not end a container's input for good.
+    // As Docker's: a client that attaches and disconnects does not close the container's input.
     attached.end_of_input();
     std::thread::sleep(Duration::from_millis(300));
     assert!(attached.alive(), "still attached to the output: {}", attached.text());
@@ -370,7 +370,7 @@ fn mode_is_kept(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A container with a program that outlived the run which started it.
+/// A container with a program that outlived its run.
 fn abandoned<'w>(w: &'w World, seconds: &str) -> Container<'w> {
     let container = Container::named(w, &w.name("left"));
     let flags = ["--name", &container.name];
@@ -389,7 +389,7 @@ fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
     c.exec(&[], &["exit", "3"]).expect(3);
     let refused = w.coracle(&["rm", &c.name]);
     assert!(refused.code() != 0 && refused.err().contains("is running"), "{refused:?}");
-    // Another run of it ends, and what was left still lives.
+    // Another run of it ends, and the program that was left behind still runs.
     w.coracle(&["run", &c.name, "/bin/guest", "exit", "4"]).expect(4);
     assert_eq!(c.inspect("{{.State.Status}}"), "running");
     w.coracle(&["kill", &c.name]).ok();
@@ -418,7 +418,7 @@ fn what_is_left_is_ended(w: &World) -> Outcome {
             assert!(!place.exists(), "{}", place.display());
             continue;
         }
-        // Nobody lives there, so nothing of what only the living need is left.
+        // No process is in it, so no files remain that only processes need.
         assert!(!place.join("run/shared").exists() && !place.join("run/memory").exists());
         w.coracle(&["rm", &c.name]).ok();
     }

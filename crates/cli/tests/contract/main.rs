@@ -1,11 +1,13 @@
-//! The engine contract: what every engine must do, whoever the user is and wherever the store lies.
+//! The engine contract: the tests that every engine must pass, for every user and every place of
+//! the store.
 //!
-//! The suite drives the real binary. It asks `coracle doctor --format json` which engines are ready
-//! for each test user, and runs every case for each pair of the two: `N1::range::tty::size`. Within a
-//! pair all cases share one store, so they also test that commands at the same time do not disturb
-//! each other. What an engine is known to do differently stands in [`known`] with its reason.
+//! The suite drives the real binary. It runs `coracle doctor --format json` to find the engines
+//! that are ready for each test user, and runs every case for each pair of the two:
+//! `N1::range::tty::size`. Within a pair all cases share one store, so they also test that
+//! concurrent commands do not disturb each other. Known differences of an engine are in [`known`]
+//! with their reasons.
 //!
-//! Programs run as the unprivileged users of `testkit::users`; root only prepares and looks.
+//! Programs run as the unprivileged users of `testkit::users`; root only prepares and checks.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
@@ -67,15 +69,17 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("hosts", hosts::CASES),
 ];
 
-/// What is asked of the engine without filters: what it has of its own. The rest it has from the engines by whose rules it lives.
+/// Groups for the engine without filters: those that test its own code. Everything else it shares
+/// with the engines whose rules it uses.
 const WITHOUT_FILTERS: [&str; 10] =
     ["status", "env", "users", "streams", "exec", "files", "many", "texts", "hosts", "removal"];
 
-/// What is asked of a runtime of the host's: what it does in the place of N1, or what goes through its hands. The rest is N1's and P1's own.
+/// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
+/// code of N1 and P1.
 const BY_RUNTIME: [&str; 9] =
     ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate", "removal"];
 
-/// Whether a group is left out for a mode of the host's runtime.
+/// True if a group is skipped for a mode of the host's runtime.
 fn is_repetition(world: &World, group: &str) -> bool {
     if std::env::var_os(testkit::person::ALL).is_some() {
         return false;
@@ -105,7 +109,7 @@ fn main() -> ExitCode {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
                         "F2" => WITHOUT_FILTERS.contains(group),
-                        // As in I1 and P1.
+                        // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,
                         "R1" | "R2" => !is_repetition(world, group) && *group != "texts",
                         _ => *group != "texts",

@@ -1,4 +1,5 @@
-//! One container through all modes of this host: what was done in one is there in each that follows.
+//! Tests of one container in all modes of this host: changes made in one mode are there in each
+//! later one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +15,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("a_runtime_that_lingers", a_runtime_that_lingers),
 ];
 
-/// The other runtime takes the same bundle.
+/// The other runtime accepts the same bundle.
 fn by_crun(w: &World) -> Outcome {
     if w.engine != "N1" {
         testkit::skip!("it chooses modes itself");
@@ -48,7 +49,7 @@ fn by_crun(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The processes that a program leaves behind take their time to end.
+/// The processes that a program leaves behind take some time to end.
 const SLOW: &str = r"
 #include <unistd.h>
 static pid_t first;
@@ -81,10 +82,11 @@ fn a_runtime_that_lingers(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Some modes share a form on disk, others do not; each follows one of the other kind at least once.
+/// Some modes share a form on disk, others do not; each one follows a mode of the other kind at
+/// least once.
 const WALK: [&str; 12] = ["N1", "R1", "I1", "N1", "R2", "P1", "R1", "F2", "R3", "P2", "N1", "I2"];
 
-/// Modes that mount, and show owners only as far as the kernel knows them.
+/// Modes that mount, and show owners only if the kernel maps them.
 const MOUNTING: [&str; 2] = ["N1", "R1"];
 
 fn ready(w: &World) -> Vec<String> {
@@ -118,7 +120,7 @@ fn there_and_back(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Makes a file with an owner and a mode, a link and a pipe, and removes a file of the image's.
+/// Makes a file with an owner and a mode, a link and a pipe, and removes a file of the image.
 fn change(w: &World, container: &str, step: usize, mode: &str) {
     let (file, link, pipe) =
         (format!("/file-{step}"), format!("/link-{step}"), format!("/pipe-{step}"));
@@ -134,7 +136,7 @@ fn change(w: &World, container: &str, step: usize, mode: &str) {
     w.coracle(&words).ok();
 }
 
-/// What a step has made, as a later mode shows it.
+/// Checks the changes of a step in a later mode.
 fn check(w: &World, container: &str, (step, by): (usize, &str), mode: &str) {
     let (file, link, pipe) =
         (format!("/file-{step}"), format!("/link-{step}"), format!("/pipe-{step}"));

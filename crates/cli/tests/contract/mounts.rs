@@ -1,4 +1,4 @@
-//! Host directories, files, volumes and memory file systems in the container's tree.
+//! Tests of host directories, files, volumes and memory file systems in the container's tree.
 
 use std::fs;
 use std::path::Path;
@@ -77,11 +77,11 @@ fn read_only_refuses_eleven_ways(w: &World) -> Outcome {
         assert_eq!(answer, "EROFS", "{way} with --mount");
     }
     assert_eq!(fs::read_to_string(dir.join("file")).ok().as_deref(), Some("kept"));
-    // The same eleven work where writing is allowed, so the test tests something.
+    // The same eleven operations work on a writable mount, so the test is meaningful.
     for (way, answer) in answers(&["-v", &bind(&dir, "/m")]) {
         assert!(answer == "done" || (way == "unlink" && answer == "ENOENT"), "{way}: {answer}");
     }
-    // Not even a new mount makes it writable again.
+    // Another mount does not make it writable either.
     let dir = w.dir("ro2");
     w.file(&dir, "file", "kept");
     w.guest(&["-v", &format!("{}:/m:ro", dir.display())], &["chmod", "/m", "777"]).expect(9);
@@ -173,7 +173,7 @@ fn refused_forms(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A mount on the host, taken away when the case ends, however it ends.
+/// A mount on the host, removed when the case ends in any way.
 struct HostMount<'p>(&'p Path);
 
 impl<'p> HostMount<'p> {
@@ -255,7 +255,7 @@ fn volumes(w: &World) -> Outcome {
     assert_ne!(refused.code(), 0, "a volume in use was removed: {refused:?}");
     drop(container);
     w.coracle(&["volume", "rm", &name]).ok();
-    // Made when first named.
+    // Made at its first use.
     let fresh = w.name("fresh");
     w.guest(&["-v", &format!("{fresh}:/v")], &["write", "/v/x", ""]).ok();
     w.coracle(&["volume", "inspect", &fresh]).ok();
@@ -311,7 +311,7 @@ fn hosts_and_resolver(w: &World) -> Outcome {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert_eq!(text.lines().last(), Some("inside"));
-    // By default the host's resolver, or nothing could be reached.
+    // By default the host's resolver, since programs need the network.
     let host = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     if let Some(server) = host.lines().find(|line| line.starts_with("nameserver")) {
         let text = w.guest(&[], &["read", "/etc/resolv.conf"]).ok().out();

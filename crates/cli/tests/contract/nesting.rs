@@ -1,7 +1,8 @@
-//! Containers in containers: engines in one another, and in what other tools make.
+//! Tests of nested containers: engines in one another, and in other tools' containers.
 //!
-//! What runs inside is the same binary with a store of its own, which lies in a directory that all levels have. An engine either works there or
-//! is refused with one error that says why and what to use instead; nothing hangs and nothing is ended by a signal.
+//! The inner program is the same binary with a store of its own, in a directory that all levels
+//! have. An engine either works there or is refused with one error that says why and what to use
+//! instead; nothing hangs and nothing is ended by a signal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,14 +26,14 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("in_podman", in_podman),
 ];
 
-/// What every level sees of the directory.
+/// Path of the directory on every level.
 const PLACE: &str = "/nest";
-/// What the innermost guest is asked for, and what it answers in a tree of its own.
+/// The commands of the innermost guest, with known output in a tree of its own.
 const ASKED: &[&str] =
     &["write", "/tmp/a", "x", ";", "list", "/tmp", ";", "read", "/etc/image-file"];
 const ANSWER: &str = "[\"a\"]\nfrom the image\n";
 
-/// A directory with the program and a store for each level, in which the test image is.
+/// A directory with the program and a store for each level, which has the test image.
 fn place(w: &World, levels: usize) -> PathBuf {
     let dir = w.dir("nest");
     copy_program(&w.coracle, &dir.join("coracle"));
@@ -46,7 +47,8 @@ fn place(w: &World, levels: usize) -> PathBuf {
     dir
 }
 
-/// The words by which a level runs the next: each engine's container has the next one's program as its own.
+/// The command line by which a level runs the next: each engine's container runs the next one's
+/// program.
 fn words(w: &World, engines: &[&str], level: usize, mount: &str, asked: &[&str]) -> Vec<String> {
     let Some((engine, rest)) = engines.split_first() else {
         return ["/bin/guest"].iter().chain(asked).map(|&word| word.to_owned()).collect();
@@ -66,7 +68,7 @@ fn words(w: &World, engines: &[&str], level: usize, mount: &str, asked: &[&str])
     all
 }
 
-/// Runs a chain of engines, the outermost by this user.
+/// Runs a chain of engines, the outermost as this user.
 fn chain(w: &World, engines: &[&str]) -> Finished {
     chain_of(w, engines, ASKED)
 }
@@ -85,7 +87,7 @@ fn works(done: &Finished) {
     assert_eq!(done.ok().out(), ANSWER, "{done:?}");
 }
 
-/// Refused by one error with a hint, and by no signal.
+/// Checks that it was refused by one error with a hint, and by no signal.
 #[track_caller]
 fn refused(done: &Finished, mode: &str) {
     let text = done.expect(125).err();
@@ -93,7 +95,7 @@ fn refused(done: &Finished, mode: &str) {
     assert_eq!((text.matches("error:").count(), text.matches("hint:").count()), (1, 1), "{done:?}");
 }
 
-/// Engines inside the process, in every engine but the one that would answer their calls first.
+/// In-process engines, in every engine but the one that would catch their calls first.
 fn engines_inside(w: &World) -> Outcome {
     for inner in ["I1", "I2"] {
         let done = chain(w, &[&w.engine, inner]);
@@ -107,7 +109,7 @@ fn engines_inside(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Only the kernel's own namespaces leave a program to one tracer alone.
+/// Tracers work only inside the kernel's own namespaces.
 fn tracers_inside(w: &World) -> Outcome {
     for inner in ["P1", "P2"] {
         let done = chain(w, &[&w.engine, inner]);
@@ -142,7 +144,7 @@ fn three_levels(w: &World) -> Outcome {
     Ok(())
 }
 
-/// There are four places for stages in a process.
+/// A process has four places for stages.
 fn too_deep(w: &World) -> Outcome {
     if w.engine != "I1" {
         testkit::skip!("the places are those of engines inside the process");
@@ -172,7 +174,8 @@ fn in_bwrap(w: &World) -> Outcome {
     Ok(())
 }
 
-/// In a container with the default profile of seccomp that podman and Docker share, made by root, as a user of no privilege.
+/// In a container with the default seccomp profile of podman and Docker, made by root, as an
+/// unprivileged user.
 fn in_podman(w: &World) -> Outcome {
     if find_program("podman").is_none() || find_program("runc").is_none() {
         testkit::skip!("podman or runc is not installed");
@@ -190,11 +193,11 @@ fn in_podman(w: &World) -> Outcome {
     Ok(())
 }
 
-/// One container of root's, in a tree with a shell and nothing else.
+/// A container of root, in a tree with only a shell.
 fn podman(w: &World, dir: &Path) -> Finished {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // It insists on short paths.
+    // Podman requires short paths.
     let scratch = Scratch::new("pod").expect("a directory");
     let mut podman = Command::new("podman");
     let below = |name: &str| scratch.path().join(name).display().to_string();
@@ -205,7 +208,7 @@ fn podman(w: &World, dir: &Path) -> Finished {
     podman
         .args(["--root", &below("all"), "--runroot", &below("run")])
         .args(["run", "--rm", "--network=none", "--runtime=runc"])
-        // Root need not be allowed to raise limits where the tests run.
+        // Root may lack the right to raise limits where the tests run.
         .args(["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"])
         .args(["--user", &format!("{}:{}", w.user.uid, w.user.gid)])
         .args(["-v", &format!("{}:{PLACE}", dir.display()), "-e", "HOME=/tmp"])
@@ -213,7 +216,7 @@ fn podman(w: &World, dir: &Path) -> Finished {
         .args(["--rootfs", &tree.display().to_string(), &format!("{PLACE}/coracle")])
         .args(["run", "--rm", &w.mode(), &w.image, "/bin/guest"])
         .args(ASKED);
-    // The file that tells where root's containers are would be in the way of whoever looks for credentials there.
+    // The file with the place of root's containers would disturb later look-ups of credentials.
     let known = Path::new("/run/containers").exists();
     let done = run_with(&mut podman, Input::Null, Duration::from_mins(1));
     if !known {

@@ -1,4 +1,4 @@
-//! Networks: the host's by default, none, or a private one with published ports.
+//! Tests of networks: the host's by default, none, or a private one with published ports.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -41,7 +41,7 @@ fn none(w: &World) -> Outcome {
     let interfaces = w.guest(&["--network=none"], &["interfaces"]).ok().line();
     assert_eq!(interfaces.split(' ').filter(|name| *name == "lo").count(), 1);
     assert!(!interfaces.contains("eth"), "{interfaces}");
-    // The loopback is up: programs talk to themselves.
+    // The loopback is up, so that programs can connect to themselves.
     let mut run = w.start(&["--network=none"], &["listen", "127.0.0.1:0"]);
     run.expect("ready");
     run.signal(rustix::process::Signal::KILL);
@@ -56,7 +56,7 @@ fn helper() -> Result<(), testkit::skip::Skip> {
     if find_program("pasta").is_none() && find_program("slirp4netns").is_none() {
         testkit::skip!("neither pasta nor slirp4netns is installed");
     }
-    // Both tools open this one; on some machines only root may.
+    // Both tools open this device; on some machines only root may.
     let tun = std::fs::metadata("/dev/net/tun").map(|meta| meta.permissions().mode() & 0o006);
     if tun.ok() != Some(0o006) {
         testkit::skip!("users may not open /dev/net/tun, which private networks are made with");
@@ -81,7 +81,7 @@ fn private_publishes(w: &World) -> Outcome {
     let ports =
         w.coracle(&["ps", "-a", "--filter", &format!("name={}", c.name), "--format={{.Ports}}"]);
     assert!(ports.ok().out().contains("7777"), "{ports:?}");
-    // pasta of 2023 loses an answer now and then when the other side closes at once.
+    // pasta of 2023 sometimes loses an answer when the other side closes at once.
     let greeting = until(Duration::from_secs(20), || {
         let mut stream = TcpStream::connect_timeout(&free, Duration::from_secs(1)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -95,7 +95,7 @@ fn private_publishes(w: &World) -> Outcome {
 
 fn publishing_needs_a_private_network(w: &World) -> Outcome {
     let done = w.guest(&["--network=none", "-p", "8080:80"], &["exit", "0"]);
-    // As Docker: said, not silently dropped.
+    // As Docker: reported, not silently ignored.
     assert!([0, 125].contains(&done.code()) && done.err().contains("port"), "{done:?}");
     Ok(())
 }

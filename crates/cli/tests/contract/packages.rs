@@ -1,4 +1,5 @@
-//! A real distribution inside: Debian's shell and tools, and a package installed as emulated root.
+//! Tests of a real distribution: Debian's shell and tools, and a package installed as emulated
+//! root.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -20,7 +21,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 /// Pulls Debian into the user's store, once.
 fn debian(w: &World) -> Result<String, Skip> {
     static IMAGE: OnceLock<Result<Built, Skip>> = OnceLock::new();
-    // Of several uploads of one layer at once docker-registry refuses some (DIGEST_INVALID).
+    // If one layer is uploaded several times at once, docker-registry refuses some uploads
+    // (DIGEST_INVALID).
     static ONE: Mutex<()> = Mutex::new(());
     let Some(host) = &w.registry else { testkit::skip!("no docker-registry here") };
     let built = IMAGE

@@ -1,5 +1,5 @@
-//! Where the store lies and how the caller is set up: memory, long and odd paths, strict umasks,
-//! homes that are missing or cannot be written, user namespaces forbidden.
+//! Tests of the store's place and the caller's environment: memory, long and odd paths, strict
+//! umasks, missing or read-only homes, forbidden user namespaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +24,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("many_layers", many_layers),
 ];
 
-/// The whole road at another place.
+/// Pulls, runs and removes in another store.
 fn road(w: &World) {
     let pulled = if w.registry.is_some() {
         w.coracle(&["pull", "-q", "--tls-verify=false", &w.image])
@@ -73,14 +73,14 @@ fn strict_umask(w: &World) -> Outcome {
         |words: &[String]| run_with(&mut fresh.command_in(&setting, words), Input::Null, LIMIT);
     let words = ["pull", "-q", "--tls-verify=false", &w.image].map(str::to_owned);
     run(&words).ok();
-    // The image's own modes do not depend on the umask of whoever pulled it.
+    // The image's own modes do not depend on the umask of the pull.
     let stat = run(&fresh.words(&[], &["stat", "/bin/guest"]));
     assert!(stat.ok().out().contains("\"mode\":\"755\""), "{stat:?}");
     let stat = run(&fresh.words(&[], &["stat", "/"]));
     assert!(stat.ok().out().contains("\"mode\":\"755\""), "{stat:?}");
     let stat = run(&fresh.words(&[], &["stat", "/tmp"]));
     assert!(stat.ok().out().contains("\"mode\":\"1777\""), "{stat:?}");
-    // New volumes are as the places that they cover, or as a new directory is.
+    // New volumes get the modes of the directories that they cover, or of a new directory.
     for (path, mode) in [("/tmp", "1777"), ("/nowhere/else", "755")] {
         let flags = ["-v", &format!("{}:{path}", w.name("umask"))];
         let stat = run(&fresh.words(&flags, &["stat", path]));
@@ -101,7 +101,7 @@ fn spaces_and_letters(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Longer than a socket's name may be, and with many layers longer than mount's option page.
+/// Longer than a socket's name may be, and with many layers longer than mount's page of options.
 fn a_long_path(w: &World) -> Outcome {
     let mut home = w.dir("long");
     for _ in 0..4 {
@@ -161,7 +161,7 @@ fn home_cannot_be_written(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Images work without namespaces; an engine that needs them says so, and what to do.
+/// Images work without namespaces; an engine that needs them reports the reason and a remedy.
 fn namespaces_forbidden(w: &World) -> Outcome {
     if let Err(why) = no_namespaces() {
         testkit::skip!("{why}");

@@ -1,8 +1,9 @@
-//! What is open where a name of the image's or the guest's is used, as docs/security.md lists it.
+//! Tests which descriptors are open when a name of the image or the guest is used, as listed in
+//! docs/security.md.
 //!
 //! The processes of a start run under `strace`, which holds each of them for a moment at the calls
-//! in question. Meanwhile the test, as root, reads from `/proc` which call a process is held at,
-//! with what path, and what it has open.
+//! in question. Meanwhile the test, as root, reads from `/proc` at which call a process is held,
+//! its path, and its open descriptors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +28,7 @@ const EXECVE: (u64, usize) = (59, 0);
 const MOUNT: (u64, usize) = (165, 1);
 const MOVE_MOUNT: (u64, usize) = (429, 3);
 
-/// A process that is held at a call: which, its path, and what is open from 3 on.
+/// A process that is held at a call: the call, its path, and the open descriptors from 3 on.
 #[derive(Debug)]
 struct Held {
     call: u64,
@@ -35,7 +36,7 @@ struct Held {
     open: BTreeMap<u32, String>,
 }
 
-/// Runs a command so, and gives what was seen at the calls.
+/// Runs a command under `strace` and returns the held processes.
 fn watch(
     w: &World,
     calls: &[(u64, usize)],
@@ -95,11 +96,11 @@ fn held(pid: u32, calls: &[(u64, usize)]) -> Option<Held> {
         }
     }
     let path = String::from_utf8_lossy(path).into_owned();
-    // Still there: what was read belongs to this call.
+    // The process is still there, so what was read belongs to this call.
     (at()? == text).then_some(Held { call: number, path, open })
 }
 
-/// Pipes and sockets: no path leads through them.
+/// True for pipes and sockets, through which no path leads.
 fn is_blind(link: &str) -> bool {
     link.starts_with("pipe:") || link.starts_with("socket:")
 }
@@ -149,9 +150,9 @@ fn where_an_exec_begins(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Their places are found name by name, no link of `/proc` is followed. Open are copies of what
-/// will be mounted, of which the links say `/` since they are in no tree, then their place, and the
-/// host's `/dev/null`.
+/// Their places are found name by name; no link of `/proc` is followed. Open are copies of the
+/// trees to mount, whose links say `/` since they are attached nowhere, then their mount points,
+/// and the host's `/dev/null`.
 fn where_mounts_are_made(w: &World) -> Outcome {
     let place = w.dir("source");
     let volume = format!("{}:/data/sub", place.display());

@@ -1,4 +1,4 @@
-//! What a run removes and what it ends: what it has made, and what belongs to it.
+//! Tests of what a run removes and ends: only what it has made, and what belongs to it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,15 +24,15 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 
 const TEN: Duration = Duration::from_secs(10);
 
-/// Seconds to sleep that no other case has, and no other run of this suite, so that processes are
-/// found by them.
+/// A number of seconds to sleep that no other case and no other run of this suite uses, so that
+/// processes are found by it.
 pub(crate) fn seconds() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let suite = std::process::id() % 1_000_000 * 1000;
     (100_000 + suite + NEXT.fetch_add(1, Ordering::Relaxed)).to_string()
 }
 
-/// How many guests sleep that long.
+/// Counts guests that sleep this long.
 fn sleepers(seconds: &str) -> usize {
     let line = format!("sleep\0{seconds}\0");
     let lines = std::fs::read_dir("/proc")
@@ -41,7 +41,7 @@ fn sleepers(seconds: &str) -> usize {
     lines.filter(|text| text.starts_with(b"/bin/guest") && text.ends_with(line.as_bytes())).count()
 }
 
-/// A container that nothing runs in.
+/// A container without processes.
 fn idle<'w>(w: &'w World, flags: &[&str]) -> Container<'w> {
     let container = Container::named(w, &w.name("idle"));
     let mode = w.mode();
@@ -63,7 +63,7 @@ fn run_on_terminal(w: &World, container: &Container<'_>, guest: &[&str]) -> Term
     Terminal::spawn(&w.command(&words), 33, 101).expect("a terminal")
 }
 
-/// It was not ended, and ends as it should.
+/// Checks that it was not ended, and ends normally.
 #[track_caller]
 fn ends_well(mut run: Running) {
     assert!(run.alive(), "it was ended with another run: {}", run.text());
@@ -72,7 +72,7 @@ fn ends_well(mut run: Running) {
     assert_eq!(run.end(TEN), 0, "{}", run.text());
 }
 
-/// A container that runs until it is told to end, and an image of the same name that is here.
+/// A container that runs until it is ended, and a local image of the same name.
 fn a_word_is_an_image_then_a_container(w: &World) -> Outcome {
     let c = w.detached(&[], &["write", "/tmp/precious", "kept", ";", "ready", ";", "sleep", "300"]);
     c.said("ready");
@@ -85,13 +85,13 @@ fn a_word_is_an_image_then_a_container(w: &World) -> Outcome {
     let client = of_image(&[], &["/bin/guest", "list", "/tmp"]);
     let id = c.inspect("{{.Id}}");
     assert_eq!(client.ok().out(), "[]\n", "in a container of its own");
-    // Once, and it says what to type instead.
+    // Reported once, with the command to type instead.
     let told = format!("coracle run {}", &id[..12]);
     assert_eq!(client.err().matches(&told).count(), 1, "{client:?}");
     assert_eq!(c.inspect("{{.State.Running}}"), "true");
     let inside = w.coracle(&["run", &id[..12], "/bin/guest", "read", "/tmp/precious"]);
     assert_eq!((inside.ok().out(), inside.err()), ("kept".to_owned(), String::new()));
-    // Without the image it is the container again, and no registry is asked.
+    // Without the image it means the container again, without a request to a registry.
     w.coracle(&["rmi", &c.name]).ok();
     let inside = w.coracle(&["run", &c.name, "/bin/guest", "read", "/tmp/precious"]);
     assert_eq!((inside.ok().out(), inside.err()), ("kept".to_owned(), String::new()));
@@ -108,15 +108,16 @@ fn rm_is_for_what_a_run_makes(w: &World) -> Outcome {
         assert!(done.expect(125).err().contains("--pull"), "{done:?}");
     }
     w.coracle(&["run", "--explain", &c.name]).ok();
-    // A start that fails removes nothing either.
+    // A failed start removes nothing either.
     w.coracle(&["run", &c.name, "/no/such/program"]).expect(127);
     assert_eq!(c.inspect("{{.State.Running}}"), "true");
-    // Every rank of a job has the same words. One that joins a container which stays is told so.
+    // Every rank of a job has the same command line. One that joins a container which stays gets a
+    // note.
     let words = w.words_for(&["run", "--rm"], &["--join", &c.name], &["exit", "0"]);
     let joined = w.coracle(&words);
     assert!(joined.ok().err().contains("made without --rm, and stays"), "{joined:?}");
     assert_eq!(c.inspect("{{.State.Running}}"), "true");
-    // What it has made goes, whether it began or not.
+    // A container made by the run is removed, whether the program started or not.
     for (guest, code) in [("/no/such/program", 127), ("/bin/guest", 0)] {
         let name = w.name("made");
         let words = ["run", "--rm", "--name", &name, &w.mode(), &w.image, guest, "exit", "0"];
@@ -172,7 +173,7 @@ fn a_container_in_use_is_not_removed(w: &World) -> Outcome {
     assert_ne!(w.coracle(&["rm", &name]).code(), 0);
     ends_well(plain);
     w.coracle(&["rm", &name]).ok();
-    // Who stops it ends all that is there, and then it goes.
+    // `stop` ends all of its processes, and then it is removed.
     let mut first = w.start(&["--name", &name], &["await", "TERM"]);
     first.expect("ready");
     let mut plain = run(w, &c, &["await", "TERM"]);
@@ -202,7 +203,7 @@ fn what_exec_began_ends_with_the_container(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Every road to removal, while what the main program has left still runs.
+/// Every command that removes, while processes left by the main program still run.
 fn what_is_left_behind_is_not_removed(w: &World) -> Outcome {
     let label = format!("only={}", w.name("label"));
     let c = idle(w, &["--label", &label]);
@@ -229,7 +230,7 @@ fn what_is_left_behind_is_not_removed(w: &World) -> Outcome {
     Ok(())
 }
 
-/// It is still the same container: what is run there next sees it, and does not end it.
+/// It is still the same container: the next run in it sees the process, and does not end it.
 fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
     let c = idle(w, &[]);
     let left = seconds();
@@ -248,7 +249,7 @@ fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A container's unnamed volume goes with it, unless another container mounts it.
+/// A container's unnamed volume is removed with it, unless another container mounts it.
 fn an_unnamed_volume_of_two_stays(w: &World) -> Outcome {
     let c = idle(w, &["-v", "/kept"]);
     let read = || w.coracle(&["run", &c.name, "/bin/guest", "read", "/kept/file"]).ok().out();

@@ -1,4 +1,4 @@
-//! Exit codes and signals: what the caller's shell sees is what the program did.
+//! Tests of exit codes and signals: the caller's shell sees the program's own.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 
 const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
 
-/// What somebody types first works in every mode, without a network and with an empty store; so it
-/// does in the mode that is chosen where nobody says one, and where user namespaces are forbidden.
+/// A new user's first command works in every mode, without a network and with an empty store, also
+/// in the mode that is chosen by default, and if user namespaces are forbidden.
 fn the_first_command(w: &World) -> Outcome {
     let fresh = w.at(&w.dir("hello-home"));
     let hello = |setting: &Setting, flags: &[&str]| {
@@ -90,7 +90,8 @@ fn what_cannot_be_executed_is_126(w: &World) -> Outcome {
     }
     let done = w.coracle(&["run", "--rm", &w.mode(), &w.image, "/etc"]);
     assert!(done.expect(126).err().contains("Is a directory"), "{done:?}");
-    // The kernel says ENOENT for a missing interpreter; as in a shell, the program itself is there.
+    // The kernel returns ENOENT for a missing interpreter; as in a shell, the program itself
+    // exists.
     w.coracle(&["run", "--rm", &w.image, "/bin/no-interpreter"]).expect(126);
     Ok(())
 }
@@ -155,7 +156,7 @@ fn signals_reach_a_program_without_supervisor(w: &World) -> Outcome {
     run.expect("ready");
     run.signal(Signal::INT);
     assert_eq!(run.end(Duration::from_secs(10)), 0, "through an init: {}", run.text());
-    // One that it does not handle ends it.
+    // A signal without handler ends it.
     let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "60"]);
     let mut run = testkit::running::Running::start(&mut w.command(&words));
     run.expect("ready");
@@ -164,7 +165,8 @@ fn signals_reach_a_program_without_supervisor(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A shell waits for its child when Ctrl-C is typed on the caller's own terminal, so the child must hear of it too.
+/// A shell waits for its child when Ctrl-C is typed on the caller's own terminal, so the child must
+/// get the signal too.
 fn ctrl_c_is_for_the_whole_job(w: &World) -> Outcome {
     let shell = ["block", "INT", ";", "spawn", "/bin/guest", "await", "INT"];
     for (verb, flags) in
@@ -208,7 +210,7 @@ fn killed_supervisor_leaves_no_program(w: &World) -> Outcome {
     Ok(())
 }
 
-/// With no terminal, log or clean-up asked for, the process that the caller started is the program.
+/// Without terminal, log or clean-up, the process that the caller started becomes the program.
 fn no_process_between(w: &World) -> Outcome {
     let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "300"]);
     let mut run = testkit::running::Running::start(&mut w.command(&words));
@@ -220,7 +222,8 @@ fn no_process_between(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A program begins without children, whoever serves it: `strace` as a container's first program waits until it has none left.
+/// A program begins without children, whichever process serves it: `strace` as a container's first
+/// program waits until it has none left.
 fn no_child_of_another(w: &World) -> Outcome {
     for (verb, flags) in [
         (&["run"][..], &[][..]),

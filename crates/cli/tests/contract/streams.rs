@@ -1,4 +1,4 @@
-//! Standard input and output: every byte, in order, and none of ours.
+//! Tests of standard input and output: every byte, in order, and nothing from Coracle.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -65,7 +65,7 @@ fn closed_input(w: &World) -> Outcome {
         for flags in [[].as_slice(), &["-i"]] {
             let words = w.words_for(verb, flags, &["fds"]);
             let fds = parse(&run_with(&mut w.command_in(&setting, &words), Input::Null, LIMIT));
-            // The guest's own runtime opens /dev/null where the place is free.
+            // The guest's own runtime opens /dev/null if the number is free.
             let zero = fds.get("0").cloned().unwrap_or(json!("/dev/null"));
             assert_eq!(zero, json!("/dev/null"), "something of ours became standard input: {fds}");
         }
@@ -115,7 +115,7 @@ fn nothing_of_ours_in_between(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Appending must append: batch systems give a file as standard output.
+/// Output must be appended: batch systems set a file as standard output.
 fn output_into_a_file(w: &World) -> Outcome {
     let dir = w.dir("stdout");
     let path = w.file(&dir, "out", "first\n");

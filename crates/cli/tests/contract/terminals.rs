@@ -1,4 +1,4 @@
-//! Terminals: `-t` gives a real one, of the caller's size, and Ctrl-C does what it should.
+//! Tests of terminals: `-t` allocates a real one, of the caller's size, and Ctrl-C works.
 
 use serde_json::{Value, json};
 use testkit::intruder::intruder;
@@ -51,7 +51,8 @@ fn is_a_terminal(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Under `/dev/pts` of the container it is in, whatever namespaces that has, and the program's user can open it by name.
+/// It is in `/dev/pts` of the container, with any namespaces, and the program's user can open it by
+/// name.
 fn has_a_name_and_an_owner(w: &World) -> Outcome {
     let isolated = ["-it", "--isolate", "--network=none"];
     for flags in [
@@ -178,7 +179,7 @@ fn t_without_terminal_outside(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `-i` without `-t` on a terminal hands the caller's own terminal through.
+/// `-i` without `-t` passes the caller's own terminal to the program.
 fn interactive_alone_on_a_terminal(w: &World) -> Outcome {
     let mut terminal = open(w, &["-i"], &["tty"]);
     terminal.end();
@@ -189,7 +190,7 @@ fn interactive_alone_on_a_terminal(w: &World) -> Outcome {
 
 const ISOLATED: [&str; 3] = ["-i", "--isolate", "--network=none"];
 
-/// With the caller's terminal as its own a hostile program would type into the caller's shell.
+/// With the caller's terminal as its own a hostile program could type into the caller's shell.
 fn nothing_is_typed_for_the_caller(w: &World) -> Outcome {
     w.boundary()?;
     let place = w.dir("typing");
@@ -218,7 +219,7 @@ fn nothing_is_typed_for_the_caller(w: &World) -> Outcome {
 }
 
 /// The session stays the caller's: keys reach the program, the shell can stop and continue it, and
-/// a size is the terminal's.
+/// the size is the terminal's.
 fn jobs_without_a_terminal_of_their_own(w: &World) -> Outcome {
     w.boundary()?;
     let words = |guest: &[&str]| w.words(&ISOLATED, guest);

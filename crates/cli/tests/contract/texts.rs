@@ -1,4 +1,4 @@
-//! Changed text, as the engines without filters keep it.
+//! Tests of patched code, as the engines without filters keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("what_is_not_seen", what_is_not_seen),
 ];
 
-/// Files below a directory whose names begin as those of changed text do.
+/// Files of patched code below a directory, found by their name's prefix.
 fn texts(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut stack) = (Vec::new(), vec![root.to_owned()]);
     while let Some(dir) = stack.pop() {
@@ -33,8 +33,8 @@ fn texts(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A program whose only call may be data, as far as anybody can tell: nothing sets its number, nothing looks at its result, and there is no list of
-/// functions.
+/// A program whose only system call may be data, as far as an analysis shows: no instruction sets
+/// its number or uses its result, and there is no list of functions.
 const RIDDLE: &str = "
     .globl _start
 _start:
@@ -47,7 +47,7 @@ _start:
     syscall
 ";
 
-/// Threads whose stacks lie one behind the other all begin to wait at once; then the first one makes a call.
+/// Threads with adjacent stacks all begin to wait at once; then the first one makes a call.
 const WAITING: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -75,7 +75,8 @@ int main(void)
 }
 "#;
 
-/// Puts a call into memory that becomes executable in one of many ways, and opens by it a file that only the host has; tells what that gave.
+/// Puts a call into memory that becomes executable in one of many ways, opens a file by it that
+/// only the host has, and prints the result.
 const MADE_EXECUTABLE: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -135,7 +136,7 @@ int main(int count, char **words)
 }
 "#;
 
-/// Whatever way memory takes, its calls are seen.
+/// Calls in memory are caught, however the memory became executable.
 fn memory_made_executable(w: &World) -> Outcome {
     let dir = w.dir("made-executable");
     let program = compiled(&w.file(&dir, "made.c", MADE_EXECUTABLE), &["-static"])?;
@@ -151,7 +152,7 @@ fn memory_made_executable(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What docs/engines.md says of each way to make a call that was in no file's text.
+/// The text of docs/engines.md about each way to make a call that was in no file's code.
 const UNSEEN: &str = "\
 mapped writable and executable: outside
 made so: outside
@@ -172,8 +173,7 @@ inside an instruction: outside
 half in each of two pieces: outside
 ";
 
-/// The calls that these modes do not see are those that the documentation names, no more and no
-/// fewer.
+/// The calls that these modes do not catch are exactly those in the documentation.
 fn what_is_not_seen(w: &World) -> Outcome {
     let dir = w.dir("unseen");
     let program = compiled(&w.file(&dir, "unseen.c", include_str!("unseen.c")), &["-static"])?;
@@ -188,7 +188,7 @@ fn what_is_not_seen(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A call finds room to be worked on in, however many wait in theirs.
+/// A call gets a slot, however many threads wait in theirs.
 fn waiting_threads_stop_nobody(w: &World) -> Outcome {
     let dir = w.dir("waiting");
     let program = compiled(&w.file(&dir, "waiting.c", WAITING), &["-static", "-pthread"])?;
@@ -201,7 +201,7 @@ fn waiting_threads_stop_nobody(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Makes a program of a source beside it.
+/// Compiles a source file.
 fn compiled(source: &Path, flags: &[&str]) -> Result<PathBuf, Skip> {
     if find_program("gcc").is_none() {
         return Err(Skip("gcc is not installed".to_owned()));
@@ -218,7 +218,8 @@ fn assembled(w: &World, dir: &str, source: &str) -> Result<PathBuf, Skip> {
     compiled(&w.file(&w.dir(dir), "riddle.S", source), &flags)
 }
 
-/// Such a program is not run, and the error names the file and what to do; what executes it goes on.
+/// Such a program is not run, and the error names the file and a remedy; the process that executes
+/// it continues.
 fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
     let program = assembled(w, "riddle", RIDDLE)?;
     let flags = ["-v", &format!("{}:/riddle", program.display())];
@@ -231,7 +232,7 @@ fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
     assert!(said.contains("riddle: the code at 0x") && said.contains("--execmode=I1"), "{said}");
     let spawned = w.guest(&flags, &["spawn", "/riddle"]);
     assert!(spawned.err().contains("--execmode=I1"), "{spawned:?}");
-    // Without the riddle, it is an ordinary program.
+    // Without the undecidable call, it is an ordinary program.
     let plain = RIDDLE.replacen("    syscall\n", "", 1);
     let program = assembled(w, "plain", &plain)?;
     let index = words.iter().position(|word| word == "-v").expect("the bind");
@@ -241,7 +242,8 @@ fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What one container has made of the image's files serves all others; what is made of a container's own goes with it.
+/// Patched code of the image's files serves all containers; that of a container's own files is
+/// removed with it.
 fn kept_with_the_image(w: &World) -> Outcome {
     let (home, files) = (w.dir("kept"), w.dir("kept-files"));
     let world = w.at(&home);

@@ -1,4 +1,4 @@
-//! Who the program is, and what it may do as emulated root.
+//! Tests of the program's ids, and of its rights as emulated root.
 
 use serde_json::{Value, json};
 use testkit::skip::Outcome;
@@ -32,7 +32,7 @@ fn root_inside(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What root inside makes on a host directory belongs to the caller.
+/// A file that root inside makes on a host directory belongs to the caller.
 fn caller_outside(w: &World) -> Outcome {
     use std::os::unix::fs::MetadataExt as _;
     let dir = w.dir("owner");
@@ -95,7 +95,7 @@ fn supplementary_groups(w: &World) -> Outcome {
         list(&["-u", "alice", "--group-add", "300", "--group-add=daemon"]),
         [2, 50, 77, 300]
     );
-    // With numbers Docker gives none, podman those of the name; either will do.
+    // For numeric ids Docker sets no further groups, podman those of the name; either is accepted.
     let by_number = list(&["-u", "1234:1235"]);
     assert!(by_number.is_empty() || by_number == [50, 77], "{by_number:?}");
     Ok(())
@@ -144,7 +144,8 @@ fn chown_succeeds(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What root gave away belongs to the new owner in an archive, whether or not the kernel was told.
+/// A file that root gave away belongs to the new owner in an archive, whether the kernel knows the
+/// id or not.
 fn owners_come_out_of_export(w: &World) -> Outcome {
     let container = Container::named(w, &w.name("owners"));
     let words = w.words_for(
@@ -193,7 +194,7 @@ fn mknod_and_fifo(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What package managers and daemons do: become another user for good.
+/// Package managers and daemons change to another user permanently.
 fn dropping_privileges(w: &World) -> Outcome {
     let done = w.guest(&[], &["setuid", "1234", "1235"]);
     done.ok();
@@ -212,7 +213,7 @@ fn set_groups(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Root inside is nobody special outside.
+/// Root inside has no special rights outside.
 fn host_files_stay_protected(w: &World) -> Outcome {
     w.guest(&["-v", "/etc:/hostetc"], &["append", "/hostetc/passwd", "x"]).expect(9);
     w.guest(&["-v", "/etc:/hostetc"], &["read", "/hostetc/shadow"]).expect(9);

@@ -1,4 +1,4 @@
-//! Where a case runs: one engine, one user, one store with the test image in it.
+//! The environment of a case: one engine, one user, one store with the test image.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,17 +21,17 @@ use testkit::users::{self, Setting, User};
 /// One case.
 pub(crate) type Case = fn(&World) -> Outcome;
 
-/// How long one command may take on a busy machine.
+/// Time limit of one command on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
-/// The modes of other people's engines in which the suite runs.
+/// The modes of external engines in which the suite runs.
 const BORROWED: [&str; 2] = ["R1", "R2"];
 
 /// Everything that lives as long as the suite.
 pub(crate) struct Stage {
     /// One per engine and user.
     pub(crate) worlds: Vec<World>,
-    /// What could not be set up, and why.
+    /// Modes that could not be set up, with the reasons.
     pub(crate) missing: Vec<(String, String)>,
     _registry: Option<DockerRegistry>,
     _scratch: Scratch,
@@ -39,15 +39,15 @@ pub(crate) struct Stage {
 
 /// One engine and one user with a store.
 pub(crate) struct World {
-    /// The binary, where every user can run it.
+    /// The binary, at a path where every user can run it.
     pub(crate) coracle: PathBuf,
-    /// Who runs it.
+    /// The user.
     pub(crate) user: User,
     /// `N1`, `R1`...
     pub(crate) engine: String,
-    /// The user's home; the store is in its usual place below.
+    /// The user's home, with the store at its usual path.
     pub(crate) home: PathBuf,
-    /// A directory of this user for a case's own files.
+    /// A directory of this user for the files of cases.
     pub(crate) files: PathBuf,
     /// The test image.
     pub(crate) image: String,
@@ -58,7 +58,7 @@ pub(crate) struct World {
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Stage {
-    /// Starts a registry, pulls the test image as each user and asks which engines are ready.
+    /// Starts a registry, pulls the test image as each user and finds the ready engines.
     pub(crate) fn set() -> Result<Self, String> {
         let scratch = Scratch::new("contract").map_err(|error| error.to_string())?;
         let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
@@ -120,7 +120,7 @@ impl Stage {
     }
 }
 
-/// Puts the test image into the registry, or beside it as a layout where there is none.
+/// Puts the test image into the registry, or into a layout if there is none.
 fn prepare(scratch: &Scratch, registry: Option<&DockerRegistry>) -> Result<String, String> {
     let built = guest::image().build();
     if let Some(registry) = registry {
@@ -161,17 +161,18 @@ impl World {
         if done.code() == 0 { Ok(()) } else { Err(format!("no test image: {done:?}")) }
     }
 
-    /// Whether a program can have any id of its own: subordinate ones, or those that an engine keeps itself.
+    /// True if a program can have any id: subordinate ones, or those that an engine emulates.
     pub(crate) fn has_ids(&self) -> bool {
         self.user.range || !self.has_overlay()
     }
 
-    /// Whether the kernel's mounts and ids are the container's: what is known of overlays and of maps of ids holds then.
+    /// True if the container uses the kernel's mounts and ids, so that known differences of
+    /// overlays and id maps apply.
     pub(crate) fn has_overlay(&self) -> bool {
         self.engine.starts_with('N') || self.engine == "R1"
     }
 
-    /// The skip of a case about a container that is a boundary, in an engine that is none.
+    /// Skips a case about isolation in an engine that cannot isolate.
     pub(crate) fn boundary(&self) -> Outcome {
         if !self.has_overlay() {
             testkit::skip!("--isolate needs namespaces of the kernel's");
@@ -179,7 +180,7 @@ impl World {
         Ok(())
     }
 
-    /// The flag that picks this engine.
+    /// The flag that selects this engine.
     pub(crate) fn mode(&self) -> String {
         format!("--execmode={}", self.engine)
     }
@@ -191,7 +192,7 @@ impl World {
         command
     }
 
-    /// The same in odd circumstances.
+    /// A command under unusual conditions.
     pub(crate) fn command_in<S: AsRef<OsStr>>(
         &self,
         setting: &Setting,
@@ -202,12 +203,13 @@ impl World {
         command
     }
 
-    /// Runs `coracle` to its end with nothing to read.
+    /// Runs `coracle` to its end without input.
     pub(crate) fn coracle<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Finished {
         run_with(&mut self.command(arguments), Input::Null, LIMIT)
     }
 
-    /// The words of `run --rm` with this engine, further flags, and the guest with its arguments.
+    /// The command line of `run --rm` with this engine, further flags, and the guest with its
+    /// arguments.
     pub(crate) fn words(&self, flags: &[&str], guest: &[&str]) -> Vec<String> {
         self.words_for(&["run", "--rm"], flags, guest)
     }
@@ -224,18 +226,18 @@ impl World {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// Runs the guest in a fresh container that is removed.
+    /// Runs the guest in a new container that is removed.
     pub(crate) fn guest(&self, flags: &[&str], guest: &[&str]) -> Finished {
         self.coracle(&self.words(flags, guest))
     }
 
-    /// What the guest prints as JSON on its last line.
+    /// The guest's last line of output, parsed as JSON.
     #[track_caller]
     pub(crate) fn json(&self, flags: &[&str], guest: &[&str]) -> Value {
         json(&self.guest(flags, guest))
     }
 
-    /// Starts the guest in the background under a fresh name and waits until it runs.
+    /// Starts the guest in the background under a new name and waits until it runs.
     #[track_caller]
     pub(crate) fn detached(&self, flags: &[&str], guest: &[&str]) -> Container<'_> {
         let container = Container { world: self, name: self.name("d") };
@@ -246,7 +248,7 @@ impl World {
         container
     }
 
-    /// Starts the guest in the foreground to talk to it.
+    /// Starts the guest in the foreground.
     pub(crate) fn start(&self, flags: &[&str], guest: &[&str]) -> Running {
         Running::start(&mut self.command(&self.words(flags, guest)))
     }
@@ -257,7 +259,7 @@ impl World {
         format!("{stem}-{}-{number}", self.engine.to_lowercase())
     }
 
-    /// An empty directory of the user's for one case.
+    /// Makes an empty directory of the user for one case.
     pub(crate) fn dir(&self, stem: &str) -> PathBuf {
         let path = self.files.join(self.name(stem));
         fs::create_dir_all(&path).expect("a directory for the case");
@@ -265,7 +267,7 @@ impl World {
         path
     }
 
-    /// A file of the user's in a directory of the user's.
+    /// Writes a file of the user.
     pub(crate) fn file(&self, dir: &Path, name: &str, text: &str) -> PathBuf {
         let path = dir.join(name);
         fs::write(&path, text).expect("a file for the case");
@@ -286,7 +288,7 @@ impl World {
     }
 }
 
-/// A container that is removed when the case ends, however it ends.
+/// A container that is removed when the case ends in any way.
 pub(crate) struct Container<'w> {
     world: &'w World,
     /// Its name.
@@ -294,7 +296,7 @@ pub(crate) struct Container<'w> {
 }
 
 impl<'w> Container<'w> {
-    /// Takes care of a container that a case made by itself.
+    /// Takes over a container that a case has made, to remove it.
     pub(crate) fn named(world: &'w World, name: &str) -> Self {
         Self { world, name: name.to_owned() }
     }
@@ -316,7 +318,7 @@ impl<'w> Container<'w> {
         done.ok().line()
     }
 
-    /// Waits until its log holds a text.
+    /// Waits until its log has a text.
     #[track_caller]
     pub(crate) fn said(&self, text: &str) {
         let mut last = None;

@@ -1,4 +1,5 @@
-//! Files of the store that changed behind its back: found by `verify`, never run or served silently.
+//! Tests of files of the store that were changed by other means: `verify` finds them, and they are
+//! never run or served silently.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,7 +73,7 @@ fn flipped_bits_are_found(place: &Place<'_>) -> Outcome {
         assert!(!done.err().contains("panicked"), "{done:?}");
     }
     person.run(&["verify"]).ok();
-    // What is damaged and of the right size is only fetched again when a repair has taken it away.
+    // Damaged content of the right size is only fetched again after a repair has removed it.
     let largest = |file: &&PathBuf| fs::metadata(file).map_or(0, |meta| meta.len());
     for part in ["/blobs/", "/layers/"] {
         let of_part = files.iter().filter(|file| file.to_string_lossy().contains(part));
@@ -118,7 +119,7 @@ fn truncated_and_missing_files(place: &Place<'_>) -> Outcome {
                 let done = person.run(words);
                 assert!(!done.err().contains("panicked") && done.status.is_some(), "{done:?}");
             }
-            // A pull mends it.
+            // A pull restores it.
             person.run(&pull(image)).ok();
             let mended = person.run(&["verify"]);
             assert_eq!(
@@ -162,7 +163,7 @@ fn broken_index(place: &Place<'_>) -> Outcome {
         let done = person.run(&["images"]);
         assert!(done.code() == 125 && done.err().contains("index.json"), "{done:?}");
         assert!(!person.run(&pull(image)).err().contains("panicked"));
-        // What is not known to be unused stays.
+        // Content that may be in use stays.
         let blobs = stored(&person.store());
         for words in [["system", "prune", "-a", "-f"].as_slice(), &["image", "prune", "-f"]] {
             let done = person.run(words);
@@ -172,7 +173,7 @@ fn broken_index(place: &Place<'_>) -> Outcome {
         let done = person.run(&["verify"]);
         assert!(done.code() == 1 && done.out().contains("index.json"), "{done:?}");
     }
-    // Made anew, without names, which a pull gives back; nothing has to be fetched for that.
+    // Rebuilt without names, which a pull restores without fetching anything.
     let blobs = stored(&person.store());
     person.run(&["verify", "--repair"]).expect(1);
     person.run(&["verify"]).ok();

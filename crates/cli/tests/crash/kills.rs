@@ -1,4 +1,4 @@
-//! `kill -9` at a random moment of a random command, again and again on one store.
+//! Tests of `kill -9` at a random moment of a random command, repeatedly on one store.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::place::{Case, Dice, Place, pull, rounds, still_usable, whole};
 pub(crate) const CASES: &[(&str, Case)] =
     &[("one_command_alone", one_command_alone), ("any_command", any_command)];
 
-/// Starts the command and kills it after `moment`; gives whether it was still running.
+/// Starts the command and kills it after `moment`; returns true if it was still running.
 fn kill_after(person: &Person, words: &[&str], moment: Duration, group: bool) -> bool {
     let mut command = person.command(words);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -36,7 +36,7 @@ fn kill_after(person: &Person, words: &[&str], moment: Duration, group: bool) ->
     true
 }
 
-/// A pull into an empty store, killed at a moment spread over its whole duration.
+/// A pull into an empty store, killed at moments spread over its whole duration.
 fn one_command_alone(place: &Place<'_>) -> Outcome {
     let measured = place.fresh("measure");
     let began = Instant::now();
@@ -104,7 +104,7 @@ fn any_command(place: &Place<'_>) -> Outcome {
     println!("{hits} of {rounds} commands were killed while they ran");
     person.run(&["rm", "-f", "-a"]).ok();
     whole(&person, place.images, "all of them");
-    // What the killed left behind goes with the next prune.
+    // The next prune removes the leftovers of killed commands.
     person.run(&["rmi", "-f", "-a"]).ok();
     person.run(&["system", "prune", "-a", "-f"]).ok();
     for dir in ["tmp", "trash"] {

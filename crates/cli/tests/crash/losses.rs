@@ -1,11 +1,12 @@
-//! The power goes at any moment: what a command has acknowledged is there afterwards.
+//! Tests of power failures at any moment: everything that a command has acknowledged is there
+//! afterwards.
 //!
-//! A user's store lies on a disk whose every write is recorded ([`testkit::disk`]). Commands run
-//! one after the other, and after each that ended well a mark is set. Then the disk is made, again
-//! and again, what it held after some beginning of its writes, where of those that were not flushed
-//! all, none or some are there. All that the commands before the last mark had made must be there,
-//! what they had removed must not, and the command that was running may have happened or not.
-//! `verify` finds nothing wrong.
+//! A user's store is on a disk whose every write is recorded ([`testkit::disk`]). Commands run one
+//! after the other, and after each successful one a mark is set. Then the disk is set, again and
+//! again, to its state after some beginning of its writes, with all, none or some of the unflushed
+//! ones. Everything that the commands before the last mark had made must be there, everything that
+//! they had removed must not, and the interrupted command may have happened or not. `verify` finds
+//! no damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,38 +27,37 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 
 const SIZE: u64 = 192 << 20;
 
-/// ext4 writes its journal each second by itself: most of a command is on the disk soon, in any
-/// order.
+/// ext4 commits its journal every second: most of a command is on the disk soon, in any order.
 fn short_commit_interval(place: &Place<'_>) -> Outcome {
     lose(place, "short", "commit=1")
 }
 
-/// It does so each five minutes: only what is synced is on the disk.
+/// ext4 commits every five minutes: only synced data are on the disk.
 fn long_commit_interval(place: &Place<'_>) -> Outcome {
     lose(place, "long", "commit=300")
 }
 
-/// What a command changes of what can be listed: `container NAME`, `image NAME`, `volume NAME`.
+/// A command's change of the listed objects: `container NAME`, `image NAME`, `volume NAME`.
 #[derive(Clone, Debug)]
 enum Change {
     Comes(String),
     Goes(String),
 }
 
-/// One command and what it changes.
+/// A command and its change.
 struct Step {
     words: Vec<String>,
     changes: Vec<Change>,
 }
 
-/// The state that is promised after some steps.
+/// The state that must hold after some steps.
 type Promise = BTreeSet<String>;
 
 /// The disk with the user's home on it.
 struct Lab {
     disk: RecordedDisk,
     person: Person,
-    /// The ids that containers had when they were told, by their first names.
+    /// The ids of containers as printed, by their first names.
     ids: BTreeMap<String, String>,
 }
 
@@ -107,7 +107,7 @@ fn lose(place: &Place<'_>, name: &str, options: &str) -> Outcome {
             }
         }));
         if let Err(payload) = looked {
-            // The long form takes its time: what it finds is told at once, and it goes on.
+            // The long form takes time: a failure is printed at once, and it continues.
             let why = payload.downcast_ref::<String>().map_or("a panic", String::as_str);
             eprintln!("{why}");
             failures.push(why.to_owned());
@@ -119,7 +119,7 @@ fn lose(place: &Place<'_>, name: &str, options: &str) -> Outcome {
     Ok(())
 }
 
-/// Runs a program of root's where the disk is.
+/// Runs a program as root in the disk's namespace.
 fn root(disk: &RecordedDisk, words: &[&str]) {
     let status = disk.enter().args(words).status();
     assert!(status.is_ok_and(|status| status.success()), "{words:?}");
@@ -148,8 +148,8 @@ fn last_mark(log: &[Event]) -> usize {
     mark.unwrap_or(0) as usize
 }
 
-/// Where the power goes, in order: every second time just when a command has said that it is done
-/// and nothing more reaches the disk; else anywhere.
+/// The points of power failures, in order: every second one just after a command has reported
+/// success and with nothing more on the disk; the others anywhere.
 fn cuts(log: &[Event], rounds: u64, dice: &mut Dice) -> Vec<(usize, Tail)> {
     let marks: Vec<usize> = log
         .iter()
@@ -164,7 +164,7 @@ fn cuts(log: &[Event], rounds: u64, dice: &mut Dice) -> Vec<(usize, Tail)> {
     let mut cuts: Vec<(usize, Tail)> = (0..rounds)
         .map(|round| {
             if round % 2 == 0 {
-                // Spread over all commands, so that few rounds meet most kinds.
+                // Spread over all commands, so that few rounds cover most kinds.
                 let at = usize::try_from(round * marks.len() as u64 / rounds).unwrap_or_default();
                 let some = below(dice, marks.len() * 2 / usize::try_from(rounds).unwrap_or(1) + 1);
                 return (marks[(at + some).min(marks.len() - 1)], Tail::Lost);
@@ -181,7 +181,7 @@ fn cuts(log: &[Event], rounds: u64, dice: &mut Dice) -> Vec<(usize, Tail)> {
     cuts
 }
 
-/// The commands. Each kind of change comes more than once, in another company.
+/// The commands. Each kind of change comes more than once, among different others.
 fn steps(place: &Place<'_>, directory: &Path, archive: &str) -> Vec<Step> {
     let [image, other] = &place.images.small;
     let tree = directory.join("tree.tar");
@@ -251,7 +251,7 @@ fn steps(place: &Place<'_>, directory: &Path, archive: &str) -> Vec<Step> {
 }
 
 impl Lab {
-    /// Keeps the id that `create` and `run -d` print.
+    /// Stores the id that `create` and `run -d` print.
     fn note_id(&mut self, step: &Step, done: &Finished) {
         let line = done.line();
         let is_id = line.len() == 64 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -271,7 +271,7 @@ impl Lab {
         fs::read(self.disk.outside(path)).ok()
     }
 
-    /// The store's containers and volumes as files.
+    /// Lists the files of the store's containers and volumes.
     fn on_disk(&self) -> String {
         let places = ["containers", "volumes", "trash", "tmp"];
         let mut command = self.disk.enter();
@@ -281,7 +281,7 @@ impl Lab {
         String::from_utf8_lossy(&done.stdout).lines().take(80).collect::<Vec<_>>().join("\n")
     }
 
-    /// Everything that can be listed, as [`Change`] names it; with the ids of containers.
+    /// All listed objects, named as in [`Change`]; with the ids of containers.
     fn listed(&self, context: &str) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let mut list = |kind: &str, words: &[&str]| {
@@ -312,7 +312,7 @@ impl Lab {
         }
         for thing in found.keys().filter(|thing| !before.contains(*thing) && !next.contains(*thing))
         {
-            // A run without a name has not told anybody of its container.
+            // The id of a container without a name was not printed.
             let unnamed = thing.starts_with("container ") && !thing.ends_with(['0', '1', '2']);
             assert!(unnamed, "{context}: removed, and there again: {thing}");
         }
@@ -320,7 +320,7 @@ impl Lab {
         self.run(&["verify", "-q"], context);
     }
 
-    /// What is in what is there.
+    /// Checks the contents of the objects.
     fn check_contents(
         &self,
         before: &Promise,
@@ -365,8 +365,8 @@ impl Lab {
         }
     }
 
-    /// The store is one that commands can work with: what was being brought in can be brought in
-    /// again, and all in it can be removed.
+    /// Commands still work with the store: the interrupted import can be repeated, and everything
+    /// can be removed.
     fn goes_on(&self, archive: &str, context: &str) {
         self.run(&["load", "-q", "-i", archive], context);
         self.run(&["verify", "-q"], context);

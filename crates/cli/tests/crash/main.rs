@@ -1,6 +1,6 @@
-//! Commands killed at random moments, two at once, runs of one container at once, a full disk,
-//! damaged files, losses of power: the next command works, and nothing half done is taken for
-//! whole.
+//! Tests of commands killed at random moments, two at once, concurrent runs of one container, a
+//! full disk, damaged files, and power failures: the next command works, and no half-done work
+//! counts as finished.
 //!
 //! The short version runs with all tests. `CORACLE_CRASH_ROUNDS=500 cargo test -p cli --test crash`
 //! is the long one (`cargo xtask crash` for some kinds of cases); `CORACLE_CRASH_SEED` repeats a
@@ -38,7 +38,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 ];
 
 fn main() -> ExitCode {
-    // A case starts this program again, to serve the disk that loses its power.
+    // A case starts this program again, as the server of the recorded disk.
     if let Some(ended) = testkit::disk::serve() {
         return ended;
     }

@@ -1,4 +1,4 @@
-//! Two commands at once that want the same thing, or want it gone.
+//! Tests of two concurrent commands that need the same object, or remove it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -21,7 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("trials_and_sweeps", trials_and_sweeps),
 ];
 
-/// Runs both at once, the second a little later; each must end by itself within its rights.
+/// Runs both at once, the second a little later; each must end by itself with an allowed status.
 #[track_caller]
 fn both(person: &Person, first: &[&str], second: &[&str], dice: &mut Dice) -> [Finished; 2] {
     let pause = std::time::Duration::from_micros(dice.below(60_000));
@@ -67,7 +67,7 @@ fn pull_and_rmi(place: &Place<'_>) -> Outcome {
     for _ in 0..rounds(5) {
         person.run(&pull(two)).ok();
         both(&person, &pull(one), &["rmi", "-f", two], &mut dice)[0].ok();
-        // What was pulled is whole, although its shared layer was being removed.
+        // The pulled image is complete, although its shared layer was being removed.
         let done =
             person.run(&["run", "--rm", "--pull=never", one, "/bin/guest", "list", "/shared/3"]);
         assert_eq!(done.ok().out().matches(',').count(), 99, "{done:?}");
@@ -82,7 +82,7 @@ fn pull_and_prune(place: &Place<'_>) -> Outcome {
     let [one, _] = &place.images.names;
     let mut dice = Dice::new(3);
     for _ in 0..rounds(5) {
-        // `prune -a` may take the image as soon as it is there, but never half of it.
+        // `prune -a` may remove the new image, but never half of it.
         both(&person, &pull(one), &["system", "prune", "-f"], &mut dice)[0].ok();
         let done = person.run(&["run", "--rm", "--pull=never", one, "/bin/guest", "exit", "7"]);
         assert_eq!(done.code(), 7, "a prune of what nobody uses took a new image apart: {done:?}");
@@ -107,7 +107,7 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
         person.run(&["rm", "cc"]).ok();
         person.run(&["volume", "rm", "data"]).ok();
     }
-    // A container that cannot be read may use any volume.
+    // A container whose record is unreadable may use any volume.
     person.run(&["create", "--name=cc", "-v", "data:/data", one, "/bin/guest"]).ok();
     let record = person.store().join("containers/cc/container.json");
     std::fs::write(&record, "{").expect("a record");
@@ -117,8 +117,8 @@ fn create_and_volume_prune(place: &Place<'_>) -> Outcome {
     Ok(())
 }
 
-/// No sweep may take away the directory in which modes are tried: an answer that another command spoils would be
-/// remembered, and turn a mode off.
+/// No sweep may remove the directory of the trials: a result that another command disturbs would be
+/// cached, and disable a mode.
 fn trials_and_sweeps(place: &Place<'_>) -> Outcome {
     let person = place.fresh("trials");
     let [one, _] = &place.images.names;
@@ -142,7 +142,7 @@ fn trials_and_sweeps(place: &Place<'_>) -> Outcome {
                 sweeper.run(&["system", "prune", "-f"]);
             }
         });
-        // Dropped however this ends.
+        // Dropped in every case.
         let _trying = trying;
         let busy: Vec<_> = (0..rounds(3)).map(|_| states()).collect();
         assert!(busy.iter().all(|found| *found == quiet), "{quiet:?}, and beside others {busy:?}");
@@ -212,7 +212,7 @@ fn load_and_load(place: &Place<'_>) -> Outcome {
     Ok(())
 }
 
-/// The index is one file: many writers at once must not lose each other's names.
+/// The index is one file: concurrent writers must not lose each other's names.
 fn tag_and_tag(place: &Place<'_>) -> Outcome {
     let person = place.fresh("tags");
     let [one, _] = &place.images.names;

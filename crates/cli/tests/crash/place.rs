@@ -1,4 +1,4 @@
-//! The people, the images and the questions that all crash tests share.
+//! The users, images and checks that all crash tests share.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ pub(crate) struct Images {
     pub(crate) names: [String; 2],
     /// The first one as a docker-archive.
     pub(crate) archive: Vec<u8>,
-    /// Names in the registry of two with few files.
+    /// Names in the registry of two images with few files.
     pub(crate) small: [String; 2],
-    /// One with few files as a docker-archive.
+    /// One of them as a docker-archive.
     pub(crate) small_archive: Vec<u8>,
 }
 
-/// One user and what is needed to put a store to the test.
+/// One user, with the images and the registry.
 pub(crate) struct Place<'s> {
     pub(crate) person: &'s Person,
     pub(crate) images: &'s Images,
@@ -72,12 +72,12 @@ fn filled(name: &str, files: u32) -> Layer {
 }
 
 impl Place<'_> {
-    /// The same user with a fresh home for one case.
+    /// The same user with a new home for one case.
     pub(crate) fn fresh(&self, name: &str) -> Person {
         self.person.at(&self.person.dir(name))
     }
 
-    /// The archive as a file of the user's.
+    /// The archive as a file of the user.
     pub(crate) fn archive(&self, person: &Person) -> PathBuf {
         let file = person.home.join("archive.tar");
         if !file.exists() {
@@ -88,12 +88,12 @@ impl Place<'_> {
     }
 }
 
-/// The words that pull an image from the test registry.
+/// The arguments that pull an image from the test registry.
 pub(crate) fn pull(image: &str) -> [&str; 4] {
     ["pull", "-q", "--tls-verify=false", image]
 }
 
-/// Looks that must always work, whatever happened before.
+/// Listings that must always work.
 #[track_caller]
 pub(crate) fn still_usable(person: &Person, after: &str) {
     for words in [["images"].as_slice(), &["ps", "-a"], &["system", "df"]] {
@@ -102,7 +102,7 @@ pub(crate) fn still_usable(person: &Person, after: &str) {
     }
 }
 
-/// The whole road works and everything in the store is what it says.
+/// Checks that pulling and running work and that the store is undamaged.
 #[track_caller]
 pub(crate) fn whole(person: &Person, images: &Images, after: &str) {
     let check = |done: Finished, code: i32| {
@@ -126,7 +126,7 @@ pub(crate) fn whole(person: &Person, images: &Images, after: &str) {
     check(person.run(&["verify"]), 0);
 }
 
-/// Small numbers that repeat for a seed.
+/// A generator of numbers that repeat for a seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -145,7 +145,7 @@ impl Dice {
     }
 }
 
-/// How many rounds: a few, or `CORACLE_CRASH_ROUNDS`.
+/// Number of rounds: `few`, or `CORACLE_CRASH_ROUNDS`.
 pub(crate) fn rounds(few: u64) -> u64 {
     std::env::var("CORACLE_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
 }

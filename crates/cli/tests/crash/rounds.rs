@@ -1,8 +1,9 @@
-//! Several runs of one container at once, of a program that executes itself from its second thread.
+//! Tests of concurrent runs of one container, with a program that executes itself from its second
+//! thread.
 //!
-//! While a process does that, `/proc` shows it as a zombie for a moment, and nothing of it is
-//! mapped or open. All the same it lives: no other run may take the container for empty, make it
-//! anew, or fail to enter it.
+//! While a process does that, `/proc` shows it as a zombie for a moment, without mappings and open
+//! files. It lives all the same: no other run may consider the container empty, recreate it, or
+//! fail to enter it.
 //!
 //! `CORACLE_CRASH_ROUNDS` is the number of runs in each mode.
 
@@ -28,9 +29,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("F2", |place| in_mode(place, "F2")),
 ];
 
-/// Runs of one container at once.
+/// Concurrent runs of one container.
 const LANES: u64 = 4;
-/// Of so many runs one goes through a supervisor.
+/// One of this many runs uses a supervisor.
 const SUPERVISED: u64 = 10;
 const IMAGE: &str = "localhost/crash/rounds:1";
 const PROGRAM: &str = "/bin/rounds";
@@ -54,7 +55,7 @@ fn in_mode(place: &Place<'_>, mode: &str) -> Outcome {
     these.at_once();
     these.supervised();
     these.beside("headless");
-    // What a run leaves behind has no record; with namespaces it is not found.
+    // A process that a run leaves behind has no record; with namespaces it is not found.
     if mode != "N1" {
         these.beside("stay");
     }
@@ -98,7 +99,7 @@ impl Rounds<'_> {
         self.person.run(&["create", &name, &mode, "--tmpfs=/mem", IMAGE, PROGRAM]).ok();
     }
 
-    /// A status that differs from round to round, and from those of failures.
+    /// A status that differs from round to round, and from the status of failures.
     fn code(round: u64) -> i32 {
         i32::try_from(round % 90).unwrap_or(0)
     }
@@ -110,7 +111,8 @@ impl Rounds<'_> {
         assert!(as_asked, "{}, round {round}: {done:?}", self.mode);
     }
 
-    /// Runs rounds in several threads; `words` are those before status and number of `execve`s.
+    /// Runs rounds in several threads; `words` are the arguments before status and number of
+    /// `execve`s.
     fn run(&self, rounds: u64, words: &[&str]) {
         let next = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -134,13 +136,13 @@ impl Rounds<'_> {
         });
     }
 
-    /// Of one container, without a supervisor.
+    /// Runs of one container, without a supervisor.
     fn at_once(&self) {
         self.create("once");
         self.run(rounds(60), &["run", "once", PROGRAM, "end"]);
     }
 
-    /// Each in a container of its own, whose end a supervisor or another command waits for.
+    /// Runs in containers of their own, whose end a supervisor or another command waits for.
     fn supervised(&self) {
         self.create("alone");
         for round in 0..(rounds(60) / SUPERVISED).max(1) {
@@ -153,8 +155,8 @@ impl Rounds<'_> {
         }
     }
 
-    /// Beside a process that lives on without its first thread, or executes programs all the time:
-    /// they find what it has put into memory.
+    /// Runs beside a process that lives on without its first thread, or executes programs all the
+    /// time: they find the data that it has put into memory.
     fn beside(&self, word: &str) {
         self.create(word);
         let mut command = self.person.command(&["run", word, PROGRAM, word]);
@@ -171,7 +173,7 @@ impl Rounds<'_> {
     }
 }
 
-/// A container in which somebody stays until the case has ended, in whatever way.
+/// A container with a process that stays until the case ends in any way.
 struct Stays<'a> {
     person: &'a Person,
     container: &'a str,
@@ -180,7 +182,7 @@ struct Stays<'a> {
 
 impl Drop for Stays<'_> {
     fn drop(&mut self) {
-        // Where it is not known to run any more.
+        // For the case that the process is not detected any more.
         let end = ["run", self.container, PROGRAM, "halt"];
         self.person.run(&end);
         self.person.run(&["stop", "-t", "1", self.container]);

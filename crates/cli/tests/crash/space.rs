@@ -1,7 +1,6 @@
-//! File systems that are full, read-only, or lack what others have.
+//! Tests of file systems that are full, read-only, or lack features.
 //!
-//! Mounted by root in a mount namespace of their own, which goes when its holder goes; programs are
-//! put into it by `nsenter`.
+//! Root mounts them in a mount namespace that ends with its holder; programs enter it by `nsenter`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -22,7 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("no_links", no_links),
 ];
 
-/// A mount namespace with one file system of ours, held by a sleeping process.
+/// A mount namespace with one test file system, held by a sleeping process.
 struct Mounted {
     holder: Child,
     dir: PathBuf,
@@ -51,7 +50,7 @@ impl Mounted {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| Skip(format!("unshare: {error}")))?;
-        // Mounted and given to the user: the script says when.
+        // The script reports when it is mounted and belongs to the user.
         let mut said = String::new();
         if let Some(out) = holder.stdout.take() {
             let _ = BufReader::new(out).read_line(&mut said);
@@ -64,7 +63,7 @@ impl Mounted {
         Ok(Self { holder, dir })
     }
 
-    /// Runs a command of root's in the namespace.
+    /// Runs a command as root in the namespace.
     fn root(&self, words: &[&str]) {
         let status = self.enter().args(words).status();
         assert!(status.is_ok_and(|status| status.success()), "{words:?}");
@@ -77,7 +76,7 @@ impl Mounted {
         command
     }
 
-    /// Runs `coracle` there as the user, with its home on the file system.
+    /// Runs `coracle` in it as the user, with its home on the file system.
     fn run(&self, person: &Person, words: &[&str]) -> Finished {
         let inner = person.at(&self.home()).command(words);
         let mut command = self.enter();
@@ -136,7 +135,7 @@ fn full_while_running(place: &Place<'_>) -> Outcome {
     let fill = ["run", "--name=filler", image, "/bin/guest", "fill", "/big", "200"];
     let done = disk.run(place.person, &fill);
     assert!(done.ok().out().contains("ENOSPC"), "{done:?}");
-    // Now nothing fits, and still: list, and free the space again.
+    // The file system is full, and listing and freeing space must still work.
     for words in [["images"].as_slice(), &["ps", "-a"]] {
         disk.run(place.person, words).ok();
     }
@@ -176,12 +175,12 @@ fn read_only_store(place: &Place<'_>) -> Outcome {
     Ok(())
 }
 
-/// ramfs keeps no `user.*` attributes, so overlay's private ones cannot be there.
+/// ramfs keeps no `user.*` attributes, which overlay needs.
 fn no_user_attributes(place: &Place<'_>) -> Outcome {
     works_or_says_why(place, "ramfs", "ramfs", "mode=755", "attribute")
 }
 
-/// vfat knows neither links nor owners nor modes.
+/// vfat has neither links nor owners nor modes.
 fn no_links(place: &Place<'_>) -> Outcome {
     need_program("mkfs.vfat")?;
     let file = place.person.home.join("vfat.img");

@@ -1,4 +1,4 @@
-//! Which commands wait for the disk: those that tell of something that stays, and no run.
+//! Tests which commands wait for the disk: those that report a lasting change, and no run.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::place::{Case, Place};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("runs_wait_for_no_disk", runs_wait_for_no_disk)];
 
-/// How often a command and all that it starts wait for the disk.
+/// Counts the syncs of a command and of its children.
 fn syncs(person: &Person, words: &[&str]) -> usize {
     let log = person.home.join("syncs");
     let log_name = log.display().to_string();

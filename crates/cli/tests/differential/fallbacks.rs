@@ -1,5 +1,5 @@
-//! The engine inside the process without what older or stricter kernels do not have: each ability is turned off by its name, and a few programs have to
-//! say the same as ever.
+//! Tests of the in-process engine without features that older or stricter kernels lack: each
+//! feature is disabled by its name, and a few programs must give the same output.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,16 +23,16 @@ const SWITCHES: &[&str] = &[
     "no-statx",
     "no-openat2,no-filter-cache,no-wipe-on-fork,no-memory-files,no-set-mm,no-fixed-noreplace,no-statx",
 ];
-/// What every fallback is near to: names, descriptors, programs, signals, memory.
+/// Programs that cover the fallbacks: names, descriptors, programs, signals, memory.
 const PROGRAMS: &[&str] = &["paths", "opens", "execs", "signals", "memory"];
 
-/// A difference that comes of a missing ability.
+/// A difference caused by a missing feature.
 struct Known {
     switch: &'static str,
     program: &'static str,
     /// How the lines begin.
     lines: &'static [&'static str],
-    /// Why.
+    /// The reason.
     #[expect(dead_code, reason = "for whoever reads this list")]
     reason: &'static str,
 }
@@ -64,7 +64,7 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Whether a line is known to differ without these abilities.
+/// True if a line is known to differ without these features.
 pub(crate) fn is_known(switches: &str, program: &str, line: &str) -> bool {
     let line = line.get(2..).unwrap_or_default();
     KNOWN.iter().any(|known| {
@@ -92,10 +92,10 @@ pub(crate) fn add<'a>(suite: &mut Suite<'a>, stage: &'a Stage) {
     suite.case("fallback::a_store_without_programs".to_owned(), move || no_programs(world, stage));
 }
 
-/// How the stage tells of a site.
+/// How the stage reports a call site.
 const REWRITTEN: &str = "coracle: rewritten: ";
 
-/// A name that is none is no silent "all is well".
+/// An unknown name must be reported.
 fn is_told(world: &World) {
     let done = world.run("paths", Who::Root, "no-such-thing");
     assert!(done.err().contains("no-such-thing"), "{done:?}");
@@ -107,7 +107,8 @@ fn is_told(world: &World) {
     }
 }
 
-/// The store where nothing can be executed, as a home may be, and the programs elsewhere: the stage is executed out of memory.
+/// The store on a file system without execution, as a home may be, and the programs elsewhere: the
+/// stage is executed from memory.
 fn no_programs(world: &World, stage: &Stage) -> Outcome {
     let place = stage.scratch.path().join("noexec");
     std::fs::create_dir_all(&place).expect("a directory");

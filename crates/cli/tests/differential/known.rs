@@ -6,18 +6,18 @@ use super::native::Who;
 
 /// A difference.
 struct Known {
-    /// Engines whose name begins so; empty for all.
+    /// Prefix of the engines' names; empty for all.
     engines: &'static str,
     /// `plain` or `range`, see [`testkit::users`]; empty for both.
     kind: &'static str,
     program: &'static str,
-    /// As whom, if that matters.
+    /// The user, if it matters.
     who: Option<Who>,
-    /// Only where Linux is older than this.
+    /// Only for Linux older than this.
     before: Option<(u32, u32)>,
     /// How the lines begin, natively and here; empty for all lines of the program.
     lines: &'static [&'static str],
-    /// Why.
+    /// The reason.
     #[expect(dead_code, reason = "for whoever reads this list")]
     reason: &'static str,
 }
@@ -25,14 +25,14 @@ struct Known {
 const ANY: Known =
     Known { engines: "", kind: "", program: "", who: None, before: None, lines: &[""], reason: "" };
 
-/// One mapped id: every file is the program's own, whoever it is.
+/// One mapped id: every file belongs to the program, whatever its ids.
 const ONE_ID: &str = "the kernel knows one id here, to which everything belongs; what root changed is remembered, and shown to package managers only";
-/// The view answers calls by what older ones can do.
+/// The view answers newer calls by older ones.
 const NEWER_CALLS: &str =
     "an interposing engine answers calls that the kernel itself does not know yet";
-/// A hole, and known as one.
+/// A known gap.
 const CALLS_OF_32_BITS: &str = "int 0x80 in 64-bit code is not seen without a filter";
-/// As with overlay mounts.
+/// The same as with overlay mounts.
 const COPIES: &str = "a file with several names inside the image gets its copy under the name that is changed; the others stay the image's";
 
 const KNOWN: &[Known] = &[
@@ -372,7 +372,8 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Whether an engine says, as it should, that it does not run a program: the one inside the process is no loader of 32-bit programs.
+/// Returns true if an engine correctly reports that it does not run a program: the in-process one
+/// does not load 32-bit programs.
 pub(super) fn is_refused(engine: &str, program: &str, done: &Finished) -> bool {
     let words = done.err();
     engine.starts_with(['I', 'F'])
@@ -390,11 +391,11 @@ fn linux() -> (u32, u32) {
     (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX))
 }
 
-/// Whether a line (`- native` or `+ here`) is in the list.
+/// Returns true if a line (`- native` or `+ here`) is in the list.
 pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: &str) -> bool {
     let line = line.get(2..).unwrap_or_default();
     KNOWN.iter().any(|known| {
-        // Both are inside the process.
+        // Both are in-process engines.
         (engine.starts_with(known.engines) || known.engines == "I" && engine.starts_with('F'))
             && kind.starts_with(known.kind)
             && program == known.program

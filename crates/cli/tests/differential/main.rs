@@ -1,9 +1,11 @@
-//! The differential suite: small programs, one per family of system calls, natively and under every engine.
+//! The differential suite: small programs, one per family of system calls, run natively and in
+//! every engine.
 //!
-//! A program prints one line for each step: what it called, what that returned, the error's name; nothing that differs between two runs.
-//! Natively it runs as root (or as a user of the tree) in a real chroot, which only root can prepare; under an engine it runs as the
-//! container's root or user, started by an unprivileged user. The lines have to be the same. Where they are known not to be, [`known`] says
-//! which and why. `PITFALLS.md` says which program asks about which of the things that such engines have got wrong.
+//! A program prints one line for each step: its call, the result, the error's name; nothing that
+//! differs between two runs. Natively it runs as root (or as a user of the tree) in a real chroot,
+//! which only root can prepare; in an engine it runs as the container's root or user, started by an
+//! unprivileged user. The lines have to be the same. [`known`] lists the known differences with
+//! their reasons. `PITFALLS.md` lists which program tests which known fault of such engines.
 
 mod fallbacks;
 mod known;
@@ -31,7 +33,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 struct World {
     person: Person,
     engine: String,
-    /// A host directory that is bound to a place that the image does not have.
+    /// A host directory that is bound to a path that the image lacks.
     bound: PathBuf,
     /// A file that only the host has.
     hidden: PathBuf,
@@ -73,7 +75,8 @@ impl Stage {
                 let (person, bound, hidden) = (person.clone(), bound.clone(), hidden.clone());
                 worlds.push(World { person, engine, bound, hidden });
             }
-            // Without namespaces, filters and tracing: one user is enough for what has no use for ranges of ids.
+            // Without namespaces, filters and tracing: one user is enough, since ranges of ids are
+            // not used.
             if person.user.kind() == "plain" {
                 match fenced(&scratch, &person.program) {
                     None => missing.push(("F".to_owned(), "no C compiler".to_owned())),
@@ -91,7 +94,7 @@ impl Stage {
 }
 
 impl World {
-    /// Without those abilities of the kernel's that `switches` name.
+    /// Runs a program without the kernel features that `switches` names.
     fn run(&self, program: &str, who: Who, switches: &str) -> Finished {
         let mode = format!("--execmode={}", self.engine);
         let bind = format!("{}:/bind", self.bound.display());
@@ -133,7 +136,7 @@ impl World {
     }
 }
 
-/// F1 differs from F2 in how a call comes, not in what becomes of it.
+/// F1 differs from F2 in how a call is caught, not in how it is handled.
 fn is_worth_it(engine: &str, program: &str) -> bool {
     engine != "F1" || ["paths", "execs", "signals", "threads"].contains(&program)
 }
@@ -175,7 +178,7 @@ fn differences(left: &[String], right: &[String]) -> Vec<String> {
 }
 
 fn main() -> ExitCode {
-    // `--layer FILE`: no test, only the image's layer, for a machine that cannot make it.
+    // `--layer FILE`: no test; writes the image's layer, for a machine that cannot build it.
     let mut words = std::env::args().skip_while(|word| word != "--layer").skip(1);
     if let Some(file) = words.next() {
         return match programs::keep_layer(Path::new(&file)) {

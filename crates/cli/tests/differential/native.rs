@@ -1,4 +1,4 @@
-//! The same tree in a real chroot, as the truth to compare with.
+//! Runs the programs in the same tree in a real chroot, as the reference.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use testkit::command::{Finished, Input, run_with};
 /// The user of the tree.
 pub(crate) const USER: &str = "1234:1235";
 
-/// As whom a program runs.
+/// The ids of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Who {
     /// 0:0.
@@ -37,7 +37,8 @@ pub(crate) struct Native {
     results: Mutex<HashMap<(&'static str, Who), Finished>>,
 }
 
-/// Mounts what a container has, and changes the root. `$1` tree, `$2` user, `$3` program, `$4` its argument.
+/// Mounts the file systems of a container, and changes the root. `$1` tree, `$2` user, `$3`
+/// program, `$4` its argument.
 const SCRIPT: &str = r#"
 set -e
 mount --make-rprivate /
@@ -61,7 +62,7 @@ env -i PATH=/bin HOME=/ "$(command -v chroot)" --userspec="$2" --groups="${2#*:}
 "#;
 
 impl Native {
-    /// Keeps the tree as a tar: every program gets it fresh.
+    /// Stores the tree as a tar: every program gets a new copy.
     pub(crate) fn prepare(scratch: &Path, layer: &[u8], hidden: &Path) -> Result<Self, String> {
         let place = scratch.join("native");
         std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
@@ -97,9 +98,9 @@ impl Native {
         }
     }
 
-    /// What the program says natively.
+    /// The program's native output.
     pub(crate) fn run(&self, program: &'static str, who: Who) -> Finished {
-        // One at a time: several cases want the same result.
+        // One at a time: several cases need the same result.
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = results.get(&(program, who)) {
             return known.clone();

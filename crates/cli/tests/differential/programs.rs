@@ -1,4 +1,4 @@
-//! The programs, compiled here, and the image that holds them.
+//! Compiles the programs and builds their image.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +7,9 @@ use testkit::image::{Built, Image};
 use testkit::layer::{Entry, Layer};
 use testkit::scratch::Scratch;
 
-/// One per family of calls; `dynamic` is `paths` with the C library as a library, `narrow` is `loads` for i386, `musl`, `others` and `other` are
-/// `memory`, `threads` and `paths` with another C library, the last as a library.
+/// One per family of calls; `dynamic` is `paths` with the C library as a library, `narrow` is
+/// `loads` for i386, `musl`, `others` and `other` are `memory`, `threads` and `paths` with another
+/// C library, the last as a library.
 pub(crate) const PROGRAMS: &[&str] = &[
     "paths",
     "opens",
@@ -44,7 +45,7 @@ pub(crate) struct Prepared {
     pub(crate) layer: Vec<u8>,
 }
 
-/// musl has no headers of the kernel's, and no names of errors.
+/// musl has neither the kernel's headers nor names of errors.
 const OF_MUSL: &[&str] = &[
     "-idirafter",
     "/usr/include",
@@ -78,7 +79,7 @@ fn compile(name: &str, flags: &[&str], into: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(&program).map_err(|error| error.to_string())
 }
 
-/// The interpreter and the C library of this machine, as the program asks for them.
+/// The interpreter and the C library of this machine, as the program names them.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -89,7 +90,8 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The image, made here; or of the layer in the file `CORACLE_LAYER`, made before by [`keep_layer`] for machines that have no compiler.
+/// The image, built here; or from the layer in the file `CORACLE_LAYER`, which [`keep_layer`] wrote
+/// for machines without a compiler.
 pub(crate) fn image(scratch: &Path) -> Result<Prepared, String> {
     let layer = match std::env::var_os("CORACLE_LAYER") {
         Some(file) => std::fs::read(file).map_err(|error| error.to_string()),
@@ -99,13 +101,13 @@ pub(crate) fn image(scratch: &Path) -> Result<Prepared, String> {
     Ok(Prepared { built: image.env("PATH", "/bin").build(), layer })
 }
 
-/// Makes the layer and keeps it in a file.
+/// Builds the layer and writes it to a file.
 pub(crate) fn keep_layer(file: &Path) -> Result<(), String> {
     let scratch = Scratch::new("differential").map_err(|error| error.to_string())?;
     std::fs::write(file, layer(scratch.path())?).map_err(|error| error.to_string())
 }
 
-/// Compiles everything and makes the image's layer.
+/// Compiles everything and builds the image's layer.
 fn layer(scratch: &Path) -> Result<Vec<u8>, String> {
     let bin = scratch.join("programs");
     std::fs::create_dir_all(&bin).map_err(|error| error.to_string())?;

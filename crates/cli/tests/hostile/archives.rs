@@ -1,4 +1,4 @@
-//! Manifests, configurations and archives that are not what they say.
+//! Tests of invalid manifests, configurations and archives.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ fn broken_documents(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// The retired format of Docker: refused, by name.
+/// Docker's retired format: refused, by name.
 fn schema_one(place: &Place) -> Outcome {
     let kind = "application/vnd.docker.distribution.manifest.v1+prettyjws";
     let text =
@@ -148,7 +148,7 @@ fn archive_of_garbage(place: &Place) -> Outcome {
 }
 
 fn layout_that_lies(place: &Place) -> Outcome {
-    // Content of its own: a layer that is already unpacked would not be looked at again.
+    // Unique content: a layer that is already unpacked would not be read again.
     let layer = Layer::new().file("lying", 0o644, place.person.user.name.as_str());
     let image = Image::new().layer(layer).build();
     for (n, damage) in ["layer", "config", "manifest", "missing", "link"].into_iter().enumerate() {
@@ -202,7 +202,7 @@ fn names_that_are_paths(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// Fields of the wrong kind or with impossible values.
+/// Fields of the wrong type or with impossible values.
 fn odd_configurations(place: &Place) -> Outcome {
     for (n, (key, value)) in [
         ("Env", json!(["NO_EQUALS", "=x", "A=\u{0}b"])),

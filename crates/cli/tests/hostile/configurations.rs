@@ -1,6 +1,6 @@
-//! Configurations of images that name what is not theirs: working directories, entry points,
-//! volumes and accounts that lead out through `/proc`, with `--isolate`, in the mode of the
-//! kernel's namespaces and in that of the host's runtime.
+//! Tests of image configurations that lead outside: working directories, entry points, volumes and
+//! accounts through `/proc`, with `--isolate`, in the mode of the kernel's namespaces and in that
+//! of the host's runtime.
 
 use serde_json::json;
 use testkit::command::{copy_program, until};
@@ -35,8 +35,7 @@ fn modes(place: &Place) -> Vec<String> {
     modes.iter().map(|mode| format!("--execmode={mode}")).collect()
 }
 
-/// The image of the guest with links to every descriptor, and what `change` does to its
-/// configuration.
+/// The guest's image with links to every descriptor; `change` edits its configuration.
 fn pulled(place: &Place, name: &str, change: impl FnOnce(Image) -> Image) -> String {
     let mut layer = Layer::new().symlink("here", "/proc/self/cwd");
     for number in NUMBERS {
@@ -46,12 +45,13 @@ fn pulled(place: &Place, name: &str, change: impl FnOnce(Image) -> Image) -> Str
     place.pull(name, &image, Answer::Contained).1
 }
 
-/// The canary's bird as seen from the host's root, from however deep.
+/// Path of the canary's file from any directory, through the host's root.
 fn bird(place: &Place) -> String {
     format!("../../../../../../../../../..{}/bird", place.canary.display())
 }
 
-/// Neither seen nor changed, and nothing made beside what is the caller's.
+/// Checks that the file was neither read nor changed, and that nothing was made beside the caller's
+/// files.
 #[track_caller]
 fn kept_in(place: &Place, what: &str, done: &testkit::command::Finished) {
     assert!(!done.out().contains("alive"), "{what}: the host's files are in reach: {done:?}");
@@ -147,9 +147,9 @@ fn entry_points_out(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// What stands for the host's program in a container cannot be written to by way of its process.
+/// The host's program cannot be written to through its process in a container.
 fn this_program_as_the_entry_point(place: &Place) -> Outcome {
-    // The caller's own, as in a home.
+    // The caller's own copy, as in a home.
     let own = place.person.home.join("own-coracle");
     copy_program(&place.person.program, &own);
     place.person.give(&own);
@@ -172,8 +172,8 @@ fn this_program_as_the_entry_point(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// What is put over a file to hide it is the host's, whatever the image calls `/dev/null`; a new
-/// volume has what the image has there.
+/// The file that is mounted over another to hide it is the host's, whatever the image has at
+/// `/dev/null`; a new volume gets the image's content at that path.
 fn what_hides_is_not_the_images(place: &Place) -> Outcome {
     let layer = Layer::new().symlink("dev/null", "/etc/image-file");
     let name = pulled(place, "hiding", |image| image.layer(layer));
@@ -221,7 +221,7 @@ fn trees_of_the_callers(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// A user database that nobody writes to the other end of.
+/// A user database that is a pipe without a writer.
 fn accounts_that_block(place: &Place) -> Outcome {
     let fifo = testkit::layer::Entry::new(b'6', "etc/group");
     let layer = Layer::new().whiteout("etc/group").entry(&fifo);

@@ -1,4 +1,4 @@
-//! Layers that try to leave their tree, and layers that are only strange.
+//! Tests of layers that try to leave their tree, and of unusual layers.
 
 use testkit::image::{Image, Pack, compress};
 use testkit::layer::{Entry, Layer};
@@ -36,7 +36,7 @@ fn image(layers: Vec<Layer>) -> testkit::image::Built {
     image.build()
 }
 
-/// Runs the guest in the image, to see that what was contained can be used.
+/// Runs the guest in the image, to check that it is usable.
 #[track_caller]
 fn runs(place: &Place, name: &str) {
     let done = place.person.run(&["run", "--rm", name, "/bin/guest", "exit", "7"]);
@@ -146,7 +146,7 @@ fn hard_links_out(place: &Place) -> Outcome {
         let layer = Layer::new()
             .symlink("link", &canary)
             .hardlink("stolen", &target)
-            // Writing through the stolen link would reach the file outside.
+            // Writing through the hard link would change the file outside.
             .file("stolen", 0o644, "dead");
         let (done, name) = place.pull(&format!("hard{n}"), &image(vec![layer]), Answer::Either);
         if done.code() == 0 {
@@ -201,7 +201,7 @@ fn the_root_itself(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// `/proc`, `/dev`, `/etc/hosts` as links to places outside: mounting must not follow them.
+/// `/proc`, `/dev`, `/etc/hosts` as links to paths outside: mounting must not follow them.
 fn mount_points_as_links(place: &Place) -> Outcome {
     let canary = outside(place);
     let bird = format!("{canary}/bird");
@@ -240,8 +240,8 @@ fn mount_points_as_links(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// Links that climb: while a container is set up the host's root is near, and a step too far up must
-/// not arrive there.
+/// Links with many `..`: during a container's setup the host's root is near, and one step too far
+/// must not lead there.
 fn mount_points_through_relative_links(place: &Place) -> Outcome {
     let canary = outside(place);
     let up = format!("../../../../../..{canary}");
@@ -364,7 +364,7 @@ fn ten_terabytes_of_nothing(place: &Place) -> Outcome {
 
 fn wrong_checksums(place: &Place) -> Outcome {
     let good = image(vec![Layer::new().file("data-of-it", 0o644, "x".repeat(10_000))]);
-    // The registry's own copy is damaged after the push: one bit.
+    // One bit of the registry's copy is flipped after the push.
     let repository = "hostile/damaged";
     place.registry.target().image(repository, "1", &good).expect("pushing");
     let last = good.layers.last().expect("a layer");
@@ -378,7 +378,7 @@ fn wrong_checksums(place: &Place) -> Outcome {
     place.judge("damaged", &done, Answer::Refused);
     let stored = place.person.store().join("oci/blobs/sha256").join(last.hex());
     assert!(!stored.exists(), "a blob with a wrong digest entered the store");
-    // A configuration that names another diff ID than the layer has.
+    // A configuration with another diff ID than the layer's.
     let mut lying = image(vec![Layer::new().file("other", 0o644, "y")]);
     let text = String::from_utf8_lossy(&lying.config.bytes)
         .replace(&lying.diff_ids[1], &testkit::image::digest(b"another"));
@@ -455,7 +455,7 @@ fn deep_tree(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// `/etc/passwd` of the image is read by us: it must be the image's, whatever it is.
+/// Coracle reads `/etc/passwd` of the image: it must be the image's file, whatever its kind.
 fn accounts_as_links(place: &Place) -> Outcome {
     let bird = format!("{}/bird", outside(place));
     for (n, layer) in [

@@ -1,10 +1,10 @@
-//! Hostile images, through the whole road: from a registry or an archive to a process.
+//! Tests of hostile images, from a registry or an archive to a process.
 //!
-//! Each image tries to write or read outside its tree, to exhaust the machine, or to lie about what
-//! it is. For each the suite checks three things: nothing appeared where it must not (canaries in
-//! the home, in `/tmp` and in the host's `/etc`), the command ended by itself with an answer (no
-//! panic, no signal, no hang), and the store works afterwards. What the answer is, contained or
-//! refused, is stated per image.
+//! Each image tries to write or read outside its tree, to exhaust the machine, or to present false
+//! metadata. For each the suite checks three things: nothing appeared outside (canaries in the
+//! home, in `/tmp` and in the host's `/etc`), the command ended by itself with a result (no panic,
+//! no signal, no hang), and the store works afterwards. Each image has an expected result:
+//! contained or refused.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
@@ -23,21 +23,21 @@ use testkit::person::{Person, everybody};
 use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 
-/// What an image should lead to.
+/// The expected result for an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// An error with exit code 125.
     Refused,
     /// Success, with everything inside the tree.
     Contained,
-    /// Either; only the walls count.
+    /// Either; only the outside counts.
     Either,
 }
 
 struct Place {
     person: Person,
     registry: DockerRegistry,
-    /// Where hostile entries point to; must stay as it is.
+    /// Target of hostile entries; must stay unchanged.
     canary: PathBuf,
 }
 
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 }
 
 impl Place {
-    /// Pushes, pulls, and checks the walls; gives the pull's end and the image's name.
+    /// Pushes, pulls, and checks the outside; returns the pull's result and the image's name.
     #[track_caller]
     fn pull(&self, name: &str, image: &Built, answer: Answer) -> (Finished, String) {
         let repository = format!("hostile/{name}");
@@ -91,7 +91,7 @@ impl Place {
         (done, full)
     }
 
-    /// Checks the walls and the kind of answer.
+    /// Checks the outside and the kind of result.
     #[track_caller]
     fn judge(&self, name: &str, done: &Finished, answer: Answer) {
         assert!(
@@ -112,7 +112,7 @@ impl Place {
         self.walls(name);
     }
 
-    /// Nothing outside was touched.
+    /// Checks that nothing outside was touched.
     #[track_caller]
     fn walls(&self, name: &str) {
         let bird = std::fs::read_to_string(self.canary.join("bird")).unwrap_or_default();
@@ -129,7 +129,7 @@ impl Place {
         }
     }
 
-    /// The store is whole and still works.
+    /// Checks that the store is undamaged and works.
     #[track_caller]
     fn store_works(&self) {
         self.person.run(&["images"]).ok();

@@ -1,4 +1,5 @@
-//! A GPU driver that is played: files where packages put them, libraries that answer with their version, and a program that asks them.
+//! A simulated GPU driver: files at the paths of packages, libraries that return their version, and
+//! a program that calls them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,28 +12,28 @@ use testkit::command::{Input, run_with};
 use testkit::person::LIMIT;
 use testkit::skip::{Skip, need_program};
 
-/// How a driver is laid out.
+/// Layout of a driver's files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Layout {
-    /// Debian's packages: real files apart, names by `/etc/alternatives`.
+    /// Debian's packages: real files in a separate directory, names by `/etc/alternatives`.
     Debian,
     /// NVIDIA's `.run` file on Debian or Ubuntu, and Ubuntu's packages.
     Run,
-    /// RHEL and its kin.
+    /// RHEL and its derivatives.
     Rhel,
 }
 
-/// Libraries, the names by which programs look for them, and whether they have one for the linker.
+/// Libraries, the names by which programs look for them, and true if they have one for the linker.
 const LIBRARIES: [(&str, &str, bool); 5] = [
     ("libcuda", "libcuda.so.1", true),
     ("libnvidia-ml", "libnvidia-ml.so.1", true),
     ("libnvidia-ptxjitcompiler", "libnvidia-ptxjitcompiler.so.1", false),
     ("libEGL_nvidia", "libEGL_nvidia.so.0", false),
-    // Known by its whole name alone.
+    // Found by its full name only.
     ("libnvidia-glcore", "", false),
 ];
 
-/// `cuInit` asks a second library, which it finds as the driver does.
+/// `cuInit` loads a second library, in the same way as the driver.
 const LIBRARY: &str = r#"
 #include <dlfcn.h>
 #include <string.h>
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Compiles a program that asks the driver.
+/// Compiles a program that calls the driver.
 pub(crate) fn program(directory: &Path, wide: bool) -> Result<PathBuf, Skip> {
     need_program("gcc")?;
     let bits = if wide { "-m64" } else { "-m32" };
@@ -71,10 +72,10 @@ pub(crate) fn program(directory: &Path, wide: bool) -> Result<PathBuf, Skip> {
     Ok(program)
 }
 
-/// By its text and the compiler's words: what came of it, or why nothing did.
+/// Results of the compiler by source and arguments: the file, or the error.
 type Compiled = BTreeMap<Vec<String>, Result<Vec<u8>, String>>;
 
-/// What was compiled already: a compiler takes longer than all the rest.
+/// A cache, since the compiler takes longer than everything else.
 static MADE: Mutex<Compiled> = Mutex::new(BTreeMap::new());
 
 fn compile(source: &Path, text: &str, into: &Path, words: &[&str]) -> Result<(), Skip> {
@@ -96,7 +97,8 @@ fn compile(source: &Path, text: &str, into: &Path, words: &[&str]) -> Result<(),
     Ok(())
 }
 
-/// Makes the tree of a driver of this version with so many GPUs. 32-bit libraries are there where a compiler for them is.
+/// Makes the tree of a driver of this version with this many GPUs. It has 32-bit libraries if there
+/// is a compiler for them.
 pub(crate) fn tree(root: &Path, layout: Layout, version: &str, gpus: usize) -> Result<(), Skip> {
     need_program("gcc")?;
     let (wide, narrow) = match layout {

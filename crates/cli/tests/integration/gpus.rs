@@ -1,4 +1,5 @@
-//! `--gpus`, `--nvidia`, `setup --nvidia` and CDI names, with a driver that is played. No real GPU takes part.
+//! Tests of `--gpus`, `--nvidia`, `setup --nvidia` and CDI names, with a simulated driver. No real
+//! GPU is used.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +29,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 
 const VERSION: &str = "550.54.15";
 
-/// A root, and directories of CDI files, where nothing of this machine is found.
+/// A driver root, and directories of CDI files, without anything of this machine.
 struct Place {
     top: PathBuf,
     root: String,
@@ -50,7 +51,7 @@ impl Place {
     }
 }
 
-/// Everything of a driver, found by its files.
+/// All files of a driver are found.
 fn whole(w: &World, layout: Layout) -> Outcome {
     let place = Place::new(w);
     driver::tree(Path::new(&place.root), layout, VERSION, 1)?;
@@ -80,7 +81,8 @@ fn real_library(place: &Place, layout: Layout) -> PathBuf {
     Path::new(&place.root).join(directory).join(format!("libcuda.so.{VERSION}"))
 }
 
-/// A container that was set up once has the driver that is there when it starts, and none where nobody asks any more.
+/// A container that was set up once gets the driver that exists at its start, and none after the
+/// setting is removed.
 fn kept_by_setup(w: &World) -> Outcome {
     let place = Place::new(w);
     let program = driver::program(&place.top, true)?;
@@ -106,7 +108,7 @@ fn kept_by_setup(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A number, an index, a UUID: others are not there.
+/// A number, an index, a UUID: the other GPUs are absent.
 fn some_of_them(w: &World) -> Outcome {
     let place = Place::new(w);
     driver::tree(Path::new(&place.root), Layout::Run, VERSION, 3)?;
@@ -123,8 +125,7 @@ fn some_of_them(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Runs in one container at the same time have the devices that each was given, and their memory in
-/// common.
+/// Concurrent runs in one container have their own devices, and share their memory.
 fn beside_each_other(w: &World) -> Outcome {
     if w.engine == "N1" {
         testkit::skip!("who comes later is in the mounts of who was first");
@@ -151,7 +152,7 @@ fn beside_each_other(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A file as NVIDIA's generator writes it for a host of another kind than the image.
+/// A file in the form of NVIDIA's generator, for a host with another layout than the image.
 fn by_cdi(w: &World) -> Outcome {
     let place = Place::new(w);
     driver::tree(Path::new(&place.root), Layout::Rhel, VERSION, 1)?;
@@ -198,7 +199,7 @@ fn by_cdi(w: &World) -> Outcome {
     let done = w.sh(&place.variables(), &["--device=nvidia.com/gpu=7"], "true");
     assert_eq!(done.code(), 125, "{done:?}");
     assert!(
-        done.err().contains("hint: there are nvidia.com/gpu=0, nvidia.com/gpu=all"),
+        done.err().contains("hint: described devices: nvidia.com/gpu=0, nvidia.com/gpu=all"),
         "{done:?}"
     );
     fs::remove_file(Path::new(root).join("usr/bin/nvidia-smi")).expect("it was there");
@@ -208,7 +209,8 @@ fn by_cdi(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A tree of static programs gets libraries in a directory of their own, and the variable that leads there.
+/// A tree of static programs gets libraries in a separate directory, and the variable that names
+/// it.
 fn image_without_a_c_library(w: &World) -> Outcome {
     let Some(busybox) = find_program("busybox") else {
         testkit::skip!("busybox is not installed");
@@ -253,7 +255,7 @@ fn none_here(w: &World) -> Outcome {
     assert_eq!(done.code(), 125, "{done:?}");
     let told = done.err();
     assert!(told.contains("no GPU was found on this host") && told.contains("hint: "), "{told}");
-    // A driver whose module is not loaded is another thing.
+    // A driver whose module is not loaded is another case.
     driver::tree(Path::new(&place.root), Layout::Run, VERSION, 0)?;
     fs::remove_dir_all(Path::new(&place.root).join("dev")).expect("it was there");
     let done = w.sh(&place.variables(), &["--gpus=all"], "true");
@@ -262,7 +264,7 @@ fn none_here(w: &World) -> Outcome {
     Ok(())
 }
 
-/// AMD's and Intel's libraries come with the image: they need nodes.
+/// AMD's and Intel's libraries are in the image: only nodes are needed.
 fn others(w: &World) -> Outcome {
     let place = Place::new(w);
     let devices = Path::new(&place.root).join("dev/dri");

@@ -1,8 +1,9 @@
-//! What a container has of its host when it asks: GPUs, the screen, agents, buses, users, time and language.
+//! Tests of optional access to the host: GPUs, the screen, agents, buses, users, time and language.
 //!
-//! The suite drives the real binary as one unprivileged user, with one engine of each kind: with mounts, inside the process, tracing, and
-//! without all that those need. The image is a small Debian tree with X11 programs, D-Bus and ssh. Drivers of GPUs are played: trees laid out as
-//! packages lay them out, with real libraries that do nothing but answer.
+//! The suite drives the real binary as one unprivileged user, with one engine of each kind: with
+//! mounts, in-process, tracing, and without any of these features. The image is a small Debian tree
+//! with X11 programs, D-Bus and ssh. GPU drivers are simulated: trees with the layout of packages,
+//! with real libraries that only answer.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 

@@ -1,4 +1,4 @@
-//! Users and groups, time and language, shared memory, agents and buses.
+//! Tests of users and groups, time and language, shared memory, agents and buses.
 
 use std::fs;
 use std::io::Read as _;
@@ -22,7 +22,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("session_bus", session_bus),
 ];
 
-/// A daemon of the user's that is ended with the case.
+/// A daemon of the user that is ended with the case.
 pub(crate) struct Daemon(pub(crate) Child);
 
 impl Drop for Daemon {
@@ -48,7 +48,7 @@ fn callers_name(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Who is in no file of the host's is asked of its `getent`.
+/// A user in no file of the host is looked up by its `getent`.
 fn users_of_a_directory(w: &World) -> Outcome {
     let dir = w.dir("ldap");
     let uid = w.person.user.uid;
@@ -131,14 +131,14 @@ fn ssh_agent(w: &World) -> Outcome {
     let flags = ["-v", &bind, "-e", "SSH_AUTH_SOCK"];
     let done = w.sh(&[("SSH_AUTH_SOCK", &socket)], &flags, script);
     assert!(done.ok().out().contains(" of-the-case (ED25519)"), "{done:?}");
-    // What was put in inside is there outside.
+    // A key that was added inside is there outside.
     let mut list = w.person.user.command("ssh-add", &w.person.home);
     let listed = run_with(list.arg("-l").env("SSH_AUTH_SOCK", &socket), Input::Null, LIMIT);
     assert!(listed.ok().out().contains(" of-the-case (ED25519)"), "{listed:?}");
     Ok(())
 }
 
-/// A bus believes the kernel about who calls, so the id inside has to be the caller's own.
+/// The kernel tells a bus the caller's id, so the id inside has to be the caller's own.
 fn session_bus(w: &World) -> Outcome {
     if find_program("dbus-daemon").is_none() {
         testkit::skip!("dbus-daemon is not installed");
@@ -155,7 +155,7 @@ fn session_bus(w: &World) -> Outcome {
     let ask = "dbus-send --session --print-reply=literal --dest=org.freedesktop.DBus / org.freedesktop.DBus.GetConnectionUnixUser string:org.freedesktop.DBus";
     let user = format!("--user={}", w.person.user.name);
     for flags in [&["--userns=host"][..], &["--hostauth", &user]] {
-        // How ids are mapped is decided when a container is made.
+        // The mapping of ids is decided when a container is made.
         if flags.len() == 1 && w.engine != "N1" {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Programs that draw on the caller's screen, which is one without glass: what they drew is told by its pixels.
+//! Tests of programs that draw on the caller's screen, which is virtual: the result is checked by
+//! its pixels.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use crate::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("windows_are_drawn", windows_are_drawn)];
 
-/// Draws, and says whether the screen is another one then.
+/// Draws, and prints if the screen has changed.
 const SCRIPT: &str = "
 look() { xwd -root -silent | cksum; }
 before=$(look)
@@ -55,7 +56,7 @@ fn windows_are_drawn(w: &World) -> Outcome {
         let done = w.sh(&variables, flags, &SCRIPT.replace("$1", program));
         assert_eq!(done.ok().out(), "drawn\n", "{flags:?}: {done:?}");
     }
-    // It was the key that let them.
+    // The key gave them access.
     let done = w.sh(&variables, &["-e", "DISPLAY"], "xwd -root -silent >/dev/null");
     assert_ne!(done.code(), 0, "{done:?}");
     let done = w.sh(&[("DISPLAY", "")], &["--x11"], "true");

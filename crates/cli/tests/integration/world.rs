@@ -1,4 +1,4 @@
-//! Where a case runs: one engine, and a store with the Debian image in it.
+//! The environment of a case: one engine, and a store with the Debian image.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Stage {
     /// One per engine.
     pub(crate) worlds: Vec<World>,
-    /// What could not be set up, and why.
+    /// Modes that could not be set up, with the reasons.
     pub(crate) missing: Vec<(String, String)>,
     _scratch: Scratch,
 }
@@ -42,7 +42,7 @@ pub(crate) struct World {
 }
 
 impl Stage {
-    /// Imports the tree as a user without subordinate ids and asks which engines are ready.
+    /// Imports the tree as a user without subordinate ids and finds the ready engines.
     pub(crate) fn set() -> Result<Self, String> {
         let text = |error: std::io::Error| error.to_string();
         let tree = testkit::trees::integration().map_err(|skip| skip.0)?;
@@ -74,19 +74,19 @@ impl Stage {
 }
 
 impl World {
-    /// `coracle` to its end, with variables.
+    /// Runs `coracle` to its end, with variables.
     pub(crate) fn coracle(&self, variables: &[(&str, &str)], words: &[&str]) -> Finished {
         run_with(&mut self.command(variables, words), Input::Null, LIMIT)
     }
 
-    /// The same, not started yet.
+    /// The command, not started yet.
     pub(crate) fn command(&self, variables: &[(&str, &str)], words: &[&str]) -> Command {
         let mut command = self.person.command(words);
         command.envs(variables.iter().copied());
         command
     }
 
-    /// A script in a container.
+    /// Runs a script in a container.
     pub(crate) fn sh(&self, variables: &[(&str, &str)], flags: &[&str], script: &str) -> Finished {
         let script = ["sh", "-euc", script];
         let shared;
@@ -99,7 +99,7 @@ impl World {
         self.coracle(variables, &[start, flags, &[what], &script].concat())
     }
 
-    /// The name of a container that cases share: without mounts, making one takes long.
+    /// A container that cases share, since without mounts making one takes long.
     pub(crate) fn container(&self) -> String {
         let mode = format!("--execmode={}", self.engine);
         let name = format!("shared-{}", self.engine.to_lowercase());
@@ -117,12 +117,12 @@ impl World {
         format!("{stem}-{}-{number}", self.engine.to_lowercase())
     }
 
-    /// An empty directory of the user's.
+    /// An empty directory of the user.
     pub(crate) fn dir(&self, stem: &str) -> PathBuf {
         self.person.dir(&self.unique(stem))
     }
 
-    /// A file of the user's.
+    /// A file of the user.
     pub(crate) fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
         self.person.file(path, text)
     }

@@ -1,4 +1,5 @@
-//! Other tools read what we write, and we read what they write: `skopeo`, `umoci`, `podman`.
+//! Tests with other tools that read Coracle's files, and whose files it reads: `skopeo`, `umoci`,
+//! `podman`.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
@@ -73,8 +74,8 @@ impl Place {
         self.person.store().join("oci").display().to_string()
     }
 
-    /// The store's layout under a path without hidden directories: old versions of podman make an
-    /// image name of the path, and `.local` may not stand in one.
+    /// The store's layout under a path without hidden directories: old versions of podman derive an
+    /// image name from the path, which `.local` would make invalid.
     fn plain_layout(&self) -> String {
         let link = self.person.home.join("layout");
         let _ = std::os::unix::fs::symlink(self.layout(), &link);
@@ -85,7 +86,7 @@ impl Place {
         self.person.home.join(name).display().to_string()
     }
 
-    /// Saves the test image; gives the file's name.
+    /// Saves the test image; returns the file's name.
     #[track_caller]
     fn saved(&self, format: &str) -> String {
         let file = self.file(&format!("saved-by-us-{format}"));
@@ -213,7 +214,7 @@ fn we_load_what_podman_saves(place: &Place) -> Outcome {
     Ok(())
 }
 
-/// `skopeo` may copy into the store's layout; its entry stays, and can be used.
+/// `skopeo` may copy into the store's layout; its entry stays, and is usable.
 fn entries_of_other_tools_survive(place: &Place) -> Outcome {
     need_program("skopeo")?;
     let fresh =

@@ -1,4 +1,5 @@
-//! Cases of pjdfstest that pass for real root and not in a container, each with its reason. One that passes has to go.
+//! Cases of pjdfstest that pass for real root and not in a container, each with its reason. A case
+//! that passes must be removed.
 
 use testkit::harness::Known;
 

@@ -1,8 +1,9 @@
-//! pjdfstest: some four hundred small cases about what calls on files have to do, with the errors in the right order.
+//! pjdfstest: some four hundred small cases about file system calls and the order of their errors.
 //!
-//! It runs as root, and as a user, of a container that an unprivileged user started; every case that passes for real root, or a real user, in
-//! a chroot has to pass there. Which cases those are is found out here where the suite itself runs as root; elsewhere every failing case counts. What
-//! is known not to pass stands in [`known`], with its reason.
+//! It runs as root, and as a user, of a container that an unprivileged user started; every case
+//! that passes for real root, or a real user, in a chroot has to pass there. The suite determines
+//! those cases itself if it runs as root; otherwise every failing case counts. [`known`] lists the
+//! known failures with their reasons.
 
 mod known;
 
@@ -23,12 +24,12 @@ use std::process::ExitCode;
 
 const IMAGE: &str = "localhost/posix:1";
 const LIMIT: Duration = Duration::from_mins(4);
-/// Engines that have a guest's world of their own; what namespaces do is the kernel's.
+/// Engines that implement the calls themselves; with namespaces the kernel does.
 const ENGINES: [&str; 4] = ["I1", "I2", "P1", "P2"];
-/// With the tree's own programs first.
+/// The tree's own programs come first.
 const PATH: &str = "/bin:/usr/sbin:/usr/bin:/sbin";
 const PROGRAM: [&str; 5] = ["/bin/pjdfstest", "-c", "/etc/pjdfstest.toml", "-p", "/tmp"];
-/// Remounting is left out; there is a nap between two looks at a time.
+/// Remounting is left out; the suite sleeps between two reads of a time.
 const SETTINGS: &str = r#"[features]
 posix_fallocate = {}
 utime_now = {}
@@ -42,7 +43,7 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["tests", "tests"]]
 "#;
 
-/// As whom the cases are run: a name, and what `chroot --userspec` takes.
+/// The users of the cases: a name, and the argument of `chroot --userspec`.
 const PEOPLE: [(&str, &str); 2] = [("root", "0:0"), ("user", "1001:1001")];
 
 /// Name of a case, and `ok`, `FAILED` or `skipped`.
@@ -66,7 +67,7 @@ fn results(done: &Finished) -> Results {
 struct Stage {
     person: Person,
     engines: Vec<String>,
-    /// The same tree for a real chroot, where we are root.
+    /// The same tree for a real chroot, if the suite runs as root.
     tree: Option<PathBuf>,
     _scratch: Scratch,
 }
@@ -91,7 +92,8 @@ fn layer(program: &Path) -> std::io::Result<Vec<u8>> {
     Ok(layer.finish())
 }
 
-/// Programs of this machine that some cases start, and their libraries, by the names that they are looked for.
+/// Programs of this machine that some cases start, and their libraries, by the names that are
+/// looked up.
 fn helpers() -> Vec<String> {
     let mut files: Vec<String> =
         ["/bin/sh", "/bin/sleep", "/bin/mount", "/bin/umount"].map(str::to_owned).into();
@@ -139,7 +141,8 @@ impl Stage {
             if !done.map_err(text)?.success() {
                 return Err("tar failed".to_owned());
             }
-            // Programs are started with it; what misses it fails natively, and then nothing is asked of engines.
+            // Programs need it; a case that misses it fails natively, and is then not required of
+            // engines.
             let null = path.join("dev/null");
             let _ =
                 Command::new("mknod").args(["-m", "666"]).arg(null).args(["c", "1", "3"]).status();
@@ -188,7 +191,7 @@ impl Stage {
     }
 }
 
-/// What pjdfstest says about cases that fail.
+/// pjdfstest's output about failing cases.
 fn reasons(done: &Finished) -> String {
     let text = done.out();
     let mut lines = text.lines().peekable();
@@ -208,7 +211,7 @@ fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
     let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
     let mut suite = Suite::new();
-    // Cases look at times, and a tracer and its guest keep two processors busy.
+    // Cases compare times, and a tracer and its guest keep two processors busy.
     suite.threads(2);
     match &stage {
         Err(reason) => suite.skipped("posix", reason),

@@ -1,4 +1,4 @@
-//! Users, groups and the programs that become somebody else.
+//! Tests of users, groups and the programs that change to another user.
 
 use testkit::skip::Outcome;
 
@@ -48,7 +48,8 @@ fn becoming_somebody(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Who has become a user for good is one: cannot come back, read what is root's, or write what is not theirs.
+/// A process that has permanently become a user stays one: cannot return, read root's files, or
+/// write others' files.
 fn giving_up_for_good(w: &World) -> Outcome {
     let c = w.container();
     let done = c.sh("\
@@ -69,8 +70,8 @@ END
     Ok(())
 }
 
-/// `ping` needs a raw socket, which no emulation gives: it has to say so, and not to hang or to crash. Where the host allows sockets for it to
-/// everybody, it works.
+/// `ping` needs a raw socket, which no emulation provides: it has to report that, and not to hang
+/// or to crash. On a host that allows everybody its sockets, it works.
 fn ping_refuses(w: &World) -> Outcome {
     let c = w.container();
     let done = c.sh("code=0; ping -c 1 -W 2 127.0.0.1 || code=$?; echo code $code");

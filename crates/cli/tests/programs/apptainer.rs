@@ -1,4 +1,5 @@
-//! Mode S1 with the Apptainer of Debian's newest release, which needs that release's C library: its tree plays the host.
+//! Tests of mode S1 with the Apptainer of Debian's newest release, which needs that release's C
+//! library: its tree simulates the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::stage::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("by_real_apptainer", by_real_apptainer)];
 
-/// Enters a tree as its root: in a mere `chroot` the kernel refuses user namespaces.
+/// Enters a tree as its root: in a plain `chroot` the kernel refuses user namespaces.
 const ENTER: &str = r#"
 tree=$1 here=$2; shift 2
 mount --bind "$tree" "$tree"
@@ -31,7 +32,7 @@ exec "$@"
 struct Host<'w> {
     world: &'w World,
     tree: PathBuf,
-    /// Where the program and the user's home are, which both hosts have.
+    /// The directory of the program and the user's home, which both hosts have.
     here: &'w Path,
 }
 
@@ -57,7 +58,7 @@ impl<'w> Host<'w> {
         Ok(Self { world, tree, here })
     }
 
-    /// Runs the program there.
+    /// Runs the program on that host.
     fn run(&self, words: &[&str]) -> Finished {
         self.run_with(&[], words, Input::Null)
     }
@@ -88,7 +89,7 @@ fn by_real_apptainer(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What it is given arrives, and what comes of it too.
+/// Input and output of programs arrive.
 fn programs(host: &Host<'_>) {
     let w = host.world;
     let doctor = host.run(&["doctor"]).out();
@@ -152,7 +153,7 @@ fn programs(host: &Host<'_>) {
     assert!(done.ok().out().starts_with("/dev/pts/"), "{done:?}");
 }
 
-/// What is done in it is there in other modes, and never in the image.
+/// Changes made in this mode are there in other modes, and never in the image.
 fn modes(host: &Host<'_>, image: &str) {
     let run = |mode: &str, script: &str| {
         host.run(&["run", &format!("--execmode={mode}"), "s1", "sh", "-euc", script])
@@ -175,7 +176,7 @@ fn modes(host: &Host<'_>, image: &str) {
     assert!(!of_image.ok().out().contains("S1"), "{of_image:?}");
 }
 
-/// It can be watched, entered and ended; and several start in it at once.
+/// It can be watched, entered and ended; and several programs start in it at once.
 fn lifecycle(host: &Host<'_>) {
     let script = "trap 'echo ended; exit 3' TERM; echo up; while :; do sleep 0.1; done";
     host.run(&["run", "-d", "s1", "sh", "-c", script]).ok();

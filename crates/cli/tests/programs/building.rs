@@ -1,4 +1,5 @@
-//! A compiler builds a real C project, and the project's own tests pass: zlib, from Debian's sources.
+//! Tests that a compiler builds a real C project, whose own tests pass: zlib, from Debian's
+//! sources.
 
 use std::time::Duration;
 

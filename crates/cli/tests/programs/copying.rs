@@ -1,4 +1,4 @@
-//! Copies and archives keep what root's copies keep; Git works.
+//! Tests that copies and archives keep everything that root's copies keep, and that Git works.
 
 use testkit::skip::Outcome;
 
@@ -6,7 +6,7 @@ use crate::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("trees", trees), ("git", git)];
 
-/// A tree with every kind of file, owner and bit, and how it is to look.
+/// A tree with every kind of file, owner and bit, and its expected listing.
 const MAKE: &str = "\
     mkdir /a; cd /a; mkdir -m 2775 shared; chown 5:6 shared; mkdir -m 1777 sticky; mkdir -m 0 closed; echo data > plain; chown 1:2 plain
     cp plain setid; chown 3:4 setid; chmod 6755 setid; echo ro > readonly; chmod 400 readonly; echo none > none; chmod 0 none; chown 65534:65534 none
@@ -37,7 +37,7 @@ fn trees(w: &World) -> Outcome {
         let done = c.sh(&format!("rm -rf /b; {copy}"));
         assert_eq!(done.ok().out(), "", "{what}: {done:?}");
         let seen = c.sh(&format!("cd /b; {SHOW}")).ok().out();
-        // No archive of tar's holds sockets.
+        // A tar archive cannot hold sockets.
         let kept = expected.lines().filter(|line| what != "tar" || !line.starts_with("socket"));
         let (kept, seen): (Vec<_>, Vec<_>) = (kept.collect(), seen.lines().collect());
         assert_eq!(kept, seen, "{what}");

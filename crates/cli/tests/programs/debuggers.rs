@@ -1,7 +1,8 @@
-//! Debuggers in the container: where the engine is inside the program nobody traces it yet, so `gdb` and `strace` can.
+//! Tests of debuggers in the container: with an in-process engine the program has no tracer yet, so
+//! `gdb` and `strace` can trace it.
 //!
-//! They see the program where the guest's kernel would have put it, under the guest's names; the one thing to tell `gdb` is to pass the signal by which a
-//! call is caught the first time.
+//! They see the program where the guest's kernel would have put it, under the guest's names; the
+//! only setting that `gdb` needs is to pass the signal by which a call is caught the first time.
 
 use testkit::skip::Outcome;
 
@@ -14,7 +15,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("looks_like_itself", looks_like_itself),
 ];
 
-/// Makes `/work/prog`, which opens a file in a function that a function calls, three times, and with an argument until it is ended.
+/// Makes `/work/prog`, which opens a file in a nested function, three times, and with an argument
+/// until it is ended.
 const PROGRAM: &str = r#"
 mkdir -p /work; cd /work
 cat > prog.c <<'END'
@@ -41,10 +43,10 @@ END
 gcc -g -O0 -o prog prog.c
 "#;
 
-/// What `gdb` is told first.
+/// `gdb` with its first commands.
 const GDB: &str = "gdb -q -nx -batch -ex 'handle SIGSYS nostop noprint pass'";
 
-/// Runs a script behind [`PROGRAM`]; what it says.
+/// Runs a script after [`PROGRAM`]; returns its output.
 #[track_caller]
 fn said(w: &World, program: &str, script: &str) -> Result<String, testkit::skip::Skip> {
     let c = w.container();
@@ -109,7 +111,7 @@ fn calls_are_shown(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What debuggers go by: the program's link, its mappings, its auxiliary vector.
+/// Data that debuggers use: the program's link, its mappings, its auxiliary vector.
 fn looks_like_itself(w: &World) -> Outcome {
     let script = "./prog on >out & pid=$!; until grep -q sum out; do sleep 0.1; done
                   readlink /proc/$pid/exe; awk 'NR == 1 { print $6 }' /proc/$pid/maps

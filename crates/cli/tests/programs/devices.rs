@@ -1,7 +1,9 @@
-//! Devices and memory: what programs that compute on accelerators ask of a kernel, and nobody may touch on the way.
+//! Tests of devices and memory: the interface between accelerator programs and the kernel, which
+//! must pass unchanged.
 //!
-//! Drivers are opened by name, and from then on are numbers for `ioctl` with pointers to structures, and memory to map. No such hardware is needed to
-//! see that all of it arrives as it was sent: the answers of other devices are the same natively.
+//! Drivers are opened by name, and from then on use numbers for `ioctl` with pointers to
+//! structures, and mapped memory. Other devices suffice to check that all of it arrives unchanged:
+//! their answers are the same natively.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Languages with runtimes of their own: Go, Java, Node. Their threads, compiled code and signals are not the C library's.
+//! Tests of languages with runtimes of their own: Go, Java, Node. Their threads, compiled code and
+//! signals do not use the C library.
 //!
-//! The runtimes are this machine's, bound into the container; where it has none, the case is skipped. Each program is in `guests`, and says the same
-//! natively.
+//! The runtimes are this machine's, bound into the container; without one, the case is skipped.
+//! Each program is in `guests`, and prints the same output natively.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use crate::stage::{Case, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("java", java), ("node", node)];
 
-/// A program of this machine, without links.
+/// Path of a program of this machine, without links.
 pub(crate) fn installed(name: &str) -> Result<PathBuf, Skip> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -26,7 +27,7 @@ pub(crate) fn installed(name: &str) -> Result<PathBuf, Skip> {
         .ok_or_else(|| Skip(format!("this machine has no {name}")))
 }
 
-/// Where the programs are that run inside.
+/// Directory of the programs that run inside.
 pub(crate) fn guests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/guests")
 }
@@ -36,7 +37,7 @@ pub(crate) fn guest(name: &str) -> Vec<u8> {
     fs::read(guests().join(name)).expect("the program's source")
 }
 
-/// Runs a program that is fed to the container first, with host paths bound to places of it.
+/// Copies a program into the container and runs it, with host paths bound into the container.
 fn run(w: &World, bound: &[(&Path, &str)], program: Vec<u8>, name: &str, script: &str) -> Finished {
     let volumes: Vec<String> =
         bound.iter().map(|(host, place)| format!("{}:{place}:ro", host.display())).collect();
@@ -46,16 +47,16 @@ fn run(w: &World, bound: &[(&Path, &str)], program: Vec<u8>, name: &str, script:
     c.sh(script)
 }
 
-/// The program in Go; its compiler takes a minute where it has not made the standard library yet.
+/// The Go program; its compiler takes a minute if it has not built the standard library yet.
 static GO: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// What Go has compiled on this machine.
+/// Cache of Go's compiler on this machine.
 pub(crate) fn go_cache() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| cache().join("go"))
 }
 
-/// Go's program, that fetches nothing and needs no other compiler.
+/// Go's tool, set to fetch nothing and to use no other compiler.
 pub(crate) fn go_command(compiler: &Path) -> Command {
     let mut command = Command::new(compiler);
     command.env("CGO_ENABLED", "0").env("GOCACHE", go_cache());
@@ -90,7 +91,7 @@ fn java(w: &World) -> Outcome {
     installed("javac")?;
     let home = machine.ancestors().nth(2).expect("it is in `bin`");
     let mut bound = vec![(home, "/opt/java")];
-    // Debian's has its settings there, and links to them.
+    // Debian's Java has its settings there, and links to them.
     let name = home.file_name().unwrap_or_default().to_string_lossy();
     let settings = format!("/etc/{}", name.trim_end_matches("-amd64"));
     if Path::new(&settings).is_dir() {

@@ -1,8 +1,11 @@
-//! Real programs as emulated root: what people do in containers, in a Debian tree with compilers, Python, Git, sshd and package managers.
+//! Tests of real programs as emulated root, in a Debian tree with compilers, Python, Git, sshd and
+//! package managers.
 //!
-//! The suite drives the real binary as one unprivileged user, with each engine that `coracle doctor` calls ready for that user: `P1::ssh::login`. The
-//! tree is made once by `mmdebstrap` and kept under `target/testkit`. Where a case compares with real root it looks at that tree, or runs the same in
-//! a plain chroot; then it needs to be root itself, and says so where it is not. What is known to differ stands in [`known`] with its reason.
+//! The suite drives the real binary as one unprivileged user, with each engine that `coracle
+//! doctor` reports as ready for that user: `P1::ssh::login`. The tree is made once by `mmdebstrap`
+//! and kept under `target/testkit`. A case that compares with real root reads that tree, or runs
+//! the same in a plain chroot; then it must run as root, and is skipped otherwise. [`known`] lists
+//! known differences with their reasons.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 
@@ -31,19 +34,20 @@ use testkit::harness::Suite;
 
 use stage::{Case, Stage};
 
-/// Which engines a group runs on: all that give a user without subordinate ids all ids there are, or the quickest of each kind (inside the process,
-/// and tracing) because the group takes minutes; or only the former.
+/// The engines of a group: all that give a user without subordinate ids every id, or the quickest
+/// of each kind (in-process, and tracing) because the group takes minutes; or only the former.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
     All,
     First,
-    /// Those that leave tracing to the guest.
+    /// Engines that leave tracing to the guest.
     Inside,
-    /// One, because the cases choose modes themselves.
+    /// One engine, because the cases choose modes themselves.
     Once,
 }
 
-/// What runs without filters, tracing and namespaces too. `CORACLE_TEST_WITHOUT_FILTERS=all` has all groups do so.
+/// Groups that also run without filters, tracing and namespaces. `CORACLE_TEST_WITHOUT_FILTERS=all`
+/// selects all groups.
 const WITHOUT_FILTERS: [&str; 2] = ["languages", "musl"];
 
 impl On {

@@ -1,4 +1,5 @@
-//! Package managers of other distributions: `rpm` and `dnf` with scriptlets, owners and special bits.
+//! Tests of package managers of other distributions: `rpm` and `dnf` with scriptlets, owners and
+//! special bits.
 
 use testkit::skip::Outcome;
 
@@ -65,7 +66,7 @@ fn rpm(w: &World) -> Outcome {
 fn dnf(w: &World) -> Outcome {
     let c = w.container();
     c.sh(SPEC).ok();
-    // Nothing here is in RPM's own database, so what scriptlets need is said to be there.
+    // RPM's own database is empty here, so a package declares the scriptlets' requirements.
     let done = c.sh("\
         mkdir -p /etc/yum.repos.d; printf '[local]\\nname=local\\nbaseurl=file:///b/RPMS\\ngpgcheck=0\\n' > /etc/yum.repos.d/local.repo
         cat > /b/SPECS/base.spec <<'END'

@@ -1,8 +1,9 @@
-//! Message passing: ranks of Open MPI and MPICH in one container, and ranks that each are a container of their own, started by the host's `mpiexec` or
-//! by Slurm.
+//! Tests of message passing: ranks of Open MPI and MPICH in one container, and ranks that each are
+//! a container of their own, started by the host's `mpiexec` or by Slurm.
 //!
-//! Ranks find each other by descriptors, environment, files and sockets, share memory below `/dev/shm`, and copy what is large straight from one
-//! process's memory to another's (`process_vm_readv`), where the kernel lets them.
+//! Ranks find each other by descriptors, environment, files and sockets, share memory below
+//! `/dev/shm`, and copy large data directly from one process's memory to another's
+//! (`process_vm_readv`), if the kernel allows it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] =
 const RING: &str = "token 2 of 2 ranks, in the container: 1\n0 bytes right\n8 bytes right\n1024 bytes right\n65536 bytes right\n1048576 bytes right\n";
 const COPIED: &str = "copied from memory to memory\n";
 
-/// Builds the ranks, in the container.
+/// Builds the ranks' programs, in the container.
 fn build(c: &Container<'_>, kind: &str) {
     c.feed("cat > /ring.c", guest("ring.c")).ok();
     c.feed("cat > /count_copies.c", guest("count_copies.c")).ok();
@@ -32,7 +33,8 @@ fn build(c: &Container<'_>, kind: &str) {
     c.sh(&format!("{script}; mpicc.{kind} -O1 /ring.c -o /ring")).ok();
 }
 
-/// The first rank's words, in order; each rank's last word is about copies, which come when they come.
+/// Checks the first rank's output in order; each rank's last line is about copies, which come in
+/// any order.
 #[track_caller]
 fn right(done: &Finished) {
     let out = done.ok().out();
@@ -47,7 +49,7 @@ fn right(done: &Finished) {
 fn open_mpi(w: &World) -> Outcome {
     let c = w.container();
     build(&c, "openmpi");
-    // On fewer processors than ranks, those that wait give way.
+    // On fewer processors than ranks, waiting ranks yield.
     let settings = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1";
     let run = "mpiexec.openmpi --oversubscribe";
     right(&c.sh(&format!("{settings}; {run} -x LD_PRELOAD=/count_copies.so -n 2 /ring")));
@@ -63,7 +65,8 @@ fn mpich(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Of these modes those that are ready; what is chosen last of all, and never by itself here, works wherever the others do.
+/// The ready ones of these modes; the mode that is chosen last, and never automatically here, works
+/// wherever the others do.
 fn ready(w: &World, wanted: &[&'static str]) -> Vec<&'static str> {
     let mut missing = Vec::new();
     let ready = usable(&w.coracle(&["doctor", "--format", "json"]), "", &mut missing);
@@ -85,7 +88,7 @@ fn programs(w: &World, scratch: &Scratch) -> PathBuf {
     ranks
 }
 
-/// The words that start a rank: nothing in them is about being one.
+/// The command line that starts a rank: it has no options for ranks.
 fn rank(w: &World, mode: &str, ranks: &Path, kind: &str) -> Vec<String> {
     let (coracle, bound) = (w.program().display(), ranks.display());
     let text = format!(
@@ -94,7 +97,7 @@ fn rank(w: &World, mode: &str, ranks: &Path, kind: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// Each rank is a run of its own; launchers that are found by their variables need no options.
+/// Each rank is a run of its own; launchers that are detected by their variables need no options.
 fn from_outside(w: &World) -> Outcome {
     need_program("mpiexec.mpich")?;
     need_program("mpiexec.openmpi")?;

@@ -1,4 +1,5 @@
-//! A tree in which every program that is linked dynamically is linked with musl: Lua from Debian's sources with a module of our own, over Busybox.
+//! Tests of a tree in which every dynamically linked program uses musl: Lua from Debian's sources
+//! with a test module, over Busybox.
 
 use std::fs;
 

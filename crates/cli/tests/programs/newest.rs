@@ -1,4 +1,5 @@
-//! Debian's newest release: its C library makes processes, cancels threads and asks for files in ways that older ones do not know.
+//! Tests of Debian's newest release: its C library makes processes, cancels threads and opens files
+//! by calls that older ones do not use.
 
 use std::fs;
 use std::path::PathBuf;

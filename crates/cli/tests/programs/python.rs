@@ -1,4 +1,4 @@
-//! Python's own tests of what it asks of a system end as they do in a plain chroot as real root.
+//! Tests that Python's own tests of system interfaces end as in a plain chroot as real root.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[("tests", tests), ("workers", worker
 
 const LONG: Duration = Duration::from_mins(8);
 
-/// What is tried; behind a tracer, which takes its time, the first few.
+/// The tested modules; a tracer, which is slow, runs only the first few.
 const MODULES: &[&str] = &[
     "test_os",
     "test_posix",
@@ -30,7 +30,8 @@ const MODULES: &[&str] = &[
 ];
 const FEW: usize = 3;
 
-/// Runs the tests that `$1` names (modules; those that `-m` chooses in them), and prints, one on a line, how each ended.
+/// Runs the tests that `$1` names (modules; those that `-m` chooses in them), and prints the result
+/// of each on a line.
 const SCRIPT: &str = "\
     export HOME=/root LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1; cd /tmp
     python3 -m test -j2 --timeout 240 --junit-xml /root/results.xml $1 >/root/log 2>&1 </dev/null || true
@@ -42,7 +43,7 @@ for case in tree.parse('/root/results.xml').iter('testcase'):
 END
 ";
 
-/// How each test ended.
+/// Result of each test.
 type Ends = BTreeMap<String, String>;
 
 /// In a plain chroot: of all modules, and of few.
@@ -85,7 +86,7 @@ fn tests(w: &World) -> Outcome {
     if differing.is_empty() {
         return Ok(());
     }
-    // Some of them race with a busy machine.
+    // Some of them fail on a busy machine.
     let names: Vec<&str> = differing.iter().filter_map(|name| name.rsplit('.').next()).collect();
     let again = run(&format!("-m {}", names.join(" -m ")));
     differing.retain(|name| again.get(*name) != native.get(*name));
@@ -100,7 +101,7 @@ fn tests(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What `workers.py` says with any Python.
+/// The output of `workers.py` with any Python.
 pub(crate) const WORKERS: &str = "\
     threads 800 [] 1000\nfork 300 49 {'srv'} [0, 0, 0] 40425\nspawn 300 49 {'srv'} [0, 0, 0] 40425\n\
     forkserver 300 49 {'srv'} [0, 0, 0] 40425\nprograms 435 {b'hello /srv\\n'}\nended -15\nsocket b'QUIET\\n'\nsignal\nin a thread True\n\
@@ -115,7 +116,7 @@ fn workers(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The same as real root in a plain chroot with the file systems that a container has.
+/// Runs the same as real root in a plain chroot with the file systems of a container.
 fn chroot(tar: &Path, top: &Path, modules: &str) -> Finished {
     let script = format!(
         "tar xpf {tar} -C {top} --numeric-owner; cd {top}; mount --bind . .; cd {top}; mount -t proc proc proc; mount --rbind /dev dev; \

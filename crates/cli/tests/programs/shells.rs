@@ -1,4 +1,5 @@
-//! Shells and what they start: Busybox as one static program, Bash with its job control, Perl. The scripts are in `guests`.
+//! Tests of shells and their programs: Busybox as one static program, Bash with its job control,
+//! Perl. The scripts are in `guests`.
 
 use std::fs;
 
@@ -10,7 +11,7 @@ use crate::stage::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("busybox", busybox), ("bash", bash), ("perl", perl)];
 
-/// A tree in which there is nothing but Busybox, links to it, and something to look at.
+/// A tree with only Busybox, links to it, and some files.
 fn busybox(w: &World) -> Outcome {
     let c = w.container();
     let archive = c.sh("\
@@ -33,7 +34,7 @@ fn busybox(w: &World) -> Outcome {
 fn bash(w: &World) -> Outcome {
     let c = w.container();
     c.feed("cat > /try", guest("bash.sh")).ok();
-    // Job control wants a terminal; `script` makes one inside.
+    // Job control needs a terminal; `script` makes one inside.
     let done = c.sh("script -qec 'bash /try' /dev/null < /dev/null | tr -d '\\r'");
     let expected = "\
         1998\npipe 1 0 0\n3a4\n> 4\none\ntwo\nthree\nthrough\nTHROUGH\nagain hello\ncoprocess 143\ncaught\n/etc/host.conf /etc/hostname\n\

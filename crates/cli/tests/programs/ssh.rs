@@ -1,4 +1,4 @@
-//! The server of OpenSSH: privilege separation, filters of its own, terminals, logins.
+//! Tests of OpenSSH's server: privilege separation, filters of its own, terminals, logins.
 
 use testkit::skip::Outcome;
 
@@ -8,7 +8,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[("login", login)];
 
 fn login(w: &World) -> Outcome {
     let c = w.container();
-    // The network is the host's; a fixed port would meet other runs.
+    // The network is the host's; a fixed port would collide with other runs.
     let done = c.sh("\
         useradd -m -s /bin/bash -u 2001 jim; mkdir -p /run/sshd; install -d -m 700 /root/.ssh; install -d -m 700 -o jim -g jim /home/jim/.ssh
         test -e /root/.ssh/id || ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id

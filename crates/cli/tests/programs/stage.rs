@@ -1,4 +1,4 @@
-//! Where a case runs: one engine, and a store with the Debian image in it.
+//! The environment of a case: one engine, and a store with the Debian image.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,7 @@ use testkit::users::{self, User};
 /// One case.
 pub(crate) type Case = fn(&World) -> Outcome;
 
-/// How long an ordinary script may take on a busy machine.
+/// Time limit of an ordinary script on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_mins(4);
 
 /// The name of the image.
@@ -27,7 +27,7 @@ pub(crate) const IMAGE: &str = "localhost/debian:programs";
 pub(crate) struct Stage {
     /// One per engine.
     pub(crate) worlds: Vec<World>,
-    /// What could not be set up, and why.
+    /// Modes that could not be set up, with the reasons.
     pub(crate) missing: Vec<(String, String)>,
     _scratch: Scratch,
 }
@@ -47,7 +47,7 @@ pub(crate) struct World {
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Stage {
-    /// Imports the tree as a user without subordinate ids and asks which engines are ready.
+    /// Imports the tree as a user without subordinate ids and finds the ready engines.
     pub(crate) fn set() -> Result<Self, String> {
         let tree = testkit::trees::programs().map_err(|skip| skip.0)?;
         let scratch = Scratch::new("programs").map_err(|error| error.to_string())?;
@@ -66,7 +66,7 @@ impl Stage {
         let mut missing = Vec::new();
         let doctor = world.coracle(&["doctor", "--format", "json"]);
         let engines = usable(&doctor, world.user.kind(), &mut missing);
-        // What does not emulate root is no skip.
+        // An engine that does not emulate root is not counted as a skip.
         missing.retain(|(name, _)| emulates(name));
         let mut worlds: Vec<World> = engines
             .into_iter()
@@ -84,7 +84,7 @@ impl Stage {
     }
 }
 
-/// Whether an engine gives a user without subordinate ids all ids there are.
+/// Returns true if an engine gives a user without subordinate ids every id.
 fn emulates(engine: &str) -> bool {
     engine.starts_with(['I', 'P'])
 }
@@ -97,12 +97,12 @@ impl World {
         command
     }
 
-    /// Any other command as the user, for what runs beside the containers or starts them.
+    /// Any other command as the user, which runs beside the containers or starts them.
     pub(crate) fn other(&self, program: impl AsRef<OsStr>) -> Command {
         self.user.command(program, &self.home)
     }
 
-    /// Who runs it all.
+    /// The user.
     pub(crate) fn user(&self) -> &User {
         &self.user
     }
@@ -112,18 +112,18 @@ impl World {
         &self.home
     }
 
-    /// The program under test, where everybody can run it.
+    /// The program under test, at a path where everybody can run it.
     pub(crate) fn program(&self) -> &Path {
         &self.coracle
     }
 
-    /// A new directory of the user's.
+    /// A new directory of the user.
     pub(crate) fn directory(&self, scratch: &Scratch, name: &str) -> PathBuf {
         let owner = Some((self.user.uid, self.user.gid));
         scratch.dir(name, owner, 0o755).expect("a directory")
     }
 
-    /// A copy of a directory that is the user's.
+    /// A copy of a directory that belongs to the user.
     pub(crate) fn copy(&self, from: &Path, scratch: &Scratch, name: &str) -> PathBuf {
         let place = scratch.path().join(name);
         let ids = format!("{}:{}", self.user.uid, self.user.gid);
@@ -133,31 +133,31 @@ impl World {
         place
     }
 
-    /// Runs `coracle` to its end with nothing to read.
+    /// Runs `coracle` to its end without input.
     pub(crate) fn coracle(&self, words: &[&str]) -> Finished {
         run_with(&mut self.command(words), Input::Null, LIMIT)
     }
 
-    /// Makes an image of a tree.
+    /// Makes an image from a tree.
     pub(crate) fn import(&self, tar: &Path, name: &str) -> Finished {
         let file = fs::File::open(tar).expect("the tree");
         let mut import = self.command(&["import", "-q", "-", name]);
         run_with(import.stdin(file), Input::AsIs, LIMIT)
     }
 
-    /// A running container of the image; everything it does is given by [`Container::sh`].
+    /// A running container of the image; use [`Container::sh`] to run scripts in it.
     #[track_caller]
     pub(crate) fn container(&self) -> Container<'_> {
         self.container_of(IMAGE)
     }
 
-    /// The same of another image.
+    /// A running container of another image.
     #[track_caller]
     pub(crate) fn container_of(&self, image: &str) -> Container<'_> {
         self.container_with(image, &[])
     }
 
-    /// The same with more options.
+    /// A running container with more options.
     #[track_caller]
     pub(crate) fn container_with(&self, image: &str, options: &[&str]) -> Container<'_> {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -173,25 +173,25 @@ impl World {
     }
 }
 
-/// A running container that is removed when the case ends, however it ends.
+/// A running container that is removed when the case ends in any way.
 pub(crate) struct Container<'w> {
     world: &'w World,
     name: String,
 }
 
 impl Container<'_> {
-    /// A shell script as emulated root; it stops at the first failure.
+    /// Runs a shell script as emulated root; it stops at the first failure.
     pub(crate) fn sh(&self, script: &str) -> Finished {
         self.sh_in(script, LIMIT)
     }
 
-    /// The same with another limit.
+    /// Runs a script with another time limit.
     pub(crate) fn sh_in(&self, script: &str, limit: Duration) -> Finished {
         let words = ["exec", &self.name, "sh", "-euc", script];
         run_with(&mut self.world.command(&words), Input::Null, limit)
     }
 
-    /// The same with bytes to read.
+    /// Runs a script with input.
     pub(crate) fn feed(&self, script: &str, input: Vec<u8>) -> Finished {
         let words = ["exec", "-i", &self.name, "sh", "-euc", script];
         run_with(&mut self.world.command(&words), Input::Bytes(input), LIMIT)

@@ -1,4 +1,4 @@
-//! `apt-get` installs a system, and it is right: as real root would have made it, also after a restart.
+//! Tests that `apt-get` installs a system as real root would have made it, also after a restart.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,10 +12,11 @@ use crate::stage::{Case, Container, World};
 pub(crate) const CASES: &[(&str, Case)] = &[("install", install), ("as_unpacked", as_unpacked)];
 
 const LONG: Duration = Duration::from_mins(8);
-/// What a tree looks like. Sizes and times differ with the day.
+/// Format of a tree's listing. Sizes and times differ with the day.
 const LOOKS: &str = "-printf '%P %u %g %m %y %l\\n'";
 
-/// Installs what the preinstalled tree has, into a container of the minimal one, and compares the two.
+/// Installs the packages of the preinstalled tree into a container of the minimal one, and compares
+/// the two.
 fn install(w: &World) -> Outcome {
     let base = testkit::debian::tar()?;
     w.import(&base, "localhost/debian:base").ok();
@@ -35,21 +36,23 @@ fn install(w: &World) -> Outcome {
     c.restart();
     right(&c);
     assert_eq!(before, looks(&c), "after a restart");
-    // That tree holds the same packages and more; what is missing here the look at the packages has told.
+    // That tree has the same packages and more; missing packages were found by the comparison of
+    // packages.
     let mut real = of_archive(&w.tree);
     real.retain(|path, _| before.contains_key(path));
     same(&before, &real);
     Ok(())
 }
 
-/// The tree that real root made looks the same in the container.
+/// The tree that real root made has the same listing in the container.
 fn as_unpacked(w: &World) -> Outcome {
     let c = w.container();
     same(&looks(&c), &of_archive(&w.tree));
     Ok(())
 }
 
-/// What installed packages say about themselves, and a few files that are not root's or have bits of their own.
+/// Checks the installed packages with their own tools, and a few files with other owners or special
+/// bits.
 #[track_caller]
 fn right(c: &Container<'_>) {
     let done = c.sh("\
@@ -78,7 +81,7 @@ fn parse(text: &str) -> Looks {
         .collect()
 }
 
-/// The same of an archive, by names as they stand in it.
+/// The listing of an archive, with its own names.
 fn of_archive(tar: &std::path::Path) -> Looks {
     let done =
         run_with(Command::new("tar").args(["--numeric-owner", "-tvf"]).arg(tar), Input::Null, LONG);
@@ -138,7 +141,7 @@ fn entry(line: &str, names: &[BTreeMap<String, String>; 2]) -> Option<Entry> {
     Some(Entry::File(path(name), looks.trim_end().to_owned()))
 }
 
-/// `rwsr-xr-t` as a number.
+/// Parses `rwsr-xr-t` as a number.
 fn mode(letters: &str) -> u32 {
     let special = [(2, 0o4000), (5, 0o2000), (8, 0o1000)];
     letters.chars().enumerate().fold(0, |mode, (index, letter)| {
@@ -153,7 +156,8 @@ fn mode(letters: &str) -> u32 {
     })
 }
 
-/// What differs, but for what a container or the moment of an installation decides.
+/// Compares two listings, except for files that depend on the container or on the time of
+/// installation.
 #[track_caller]
 fn same(seen: &Looks, real: &Looks) {
     let passed_over = |path: &str| {
@@ -175,7 +179,7 @@ fn same(seen: &Looks, real: &Looks) {
             "etc/apt",
         ];
         path.is_empty() || own.iter().any(|own| path == *own || path.strip_prefix(own).is_some_and(|rest| rest.starts_with('/')))
-            // Byte code of Python's is made where a trigger ran.
+            // Python's byte code is made where a trigger ran.
             || path.contains("__pycache__")
     };
     let mut differing = Vec::new();

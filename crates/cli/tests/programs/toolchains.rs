@@ -1,4 +1,5 @@
-//! Compilers of other languages and what they make: Go's own programs at work inside, and Rust's programs with two C libraries.
+//! Tests of compilers of other languages and their output: Go's own tools inside, and Rust programs
+//! with two C libraries.
 
 use std::fs;
 use std::path::Path;
@@ -14,8 +15,9 @@ use crate::stage::{Case, IMAGE, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("go", go), ("rust", rust), ("rust_musl", rust_musl)];
 
-/// The module is built, tested and vetted by this machine's Go, bound into the container. The standard library is compiled natively once, since it
-/// takes a minute; the module and its tests are compiled inside.
+/// This machine's Go, bound into the container, builds, tests and vets the module. The standard
+/// library is compiled natively once, since it takes a minute; the module and its tests are
+/// compiled inside.
 fn go(w: &World) -> Outcome {
     let compiler = installed("go")?;
     let home = compiler.ancestors().nth(2).expect("it is in `bin`");
@@ -57,12 +59,12 @@ fn warm(compiler: &Path) -> &'static Path {
     go_cache()
 }
 
-/// With Debian's C library as a program of any distribution uses its own.
+/// With Debian's C library, as a program of any distribution uses its own.
 fn rust(w: &World) -> Outcome {
     rust_program(w, &["-C", "target-feature=-crt-static"])
 }
 
-/// With musl's, in the program.
+/// With musl's, linked statically.
 fn rust_musl(w: &World) -> Outcome {
     rust_program(w, &["--target", "x86_64-unknown-linux-musl"])
 }

@@ -1,4 +1,5 @@
-//! The guest program, and the tree that it finds: for each of 64 sequences a directory with the same few files, which belong to the image.
+//! Builds the guest program and its tree: a directory for each of 64 sequences with the same few
+//! files, which belong to the image.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::process::Command;
 use testkit::image::{Built, Image, Pack};
 use testkit::layer::{Entry, Layer};
 
-/// How many sequences a tree has directories for.
+/// Number of sequences for which a tree has directories.
 pub(crate) const SLOTS: u64 = 64;
 
 /// The image, and its only layer as a tar.
@@ -30,7 +31,7 @@ fn compile(sources: &[&str], flags: &[&str], program: &Path) -> Result<Vec<u8>, 
     std::fs::read(program).map_err(|error| error.to_string())
 }
 
-/// Compiles the programs and makes the image.
+/// Compiles the programs and builds the image.
 pub(crate) fn prepare(scratch: &Path) -> Result<Prepared, String> {
     let sources = [
         "guest/main.c",

@@ -2,17 +2,17 @@
 
 /// A difference: how a line begins natively, and what it contains here.
 struct Known {
-    /// Engines whose name begins so; empty for all.
+    /// Prefix of the engines' names; empty for all.
     engines: &'static str,
     /// `plain` or `range`, see [`testkit::users`]; empty for both.
     kind: &'static str,
     /// Parts of the line, natively.
     native: &'static [&'static str],
-    /// Parts of it here.
+    /// Parts of the line, here.
     here: &'static [&'static str],
-    /// What follows in the sequence differs in consequence.
+    /// The rest of the sequence differs in consequence.
     ends: bool,
-    /// Why.
+    /// The reason.
     #[expect(dead_code, reason = "for whoever reads this list")]
     reason: &'static str,
 }
@@ -108,8 +108,8 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// Sequences of the corpus in which an engine differs where no rule about lines could say so without hiding other faults: engines whose name
-/// begins so, mode, seed, why.
+/// Sequences of the corpus in which an engine differs, where a rule about lines would hide other
+/// faults: prefix of the engines' names, mode, seed, reason.
 const SEEDS: &[(&str, &str, u64, &str)] = &[(
     "I",
     "files",
@@ -118,7 +118,7 @@ const SEEDS: &[(&str, &str, u64, &str)] = &[(
      of them, but nobody is told",
 )];
 
-/// Why a sequence of the corpus is known to differ.
+/// Returns the reason why a sequence of the corpus is known to differ.
 pub(crate) fn seed(engine: &str, mode: &str, seed: u64) -> Option<&'static str> {
     let mut seeds = SEEDS.iter();
     let known = |(engines, known, number, _): &&(&str, &str, u64, &str)| {
@@ -127,20 +127,20 @@ pub(crate) fn seed(engine: &str, mode: &str, seed: u64) -> Option<&'static str> 
     seeds.find(known).map(|(.., reason)| *reason)
 }
 
-/// A line of what stat says, without the number of links.
+/// Splits a line with the output of stat, without the number of links.
 fn without_links(line: &str) -> Option<(&str, &str)> {
     let (before, rest) = line.split_once(" links ")?;
     Some((before, rest.split_once(' ')?.1))
 }
 
-/// Of a line that shows a mode (six octal digits): what is before it, the mode, and what is behind.
+/// Splits a line with a mode (six octal digits): text before it, the mode, and text after it.
 fn with_mode(line: &str) -> Option<(&str, u32, &str)> {
     let (before, rest) = line.split_once(": ")?;
     let (mode, rest) = rest.split_at_checked(6)?;
     Some((before, u32::from_str_radix(mode, 8).ok()?, rest))
 }
 
-/// Whether two lines differ in set-id bits alone, which the second one lacks.
+/// Returns true if two lines differ only in set-id bits, which the second one lacks.
 fn loses_set_ids(native: &str, here: &str) -> bool {
     with_mode(native).zip(with_mode(here)).is_some_and(|(right, ours)| {
         let lost = right.1 & !ours.1;
@@ -148,26 +148,29 @@ fn loses_set_ids(native: &str, here: &str) -> bool {
     })
 }
 
-/// Whether two lines that differ are in the list, and if so, whether the rest of the sequence is still to be compared.
+/// Returns `None` if two differing lines are not in the list, else true if the rest of the sequence
+/// is still to be compared.
 pub(crate) fn is_known(engine: &str, kind: &str, native: &str, here: &str) -> Option<bool> {
-    // An overlay shows how many names an inode has in the store.
+    // An overlay shows the number of links that an inode has in the store.
     if engine == "N1"
         && without_links(native).is_some_and(|parts| without_links(here) == Some(parts))
     {
         return Some(true);
     }
-    // Elsewhere a file of the image that has lost its name in the container still has those of the image.
+    // In other engines a file of the image that has lost its name in the container still has those
+    // of the image.
     if native.contains(" links 0 ")
         && without_links(native).is_some_and(|parts| without_links(here) == Some(parts))
     {
         return Some(true);
     }
-    // Writing takes set-id bits away but from the host's root, whoever is root in a namespace.
+    // Writing removes set-id bits for everybody but the host's root, whoever is root in a
+    // namespace.
     if engine == "N1" && loses_set_ids(native, here) {
         return Some(true);
     }
-    // Elsewhere root keeps them. From a user's file they go when it is opened for writing; nobody looks at what is written to one that was given them
-    // afterwards, or as it was made.
+    // In other engines root keeps them. A user's file loses them when it is opened for writing;
+    // later writes to a file that got the bits afterwards, or when it was made, are not checked.
     if engine != "N1" && loses_set_ids(here, native) {
         return Some(true);
     }

@@ -1,12 +1,16 @@
-//! Sequences of system calls, chosen by a seed: the same in a real chroot and under every engine, step by step.
+//! Tests of random sequences of system calls: the same in a real chroot and in every engine, step
+//! by step.
 //!
-//! The guest program does some 120 calls per seed in a directory of its own, most of which name files: with `..`, links, magic links of `/proc`,
-//! descriptors, other roots, bad pointers; in children, threads and after `execve`; and writes down what each gave, and at the end what is left in the
-//! directory. Mode `files` leaves ids alone, mode `ids` changes and shows them and so is for engines that have all ids there are. Where records
-//! differ, the engine is wrong, or [`known`] says why it is not.
+//! The guest program makes some 120 calls per seed in a directory of its own, most of which name
+//! files: with `..`, links, magic links of `/proc`, descriptors, other roots, bad pointers; in
+//! children, threads and after `execve`. It writes down the result of each, and at the end the
+//! content of the directory. Mode `files` leaves ids alone; mode `ids` changes and shows them, so
+//! it is for engines with all ids. If the records differ, the engine is wrong, or [`known`] has the
+//! reason.
 //!
-//! Every seed of `corpus` is played in an ordinary run. `cargo xtask fuzz` plays new ones for a while, and leaves out steps of a sequence that
-//! differs as long as it still does: then what is left is the fault.
+//! Every seed of `corpus` is played in an ordinary run. `cargo xtask fuzz` plays new ones for a
+//! while, and removes steps of a differing sequence as long as it still differs: the remaining
+//! steps show the fault.
 
 mod image;
 mod known;
@@ -28,17 +32,18 @@ use native::Native;
 use record::{Difference, Play};
 
 const IMAGE: &str = "localhost/sequences:1";
-/// For one start of the guest program. On a busy machine that may be too short for many sequences; then each has it for itself.
+/// Time limit of one start of the guest program. On a busy machine it may be too short for many
+/// sequences; then each one gets it alone.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// What is played in an ordinary run: lines of a mode and seeds.
+/// The sequences of an ordinary run: lines of a mode and seeds.
 const CORPUS: &str = include_str!("corpus");
 
 /// One engine of one user.
 struct World {
     person: Person,
     engine: String,
-    /// A host directory that is bound to `/bind`. One play at a time has it.
+    /// A host directory that is bound to `/bind`. One play at a time uses it.
     bound: Mutex<PathBuf>,
 }
 
@@ -94,7 +99,8 @@ impl World {
         run_with(&mut self.person.command(&words), Input::Null, LIMIT)
     }
 
-    /// The first difference of each seed that has one. What took too long is played again, one by one.
+    /// The first difference of each seed that has one. A play that timed out is repeated, one by
+    /// one.
     fn differences(&self, stage: &Stage, play: &Play) -> Vec<Difference> {
         let right = stage.native.run(play, &stage.hidden);
         let here = self.run(stage, play);
@@ -115,7 +121,7 @@ impl World {
         found
     }
 
-    /// Whether mode `ids` makes sense here.
+    /// True if mode `ids` makes sense here.
     fn has_ids(&self) -> bool {
         !self.engine.starts_with('N')
     }
@@ -134,14 +140,14 @@ impl World {
         }
     }
 
-    /// One sequence by itself: its fault, with as few steps as show it.
+    /// Plays one sequence alone: returns its fault, with as few steps as show it.
     fn alone(&self, stage: &Stage, play: &Play) -> Option<String> {
         let found = self.differences(stage, play);
         let first = found.first()?;
         Some(shrink::shrink(play, first, &|play| self.differences(stage, play)))
     }
 
-    /// These seeds, each by itself; the faults.
+    /// Plays these seeds, each alone; returns the faults.
     fn play(&self, stage: &Stage, mode: &'static str, seeds: &[u64]) -> String {
         let alone = |seed: &u64| self.alone(stage, &Play::new(mode, [*seed]));
         let faults: String = seeds.iter().filter_map(alone).collect();
@@ -149,7 +155,7 @@ impl World {
         faults
     }
 
-    /// New seeds until the time is up; the faults.
+    /// Plays new seeds until the time is up; returns the faults.
     fn explore(&self, stage: &Stage, mode: &'static str, (first, time): (u64, Duration)) -> String {
         let began = Instant::now();
         let who = format!("{} {} {mode}", self.engine, self.person.user.kind());
@@ -176,11 +182,11 @@ impl World {
     }
 }
 
-/// What `cargo xtask fuzz` asks for.
+/// The request of `cargo xtask fuzz`.
 enum Fuzz {
-    /// New seeds from this one on, for so long in each engine, for each user and mode.
+    /// New seeds from this one on, for this long in each engine, for each user and mode.
     New(u64, Duration),
-    /// These.
+    /// These seeds.
     These(Vec<u64>),
 }
 
@@ -203,7 +209,7 @@ fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");
     let stage = if listing { Err("only listed".to_owned()) } else { Stage::set() };
     let fuzz = &Fuzz::wanted();
-    // Of the cases that explored, how many found something.
+    // Number of exploring cases that found a fault.
     let explored = &Mutex::new(0);
     let mut suite = Suite::new();
     suite.threads(2);
@@ -233,7 +239,7 @@ fn main() -> ExitCode {
                                 return Ok(());
                             }
                         };
-                        // A case that fails would be run once more, for as long.
+                        // A failing case would be run once more, for as long.
                         let all = &mut *explored.lock().unwrap_or_else(PoisonError::into_inner);
                         *all += usize::from(!faults.is_empty());
                         Ok(())

@@ -1,4 +1,4 @@
-//! The same tree in a real chroot, as the truth to compare with.
+//! Plays sequences in the same tree in a real chroot, as the reference.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
@@ -20,7 +20,8 @@ pub(crate) struct Native {
     results: Mutex<HashMap<Play, Finished>>,
 }
 
-/// Mounts what a container has, and changes the root. `$1` tree, `$2` directory to bind, then the words of the program.
+/// Mounts the file systems of a container, and changes the root. `$1` tree, `$2` directory to bind,
+/// then the arguments of the program.
 const SCRIPT: &str = r#"
 set -e
 tree=$1 bound=$2
@@ -37,7 +38,7 @@ PATH=$PATH:/usr/sbin:/sbin
 exec env -i PATH=/bin HOME=/ "$(command -v chroot)" --userspec=0:0 --groups=0 "$tree" "$@"
 "#;
 
-/// Empties a directory and puts into it what sequences find at `/bind`.
+/// Empties a directory and fills it with the files of `/bind`.
 pub(crate) fn fresh_bound(dir: &Path, play: &Play, owner: Option<(u32, u32)>) -> io::Result<()> {
     let give = |path: &Path| match owner {
         Some((uid, gid)) => chown(path, Some(uid), Some(gid)),
@@ -60,7 +61,7 @@ pub(crate) fn fresh_bound(dir: &Path, play: &Play, owner: Option<(u32, u32)>) ->
 }
 
 impl Native {
-    /// Keeps the tree as a tar: every play gets it fresh.
+    /// Stores the tree as a tar: every play gets a new copy.
     pub(crate) fn prepare(scratch: &Path, layer: &[u8]) -> Result<Self, String> {
         let text = |error: io::Error| error.to_string();
         let place = scratch.join("native");
@@ -93,9 +94,9 @@ impl Native {
         if status.success() { Ok(tree) } else { Err(io::Error::other("tar failed")) }
     }
 
-    /// What the sequences record natively.
+    /// The records of native sequences.
     pub(crate) fn run(&self, play: &Play, hidden: &str) -> Finished {
-        // One at a time: there is one tree, and several engines want the same result.
+        // One at a time: there is one tree, and several engines need the same result.
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = results.get(play) {
             return known.clone();

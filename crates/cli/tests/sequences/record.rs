@@ -1,4 +1,4 @@
-//! What is played, and comparing what two runs of it recorded.
+//! Sequences to play, and the comparison of the records of two runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,8 @@ pub(crate) const STEPS: u32 = 120;
 pub(crate) struct Play {
     /// `files` or `ids`.
     pub(crate) mode: &'static str,
-    /// At most [`crate::image::SLOTS`], each with a directory of its own: they differ modulo that number.
+    /// At most [`crate::image::SLOTS`], each with a directory of its own: they differ modulo that
+    /// number.
     pub(crate) seeds: Vec<u64>,
     pub(crate) steps: u32,
     /// Only these steps.
@@ -37,12 +38,12 @@ impl Play {
         self.seeds.len() > 1
     }
 
-    /// Whether nothing is left out.
+    /// True if no step is left out.
     pub(crate) fn is_whole(&self) -> bool {
         self.only.is_none()
     }
 
-    /// The words of the guest program.
+    /// The arguments of the guest program.
     pub(crate) fn words(&self, hidden: &str) -> Vec<String> {
         let only = self.only.as_ref().map_or_else(|| "-".to_owned(), |steps| listed(steps));
         let [seeds, steps] = [listed(&self.seeds), self.steps.to_string()];
@@ -52,7 +53,7 @@ impl Play {
     }
 }
 
-/// Numbers with a comma before and behind each.
+/// Formats numbers with a comma before and after each.
 fn listed(numbers: &[impl ToString]) -> String {
     let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     format!(",{},", numbers.join(","))
@@ -72,19 +73,19 @@ pub(crate) fn corpus(text: &str, mode: &'static str) -> Vec<Play> {
         .collect()
 }
 
-/// Where a sequence goes different ways.
+/// The point at which the records of a sequence differ.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) seed: u64,
     pub(crate) step: u32,
     pub(crate) native: String,
     pub(crate) here: String,
-    /// What both did before, the last calls only.
+    /// The records before it, the last calls only.
     pub(crate) before: Vec<String>,
 }
 
 impl Difference {
-    /// Whether one of both was ended by its alarm, which a busy machine may be the reason of.
+    /// True if one of both was ended by its alarm, possibly because of a busy machine.
     pub(crate) fn is_late(&self) -> bool {
         [&self.native, &self.here].into_iter().any(|line| line.contains("ended by signal 14"))
     }
@@ -105,7 +106,7 @@ fn records(text: &str) -> Records<'_> {
     records
 }
 
-/// The first difference of every seed that is not known. What follows a known one is still compared.
+/// The first unknown difference of every seed. Lines after a known one are still compared.
 pub(crate) fn compare(
     native: &str,
     here: &str,
@@ -143,7 +144,7 @@ pub(crate) fn compare(
     found
 }
 
-/// For people.
+/// Describes the differences for a reader.
 pub(crate) fn describe(play: &Play, found: &[Difference]) -> String {
     let mut text = format!("{} sequences of {} differ", found.len(), play.mode);
     for difference in found.iter().take(6) {
@@ -157,7 +158,7 @@ pub(crate) fn describe(play: &Play, found: &[Difference]) -> String {
     text
 }
 
-/// What the comparison finds, and does not find: this binary has no other place for it.
+/// A unit test of the comparison, since this binary has no other place for it.
 pub(crate) fn finds_differences() {
     let native = "1.0 a\n1.1 b\n1.2 c\n2.0 same\n";
     let found = compare(native, "1.0 a\n1.1 x\n1.2 y\n2.0 same\n", &|_, here| {

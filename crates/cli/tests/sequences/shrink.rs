@@ -1,16 +1,17 @@
-//! Makes a sequence that differs short: steps are left out, in halves, quarters and so on, as long as a difference of the same kind remains.
+//! Shortens a differing sequence: steps are left out, in halves, quarters and so on, as long as a
+//! difference of the same kind remains.
 
 use crate::record::{Difference, Play, describe};
 
-/// Plays at most; each is two starts.
+/// Maximum number of plays; each is two starts.
 const TRIES: usize = 40;
 
-/// What a difference is about: the name of the call.
+/// Kind of a difference: the name of the call.
 fn kind(difference: &Difference) -> &str {
     difference.native.split(['(', ' ']).next().unwrap_or_default()
 }
 
-/// Gives the shortest sequence found, described.
+/// Returns the shortest sequence found, described.
 pub(crate) fn shrink(
     play: &Play,
     difference: &Difference,

@@ -1,4 +1,4 @@
-//! The programs that call udocker, as they call it.
+//! Tests of programs that call udocker, with their own command lines.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("stimela", stimela),
 ];
 
-/// Python starts slowly, and these start udocker several times.
+/// Python starts slowly, and these programs start udocker several times.
 const LIMIT: Duration = Duration::from_mins(4);
 
 /// Runs one of the Python programs that `cargo xtask setup` installs.
@@ -118,7 +118,7 @@ outputs: []
     let done = python(w, &dir, "cwltool", &["--user-space-docker-cmd=udocker", "fails.cwl"])?;
     done.expect(1);
     assert!(done.err().contains("33"), "{done:?}");
-    // What the program says it may: then it has succeeded.
+    // The tool declares this exit code as success.
     w.file(&dir.join("may.cwl"), format!("{tool}successCodes: [33]\n"));
     python(w, &dir, "cwltool", &["--user-space-docker-cmd=udocker", "may.cwl"])?.ok();
     Ok(())
@@ -138,7 +138,7 @@ task shout {
 }
 ";
 
-/// It pulls by itself, always.
+/// miniwdl always pulls by itself.
 fn miniwdl(w: &World) -> Outcome {
     let Ok(registry) = DockerRegistry::start() else { testkit::skip!("no docker-registry here") };
     registry.target().image("sci/wdl", "1", &image(&w.layer)).expect("pushing");
@@ -177,7 +177,8 @@ fn nextflow(w: &World) -> Outcome {
     Ok(())
 }
 
-/// faas-supervisor on a machine without network: load, look for the container's name, make it, run a script as its entrypoint.
+/// faas-supervisor on a machine without network: loads, looks for the container's name, makes it,
+/// runs a script as its entrypoint.
 fn scar(w: &World) -> Outcome {
     let (input, output) = (w.dir("scar-in"), w.dir("scar-out"));
     w.file(&input.join("event"), "event\n");

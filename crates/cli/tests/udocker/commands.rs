@@ -1,4 +1,4 @@
-//! Each command's options that `run` does not have: what they do, and what is refused.
+//! Tests of each command's options that `run` does not have: their effect, or their refusal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,12 +21,13 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("logins", logins),
 ];
 
-/// `udocker` with these bytes to read.
+/// Runs `udocker` with this input.
 fn reading(w: &World, variables: &[(&str, &str)], words: &[&str], input: &[u8]) -> Finished {
     run_with(&mut w.command(variables, words), Input::Bytes(input.to_vec()), LIMIT)
 }
 
-/// Each column of `ps` and `images` by itself and all at once; headings are notes, which `-q` leaves out.
+/// Each column of `ps` and `images` alone and all at once; headings are notes, which `-q` leaves
+/// out.
 fn listings(w: &World) -> Outcome {
     let name = w.unique("columns");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -48,7 +49,7 @@ fn listings(w: &World) -> Outcome {
     assert!(!quiet.contains("REPOSITORY") && quiet.contains(&format!("{IMAGE}    .\n")), "{quiet}");
     let long = w.udocker(&["images", "-l", "-p", "--all", "--no-trunc"]).ok().out();
     assert!(long.contains(&format!("linux/amd64        . {IMAGE}\n  /")), "{long}");
-    // Keys of what is told stand in order.
+    // The keys are sorted.
     for what in [name.as_str(), IMAGE] {
         let text = w.udocker(&["inspect", what]).ok().out();
         let tops = text.lines().filter_map(|line| line.strip_prefix("    \""));
@@ -60,7 +61,8 @@ fn listings(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Of a file or a pipe, for this platform or another, to an image or to a container, whose id is all that is said.
+/// From a file or a pipe, for this platform or another, to an image or to a container; prints only
+/// the id.
 fn imports(w: &World) -> Outcome {
     let dir = w.dir("imports");
     let tree = w.file(&dir.join("tree.tar"), &w.layer);
@@ -92,7 +94,7 @@ fn imports(w: &World) -> Outcome {
     let line = shown.lines().find(|line| line.contains(&container)).expect("its line");
     assert!(line.ends_with(&format!(" {}", named("container"))), "{line}");
     w.udocker(&["rm", &ids[0], &ids[1], &ids[2]]).ok();
-    // A file goes when what it held is kept, and only then.
+    // A file is removed once its content is stored, and only then.
     let wrong = w.file(&dir.join("wrong.tar"), "no archive\n");
     w.udocker(&["import", "--mv", &wrong, &named("wrong")]).expect(1);
     assert!(dir.join("wrong.tar").exists());
@@ -105,7 +107,7 @@ fn imports(w: &World) -> Outcome {
     Ok(())
 }
 
-/// To a file and to a pipe the same; a whole container goes through a pipe too.
+/// The same output to a file and to a pipe; a whole container goes through a pipe too.
 fn exports(w: &World) -> Outcome {
     let dir = w.dir("exports");
     let (name, copy) = (w.unique("sent"), w.unique("received"));
@@ -165,7 +167,7 @@ fn loads_and_saves(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Each that is named is tried; what another image needs stays.
+/// Each named one is tried; content that another image needs stays.
 fn removals(w: &World) -> Outcome {
     let (first, second) = (w.unique("gone"), w.unique("gone"));
     for name in [&first, &second] {
@@ -187,7 +189,7 @@ fn removals(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A copy goes on in its original's mode, with what was changed there.
+/// A copy keeps its original's mode, and the changes made there.
 fn clones(w: &World) -> Outcome {
     let (name, named) = (w.unique("original"), w.unique("copy"));
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -206,7 +208,8 @@ fn clones(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Every mode that udocker names is kept and run in, with what the one before has written, or refused with the reason.
+/// Every mode of udocker is stored and works, with the changes of the one before, or is refused
+/// with the reason.
 fn every_mode(w: &World) -> Outcome {
     let name = w.unique("modes");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -223,7 +226,7 @@ fn every_mode(w: &World) -> Outcome {
         let mode = mode.to_ascii_uppercase();
         let shown = w.udocker(&["setup", &name]).ok().out();
         assert!(shown.starts_with(&format!("execmode: {mode}\n")), "{shown}");
-        // Two are other names of one.
+        // Two modes are aliases of one.
         let engine = if matches!(&mode[..], "F3" | "F4") { "F2" } else { &mode };
         let script = "echo >>/count; echo $container_execmode; cat /opt/app/dev/x";
         let done = w.udocker(&["run", &name, "sh", "-c", script]);
@@ -236,7 +239,7 @@ fn every_mode(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What is protected stays, whoever is asked to remove it.
+/// A protected object stays, whatever command is to remove it.
 fn protection_on_every_road(w: &World) -> Outcome {
     let home = w.dir("protected-home").display().to_string();
     let run = |words: &[&str]| w.udocker_with(&[("HOME", &home)], words);
@@ -256,7 +259,7 @@ fn protection_on_every_road(w: &World) -> Outcome {
     }
     run(&["prune", "-a", "-f"]).ok();
     run(&["run", "safe", "test", "-e", "/written"]).ok();
-    // With the protection goes what it held back.
+    // With the protection ends what it prevented.
     run(&["unprotect", "safe"]).ok();
     run(&["run", "--rm", "safe", "true"]).ok();
     assert!(!run(&["ps"]).ok().out().contains("safe"));
@@ -271,7 +274,7 @@ fn protection_on_every_road(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Kept without asking anybody, where only their owner reads them.
+/// Stored without a request to a registry, readable for the owner only.
 fn logins(w: &World) -> Outcome {
     let home = w.dir("logins");
     let apart = [("HOME", home.to_str().expect("a path"))];

@@ -1,4 +1,4 @@
-//! What udocker is known to get wrong.
+//! Tests of udocker's known faults.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ fn words_come_as_they_are(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A terminal is given where there is one; here is none.
+/// A terminal is allocated if the caller has one; here it has none.
 fn short_options_together(w: &World) -> Outcome {
     for flags in [&["-it"][..], &["-i", "-t"], &["-ti"], &["-t"]] {
         let mut words = vec!["run", "--rm"];
@@ -96,7 +96,7 @@ fn options_of_dockers(w: &World) -> Outcome {
     w.file(&dir.join("f"), "mounted\n");
     let mount = format!("type=bind,src={},dst=/m,ro", dir.display());
     assert_eq!(w.sh(&["--mount", &mount, "--network=host"], "cat /m/f").ok().out(), "mounted\n");
-    // Each of these is done, or refused in one line that says why.
+    // Each of these works, or is refused in one line with the reason.
     for flag in [
         "--shm-size=64m",
         "--memory=512m",
@@ -171,7 +171,7 @@ fn variables(w: &World) -> Outcome {
         &["run", "--rm", "--hostenv", IMAGE, "sh", "-c", "echo $OF_HOST"],
     );
     assert_eq!(host.ok().out(), "1\n");
-    // So does which container it is.
+    // The container's name and id are in it too.
     let name = w.unique("named");
     let id = w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok().line();
     let script = "echo \"$container_uuid|$container_names|$container_ruser|$SHLVL|$PS1|${container_root##*/}\"; [ -n \"$container_execmode\" ]";
@@ -179,7 +179,7 @@ fn variables(w: &World) -> Outcome {
     let user = &w.person.user.name;
     assert_eq!(done.ok().out(), format!("{id}|{name}|{user}|1|{}# |ROOT\n", &id[..8]), "{done:?}");
     w.udocker(&["rm", &name]).ok();
-    // Who somebody is stands in the environment, whatever the image says of it.
+    // The user's name in the environment is correct, whatever the image says.
     assert_eq!(w.sh(&[], "echo $USER $LOGNAME").ok().out(), "root root\n");
     assert_eq!(w.sh(&["-e", "USER=me"], "echo $USER $HOME").ok().out(), "me /root\n");
     let hidden = w.udocker_with(
@@ -211,7 +211,8 @@ fn registries_with_ports(w: &World) -> Outcome {
     Ok(())
 }
 
-/// As `docker save` writes since version 25: a layout, with a layer that stands twice in the manifest.
+/// An archive in the form of `docker save` since version 25: a layout, with a layer that is in the
+/// manifest twice.
 fn archives_with_a_repeated_empty_layer(w: &World) -> Outcome {
     let dir = w.dir("repeated");
     let first = Layer::new().file("first", 0o644, w.unique("one")).finish();

@@ -1,4 +1,4 @@
-//! Words, answers and exit codes as udocker's users know them.
+//! Tests of the output and exit codes that udocker's users know.
 
 use testkit::docker_registry::{DockerRegistry, Options};
 use testkit::skip::Outcome;
@@ -90,7 +90,7 @@ fn inspect(w: &World) -> Outcome {
         assert_eq!(value["config"]["Cmd"][0], "sh", "{text}");
         assert!(value["config"]["Env"].to_string().contains("OF_IMAGE=yes"), "{text}");
     }
-    // The tree is there, and what is put into it is in the container.
+    // The tree is there, and files that are put into it are in the container.
     let root = w.udocker(&["inspect", "-p", &name]).ok().line();
     assert!(root.ends_with("/ROOT"), "{root}");
     w.file(&std::path::Path::new(&root).join("put"), "by hand\n");
@@ -120,7 +120,7 @@ fn output_belongs_to_the_program(w: &World) -> Outcome {
     Ok(())
 }
 
-/// On a terminal, unless it is not wanted.
+/// On a terminal, unless it is disabled.
 fn banner(w: &World) -> Outcome {
     for (variables, words, wanted) in [
         (&[][..], &["run", "--rm", "-it", IMAGE, "echo", "said"][..], true),
@@ -262,7 +262,7 @@ fn settings(w: &World) -> Outcome {
     Ok(())
 }
 
-/// No registry is asked: a login on a machine without network is kept for later.
+/// No registry is contacted: a login on a machine without network is stored for later.
 fn credentials(w: &World) -> Outcome {
     let registry = "--registry=https://127.0.0.1:1";
     w.udocker(&["login", "--username=me", "--password=secret", registry]).ok();
@@ -275,7 +275,7 @@ fn credentials(w: &World) -> Outcome {
     private.target().image("sci/private", "1", &image(&w.layer)).expect("pushing");
     let name = format!("{}/sci/private:1", private.host());
     w.udocker(&["--insecure", "pull", &name]).expect(1);
-    // What udocker has kept counts too: base64 of `tester:secret`.
+    // Credentials that udocker has stored count too: base64 of `tester:secret`.
     let entry = serde_json::json!({"auth": "dGVzdGVyOnNlY3JldA==", "email": ""});
     let text = serde_json::json!({ format!("http://{}", private.host()): entry }).to_string();
     let keystore = w.file(&w.dir("keys").join("keystore"), text);

@@ -1,4 +1,4 @@
-//! What lasts and what counts: protection, containers in archives, keys of udocker.conf.
+//! Tests of lasting state: protection, containers in archives, keys of udocker.conf.
 
 use std::path::PathBuf;
 
@@ -34,11 +34,12 @@ fn protection_lasts(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A container in an archive keeps what it was told, in udocker's form and with what udocker does not know.
+/// A container in an archive keeps its settings, in udocker's form and with settings that udocker
+/// lacks.
 fn clones_in_archives(w: &World) -> Outcome {
     let dir = w.dir("clones");
     let archive = dir.join("clone.tar").display().to_string();
-    // One character is name enough, and none is taken twice.
+    // One character suffices for a name, and no name is used twice.
     let (first, second) = (w.unique("a"), w.unique("b"));
     let volume = format!("{}:/data:ro", dir.display());
     let words = [
@@ -69,7 +70,7 @@ fn clones_in_archives(w: &World) -> Outcome {
     let shown = w.udocker(&["ps"]).ok().out();
     let line = shown.lines().find(|line| line.contains(&second)).expect("its line");
     assert!(line.ends_with(IMAGE), "{line}");
-    // What udocker itself writes: entries that begin with a dot, and no record of ours.
+    // An archive by udocker itself: entries that begin with a dot, and no record of Coracle's.
     let old = w.below(&dir, "old/ROOT/bin");
     copy_program(&busybox()?, &old.join("busybox"));
     w.file(&dir.join("old/container.json"), r#"{"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "Cmd": ["busybox", "echo", "from udocker"]}}"#);
@@ -85,7 +86,7 @@ fn clones_in_archives(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Keys of udocker.conf that change what a container is started with.
+/// Keys of udocker.conf that change how a container is started.
 fn keys_have_their_effect(w: &World) -> Outcome {
     let dir = w.dir("keys");
     let of = |text: &str| format!("--config={}", w.file(&dir.join("udocker.conf"), text));
@@ -99,7 +100,7 @@ fn keys_have_their_effect(w: &World) -> Outcome {
     let config = of("invalid_host_env = SECRET\n");
     let words = [&["--hostenv", IMAGE][..], &script].concat();
     assert_eq!(run(&config, &words).ok().out(), "1 none\n");
-    // An image that names no command.
+    // An image without a command.
     let config = of("cmd = ['busybox', 'echo', 'of the key']\n");
     assert_eq!(run(&config, &["--nometa", "-e", "PATH=/bin", IMAGE]).ok().out(), "of the key\n");
     let tree = w.below(&dir, "tree");
@@ -114,7 +115,7 @@ fn keys_have_their_effect(w: &World) -> Outcome {
     Ok(())
 }
 
-/// The caller can be named, though the image knows nobody but root; others cannot.
+/// The caller's name is accepted, though the image knows only root; other names are not.
 fn the_caller_by_name(w: &World) -> Outcome {
     let user = &w.person.user;
     let flag = format!("--user={}", user.name);

@@ -1,8 +1,11 @@
-//! In udocker's place: its command line, the faults it is known for, its own directory, and the programs that call it.
+//! Tests of Coracle under udocker's name: its command line, udocker's known faults, its own
+//! directory, and the programs that call it.
 //!
-//! The suite calls the real binary by a link named `udocker` or `udocker.py`, as unprivileged users: one on the host as it is, one where
-//! user namespaces are forbidden (if that can be arranged here). The image is a static busybox. The clients `cwltool` and `miniwdl` are the
-//! ones that people install; those that are not installed here (Nextflow, SCAR, Stimela, `OpenMOLE`) are played by the command lines that they make.
+//! The suite calls the real binary by a link named `udocker` or `udocker.py`, as unprivileged
+//! users: one on the unchanged host, one where user namespaces are forbidden (if that can be
+//! arranged here). The image is a static busybox. The clients `cwltool` and `miniwdl` are the real
+//! ones; clients that are not installed here (Nextflow, SCAR, Stimela, `OpenMOLE`) are simulated by
+//! their command lines.
 
 #![expect(clippy::unnecessary_wraps, reason = "every case has the type of its table")]
 

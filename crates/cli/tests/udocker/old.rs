@@ -1,4 +1,5 @@
-//! udocker's own directory: what is there is listed, used and taken over, and nothing in it changes before that.
+//! Tests of udocker's own directory: its content is listed, used and taken over, and nothing in it
+//! changes before that.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -76,7 +77,7 @@ fn put_container(w: &World, top: &Path, id: &str, name: &str) -> PathBuf {
     let root = w.below(top, &format!("containers/{id}/ROOT"));
     let made = w.udocker(&["create", IMAGE]).ok().line();
     let tree = w.udocker(&["inspect", "-p", &made]).ok().line();
-    // By the user: the tree is to be theirs.
+    // Copied as the user, so that the tree belongs to them.
     w.shell(&[], &format!("cp -r '{tree}'/. '{}'", root.display())).ok();
     w.udocker(&["rm", &made]).ok();
     let place = root.parent().expect("its place");
@@ -88,7 +89,7 @@ fn put_container(w: &World, top: &Path, id: &str, name: &str) -> PathBuf {
     root
 }
 
-/// Everything below a directory, with what files hold.
+/// Everything below a directory, with the content of files.
 fn snapshot(top: &Path) -> String {
     let script = format!(
         "cd '{}' && find . -path ./coracle -prune -o -type f -print0 | sort -z | xargs -0 stat -c '%n %a %s %Y'",
@@ -116,12 +117,12 @@ fn containers_are_found_and_run(w: &World) -> Outcome {
         .udocker_with(&variables, &["run", "-w", "/", "c7", "sh", "-c", "pwd; cat /opt/app/dev/x"]);
     assert_eq!(done.ok().out(), "/\nkept\n");
     assert_eq!(snapshot(&top), before);
-    // What is written goes into the tree, as with udocker.
+    // Written files go into the tree, as with udocker.
     w.udocker_with(&variables, &["run", "c7", "touch", "/written"]).ok();
     assert!(root.join("written").exists());
     let ps = w.udocker_with(&variables, &["ps"]).ok().out();
     assert_eq!(ps.lines().count(), 2, "it is there once: {ps}");
-    // Nothing there goes, so nobody is told that it went.
+    // Nothing there is removed, so nothing is reported as removed.
     w.udocker_with(&variables, &["rm", "-f", "c7"]).expect(1);
     w.udocker_with(&variables, &["run", "c7", "test", "-e", "/written"]).ok();
     assert_eq!(
@@ -194,7 +195,7 @@ fn rewritten_trees_are_refused(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `OpenMOLE` writes the image itself, asks for a container, and looks for it where udocker would have it.
+/// `OpenMOLE` writes the image itself, makes a container, and looks for it at udocker's path.
 fn openmole(w: &World) -> Outcome {
     let top = w.dir("openmole");
     put_image(w, &top, "openmole/model", "1", "schema1");

@@ -1,4 +1,5 @@
-//! Options of `run`, each with what it does: for a new container, and for one that is there.
+//! Tests of the options of `run`, each with its effect: for a new container, and for an existing
+//! one.
 
 use std::fs;
 
@@ -20,7 +21,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("name_of_the_terminal", name_of_the_terminal),
 ];
 
-/// By name, by number and by both; a program starts at home unless told otherwise, and at `/` where the container has no home for its user.
+/// By name, by number and by both; a program starts in its home unless told otherwise, and in `/`
+/// if the container has no home for its user.
 fn who_and_where(w: &World) -> Outcome {
     for (flags, said) in [
         (&[][..], "0\n0\n/root\n"),
@@ -39,7 +41,7 @@ fn who_and_where(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What a program writes into the image's own list of users counts from then on.
+/// Users that a program adds to the image's own list count from then on.
 fn users_of_the_container(w: &World) -> Outcome {
     let name = w.unique("users");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -59,7 +61,7 @@ fn files_of_the_host(w: &World) -> Outcome {
     let script = format!("cat {file}");
     w.sh(&[], &script).expect(1);
     assert_eq!(w.sh(&["--bindhome"], &script).ok().out(), "mine\n");
-    // Nothing is mounted that could be left out, and what every container has it keeps.
+    // These are not mounts that could be left out, and every container keeps its basic ones.
     let flags = ["--novol=/proc", "--novol", "/sys", "--novol=/etc/resolv.conf", "--nosysdirs"];
     let script = "test -e /proc/self/exe && test -c /dev/null && test -d /sys/kernel && echo well";
     assert_eq!(w.sh(&flags, script).ok().out(), "well\n");
@@ -94,7 +96,7 @@ fn processors(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What has no effect, here or with udocker, is taken all the same, and is no reason to refuse a container that is there.
+/// Options without effect, here or in udocker, are accepted, also for an existing container.
 fn taken_for_every_container(w: &World) -> Outcome {
     let name = w.unique("taken");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -129,7 +131,7 @@ fn taken_for_every_container(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `--location`: a tree that is nowhere kept, with all other options; nothing is known of it afterwards.
+/// `--location`: a tree outside of the store, with all other options; nothing of it is stored.
 fn trees_outside(w: &World) -> Outcome {
     let Some(busybox) = find_program("busybox") else { testkit::skip!("busybox is not installed") };
     let dir = w.dir("trees");
@@ -145,7 +147,7 @@ fn trees_outside(w: &World) -> Outcome {
     let seen = fs::canonicalize(&tree).expect("its path").display().to_string();
     let shown = w.udocker(&["ps"]).ok().out();
     assert!(!shown.contains(&seen), "{shown}");
-    // With a name it is kept as what it is.
+    // With a name it is stored as such a tree.
     let name = w.unique("tree");
     let named = format!("--name={name}");
     w.udocker(&["run", &place, &named, "/bin/busybox", "true"]).ok();
@@ -160,7 +162,7 @@ fn trees_outside(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `--name` of a container that is there is a further name of it.
+/// `--name` of an existing container is a further name of it.
 fn further_names(w: &World) -> Outcome {
     let (first, second, other) = (w.unique("first"), w.unique("second"), w.unique("other"));
     let id = w.udocker(&["create", &format!("--name={first}"), IMAGE]).ok().line();
@@ -178,7 +180,7 @@ fn further_names(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `--nometa` of a container that is there: for that run alone.
+/// `--nometa` of an existing container: for that run alone.
 fn without_what_the_image_says(w: &World) -> Outcome {
     let name = w.unique("bare");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
@@ -186,14 +188,14 @@ fn without_what_the_image_says(w: &World) -> Outcome {
     let words = ["run", "--nometa", "-e", "PATH=/bin", &name, "sh", "-c", script];
     assert_eq!(w.udocker(&words).ok().out(), "unset root\n");
     assert_eq!(w.udocker(&["run", &name, "sh", "-c", script]).ok().out(), "yes root\n");
-    // No command is left either, so a shell is asked for, which has nothing to read.
+    // No command is left either, so a shell is started, which has no input.
     let done = w.udocker(&["run", "--nometa", "-e", "PATH=/bin", &name]);
     assert!(!done.ok().out().contains("from the image"), "{done:?}");
     w.udocker(&["rm", &name]).ok();
     Ok(())
 }
 
-/// Of the host's variables this one is passed on unasked, else programs could not draw.
+/// This variable of the host is passed on by default, since programs need it to draw.
 fn name_of_the_terminal(w: &World) -> Outcome {
     let name = w.unique("terminal");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();

@@ -1,4 +1,4 @@
-//! Registries: which one is asked, by which road, when, and for what.
+//! Tests of registries: which one is contacted, how, when, and for what.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("proxies", proxies),
 ];
 
-/// An image that says this word.
+/// An image that prints this word.
 fn saying(w: &World, word: &str) -> Image {
     let layer = w.layer.to_vec();
     Image::new().packed(layer, Pack::Plain).env("PATH", "/bin").cmd(&["echo", word])
@@ -53,7 +53,7 @@ fn names_without_a_registry(w: &World) -> Outcome {
     Ok(())
 }
 
-/// `--pull`: never, when it is missing, always.
+/// `--pull`: never, missing, always.
 fn when_to_pull(w: &World) -> Outcome {
     let Ok(registry) = DockerRegistry::start() else { testkit::skip!("no docker-registry here") };
     let name = format!("{}/sci/changing:1", registry.host());
@@ -114,7 +114,7 @@ fn platforms_and_digests(w: &World) -> Outcome {
     Ok(())
 }
 
-/// All that is found is told at once, shortened unless that is not wanted.
+/// All results are printed at once, shortened unless that is disabled.
 fn searches(w: &World) -> Outcome {
     let registry = Registry::start().expect("a registry");
     let long = "A tool of which far more is to be said than there is room for in a line";
@@ -135,7 +135,8 @@ fn searches(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A SOCKS proxy (versions 4, 4a and 5, with and without a password) that leads every connection to one address and keeps what it was asked.
+/// A SOCKS proxy (versions 4, 4a and 5, with and without a password) that connects everything to
+/// one address and records the requests.
 struct Socks {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -147,37 +148,37 @@ impl Socks {
         let address = listener.local_addr()?;
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&asked);
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let kept = Arc::clone(&kept);
-                // A client that goes away is its own business.
+                // A client that disconnects is ignored.
                 thread::spawn(move || lead(&stream, target, &kept));
             }
         });
         Ok(Self { address, asked })
     }
 
-    /// What was asked since the last time.
+    /// The requests since the last call.
     fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// So many bytes of a connection.
+/// Reads this many bytes of a connection.
 fn take(mut stream: &TcpStream, count: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A text behind its length.
+/// Reads a text with its length before it.
 fn take_counted(stream: &TcpStream) -> io::Result<String> {
     let length = take(stream, 1)?[0];
     Ok(String::from_utf8_lossy(&take(stream, length.into())?).into_owned())
 }
 
-/// A text before a zero.
+/// Reads a text that ends with a zero.
 fn take_ended(stream: &TcpStream) -> io::Result<String> {
     let mut text = String::new();
     loop {
@@ -198,7 +199,7 @@ fn lead(mut near: &TcpStream, target: SocketAddr, kept: &Mutex<Vec<String>>) -> 
     let asked = if take(near, 1)?[0] == 4 {
         let head = take(near, 7)?;
         take_ended(near)?;
-        // An impossible address says that a name follows.
+        // An invalid address means that a name follows.
         let host = if head[3..6] == [0, 0, 0] { take_ended(near)? } else { numbers(&head[3..7]) };
         near.write_all(&[0, 0x5a, 0, 0, 0, 0, 0, 0])?;
         format!("4 {host}:{}", u16::from_be_bytes([head[1], head[2]]))
@@ -232,7 +233,7 @@ fn lead(mut near: &TcpStream, target: SocketAddr, kept: &Mutex<Vec<String>>) -> 
     near.shutdown(Shutdown::Both)
 }
 
-/// A registry that only the proxy knows how to reach: by each version, with each command, and by the key.
+/// A registry that only the proxy can reach: by each version, with each command, and by the key.
 fn proxies(w: &World) -> Outcome {
     let Ok(registry) = DockerRegistry::start() else { testkit::skip!("no docker-registry here") };
     registry.target().image("sci/far", "1", &image(&w.layer)).expect("pushing");

@@ -1,4 +1,4 @@
-//! Where settings come from, and which of them have a meaning here.
+//! Tests of the sources of settings, and of those that have an effect here.
 
 use testkit::skip::Outcome;
 
@@ -28,7 +28,7 @@ fn modes(w: &World) -> Outcome {
     w.udocker(&["setup", "--execmode=F2", &name]).ok();
     assert_eq!(mode(&variable("P1"), &[&config], &[&name]).ok().line(), "F2");
     w.udocker(&["rm", &name]).ok();
-    // The runtime of the R modes; udocker's own word for its own one is no path.
+    // The runtime of the R modes; udocker's word for its own one is not a path.
     let r1 = ("UDOCKER_DEFAULT_EXECUTION_MODE", "R1");
     let other = mode(&[r1, ("UDOCKER_USE_RUNC_EXECUTABLE", "/no/such/runc")], &[], &new);
     assert!(!other.out().contains("R1"), "{other:?}");
@@ -38,7 +38,8 @@ fn modes(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Which file wins: the user's, the one of udocker's directory, the one that is named, and variables above all.
+/// Precedence of files: the user's, udocker's directory's, the one given by option, and variables
+/// above all.
 fn files(w: &World) -> Outcome {
     let home = w.dir("home-of-settings");
     let top = w.dir("top-of-settings");
@@ -63,7 +64,7 @@ fn files(w: &World) -> Outcome {
     Ok(())
 }
 
-/// What only describes udocker's own tools does no harm.
+/// Settings that only concern udocker's own tools are accepted.
 fn without_meaning(w: &World) -> Outcome {
     let dir = w.dir("meaningless");
     let text = "[DEFAULT]

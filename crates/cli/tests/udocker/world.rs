@@ -1,4 +1,4 @@
-//! Where a case runs: a user, a home, `udocker` on the path, and an image in the store.
+//! The environment of a case: a user, a home, `udocker` on the path, and an image in the store.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ use testkit::users::{Setting, no_namespaces};
 
 pub(crate) type Case = fn(&World) -> Outcome;
 
-/// How long one command may take on a busy machine.
+/// Time limit of one command on a busy machine.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// The name of the image.
@@ -82,7 +82,7 @@ impl Stage {
     }
 }
 
-/// A small system around busybox, with what udocker's way of unpacking loses.
+/// A small system around busybox, with files that udocker's way of unpacking loses.
 pub(crate) fn tree(busybox: &[u8]) -> Layer {
     let mut layer = Layer::new();
     for dir in ["bin", "dev", "etc", "opt", "opt/app", "opt/app/dev", "proc", "root", "sys", "var"]
@@ -118,7 +118,7 @@ pub(crate) fn image(layer: &[u8]) -> Built {
 }
 
 impl World {
-    /// `udocker` with these words, and variables besides.
+    /// `udocker` with these arguments and variables.
     pub(crate) fn command(&self, variables: &[(&str, &str)], words: &[&str]) -> Command {
         self.other(&self.bin.join("udocker").display().to_string(), variables, words)
     }
@@ -150,7 +150,7 @@ impl World {
         run_with(&mut self.other(&program, &[], words), Input::Null, LIMIT)
     }
 
-    /// A script for the user's shell, as clients make them.
+    /// Runs a script in the user's shell, as clients do.
     pub(crate) fn shell(&self, variables: &[(&str, &str)], script: &str) -> Finished {
         run_with(&mut self.other("sh", variables, &["-c", script]), Input::Null, LIMIT)
     }
@@ -168,17 +168,17 @@ impl World {
         format!("{stem}-{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// An empty directory of the user's.
+    /// An empty directory of the user.
     pub(crate) fn dir(&self, stem: &str) -> PathBuf {
         self.person.dir(&self.unique(stem))
     }
 
-    /// A file of the user's.
+    /// A file of the user.
     pub(crate) fn file(&self, path: &Path, text: impl AsRef<[u8]>) -> String {
         self.person.file(path, text)
     }
 
-    /// A directory below one of the user's, with those on the way.
+    /// A directory below one of the user's, with its parents.
     pub(crate) fn below(&self, top: &Path, path: &str) -> PathBuf {
         let mut place = top.to_owned();
         for part in path.split('/') {

@@ -124,7 +124,7 @@ pub fn fit(
         } else {
             root_form::plain(session, store, &stored, &place)?;
         }
-        rootfs::linked::own_tree(&spool::open_directory(&place)?)?;
+        rootfs::linked::copy_shared_files(&spool::open_directory(&place)?)?;
     }
     record.own.root_form = stored.own.root_form;
     Ok(())
@@ -196,7 +196,7 @@ fn to_links(
     }
     inode_log::from_loose(&place)?;
     // The tree's files are the image's, which may have been made just now.
-    store.settle()?;
+    store.sync_added()?;
     record.own.root_form = root_form;
     container.write(record)?;
     Ok(())
@@ -212,8 +212,8 @@ fn settle_copy(place: &Path) -> Result<()> {
     let table = place.join(drivers::ROOT_OWNERS);
     let mut owners = Owners::read(&table)?;
     let settled =
-        rootfs::owner_xattrs::settle(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
-    inode_log::add(place, &settled.loose)?;
+        rootfs::owner_xattrs::convert_tree(open(&place.join(drivers::ROOT))?, &mut owners, false)?;
+    inode_log::add(place, &settled.by_path)?;
     let _ = std::fs::remove_file(table);
     Ok(())
 }

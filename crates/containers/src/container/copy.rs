@@ -267,7 +267,7 @@ impl<'a> Target<'a> {
         let settled = self.record.own.root_form.driver == Some(rootfs::Driver::HardLink)
             && matches!(self.root, Root::Directory(_));
         let owner = (!keep_owners).then_some((0, 0));
-        let into = copy::Into { owner, settled, ..copy::Into::default() };
+        let into = copy::Into { owner, owner_xattrs: settled, ..copy::Into::default() };
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
         let _lock = self.container.lock_shared()?;

@@ -196,7 +196,7 @@ impl Found {
         }
         let own = Path::new(OWN_DIRECTORY);
         for library in &driver.libraries {
-            let directory = match (library.narrow, &self.image.wide, &self.image.narrow) {
+            let directory = match (library.is_32_bit, &self.image.wide, &self.image.narrow) {
                 (false, Some(wide), _) => wide.join(&library.name),
                 (true, _, Some(narrow)) => narrow.join(&library.name),
                 (false, None, _) => own.join(&library.name),
@@ -227,7 +227,7 @@ impl Found {
             let Some(directory) = inside.parent().filter(|directory| searched(directory)) else {
                 continue;
             };
-            let Some(narrow) = driver::narrow(host) else { continue };
+            let Some(narrow) = driver::is_32_bit(host) else { continue };
             let names = driver::other_names(host);
             for name in &names {
                 self.bind(host, &directory.join(name), options);

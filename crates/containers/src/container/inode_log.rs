@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use engine::engines::interpose::by_path;
-use rootfs::owner_xattrs::LOOSE;
+use rootfs::owner_xattrs::BY_PATH;
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -25,7 +25,7 @@ pub fn add(place: &Path, records: &Owners) -> Result<()> {
 
 /// Takes over what the maker of the tree left.
 pub fn from_loose(place: &Path) -> Result<()> {
-    let table = place.join(LOOSE);
+    let table = place.join(BY_PATH);
     if !table.exists() {
         return Ok(());
     }

@@ -140,7 +140,7 @@ fn outlive(
     fresh: &[volumes::Fresh],
 ) -> Result<()> {
     if !reported {
-        return Ok(store.settle()?);
+        return Ok(store.sync_added()?);
     }
     for fresh in fresh.iter().filter(|fresh| fresh.anonymous) {
         fresh.volume.sync()?;

@@ -140,8 +140,8 @@ pub fn settled(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Res
     let key = Digest::of(format!("settled tree 1\n{chain}\n").as_bytes());
     if let BeginTree::Build(staging) = store.trees().begin(&key)? {
         let directory = open_staging(&staging)?;
-        let topmost = rootfs::image::unstacked(layers.to_vec()).layers;
-        let meta = rootfs::flatten::flatten_settled(&topmost, &directory)?;
+        let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
+        let meta = rootfs::flatten::flatten_with_owner_xattrs(&topmost, &directory)?;
         staging.commit(&meta)?;
     }
     Ok(key)
@@ -180,7 +180,7 @@ fn owners(
     let key = Digest::of(format!("owner layer 1\n{chain}\n{maps:?}\n").as_bytes());
     let BeginTree::Build(staging) = store.trees().begin(&key)? else { return Ok(Some(key)) };
     let directory = open_staging(&staging)?;
-    let topmost = rootfs::image::unstacked(layers.to_vec()).layers;
+    let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
     let build = || rootfs::owner_layer::build(&topmost, &directory).map(|_| ());
     match maps {
         None => build()?,
@@ -219,7 +219,7 @@ pub fn trees(session: &Session, store: &Store, record: &Record) -> Result<ImageT
     };
     let mut trees = match &record.own.root_form.tree {
         Some(text) => ImageTrees::flat(layer(&tree(text)?)?),
-        None => rootfs::image::unstacked(layers(session, store, &record.config, None)?),
+        None => rootfs::image::topmost_first(layers(session, store, &record.config, None)?),
     };
     if let Some(text) = &record.own.root_form.owners {
         trees.owner_layer = Some(tree(text)?.tree());

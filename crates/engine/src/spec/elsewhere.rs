@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sys::machine::{self, Kinship, Machine};
+use sys::machine::{self, Machine, Relation};
 
 /// Where a container lives, when that is not here.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Elsewhere {
             pid,
             since,
             held,
-            this_kernel: here.kinship(machine, since) == Kinship::Kernel,
+            this_kernel: here.relation_to(machine, since) == Relation::Kernel,
             same_name: here.name == machine.name,
         }
     }

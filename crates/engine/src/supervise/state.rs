@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use sys::machine::{Kinship, Machine};
+use sys::machine::{Machine, Relation};
 
 use super::Error;
 use crate::launch::members;
@@ -293,12 +293,12 @@ fn supervised_elsewhere(dir: &Path, state: &ContainerState) -> Option<Elsewhere>
     }
     let process = state.init.as_ref().or(state.supervisor.as_ref())?;
     let (machine, since) = place(state)?;
-    let kinship = Machine::here().kinship(&machine, since);
-    if matches!(kinship, Kinship::Same | Kinship::Earlier) {
+    let relation = Machine::here().relation_to(&machine, since);
+    if matches!(relation, Relation::Same | Relation::Earlier) {
         return None;
     }
     let answer = match fs::File::open(dir.join(LOCK)) {
-        Ok(lock) => records::asked(&lock, kinship, state.lock),
+        Ok(lock) => records::asked(&lock, relation, state.lock),
         Err(_) => records::Asked::Unknown,
     };
     if answer == records::Asked::Free {
@@ -334,10 +334,11 @@ pub(crate) fn here(lock: Reach) -> ContainerState {
 
 /// Why a state that says "running" is not true.
 fn vanished(state: &ContainerState) -> String {
-    let kinship = place(state).map(|(machine, since)| Machine::here().kinship(&machine, since));
-    match kinship {
-        Some(Kinship::Earlier) => "the machine was started anew since".into(),
-        Some(Kinship::Other) => format!("{} went down, or its supervisor there did", state.host),
+    let relation =
+        place(state).map(|(machine, since)| Machine::here().relation_to(&machine, since));
+    match relation {
+        Some(Relation::Earlier) => "the machine was started anew since".into(),
+        Some(Relation::Other) => format!("{} went down, or its supervisor there did", state.host),
         _ => "its supervisor was killed, so how it ended is not known".into(),
     }
 }
@@ -470,7 +471,7 @@ mod tests {
         assert!(is_here(dir).unwrap_err().to_string().contains("node17"));
         // This machine before its last start, unless it is one of many without a name.
         let machine = Machine { boot_id: "other".into(), ..Machine::here().clone() };
-        if Machine::here().kinship(&machine, 1) == Kinship::Earlier {
+        if Machine::here().relation_to(&machine, 1) == Relation::Earlier {
             state = ContainerState { started: String::new(), ..foreign(&machine.name) };
             write(dir, &state).unwrap();
             let Observed::Dead { reason } = observe(dir).unwrap() else { panic!() };

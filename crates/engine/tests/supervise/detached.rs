@@ -1,4 +1,4 @@
-//! `-d`, and acting on what runs in the background.
+//! Tests of `-d`, and of commands on programs in the background.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ fn a_start_that_fails_is_reported_at_once() {
 #[test]
 fn a_detached_supervisor_holds_nothing_of_its_caller() {
     let place = Place::new();
-    // `sh` waits for the end of the pipe that descriptor 5 is a copy of.
+    // `sh` waits for the end of the pipe of which descriptor 5 is a copy.
     let line = format!(
         "echo $({} run -d {} sleep 1000 5>&1)",
         crate::support::driver().display(),
@@ -162,7 +162,7 @@ fn several_clients_see_the_same_and_one_that_leaves_harms_nobody() {
     let mut clients = [attach(), attach(), attach()];
     let mut outs: Vec<_> =
         clients.iter_mut().map(|client| BufReader::new(client.stdout.take().unwrap())).collect();
-    // A client sees output from its greeting on: send until everyone has seen a line.
+    // A client gets output from its greeting on: send until every client has got a line.
     for (index, out) in outs.iter_mut().enumerate() {
         let mut line = String::new();
         clients[index].stdin.as_mut().unwrap().write_all(b"all\n").unwrap();

@@ -1,4 +1,4 @@
-//! Runs that the caller waits for, without terminal.
+//! Tests of runs that the caller waits for, without terminal.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -68,7 +68,7 @@ fn a_reader_that_leaves_ends_the_program() {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "y\n");
-        // By SIGPIPE, or with a write error where the caller ignores that signal.
+        // By SIGPIPE, or with a write error if the caller ignores that signal.
         assert!(matches!(code(child), Some(141 | 1)));
     }
 }

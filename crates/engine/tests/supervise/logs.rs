@@ -1,4 +1,4 @@
-//! The log: Docker's form, every byte, rotation, following.
+//! Tests of the log: Docker's form, every byte, rotation, following.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -45,7 +45,7 @@ fn tail_counts_across_files() {
 #[test]
 fn old_files_are_rotated_away_and_followers_miss_nothing() {
     let place = Place::new();
-    // One line now and then, so that the follower keeps up with files of some 60 lines.
+    // One line at a time, so that the follower keeps up with files of some 60 lines.
     let script =
         "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; sleep 0.005; done; exit 2";
     place.detach(&["--max-size", "5000"], &["sh", "-c", script]);

@@ -1,7 +1,7 @@
-//! The supervisor with real processes, signals and terminals.
+//! Tests of the supervisor with real processes, signals and terminals.
 //!
-//! Everything runs in `examples/supervise`, a process of its own, as whoever runs the tests: they
-//! pass as root and as any user.
+//! Everything runs in `examples/supervise`, a separate process, as the user who runs the tests:
+//! they pass as root and as any user.
 
 mod detached;
 mod foreground;

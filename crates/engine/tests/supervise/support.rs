@@ -1,4 +1,4 @@
-//! Starting the driver, waiting for things without timing them, and a terminal to type at.
+//! Helpers: start the driver, wait for a state without timing it, and type on a terminal.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::terminal::{Pty, Size};
 
-/// Long enough for a loaded machine; only failures wait for it.
+/// Long enough for a loaded machine; only failures wait that long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The example program, built beside this test.
@@ -38,7 +38,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// The driver with flags before and words after the directory.
+    /// The driver with flags before and arguments after the directory.
     pub(crate) fn command(&self, verb: &str, flags: &[&str], words: &[&str]) -> Command {
         let mut command = Command::new(driver());
         command.arg(verb).args(flags).arg(self.path()).args(words);
@@ -56,7 +56,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Starts detached; the program's and the supervisor's process ids.
+    /// Starts detached; returns the process ids of the program and the supervisor.
     pub(crate) fn detach(&self, flags: &[&str], words: &[&str]) -> (u32, u32) {
         let flags: Vec<&str> = [&["-d"], flags].concat();
         let text = self.text("run", &flags, words);
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-/// Looks until it is so.
+/// Waits until a test is true.
 pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !test() {
@@ -78,7 +78,7 @@ pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process runs (a zombie does not).
+/// Returns true if a process runs (a zombie does not).
 pub(crate) fn runs(pid: u32) -> bool {
     engine::processes::stat(pid).is_some_and(|stat| !stat.is_over())
 }
@@ -132,7 +132,7 @@ impl Terminal {
         File::from(self.pty.master.try_clone().unwrap()).write_all(keys).unwrap();
     }
 
-    /// Reads until `text` has been shown since the last time; what came before it is dropped.
+    /// Reads until `text` has been shown since the last call; earlier text is dropped.
     pub(crate) fn expect(&mut self, text: &str) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -147,7 +147,7 @@ impl Terminal {
         }
     }
 
-    /// Reads what there is, waiting a little.
+    /// Reads the available output, waiting a little.
     pub(crate) fn read(&mut self) -> usize {
         let wait = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
         let mut fds = [PollFd::new(&self.pty.master, PollFlags::IN)];

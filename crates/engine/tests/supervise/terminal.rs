@@ -1,4 +1,4 @@
-//! `-t`: sizes, keys, detaching, and job control.
+//! Tests of `-t`: sizes, keys, detaching, and job control.
 
 use std::process::Command;
 

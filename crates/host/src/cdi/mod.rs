@@ -1,12 +1,15 @@
-//! CDI files: what a container needs of a device, written down by its vendor.
+//! Reads CDI files, in which vendors describe what a container needs for a device.
 //!
-//! The Container Device Interface (CNCF, versions 0.3 to 1.1) names devices as `vendor.com/class=name`. A file in `/etc/cdi` or
-//! `/var/run/cdi`, JSON or YAML, lists for each what is edited in a container's configuration: device nodes, mounts, variables and hooks.
-//! Hooks are programs of the host that a runtime executes with its privileges; here none is executed. Those that NVIDIA's generator writes
-//! are understood instead: `create-symlinks` (names for files that are mounted) and `update-ldcache` (directories that the loader is to look
-//! into). Others are told, as far as they would change what a program sees.
+//! The Container Device Interface (CNCF, versions 0.3 to 1.1) names devices as
+//! `vendor.com/class=name`. A file in `/etc/cdi` or `/var/run/cdi`, JSON or YAML, lists for each
+//! device the edits to a container's configuration: device nodes, mounts, variables and hooks.
+//! Hooks are programs of the host that a runtime executes with its privileges; this crate executes
+//! none. It implements those that NVIDIA's generator writes: `create-symlinks` (names for files
+//! that are mounted) and `update-ldcache` (directories that the loader has to search). Other hooks
+//! are reported if they would change what a program sees.
 //!
-//! Reading does not look at what files name; whoever mounts them finds what is missing.
+//! Reading does not check the files that a specification names; the code that mounts them finds
+//! missing ones.
 
 mod yaml;
 
@@ -17,56 +20,56 @@ use serde_json::Value;
 use crate::devices::names_in;
 use crate::error::Error;
 
-/// A longer file is no specification.
+/// Size limit of a specification in bytes.
 const SIZE_MAX: u64 = 16 << 20;
 
-/// Hooks whose effect is not needed: modes of directories above device nodes, a driver's compatibility libraries that an image brings, and
-/// a driver that must not make nodes.
+/// Hooks whose effect is not needed: modes of directories above device nodes, compatibility
+/// libraries of the driver that an image contains, and settings against a driver that makes nodes.
 const NEEDLESS: [&str; 3] = ["chmod", "enable-cuda-compat", "disable-device-node-modification"];
 
-/// One file.
+/// One CDI file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Specification {
-    /// Where it is.
+    /// Path of the file.
     pub file: PathBuf,
     /// `vendor.com/class`.
     pub kind: String,
     /// Devices by name.
     pub devices: Vec<(String, Edits)>,
-    /// What every one of them needs.
+    /// Edits for all devices of the file.
     pub edits: Edits,
 }
 
-/// What a container gets.
+/// Edits to a container's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Edits {
     /// `NAME=VALUE`.
     pub env: Vec<String>,
     /// Device nodes.
     pub nodes: Vec<Placed>,
-    /// Files and directories.
+    /// Files and directories to mount.
     pub mounts: Vec<Placed>,
-    /// Symbolic links to make: where, and the text.
+    /// Symbolic links to make: path and target.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Directories that the loader is to look into.
+    /// Directories that the loader has to search.
     pub library_directories: Vec<PathBuf>,
     /// Hooks that are not executed.
     pub hooks: Vec<String>,
 }
 
-/// Something of the host at a place in the container.
+/// A file of the host and its path in the container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placed {
-    /// On the host.
+    /// Path on the host.
     pub host: PathBuf,
-    /// In the container.
+    /// Path in the container.
     pub inside: PathBuf,
     /// Mount options, or `r`, `w`, `m` of a node.
     pub options: Vec<String>,
 }
 
 impl Edits {
-    /// Adds those of another device; what is there already stays once.
+    /// Adds the edits of another device, without duplicates.
     pub fn add(&mut self, other: &Edits) {
         fn more<T: PartialEq + Clone>(own: &mut Vec<T>, other: &[T]) {
             for one in other {
@@ -83,15 +86,15 @@ impl Edits {
         more(&mut self.hooks, &other.hooks);
     }
 
-    /// What of the host is named and not there.
+    /// The first file of the host that is named and missing.
     pub fn missing(&self) -> Option<&Path> {
         let all = self.nodes.iter().chain(&self.mounts);
         all.map(|placed| placed.host.as_path()).find(|host| !host.exists())
     }
 }
 
-/// All specifications in some directories, and what is wrong with the files that cannot be used. Files of later directories come first:
-/// they override those of earlier ones.
+/// Reads all specifications in some directories; returns them, and the errors of files that cannot
+/// be used. Files of later directories come first: they override those of earlier ones.
 pub fn read(directories: &[PathBuf]) -> (Vec<Specification>, Vec<Error>) {
     let (mut found, mut faults) = (Vec::new(), Vec::new());
     for directory in directories.iter().rev() {
@@ -107,7 +110,7 @@ pub fn read(directories: &[PathBuf]) -> (Vec<Specification>, Vec<Error>) {
     (found, faults)
 }
 
-/// Whether a word is a device's qualified name: `vendor.com/class=name`.
+/// Returns true for a device's qualified name: `vendor.com/class=name`.
 pub fn is_name(text: &str) -> bool {
     let Some((kind, name)) = text.split_once('=') else { return false };
     let Some((vendor, class)) = kind.split_once('/') else { return false };
@@ -118,7 +121,7 @@ pub fn is_name(text: &str) -> bool {
     good(vendor, "_-.") && good(class, "_-.") && good(name, "_-.:")
 }
 
-/// The edits for devices by their qualified names, in the order in which they are named.
+/// The edits for devices by their qualified names, in the given order.
 pub fn resolve<'a>(
     specifications: &[Specification],
     names: impl IntoIterator<Item = &'a str>,
@@ -175,7 +178,7 @@ fn specification(path: &Path, value: &Value) -> Result<Specification, String> {
     })
 }
 
-/// A text, or a number written as one.
+/// A string, or a number as a string.
 fn word(value: &Value, key: &str) -> Option<String> {
     match &value[key] {
         Value::String(text) => Some(text.clone()),
@@ -188,21 +191,21 @@ fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     match &value[key] {
         Value::Null => Ok(&[]),
         Value::Array(items) => Ok(items),
-        _ => Err(format!("'{key}' is no list")),
+        _ => Err(format!("'{key}' is not a list")),
     }
 }
 
 fn words(value: &Value, key: &str) -> Result<Vec<String>, String> {
     let text = |item: &Value| item.as_str().map(str::to_owned);
     let all: Option<Vec<String>> = list(value, key)?.iter().map(text).collect();
-    all.ok_or_else(|| format!("'{key}' is no list of words"))
+    all.ok_or_else(|| format!("'{key}' is not a list of strings"))
 }
 
 fn path(value: &Value, key: &str) -> Result<Option<PathBuf>, String> {
     match word(value, key) {
         None => Ok(None),
         Some(path) if path.starts_with('/') => Ok(Some(path.into())),
-        Some(path) => Err(format!("'{key}': {path} is no absolute path")),
+        Some(path) => Err(format!("'{key}': {path} is not an absolute path")),
     }
 }
 
@@ -216,19 +219,19 @@ fn edits(value: &Value) -> Result<Edits, String> {
     }
     for mount in list(value, "mounts")? {
         let inside = path(mount, "containerPath")?.ok_or("a mount without 'containerPath'")?;
-        // A mount of another type than a bind has no host path; none is needed to use a device.
+        // A mount of another type than a bind has no host path; no device needs one.
         if let Some(host) = path(mount, "hostPath")? {
             edits.mounts.push(Placed { host, inside, options: words(mount, "options")? });
         }
     }
     for hook in list(value, "hooks")? {
-        understand(&words(hook, "args")?, &word(hook, "path").unwrap_or_default(), &mut edits)?;
+        apply_hook(&words(hook, "args")?, &word(hook, "path").unwrap_or_default(), &mut edits)?;
     }
     Ok(edits)
 }
 
-/// Gives a hook its effect, without executing it.
-fn understand(arguments: &[String], program: &str, edits: &mut Edits) -> Result<(), String> {
+/// Applies a hook's effect to the edits, without executing it.
+fn apply_hook(arguments: &[String], program: &str, edits: &mut Edits) -> Result<(), String> {
     let option = |name: &str| {
         let mut values: Vec<&str> = Vec::new();
         let mut rest = arguments.iter();
@@ -245,8 +248,9 @@ fn understand(arguments: &[String], program: &str, edits: &mut Edits) -> Result<
     let is = |name: &str| arguments.iter().take(3).any(|argument| argument == name);
     if is("create-symlinks") {
         for link in option("link") {
-            let (target, place) =
-                link.split_once("::").ok_or_else(|| format!("'{link}' is no TARGET::LINK"))?;
+            let (target, place) = link
+                .split_once("::")
+                .ok_or_else(|| format!("'{link}' does not have the form TARGET::LINK"))?;
             edits.links.push((place.into(), target.into()));
         }
     } else if is("update-ldcache") {

@@ -1,23 +1,23 @@
-//! A YAML document as the JSON value that it stands for.
+//! Converts a YAML document to a JSON value.
 
 use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
 use serde_json::{Map, Value};
 
-/// How deep values may lie in each other.
+/// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 32;
 
-/// Reads the only document of a file. The error says what is wrong, and where the parser knows.
+/// Parses the only document of a file. The error names the problem and, if known, its position.
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let documents = Yaml::load_from_str(text).map_err(|error| error.to_string())?;
     match &documents[..] {
         [] => Ok(Value::Null),
         [document] => value(document, DEPTH_MAX),
-        _ => Err("it holds several documents".into()),
+        _ => Err("it has several documents".into()),
     }
 }
 
 fn value(yaml: &Yaml<'_>, depth: usize) -> Result<Value, String> {
-    let depth = depth.checked_sub(1).ok_or("its values lie too deep in each other")?;
+    let depth = depth.checked_sub(1).ok_or("its values are nested too deeply")?;
     Ok(match yaml {
         Yaml::Value(Scalar::Null) => Value::Null,
         Yaml::Value(Scalar::Boolean(is)) => Value::Bool(*is),
@@ -31,7 +31,7 @@ fn value(yaml: &Yaml<'_>, depth: usize) -> Result<Value, String> {
         }
         Yaml::Mapping(pairs) => {
             let pair = |(key, item): (&Yaml<'_>, &Yaml<'_>)| {
-                let key = key.as_str().ok_or("a key is no text")?;
+                let key = key.as_str().ok_or("a key is not a string")?;
                 Ok::<_, String>((key.to_owned(), value(item, depth)?))
             };
             Value::Object(pairs.iter().map(pair).collect::<Result<Map<_, _>, _>>()?)

@@ -1,4 +1,4 @@
-//! Lines on what a host may have beside the kernel: GPUs, fabrics, a batch system, MPI, helper programs.
+//! Lines on equipment besides the kernel: GPUs, fabrics, a batch system, MPI, helper programs.
 
 use super::{Finding, Level};
 use crate::{Depth, GpuVendor, Host, MpiKind, PROGRAMS};
@@ -29,7 +29,7 @@ pub(super) fn devices(host: &Host) -> Vec<Finding> {
             let nodes: Vec<String> =
                 gpu.forbidden.iter().map(|node| node.display().to_string()).collect();
             finding.at(Level::Warn).advise(format!(
-                "we may not open {}; groups render and video often may",
+                "no permission to open {}; members of the groups render and video often have it",
                 nodes.join(" ")
             ))
         });
@@ -77,7 +77,7 @@ fn mpi(host: &Host) -> Finding {
     };
     let value = match (&mpi.launcher, &mpi.version) {
         (Some(launcher), Some(version)) => format!("{}{kind}: {version}", launcher.display()),
-        (Some(launcher), None) => format!("{}, which tells no version", launcher.display()),
+        (Some(launcher), None) => format!("{}, version unknown", launcher.display()),
         (None, _) => "none".into(),
     };
     Finding::note("MPI", value, "PATH, mpiexec --version")
@@ -92,7 +92,7 @@ pub(super) fn programs(host: &Host) -> Vec<Finding> {
     let network = if network.is_empty() {
         Finding::note("private network", "no helper", "PATH")
             .at(Level::Warn)
-            .advise("install passt (pasta) or slirp4netns; the networks host and none work without")
+            .advise("install passt (pasta) or slirp4netns; the networks host and none need neither")
     } else {
         Finding::note("private network", network.join(" "), "PATH").at(Level::Good)
     };

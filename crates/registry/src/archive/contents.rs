@@ -1,4 +1,4 @@
-//! One pass over an archive: blobs to the sink, documents to memory.
+//! Reads an archive in one pass: blobs go to the sink, documents to memory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufReader, Cursor, Read};
@@ -13,18 +13,18 @@ use crate::{BlobSink, Error, limits};
 const LINKS: usize = 8;
 const BUFFER: usize = 256 << 10;
 
-/// What an archive held.
+/// Contents of an archive.
 #[derive(Default)]
 pub(super) struct Contents {
     /// `manifest.json`, `index.json`, `oci-layout`, by path.
     named: HashMap<String, Vec<u8>>,
-    /// What went to the sink, by path.
+    /// Blobs in the sink, by path.
     stored: HashMap<String, Stored>,
-    /// Small JSON among those, by digest.
+    /// Small JSON documents among them, by digest.
     documents: HashMap<Digest, Vec<u8>>,
     links: HashMap<String, String>,
     digests: HashSet<Digest>,
-    /// Bytes of documents, paths and links.
+    /// Bytes of documents, paths and links in memory.
     kept: u64,
 }
 
@@ -78,8 +78,8 @@ impl Contents {
             _ => {}
         }
         let expected = blob_digest(&entry.path);
-        // A root file system's files are not ours to keep: blobs, files at the top, and Docker's
-        // layer.tar in a directory per layer.
+        // Only blobs, files at the top, and Docker's layer.tar in a directory per layer are read;
+        // other files belong to a root file system and are skipped.
         let depth = entry.path.matches('/').count();
         let layer = depth == 1 && entry.path.ends_with("/layer.tar");
         if expected.is_none() && depth != 0 && !layer {
@@ -110,7 +110,10 @@ impl Contents {
         let put = |sink: &mut dyn BlobSink, bytes: &mut dyn Read| {
             let (digest, size) = sink.put(expected, bytes).map_err(fail)?;
             if expected.is_some_and(|expected| *expected != digest) || size != entry.size {
-                return Err(invalid(format!("{} is not what its name says", entry.path)));
+                return Err(invalid(format!(
+                    "the content of {} does not match the digest in its name",
+                    entry.path
+                )));
             }
             Ok(Stored { digest, size, compression })
         };
@@ -132,13 +135,13 @@ impl Contents {
     fn keep(&mut self, length: usize) -> Result<(), Error> {
         self.kept += length as u64;
         if self.kept > limits::ARCHIVE_DOCUMENTS {
-            let what = "what the archive says of itself (documents, names)".to_owned();
+            let what = "the archive's metadata (documents, names)".to_owned();
             return Err(Error::TooLarge { what, limit: limits::ARCHIVE_DOCUMENTS });
         }
         Ok(())
     }
 
-    /// Whether the archive is an OCI layout.
+    /// True if the archive is an OCI layout.
     pub(super) fn is_layout(&self) -> bool {
         self.named.contains_key("index.json") && self.named.contains_key("oci-layout")
     }
@@ -154,11 +157,11 @@ impl Contents {
         let bytes = self
             .named
             .get("manifest.json")
-            .ok_or_else(|| invalid("it holds neither manifest.json nor index.json"))?;
+            .ok_or_else(|| invalid("it has neither manifest.json nor index.json"))?;
         serde_json::from_slice(bytes).map_err(|e| invalid(format!("manifest.json: {e}")))
     }
 
-    /// A blob by its path, through links.
+    /// Returns a blob by its path, through links.
     pub(super) fn blob(&self, path: &str) -> Option<&Stored> {
         let mut path = normal(path);
         for _ in 0..LINKS {
@@ -170,12 +173,12 @@ impl Contents {
         None
     }
 
-    /// Small JSON by its digest.
+    /// Returns a small JSON document by its digest.
     pub(super) fn json(&self, digest: &Digest) -> Option<&[u8]> {
         self.documents.get(digest).map(Vec::as_slice)
     }
 
-    /// Adds what `manifest.json` says about names to the images of the layout beside it.
+    /// Adds the names in `manifest.json` to the images of the layout beside it.
     pub(super) fn add_docker_tags(&self, images: &mut [Image]) {
         let Ok(docker) = self.docker_images() else { return };
         let mut tags: BTreeMap<Digest, Vec<String>> = BTreeMap::new();
@@ -209,13 +212,13 @@ impl Documents for Contents {
     }
 }
 
-/// `blobs/sha256/<hex>` as a digest.
+/// Parses `blobs/sha256/<hex>` as a digest.
 fn blob_digest(path: &str) -> Option<Digest> {
     let (algorithm, hex) = path.strip_prefix("blobs/")?.split_once('/')?;
     format!("{algorithm}:{hex}").parse().ok()
 }
 
-/// Undoes the compression around the archive, seen by its first bytes.
+/// Decompresses the archive; the format is recognised by its first bytes.
 fn decompressed<'a>(reader: &'a mut dyn Read) -> Result<Box<dyn Read + 'a>, Error> {
     let fail = |source| Error::ArchiveIo { action: "read", source };
     let mut head = Vec::new();
@@ -225,7 +228,7 @@ fn decompressed<'a>(reader: &'a mut dyn Read) -> Result<Box<dyn Read + 'a>, Erro
     decoder(compression, whole)
 }
 
-/// A stream without its compression.
+/// Decompresses a stream.
 pub(super) fn decoder<'a>(
     compression: Compression,
     reader: impl std::io::BufRead + 'a,

@@ -1,4 +1,4 @@
-//! Docker's older form: `manifest.json`, configurations and layers by path.
+//! Docker's older archive format: `manifest.json`, configurations and layers by path.
 
 use oci::{Compression, Descriptor, Digest, ImageConfig, Manifest, media};
 
@@ -6,11 +6,11 @@ use super::contents::{Contents, DockerImage, Stored};
 use super::{Image, invalid, references};
 use crate::{BlobSink, Error};
 
-/// The images; their new manifests are put into the sink.
+/// Returns the images; puts their new manifests into the sink.
 pub(super) fn images(contents: &Contents, sink: &mut dyn BlobSink) -> Result<Vec<Image>, Error> {
     let listed = contents.docker_images()?;
     if listed.is_empty() {
-        return Err(invalid("its manifest.json lists no images"));
+        return Err(invalid("its manifest.json lists no image"));
     }
     listed.into_iter().map(|listed| image(contents, sink, listed)).collect()
 }
@@ -20,7 +20,7 @@ fn image(
     sink: &mut dyn BlobSink,
     listed: DockerImage,
 ) -> Result<Image, Error> {
-    let missing = |path: &str| invalid(format!("{path} is listed and not there"));
+    let missing = |path: &str| invalid(format!("{path} is listed but missing"));
     let stored = contents.blob(&listed.config).ok_or_else(|| missing(&listed.config))?;
     let json = contents.json(&stored.digest).ok_or_else(|| missing(&listed.config))?;
     let config = ImageConfig::parse(json)

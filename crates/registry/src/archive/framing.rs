@@ -1,7 +1,7 @@
-//! Tar framing for archives of images: names, sizes and kinds, in bounded memory.
+//! Tar framing for archives of images: reads names, sizes and kinds in bounded memory.
 //!
-//! Header blocks are decoded by the `tar` crate; the sequence of blocks is ours, because that crate
-//! reads GNU and PAX extension headers of any claimed size into memory.
+//! The `tar` crate decodes header blocks only. This module reads the sequence of blocks, because
+//! that crate reads GNU and PAX extension headers of any claimed size into memory.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -10,11 +10,11 @@ use super::invalid;
 use crate::{Error, limits};
 
 const BLOCK: usize = 512;
-/// What may follow the end (tar pads to its record size); read so that a pipe's writer is not cut
-/// off.
+/// Limit in bytes of data after the archive's end (tar pads to its record size), which are read so
+/// that a pipe's writer does not get `SIGPIPE`.
 const TRAILER: u64 = 16 << 20;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
@@ -25,16 +25,16 @@ pub(super) enum Kind {
     Other,
 }
 
-/// An entry's head; its data is then read from [`Entries`].
+/// An entry's header; its data are then read from [`Entries`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Without leading `/` and `./`.
+    /// The path without leading `/` and `./`.
     pub(super) path: String,
     pub(super) kind: Kind,
     pub(super) size: u64,
 }
 
-/// The entries of a tar stream; as a reader, the current entry's data.
+/// The entries of a tar stream; as a reader, it yields the current entry's data.
 pub(super) struct Entries<R> {
     reader: R,
     left: u64,
@@ -54,7 +54,7 @@ impl<R: Read> Entries<R> {
         Entries { reader, left: 0, padding: 0, count: 0 }
     }
 
-    /// Goes to the next entry, over whatever of the current one was not read.
+    /// Reads the next entry, skipping unread data of the current one.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Error> {
         self.skip()?;
         let mut extended = Extended::default();
@@ -71,7 +71,7 @@ impl<R: Read> Entries<R> {
             }
             let header = tar::Header::from_byte_slice(&block);
             check_sum(header, &block)?;
-            let bad = |_| invalid("a header holds a number that is none");
+            let bad = |_| invalid("a number in a header is not valid");
             let size = header.entry_size().map_err(bad)?;
             self.begin(size)?;
             match header.entry_type().as_byte() {
@@ -101,7 +101,7 @@ impl<R: Read> Entries<R> {
             0 | b'0' | b'7' => Kind::File,
             b'1' => Kind::Hardlink(link),
             b'2' => Kind::Symlink(link),
-            b'S' => return Err(invalid("it has sparse entries")),
+            b'S' => return Err(invalid("it has sparse entries, which are not supported")),
             _ => Kind::Other,
         };
         Ok(Entry { path: normal(&path), kind, size: self.left })
@@ -110,7 +110,7 @@ impl<R: Read> Entries<R> {
     fn begin(&mut self, size: u64) -> Result<(), Error> {
         self.left = size;
         let padded = size.checked_next_multiple_of(BLOCK as u64);
-        self.padding = padded.ok_or_else(|| invalid("an entry's size is absurd"))? - size;
+        self.padding = padded.ok_or_else(|| invalid("an entry's size is too large"))? - size;
         Ok(())
     }
 
@@ -151,17 +151,17 @@ impl<R: Read> Entries<R> {
     fn pax(&mut self, extended: &mut Extended) -> Result<(), Error> {
         let bytes = self.data(limits::ARCHIVE_HEADER)?;
         self.skip()?;
-        let records = pax_records(&bytes).ok_or_else(|| invalid("a PAX header makes no sense"))?;
+        let records = pax_records(&bytes).ok_or_else(|| invalid("a PAX header is not valid"))?;
         for (key, value) in records {
             match key.as_str() {
                 "path" => extended.path = Some(value),
                 "linkpath" => extended.link = Some(value),
                 "size" => {
-                    let size = value.parse().map_err(|_| invalid("a size is no number"))?;
+                    let size = value.parse().map_err(|_| invalid("a size is not a number"))?;
                     extended.size = Some(size);
                 }
                 key if key.starts_with("GNU.sparse") => {
-                    return Err(invalid("it has sparse entries"));
+                    return Err(invalid("it has sparse entries, which are not supported"));
                 }
                 _ => {}
             }
@@ -178,7 +178,7 @@ impl<R: Read> Read for Entries<R> {
         }
         let n = self.reader.read(&mut buffer[..most])?;
         if n == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive ends too early"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the archive is truncated"));
         }
         self.left -= n as u64;
         Ok(n)
@@ -186,7 +186,7 @@ impl<R: Read> Read for Entries<R> {
 }
 
 fn too_early() -> Error {
-    invalid("it ends too early")
+    invalid("it is truncated")
 }
 
 fn check_sum(header: &tar::Header, block: &[u8; BLOCK]) -> Result<(), Error> {
@@ -196,7 +196,7 @@ fn check_sum(header: &tar::Header, block: &[u8; BLOCK]) -> Result<(), Error> {
     let found = sum(0..148) + sum(156..BLOCK) + 8 * u32::from(b' ');
     match header.cksum() {
         Ok(expected) if expected == found => Ok(()),
-        _ => Err(invalid("it is not a tar stream, or it is damaged (a header's check sum)")),
+        _ => Err(invalid("it is not a tar stream, or it is damaged (wrong checksum of a header)")),
     }
 }
 
@@ -214,13 +214,13 @@ fn pax_records(mut bytes: &[u8]) -> Option<BTreeMap<String, String>> {
     Some(records)
 }
 
-/// A path as it is looked up: no empty and no `.` components.
+/// Normalises a path for look-ups: no empty and no `.` components.
 pub(super) fn normal(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     parts.join("/")
 }
 
-/// Where a link leads, from the root; `None` where it leads out.
+/// The path that a link leads to, from the root; `None` if it leads out of the archive.
 pub(super) fn target(entry: &Entry) -> Option<String> {
     let (base, link) = match &entry.kind {
         Kind::Hardlink(link) => ("", link),

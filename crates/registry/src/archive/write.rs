@@ -1,16 +1,15 @@
-//! Archives that other tools read.
+//! Writes archives that other tools read.
 //!
 //! **docker-archive**, as `docker save` before version 25 wrote it, which Docker, podman, skopeo
 //! and udocker all read: a directory per layer with `VERSION`, `json` and an uncompressed
 //! `layer.tar`, the configurations, `manifest.json`, `repositories`. A layer that several images
-//! share is there once; where its place in the stack differs, as a symbolic link. A tar header
-//! needs the length before the data, so a compressed layer of unknown length is decompressed
-//! twice.
+//! share is there once; at another place in the stack it is a symbolic link. A tar header needs the
+//! length before the data, so a compressed layer of unknown length is decompressed twice.
 //!
-//! **oci-archive**: the OCI layout as a tar stream, blobs as they are; a manifest in Docker's
-//! words is put into OCI's, because skopeo and umoci see no other in a layout. Its entries,
+//! **oci-archive**: the OCI layout as a tar stream, blobs unchanged. A manifest in Docker's format
+//! is converted to OCI's, because skopeo and umoci find no other in a layout. Its entries,
 //! directories among them, belong to the caller: skopeo 1.9 unpacks the archive with `chown`, and
-//! directories that it has to make itself are root's, which fails where that is not allowed.
+//! directories that it has to make itself are root's, which fails for an unprivileged user.
 //!
 //! Names, modes and times are fixed, so the same images give one user the same bytes.
 
@@ -31,7 +30,7 @@ const BUFFER: usize = 256 << 10;
 /// An image to write.
 #[derive(Debug, Clone)]
 pub struct Export {
-    /// The names it gets there; none is fine.
+    /// Its names in the archive; may be empty.
     pub references: Vec<Reference>,
     /// The image.
     pub manifest: Manifest,
@@ -80,7 +79,7 @@ pub fn write_oci(
 /// The content of `oci-layout`.
 pub(crate) const LAYOUT_VERSION: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 
-/// `index.json` for images and their names.
+/// Builds `index.json` for images and their names.
 pub(crate) fn layout_index(images: &[Export]) -> Index {
     let mut entries: Vec<Descriptor> = Vec::new();
     for image in images {
@@ -99,12 +98,12 @@ pub(crate) fn layout_index(images: &[Export]) -> Index {
     Index::build(entries)
 }
 
-/// The blobs that a manifest names.
+/// The blobs that a manifest refers to.
 fn blobs(manifest: &Manifest) -> impl Iterator<Item = &Descriptor> {
     manifest.layers.iter().chain([&manifest.config])
 }
 
-/// Where a layout keeps a blob.
+/// Path of a blob in a layout.
 fn blob_path(digest: &Digest) -> String {
     format!("blobs/{}/{}", digest.algorithm().as_str(), digest.hex())
 }
@@ -143,7 +142,7 @@ pub fn write_docker(
 struct DockerArchive<'a> {
     tar: Tar<'a>,
     source: &'a dyn BlobSource,
-    /// Where each layer's bytes are, by diff ID.
+    /// Path of each layer's data, by diff ID.
     layers: BTreeMap<Digest, String>,
     directories: BTreeSet<String>,
     configs: BTreeSet<Digest>,
@@ -190,7 +189,7 @@ impl DockerArchive<'_> {
     fn config(&self, digest: &Digest) -> Result<ImageConfig, Error> {
         let (_, reader) = open(self.source, digest)?;
         let what = || format!("the configuration {digest}");
-        let bytes = crate::client::text::read_limited(reader, limits::CONFIG, what)?;
+        let bytes = crate::client::response_text::read_limited(reader, limits::CONFIG, what)?;
         if !digest.matches(&bytes) {
             let found = Digest::of(&bytes);
             return Err(Error::WrongDigest { what: what(), expected: digest.clone(), found });
@@ -250,8 +249,8 @@ impl DockerArchive<'_> {
     }
 }
 
-/// The ids of the directories. Docker's own came from its graph; ours are the chain IDs, and for
-/// the top layer one that the configuration has its share in, as Docker's had.
+/// The ids of the layers' directories. Docker took its own from its graph. Here they are the chain
+/// IDs; the top layer's id also depends on the configuration, as Docker's did.
 fn layer_ids(config: &ImageConfig, digest: &Digest) -> Vec<String> {
     let chain = chain_ids(config.diff_ids());
     let last = chain.len().saturating_sub(1);
@@ -261,7 +260,7 @@ fn layer_ids(config: &ImageConfig, digest: &Digest) -> Vec<String> {
     chain.iter().enumerate().map(id).map(|id| id.hex()[..64].to_owned()).collect()
 }
 
-/// A layer's `json` of the version 1 format: the top one carries the image's configuration.
+/// A layer's `json` in the version 1 format: the top one has the image's configuration.
 fn legacy_json(id: &str, parent: Option<&str>, top: Option<&ImageConfig>) -> String {
     let mut value = json!({ "id": id, "created": "1970-01-01T00:00:00Z", "os": "linux" });
     if let Some(parent) = parent {
@@ -280,7 +279,7 @@ fn legacy_json(id: &str, parent: Option<&str>, top: Option<&ImageConfig>) -> Str
     value.to_string()
 }
 
-/// Hashes what is read.
+/// A reader that hashes its data.
 struct Hashing<R> {
     inner: R,
     digester: Digester,

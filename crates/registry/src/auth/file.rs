@@ -1,13 +1,13 @@
-//! Docker's `config.json`, podman's `auth.json`: one format.
+//! Reads and writes Docker's `config.json` and podman's `auth.json`, which have one format.
 //!
 //! ```json
 //! { "auths": { "quay.io/team": { "auth": "dXNlcjpwYXNz" }, "https://index.docker.io/v1/": {} },
 //!   "credHelpers": { "x.dkr.ecr.eu-west-1.amazonaws.com": "ecr-login" }, "credsStore": "pass" }
 //! ```
-//! Keys: podman writes `registry[/path]`, the longest that begins the repository wins; Docker
-//! writes the host, or for the Hub a URL. Writing keeps every field that is not ours, goes through
-//! a temporary file of mode 0600 in the same directory and a rename, under a lock on that
-//! directory (best effort: some network file systems have none).
+//! Keys: podman writes `registry[/path]`, and the longest that is a prefix of the repository wins;
+//! Docker writes the host, or a URL for the Hub. Writing keeps every field that this program does
+//! not know. It goes through a temporary file of mode 0600 in the same directory and a rename,
+//! under a lock on that directory (best effort: some network file systems have none).
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -22,11 +22,11 @@ use serde_json::{Map, Value, json};
 use super::{Credential, helper};
 use crate::{Error, Secret, limits};
 
-/// Docker Hub's registry, and the key that Docker keeps it under.
+/// Docker Hub's registry, and Docker's key for it.
 const HUB: &str = "docker.io";
 const HUB_KEY: &str = "https://index.docker.io/v1/";
 
-/// What one file knows about a registry.
+/// Returns a file's credentials for a registry.
 pub(super) fn find(
     path: &Path,
     registry: &str,
@@ -60,7 +60,7 @@ fn table(root: &Map<String, Value>) -> Option<&Map<String, Value>> {
     if is_docker { root.get("auths")?.as_object() } else { Some(root) }
 }
 
-/// The registries and repositories that a file has credentials for.
+/// Lists the registries and repositories that a file has credentials for.
 pub fn list(path: &Path) -> Result<Vec<String>, Error> {
     let root = read(path)?.unwrap_or_default();
     let keys = |name: &str| -> Vec<String> {
@@ -74,8 +74,8 @@ pub fn list(path: &Path) -> Result<Vec<String>, Error> {
     Ok(all)
 }
 
-/// Keeps credentials for `key` (`registry[/path]`), in the file or where the file names a helper
-/// for the registry, there. Makes the file and its directory if they are not there.
+/// Stores credentials for `key` (`registry[/path]`) in the file, or in a helper if the file names
+/// one for the registry. Makes the file and its directory if they are missing.
 pub fn store(path: &Path, key: &str, credential: &Credential) -> Result<(), Error> {
     change(path, |root| {
         let registry = key.split('/').next().unwrap_or(key);
@@ -90,7 +90,7 @@ pub fn store(path: &Path, key: &str, credential: &Credential) -> Result<(), Erro
             Credential::Basic { username, password } => {
                 json!({ "auth": BASE64.encode(format!("{username}:{}", password.expose())) })
             }
-            // Docker's own form: a user name that says "token", and the token beside it.
+            // Docker's own form: the user name `<token>`, and the token beside it.
             Credential::IdentityToken(token) => {
                 json!({ "auth": BASE64.encode("<token>:"), "identitytoken": token.expose() })
             }
@@ -99,7 +99,7 @@ pub fn store(path: &Path, key: &str, credential: &Credential) -> Result<(), Erro
     })
 }
 
-/// Forgets the credentials for `key`; says whether there were any.
+/// Removes the credentials for `key`; returns true if there were any.
 pub fn remove(path: &Path, key: &str) -> Result<bool, Error> {
     if read(path)?.is_none() {
         return Ok(false);
@@ -140,7 +140,7 @@ fn server_key(registry: &str) -> String {
     if registry == HUB { HUB_KEY.to_owned() } else { registry.to_owned() }
 }
 
-/// The key to write: Docker and podman both find it.
+/// The key to write, which both Docker and podman find.
 fn file_key(key: &str) -> String {
     if key == HUB { HUB_KEY.to_owned() } else { key.to_owned() }
 }
@@ -167,7 +167,7 @@ fn plain_key(key: &str) -> String {
     }
 }
 
-/// The keys that fit, most specific first.
+/// The keys that match, most specific first.
 fn keys<'a>(
     auths: &'a Map<String, Value>,
     registry: &str,
@@ -205,9 +205,8 @@ fn entry(path: &Path, key: &str, entry: &Value) -> Result<Option<Credential>, Er
             .ok()
             .and_then(|bytes| String::from_utf8(bytes).ok())
             .ok_or_else(|| refuse("is not base64"))?;
-        let (username, password) =
-            decoded.split_once(':').ok_or_else(|| refuse("has no colon in it"))?;
-        // Docker pads with NUL bytes sometimes (its own decoder trims them).
+        let (username, password) = decoded.split_once(':').ok_or_else(|| refuse("has no colon"))?;
+        // Docker sometimes pads with NUL bytes (its own decoder trims them).
         let password = Secret::new(password.trim_end_matches('\0'));
         return Ok(Some(Credential::Basic { username: username.to_owned(), password }));
     }
@@ -216,7 +215,7 @@ fn entry(path: &Path, key: &str, entry: &Value) -> Result<Option<Credential>, Er
             username: username.to_owned(),
             password: Secret::new(password),
         }),
-        // Docker leaves an empty entry where a helper has the password.
+        // Docker leaves an empty entry if a helper has the password.
         _ => None,
     })
 }
@@ -234,7 +233,7 @@ fn read(path: &Path) -> Result<Option<Map<String, Value>>, Error> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(Some(Map::new()));
     }
-    // The parser's message could quote the secret next to the mistake: only its place is shown.
+    // The parser's message could quote the secret next to the error: only its position is shown.
     let parsed = serde_json::from_slice(&bytes).map_err(|e| Error::ConfigFile {
         path: path.to_owned(),
         reason: format!("it is not a JSON object (line {}, column {})", e.line(), e.column()),
@@ -246,7 +245,7 @@ fn change(
     path: &Path,
     edit: impl FnOnce(&mut Map<String, Value>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    // A link (dotfile managers) is written through, not replaced.
+    // A symbolic link (dotfile managers) is written through, not replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fail = |action, path: &Path| {
@@ -281,11 +280,11 @@ fn change(
     written
 }
 
-/// Waits until a file's name is on the disk too.
+/// Waits until a file's directory entry is on the disk too.
 fn sync_directory(path: &Path) -> std::io::Result<()> {
     let Some(directory) = path.parent() else { return Ok(()) };
     match File::open(directory)?.sync_all() {
-        // Some network file systems cannot, or do so by themselves.
+        // Some network file systems cannot sync a directory, or do so by themselves.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
             Ok(())
         }
@@ -304,7 +303,7 @@ fn temporary_beside(path: &Path) -> PathBuf {
 fn write_new(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = match open() {
-        // Left by a process of the same id that was killed.
+        // A killed process with the same id left it.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             std::fs::remove_file(path)?;
             open()?

@@ -1,4 +1,4 @@
-//! Files as Docker and podman write them.
+//! Tests with files as Docker and podman write them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -13,7 +13,7 @@ fn encoded(pair: &str) -> String {
 }
 
 #[test]
-fn a_keystore_of_udockers() {
+fn a_udocker_keystore() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keystore");
     let text = json!({ "https://registry-1.docker.io": { "auth": encoded("hub:5"), "email": "" },

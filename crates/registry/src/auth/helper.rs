@@ -1,8 +1,8 @@
-//! Docker's credential helpers: `docker-credential-NAME get|store|erase`.
+//! Runs Docker's credential helpers: `docker-credential-NAME get|store|erase`.
 //!
 //! The protocol is that of `docker-credential-helpers`: the server's URL (or a JSON object to
-//! store) on standard input, JSON or an error in words on standard output. Secrets go through
-//! pipes only.
+//! store) on standard input, JSON or an error message on standard output. Secrets go through pipes
+//! only.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Credential;
 use crate::{Error, Secret, limits};
 
-/// What helpers say when they know nothing.
+/// The message of helpers that have no credentials for a server.
 const NOT_FOUND: &str = "credentials not found";
 /// The user name that marks an identity token.
 const TOKEN_USER: &str = "<token>";
@@ -28,7 +28,7 @@ struct Record {
     secret: String,
 }
 
-/// Asks a helper for a server's credentials.
+/// Gets a server's credentials from a helper.
 pub fn get(name: &str, server: &str) -> Result<Option<Credential>, Error> {
     let (success, output) = run(name, "get", server)?;
     if !success {
@@ -38,7 +38,7 @@ pub fn get(name: &str, server: &str) -> Result<Option<Credential>, Error> {
         return Err(failed(name, &output));
     }
     let record: Record = serde_json::from_str(&output)
-        .map_err(|_| failed(name, "its answer is not what the protocol says"))?;
+        .map_err(|_| failed(name, "its output is not valid JSON credentials"))?;
     let secret = Secret::new(record.secret);
     Ok(Some(match record.username.as_str() {
         TOKEN_USER => Credential::IdentityToken(secret),
@@ -46,7 +46,7 @@ pub fn get(name: &str, server: &str) -> Result<Option<Credential>, Error> {
     }))
 }
 
-/// Gives a helper credentials to keep.
+/// Stores credentials in a helper.
 pub fn store(name: &str, server: &str, credential: &Credential) -> Result<(), Error> {
     let (username, secret) = match credential {
         Credential::Basic { username, password } => (username.as_str(), password),
@@ -64,7 +64,7 @@ pub fn store(name: &str, server: &str, credential: &Credential) -> Result<(), Er
     }
 }
 
-/// Makes a helper forget a server.
+/// Removes a server's credentials from a helper.
 pub fn erase(name: &str, server: &str) -> Result<(), Error> {
     match run(name, "erase", server)? {
         (true, _) => Ok(()),
@@ -74,14 +74,14 @@ pub fn erase(name: &str, server: &str) -> Result<(), Error> {
 }
 
 fn failed(name: &str, reason: &str) -> Error {
-    let reason = crate::client::text::clean(reason, 300);
+    let reason = crate::client::response_text::clean(reason, 300);
     Error::Helper { name: name.to_owned(), reason }
 }
 
 fn run(name: &str, verb: &str, input: &str) -> Result<(bool, String), Error> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if name.is_empty() || !name.bytes().all(plain) {
-        return Err(failed(name, "this is not a helper's name"));
+        return Err(failed(name, "the name of the helper is not valid"));
     }
     let fail = |error: std::io::Error| failed(name, &error.to_string());
     let mut child = Command::new(format!("docker-credential-{name}"))
@@ -92,7 +92,7 @@ fn run(name: &str, verb: &str, input: &str) -> Result<(bool, String), Error> {
         .spawn()
         .map_err(fail)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A helper that does not read its input has its own reasons; its output says them.
+        // A helper that does not read its input reports the reason in its output.
         let _ = stdin.write_all(input.as_bytes());
     }
     let mut output = Vec::new();

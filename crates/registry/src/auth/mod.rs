@@ -1,11 +1,11 @@
-//! Who we are to a registry: credentials, the files and helpers they are kept in.
+//! Credentials for registries, and the files and helpers that store them.
 //!
 //! Docker, podman and skopeo keep credentials in JSON files of one format (`auths`, `credHelpers`,
-//! `credsStore`), and so do we: [`AuthFiles`] asks a list of such files in order, [`store`] and
-//! [`remove`] change one. Keys may be as specific as a repository, as podman has it. Helpers are
-//! the programs `docker-credential-NAME` ([`helper`]).
+//! `credsStore`), and so does Coracle: [`AuthFiles`] searches a list of such files in order,
+//! [`store`] and [`remove`] change one. Keys may be as specific as a repository, as in podman.
+//! Helpers are the programs `docker-credential-NAME` ([`helper`]).
 //!
-//! The `docker_credential` crate was looked at: it finds `$HOME` by itself, knows no keys per
+//! The `docker_credential` crate is not used: it looks up `$HOME` by itself, knows no keys per
 //! repository and does not write.
 
 mod file;
@@ -31,14 +31,14 @@ pub enum Credential {
     IdentityToken(Secret),
 }
 
-/// Finds credentials.
+/// A source of credentials.
 pub trait Credentials: std::fmt::Debug + Send + Sync {
-    /// The credentials for `registry` (`docker.io` for Docker Hub), the more specific ones for
-    /// `repository` (`library/debian`) where there are such; `None` means anonymous.
+    /// The credentials for `registry` (`docker.io` for Docker Hub), preferring more specific ones
+    /// for `repository` (`library/debian`); `None` means anonymous.
     fn find(&self, registry: &str, repository: Option<&str>) -> Result<Option<Credential>, Error>;
 }
 
-/// Always anonymous.
+/// No credentials: always anonymous.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCredentials;
 
@@ -48,10 +48,10 @@ impl Credentials for NoCredentials {
     }
 }
 
-/// The same credentials for one registry, as a command line gives them.
+/// Fixed credentials for one registry, as given on a command line.
 #[derive(Debug, Clone)]
 pub struct FixedCredentials {
-    /// The registry they are for; nothing else gets them.
+    /// The registry that they are for; they are sent to no other.
     pub registry: String,
     /// The credentials.
     pub credential: Credential,
@@ -63,11 +63,11 @@ impl Credentials for FixedCredentials {
     }
 }
 
-/// Credentials in files, the first file that knows the registry wins. Files that do not exist know
-/// nothing; one that cannot be read or understood is an error, because going on anonymously would
-/// end in a misleading refusal by the registry. A helper that fails is an error only when no later
-/// file knows the registry; the client then still tries anonymously, because a `config.json` copied
-/// from another machine often names a helper that is not here.
+/// Credentials in files; the first file that has the registry wins. Missing files are skipped. A
+/// file that cannot be read or parsed is an error, because going on anonymously would end in a
+/// misleading refusal by the registry. A failing helper is an error only when no later file has the
+/// registry; the client then still tries anonymously, because a `config.json` copied from another
+/// machine often names a helper that is not installed.
 #[derive(Debug, Clone, Default)]
 pub struct AuthFiles {
     /// `auth.json` and `config.json` files, most important first.

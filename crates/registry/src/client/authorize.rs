@@ -1,9 +1,9 @@
-//! From a challenge to an `Authorization` header, kept as long as it is good.
+//! Turns a challenge into an `Authorization` header, and caches it while it is valid.
 //!
-//! Bearer tokens (Docker's token specification, `docs/spec/auth`) are asked for by GET with Basic
-//! credentials or none, or by POST with a refresh token (identity token); they are kept per
-//! host and scope until shortly before they expire. Basic credentials are sent as they are. A token
-//! server is only told the credentials when it is asked over HTTPS or its registry is insecure.
+//! Bearer tokens (Docker's token specification, `docs/spec/auth`) are requested by GET with Basic
+//! credentials or none, or by POST with a refresh token (identity token). They are cached per host
+//! and scope until shortly before they expire. Basic credentials are sent directly. A token server
+//! gets the credentials only over HTTPS, or if its registry is insecure.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 
 use super::challenge::{self, Challenge};
-use super::{Inner, text};
+use super::{Inner, response_text};
 use crate::auth::Credential;
 use crate::http::{Method, Request, Response};
 use crate::url::{Scheme, Url, encode};
@@ -22,12 +22,12 @@ use crate::{Error, Secret, limits};
 
 /// The specification's default lifetime of a token.
 const LIFETIME: Duration = Duration::from_mins(1);
-/// Tokens are given up this long before they expire, so that none expires on its way.
+/// Tokens are dropped this long before they expire, so that none expires during a request.
 const MARGIN: Duration = Duration::from_secs(10);
-/// No lifetime longer than this is believed.
+/// Upper limit of a token's lifetime, in seconds.
 const LIFETIME_MAX: u64 = 86_400;
 
-/// Headers by host and scope, with the time they are good until.
+/// Headers by host and scope, with the time until which they are valid.
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     known: Mutex<HashMap<(String, String), Header>>,
@@ -53,7 +53,7 @@ impl Headers {
     }
 }
 
-/// A token server's answer.
+/// A token server's response.
 #[derive(Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 struct Token {
@@ -64,7 +64,8 @@ struct Token {
     expires_in: Option<u64>,
 }
 
-/// Some servers write the number as text, one writes a fraction; what is neither is the default.
+/// Some servers write the number as text, one writes a fraction; for anything else the default is
+/// used.
 fn lenient_seconds<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     let value = serde_json::Value::deserialize(d)?;
     Ok(value
@@ -73,7 +74,7 @@ fn lenient_seconds<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>
         .or_else(|| value.as_str()?.parse().ok()))
 }
 
-/// What a token is for.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A pull or a list.
@@ -82,19 +83,18 @@ pub(super) enum Purpose {
     Login,
 }
 
-/// What a challenge led to.
+/// Result of answering a challenge.
 pub(super) struct Authorized {
     /// The header to send.
     pub(super) header: Secret,
-    /// Whether it says who we are.
+    /// True if the header has credentials.
     pub(super) with_credentials: bool,
-    /// A refresh token that the server gave beside it.
+    /// A refresh token that the server sent with it.
     pub(super) refresh_token: Option<Secret>,
 }
 
 impl Inner {
-    /// Answers a 401; `None` where nothing could be answered (no known scheme, or Basic without
-    /// credentials).
+    /// Answers a 401; `None` if that is impossible (no known scheme, or Basic without credentials).
     pub(super) fn authorize(
         &self,
         refused: &Response,
@@ -148,7 +148,8 @@ impl Inner {
         purpose: Purpose,
     ) -> Result<(Fresh, Option<Secret>), Error> {
         let realm = bearer.get("realm").unwrap_or_default();
-        let failed = |reason: String| Error::Token { realm: text::clean(realm, 200), reason };
+        let failed =
+            |reason: String| Error::Token { realm: response_text::clean(realm, 200), reason };
         let url = refused.url.join(realm).ok_or_else(|| failed("it is not a URL".to_owned()))?;
         let registry = refused.url.authority();
         if url.host == refused.url.host && self.hosts.is_insecure(&registry) {
@@ -158,7 +159,7 @@ impl Inner {
             self.refuse_in_clear(&url, &registry)?;
         }
         let service = bearer.get("service").unwrap_or_default();
-        // The scope that the registry names wins.
+        // The scope in the registry's challenge takes precedence.
         let named = bearer.get("scope").unwrap_or_default();
         let scopes: Vec<&str> = if named.is_empty() { vec![scope] } else { vec![named] };
         let request = match credential {
@@ -167,11 +168,11 @@ impl Inner {
             }
             other => by_get(url.clone(), service, &scopes, other, purpose),
         };
-        let response = self.send_patiently(&request)?;
+        let response = self.send_with_retries(&request)?;
         let status = response.status;
-        let body = text::read_limited(response.body, limits::TOKEN, || url.to_string())?;
+        let body = response_text::read_limited(response.body, limits::TOKEN, || url.to_string())?;
         if status != 200 {
-            let message = text::error_words(&body);
+            let message = response_text::error_words(&body);
             return Err(match status {
                 401 | 403 | 400 => Error::Unauthorized {
                     registry,
@@ -182,11 +183,11 @@ impl Inner {
                 _ => failed(format!("it answered {status} {message}").trim_end().to_owned()),
             });
         }
-        let token: Token = serde_json::from_slice(&body).map_err(|e| failed(senseless(&e)))?;
+        let token: Token = serde_json::from_slice(&body).map_err(|e| failed(invalid_json(&e)))?;
         let fresh = token.token.or(token.access_token).filter(|t| !t.is_empty());
-        let text = fresh.ok_or_else(|| failed("the answer holds none".to_owned()))?;
+        let text = fresh.ok_or_else(|| failed("the response has no token".to_owned()))?;
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(failed("the answer's token is not a word".to_owned()));
+            return Err(failed("the token has characters that are not allowed".to_owned()));
         }
         let lifetime =
             token.expires_in.map_or(LIFETIME, |s| Duration::from_secs(s.min(LIFETIME_MAX)));
@@ -195,10 +196,10 @@ impl Inner {
     }
 }
 
-/// The parser's message could quote the token: only the place of the mistake is shown.
-fn senseless(error: &serde_json::Error) -> String {
+/// The parser's message could quote the token: only the position of the error is shown.
+fn invalid_json(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
-    format!("its answer makes no sense (line {line}, column {column})")
+    format!("its response is not valid JSON (line {line}, column {column})")
 }
 
 struct Fresh {
@@ -222,7 +223,7 @@ fn by_get(
     if let Some(Credential::Basic { username, password }) = who {
         query.push(format!("account={}", encode(username)));
         if purpose == Purpose::Login {
-            // Gives a refresh token where the server has such; others ignore it.
+            // Servers that have refresh tokens return one; others ignore the parameter.
             query.push("offline_token=true&client_id=coracle".to_owned());
         }
         authorization = Some(basic_header(username, password));
@@ -249,7 +250,7 @@ fn basic_header(username: &str, password: &Secret) -> Secret {
     Secret::new(format!("Basic {pair}"))
 }
 
-/// A scope in words: `repository:a/b:pull` is `a/b`.
+/// A scope for messages: `repository:a/b:pull` is `a/b`.
 fn described(scope: &str) -> String {
     match scope.split(':').nth(1) {
         Some(name) if !name.is_empty() => name.to_owned(),

@@ -1,10 +1,10 @@
-//! A blob's bytes, taken up again by `Range` wherever a connection breaks.
+//! Reads a blob's bytes, and resumes by `Range` if a connection breaks.
 //!
 //! The reader keeps its position. When the connection ends early it opens a new one from there, at
-//! the same place and, when that fails for good, at the next (mirror, registry). A server that
-//! ignores `Range` and sends everything is read from the start and the known part skipped. The
-//! number of repetitions without a new byte is bounded, and so is their number in all. The end is
-//! exactly at the descriptor's size: a server that sends more is an error.
+//! the same host and, when that fails for good, at the next one (mirror, registry). If a server
+//! ignores `Range` and sends everything, the known part is skipped. The number of retries without a
+//! new byte is bounded, and so is their total. The end is exactly at the descriptor's size: a
+//! server that sends more is an error.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -17,12 +17,12 @@ use super::{Client, Endpoint, Inner};
 use crate::Error;
 use crate::http::{Response, explain_io};
 
-/// Connections for one blob, however much each of them brings.
+/// Limit of connections for one blob, whatever the number of bytes from each.
 const CONNECTIONS: u32 = 1000;
 
-/// A blob's bytes from the registry. Broken connections are taken up again where they ended; the
-/// end comes exactly at the descriptor's size, else an error. The digest is the caller's to check.
-/// Errors hold an [`Error`], see [`Error::from_io`].
+/// A blob's bytes from the registry. Broken connections are resumed where they ended; the end comes
+/// exactly at the descriptor's size, else an error. The caller checks the digest. Errors hold an
+/// [`Error`], see [`Error::from_io`].
 pub struct BlobReader {
     inner: Arc<Inner>,
     endpoints: Vec<Endpoint>,
@@ -51,8 +51,8 @@ impl fmt::Debug for BlobReader {
 }
 
 impl Client {
-    /// A blob's bytes from `offset` on (a partial download's length). The connection is made here,
-    /// so that a missing blob is known at once.
+    /// Opens a blob at `offset` (the length of a partial download). The connection is made here, so
+    /// that a missing blob is reported at once.
     pub fn blob(
         &self,
         reference: &Reference,
@@ -84,24 +84,24 @@ impl Client {
 }
 
 impl BlobReader {
-    /// How many bytes of the blob have been read, the offset included.
+    /// Position in the blob, the offset included.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The host that the bytes come from.
+    /// The host that sends the bytes.
     pub fn source(&self) -> &str {
         self.endpoints.get(self.at).map_or("", |endpoint| &endpoint.registry)
     }
 
-    /// Opens a connection at the position, at this place or one after it.
+    /// Opens a connection at the position, at the current endpoint or one after it.
     fn connect(&mut self) -> Result<(), Error> {
         loop {
             self.connections += 1;
             let Some(endpoint) = self.endpoints.get(self.at) else {
                 return Err(Error::Broken {
                     host: self.descriptor.digest.to_string(),
-                    reason: "there is no place left to fetch it from".to_owned(),
+                    reason: "no registry or mirror is left to fetch it from".to_owned(),
                 });
             };
             match self.open(endpoint) {
@@ -128,7 +128,7 @@ impl BlobReader {
         self.start(endpoint, answer.response)
     }
 
-    /// Brings the body to the position.
+    /// Skips to the position in the response's body.
     fn start(&self, endpoint: &Endpoint, response: Response) -> Result<Body, Error> {
         let host = response.url.authority();
         let begin = match response.status {
@@ -138,7 +138,7 @@ impl BlobReader {
                     range.strip_prefix("bytes ").and_then(|r| r.split('-').next()?.parse().ok());
                 begin.ok_or_else(|| Error::Protocol {
                     url: response.url.to_string(),
-                    reason: format!("Content-Range {:?}", super::text::clean(range, 60)),
+                    reason: format!("Content-Range {:?}", super::response_text::clean(range, 60)),
                 })?
             }
             _ => 0,
@@ -164,7 +164,7 @@ impl BlobReader {
         let skipped = io::copy(&mut reader.by_ref().take(skip), &mut io::sink());
         match skipped {
             Ok(n) if n == skip => Ok(Body { reader, host }),
-            Ok(_) => Err(Error::Broken { host, reason: "it hung up".to_owned() }),
+            Ok(_) => Err(Error::Broken { host, reason: "it closed the connection".to_owned() }),
             Err(error) => {
                 let authority = endpoint.authority.clone();
                 Err(explain_io(error, authority, None))
@@ -177,7 +177,7 @@ impl BlobReader {
             Error::NotFound { registry, .. } => match self.descriptor.urls.first() {
                 Some(url) if self.descriptor.is_foreign() => Error::ForeignLayer {
                     digest: self.descriptor.digest.clone(),
-                    url: super::text::clean(url, 200),
+                    url: super::response_text::clean(url, 200),
                 },
                 _ => Error::BlobMissing {
                     registry,
@@ -224,7 +224,7 @@ impl Read for BlobReader {
         }
         let left = self.descriptor.size - self.position;
         if left == 0 {
-            // Whatever still comes is too much; an error here is no news, the blob is complete.
+            // One more byte is too much. An error here does not matter, since the blob is complete.
             let more = self.body.take().map(|mut body| body.reader.read(&mut [0; 1]));
             return if matches!(more, Some(Ok(1))) { Err(self.too_long()) } else { Ok(0) };
         }
@@ -237,7 +237,7 @@ impl Read for BlobReader {
             let error = match body.reader.read(&mut buffer[..most]) {
                 Ok(0) => Error::Broken {
                     host: body.host.clone(),
-                    reason: format!("it hung up {left} bytes before the end"),
+                    reason: format!("it closed the connection {left} bytes before the end"),
                 },
                 Ok(n) => {
                     self.position += n as u64;

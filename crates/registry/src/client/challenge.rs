@@ -1,7 +1,7 @@
-//! `WWW-Authenticate` (RFC 9110, section 11.6.1), read leniently.
+//! Parses `WWW-Authenticate` (RFC 9110, section 11.6.1) leniently.
 //!
 //! Registries send one or several challenges, in one header or several, quoted or not, with commas
-//! inside quoted scopes. The reader takes words: one followed by `=` is a parameter of the
+//! inside quoted scopes. The parser reads words: one followed by `=` is a parameter of the
 //! challenge before it, any other begins a new challenge.
 
 /// One way to authenticate.
@@ -38,7 +38,7 @@ pub(crate) fn parse(header: &str) -> Vec<Challenge> {
                 challenge.parameters.push((word, value));
                 rest = tail;
             }
-            // A parameter before any challenge: nothing it could belong to.
+            // A parameter before any challenge is ignored.
             (Some(value), None) => rest = read_value(value).1,
             (None, _) => {
                 challenges.push(Challenge { scheme: word, parameters: Vec::new() });
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn several_and_sloppy() {
+    fn several_and_malformed() {
         let found =
             parse(r#"Negotiate abc==, BASIC Realm = "r, s" , Bearer realm=http://t/x;service=s"#);
         let schemes: Vec<&str> = found.iter().map(|c| c.scheme.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Tags, catalog, search and login.
+//! Lists tags and repositories, searches, and logs in.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use super::authorize::Purpose;
 use super::session::Ask;
-use super::{Client, Endpoint, HUB, Inner, Login, SearchResult, text};
+use super::{Client, Endpoint, HUB, Inner, Login, SearchResult, response_text};
 use crate::auth::Credential;
 use crate::http::Response;
 use crate::url::{Url, encode};
 use crate::{Error, limits};
 
-/// Docker Hub's search lives on another host than its registry.
+/// Docker Hub's search is on another host than its registry.
 const HUB_SEARCH: &str = "index.docker.io";
 const PAGE_SIZE: usize = 1000;
-/// The most results that one page of a version 1 search may have.
+/// Maximum number of results in one page of a version 1 search.
 const SEARCH_PAGE: usize = 100;
 const DESCRIPTION_MAX: usize = 1000;
 
@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Searches a registry (`docker.io` for Docker Hub), at most `limit` results: by the version 1
-    /// search where there is one, else by looking through the catalog.
+    /// search if the registry has it, else by filtering the catalog.
     pub fn search(
         &self,
         registry: &str,
@@ -111,7 +111,8 @@ impl Client {
             let path = format!("/v1/search?q={}&n={size}&page={page}", encode(term));
             let answer = self.inner.ask(&endpoint, &Ask::get(path, String::new()), registry)?;
             let url = answer.response.url.to_string();
-            let body = text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
+            let body =
+                response_text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
             let found: Search = serde_json::from_slice(&body).map_err(|_| Error::Unsupported {
                 registry: registry.to_owned(),
                 what: "search",
@@ -151,7 +152,7 @@ impl Client {
             .collect())
     }
 
-    /// Whether a registry takes these credentials (`None`: whether it wants any).
+    /// Checks that a registry accepts these credentials (`None`: checks if it requires any).
     pub fn login(&self, registry: &str, credential: Option<&Credential>) -> Result<Login, Error> {
         let endpoint = self.inner.registry(registry);
         let mut ask = Ask::get("/v2/".to_owned(), String::new());
@@ -171,7 +172,7 @@ impl Client {
 }
 
 impl Inner {
-    /// Follows `Link: <...>; rel="next"` until there is no next page or enough is there.
+    /// Follows `Link: <...>; rel="next"` until there is no next page or the limit is reached.
     fn pages(
         &self,
         endpoint: &Endpoint,
@@ -189,20 +190,21 @@ impl Inner {
             let answer = self.ask(endpoint, &Ask::get(path.clone(), scope.to_owned()), what)?;
             let next = next_page(&answer.response);
             let url = answer.response.url.to_string();
-            let body = text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
+            let body =
+                response_text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
             size += body.len() as u64;
             if size > limits::LIST {
                 let what = format!("the list at {url}");
                 return Err(Error::TooLarge { what, limit: limits::LIST });
             }
             let page = parse(&body).map_err(|e| Error::Protocol { url, reason: e.to_string() })?;
-            items.extend(page.into_iter().map(|item| text::clean(&item, DESCRIPTION_MAX)));
+            items.extend(page.into_iter().map(|item| response_text::clean(&item, DESCRIPTION_MAX)));
             seen.insert(path);
             if limit > 0 && items.len() >= limit {
                 items.truncate(limit);
                 break;
             }
-            // A registry whose next page is one we had would never end.
+            // Stops at a page that was read already, which would loop.
             match next {
                 Some(next) if !seen.contains(&next) => path = next,
                 _ => break,
@@ -212,15 +214,15 @@ impl Inner {
     }
 }
 
-/// The path of the next page; a link to another host is not followed, since it would not get our
-/// token.
+/// The path of the next page; a link to another host is not followed, since the token is not for
+/// that host.
 fn next_page(response: &Response) -> Option<String> {
     for link in response.headers("link") {
         for part in link.split(", <") {
             let (target, parameters) = part.trim_start_matches('<').split_once('>')?;
             if parameters.to_ascii_lowercase().replace(['"', ' '], "").contains("rel=next") {
                 let url: Url = response.url.join(target)?;
-                // Registries behind proxies write their inner address: only the path counts.
+                // Registries behind proxies write their inner address: only the path is used.
                 return Some(url.path);
             }
         }
@@ -229,10 +231,10 @@ fn next_page(response: &Response) -> Option<String> {
 }
 
 fn result(registry: &str, found: Found) -> SearchResult {
-    let name = text::clean(&found.name, DESCRIPTION_MAX);
+    let name = response_text::clean(&found.name, DESCRIPTION_MAX);
     SearchResult {
         name: if registry == HUB.0 { name } else { format!("{registry}/{name}") },
-        description: text::clean(&found.description.unwrap_or_default(), DESCRIPTION_MAX),
+        description: response_text::clean(&found.description.unwrap_or_default(), DESCRIPTION_MAX),
         stars: found.star_count,
         official: found.is_official,
         automated: found.is_automated,

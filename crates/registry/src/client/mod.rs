@@ -1,31 +1,31 @@
-//! The client: from a reference to manifests, configurations and blobs.
+//! The client: fetches manifests, configurations and blobs of a reference.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`session`] | one request to one registry: scheme, authorization, redirects, repetition |
+//! | [`session`] | one request to one registry: scheme, authorization, redirects, retries |
 //! | [`authorize`], [`challenge`] | from a 401 to a header |
 //! | [`pull`] | resolve, manifest, configuration |
 //! | [`blob`] | the reader that resumes |
 //! | [`lists`] | tags, catalog, search, login |
 //!
-//! A reference may be found in several places (mirrors, then the registry itself). They are asked
-//! in order; a mirror that fails in any way is passed over, and one that cannot be reached is not
-//! asked again by this client. What the last place says is the error.
+//! A reference may be on several hosts (mirrors, then the registry itself). They are tried in
+//! order; a mirror that fails in any way is skipped, and one that cannot be reached is not tried
+//! again by this client. The last host's error is returned.
 
 mod authorize;
 mod blob;
 mod challenge;
 mod lists;
 mod pull;
+pub(crate) mod response_text;
 mod session;
-pub(crate) mod text;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use oci::{Descriptor, Digest, Document, Index, Manifest, Reference};
 
-use crate::hosts::{HUB, Hosts};
+use crate::host_state::{HUB, Hosts};
 use crate::http::Http;
 use crate::registries_conf::{Place, place};
 use crate::url::Url;
@@ -33,7 +33,7 @@ use crate::{Error, Secret, Settings};
 
 pub use blob::BlobReader;
 
-/// Talks to registries. Clones share connections, tokens and resolved names.
+/// A client of registries. Clones share connections, tokens and resolved names.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -46,34 +46,34 @@ struct Inner {
     http: Http,
     headers: authorize::Headers,
     /// Mirrors that could not be reached.
-    dead: Mutex<BTreeSet<String>>,
+    unreachable: Mutex<BTreeSet<String>>,
 }
 
-/// A document as a registry has it.
+/// A document as a registry serves it.
 #[derive(Debug, Clone)]
 pub struct Fetched {
     /// Manifest or index, with its bytes.
     pub document: Document,
     /// Media type, digest and size of those bytes.
     pub descriptor: Descriptor,
-    /// The host that answered (a mirror, perhaps).
+    /// The host that answered (possibly a mirror).
     pub source: String,
 }
 
 /// One image, chosen for a platform.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// What was asked for.
+    /// The reference as given.
     pub reference: Reference,
     /// The image's manifest, with its bytes.
     pub manifest: Manifest,
     /// The manifest's descriptor.
     pub descriptor: Descriptor,
-    /// The index that the manifest was chosen from; its digest is what the tag points to.
+    /// The index from which the manifest was chosen; the tag points to its digest.
     pub index: Option<Index>,
-    /// Media type, digest and size of what the tag points to: the index, else the manifest.
+    /// Media type, digest and size of the tag's target: the index, else the manifest.
     pub top: Descriptor,
-    /// The host that answered (a mirror, perhaps).
+    /// The host that answered (possibly a mirror).
     pub source: String,
 }
 
@@ -87,35 +87,35 @@ impl Resolved {
 /// One line of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchResult {
-    /// The repository, as `pull` takes it.
+    /// The repository name, in the form that `pull` takes.
     pub name: String,
-    /// What its owner says about it.
+    /// The owner's description.
     pub description: String,
-    /// How many people like it.
+    /// Number of stars.
     pub stars: u64,
-    /// Whether Docker vouches for it.
+    /// True for an official image of Docker.
     pub official: bool,
-    /// Whether it is built automatically.
+    /// True if it is built automatically.
     pub automated: bool,
 }
 
-/// How a login went.
+/// Result of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Whether the registry asked for credentials at all.
+    /// True if the registry asked for credentials at all.
     pub required: bool,
-    /// A token to store in the password's place, where the registry gave one.
+    /// A token to store instead of the password, if the registry gave one.
     pub identity_token: Option<Secret>,
 }
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Debug, Clone)]
 struct Endpoint {
-    /// The registry as references and credentials name it (`docker.io`).
+    /// The registry's name in references and credentials (`docker.io`).
     registry: String,
-    /// `host[:port]` to speak to (`registry-1.docker.io`).
+    /// `host[:port]` to connect to (`registry-1.docker.io`).
     authority: String,
-    /// The repository there; empty for the registry itself.
+    /// The repository's name there; empty for the registry itself.
     repository: String,
     mirror: bool,
 }
@@ -132,19 +132,19 @@ impl Endpoint {
         }
     }
 
-    /// What a refusal is about.
+    /// The subject of an error message.
     fn described(&self) -> String {
         if self.repository.is_empty() { "the registry".to_owned() } else { self.repository.clone() }
     }
 
-    /// The scope of a token to read the repository.
+    /// The scope of a token that allows reading the repository.
     fn pull_scope(&self) -> String {
         format!("repository:{}:pull", self.repository)
     }
 }
 
 impl Client {
-    /// A client. Files that the settings name are read when first needed.
+    /// Makes a client. Files that the settings name are read when first needed.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let hosts = Arc::new(Hosts::new(&settings));
         let http = Http::new(&settings, hosts.clone())?;
@@ -153,7 +153,7 @@ impl Client {
             hosts,
             http,
             headers: authorize::Headers::default(),
-            dead: Mutex::default(),
+            unreachable: Mutex::default(),
         };
         Ok(Client { inner: Arc::new(inner) })
     }
@@ -165,17 +165,17 @@ impl Client {
 }
 
 impl Inner {
-    /// Where to look for a reference, in order.
+    /// The endpoints to try for a reference, in order.
     fn endpoints(&self, reference: &Reference) -> Result<Vec<Endpoint>, Error> {
         let mut places = Vec::new();
         for mirror in self.settings.mirrors.get(reference.registry()).into_iter().flatten() {
             places.push(Self::mirror(mirror, reference)?);
         }
         places.extend(self.settings.registries.places(reference)?);
-        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        let unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
         let mut endpoints = Vec::new();
         for place in places {
-            if place.mirror && dead.contains(&place.registry) {
+            if place.mirror && unreachable.contains(&place.registry) {
                 continue;
             }
             if place.insecure {
@@ -200,7 +200,7 @@ impl Inner {
         place(&name, insecure, true).ok_or_else(refuse)
     }
 
-    /// The registry itself, without a repository.
+    /// The endpoint of the registry itself, without a repository.
     fn registry(&self, registry: &str) -> Endpoint {
         if self.settings.registries.is_insecure(registry) {
             self.hosts.set_insecure(registry);
@@ -213,7 +213,7 @@ impl Inner {
         })
     }
 
-    /// Tries `ask` at each place until one succeeds.
+    /// Calls `ask` with each endpoint until one succeeds.
     fn first<T>(
         &self,
         reference: &Reference,
@@ -225,21 +225,21 @@ impl Inner {
             match ask(endpoint) {
                 Ok(found) => return Ok(found),
                 Err(error) => {
-                    tracing::debug!(registry = endpoint.registry, %error, "not from here");
+                    tracing::debug!(registry = endpoint.registry, %error, "this endpoint failed");
                     self.note_failure(endpoint, &error);
                     last = Some(error);
                 }
             }
         }
-        // There is always the registry itself.
+        // The list always has the registry itself.
         Err(last.unwrap_or_else(|| Error::Setting {
             name: "mirrors".to_owned(),
-            reason: format!("nowhere to look for {reference}"),
+            reason: format!("no endpoint for {reference}"),
         }))
     }
 
     fn note_failure(&self, endpoint: &Endpoint, error: &Error) {
-        let unreachable = matches!(
+        let is_unreachable = matches!(
             error,
             Error::Resolve { .. }
                 | Error::Connect { .. }
@@ -248,10 +248,10 @@ impl Inner {
                 | Error::Timeout { .. }
                 | Error::Proxy { .. }
         );
-        if endpoint.mirror && unreachable {
-            tracing::warn!(mirror = endpoint.registry, %error, "mirror passed over");
-            let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-            dead.insert(endpoint.registry.clone());
+        if endpoint.mirror && is_unreachable {
+            tracing::warn!(mirror = endpoint.registry, %error, "mirror skipped");
+            let mut unreachable = self.unreachable.lock().unwrap_or_else(PoisonError::into_inner);
+            unreachable.insert(endpoint.registry.clone());
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Resolve, manifest, configuration: the small documents, read whole and checked.
+//! Resolves references and fetches manifests and configurations: small documents, read whole and
+//! checked.
 
 use oci::media;
 use oci::{Descriptor, Digest, Document, ImageConfig, Index, Manifest, Platform, Reference};
 
 use super::session::{Answer, Ask};
-use super::{Client, Endpoint, Fetched, Inner, Resolved, text};
+use super::{Client, Endpoint, Fetched, Inner, Resolved, response_text};
 use crate::http::Method;
 use crate::{Error, limits};
 
 impl Client {
-    /// Finds the image for a platform (the host's where `None`).
+    /// Finds the image for a platform (`None`: the host's).
     pub fn resolve(
         &self,
         reference: &Reference,
@@ -42,13 +43,13 @@ impl Client {
         Err(document(reference, oci::Error::Malformed { what: "index", reason }))
     }
 
-    /// The manifest or index that a reference points to, checked against its digest.
+    /// Fetches the manifest or index that a reference points to, checked against its digest.
     pub fn manifest(&self, reference: &Reference) -> Result<Fetched, Error> {
         self.inner.first(reference, |endpoint| self.inner.manifest_at(endpoint, reference))
     }
 
     /// The descriptor that a reference points to, by `HEAD`, which Docker Hub does not count as a
-    /// pull. Falls back to fetching the document where the registry's answer lacks the digest.
+    /// pull. Fetches the document if the registry's response lacks the digest.
     pub fn head(&self, reference: &Reference) -> Result<Descriptor, Error> {
         let found =
             self.inner.first(reference, |endpoint| self.inner.head_at(endpoint, reference))?;
@@ -58,7 +59,7 @@ impl Client {
         }
     }
 
-    /// The image's configuration, checked against its digest.
+    /// Fetches the image's configuration, checked against its digest.
     pub fn config(&self, reference: &Reference, manifest: &Manifest) -> Result<ImageConfig, Error> {
         let descriptor = &manifest.config;
         let what = || format!("the configuration of {}", reference.familiar());
@@ -66,7 +67,7 @@ impl Client {
             return Err(Error::TooLarge { what: what(), limit: limits::CONFIG });
         }
         let reader = self.blob(reference, descriptor, 0)?;
-        let bytes = text::read_limited(reader, limits::CONFIG, what)?;
+        let bytes = response_text::read_limited(reader, limits::CONFIG, what)?;
         check_digest(&what(), &descriptor.digest, &bytes)?;
         ImageConfig::parse(bytes).map_err(|e| document(reference, e))
     }
@@ -80,7 +81,7 @@ impl Inner {
         let (bytes, answer) = loop {
             let mut answer = self.ask(endpoint, &ask, &what())?;
             let body = std::mem::replace(&mut answer.response.body, Box::new(std::io::empty()));
-            match text::read_limited(body, limits::MANIFEST, what) {
+            match response_text::read_limited(body, limits::MANIFEST, what) {
                 Ok(bytes) => break (bytes, answer),
                 Err(error) => {
                     self.pause(&endpoint.authority, &error, attempt).ok_or(error)?;
@@ -123,8 +124,8 @@ fn manifest_ask(endpoint: &Endpoint, reference: &Reference, method: Method) -> A
     Ask { method, headers: vec![accept], ..Ask::get(path, endpoint.pull_scope()) }
 }
 
-/// The document's digest: the one asked for, which the bytes must have, else their SHA-256. What
-/// the registry says it is must be true as well.
+/// Returns the document's digest: the requested one, which the bytes must have, else their SHA-256.
+/// The digest in the registry's header must match as well.
 fn check_manifest(reference: &Reference, answer: &Answer, bytes: &[u8]) -> Result<Digest, Error> {
     let what = format!("the manifest of {}", reference.familiar());
     if let Some(digest) = reference.digest() {

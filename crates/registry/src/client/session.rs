@@ -1,18 +1,18 @@
-//! One request to one registry, until it is answered or will not be.
+//! Sends one request to one registry, with retries, authorization and redirects.
 //!
 //! ```text
 //! ask ─► each scheme the host may speak ─► repeat (429, 5xx, broken; Retry-After, backoff)
 //!          ─► authorized: known header, else none; a 401 is answered once
 //!               ─► follow: redirects by hand; `Authorization` stays with its origin
 //! ```
-//! Repetition is bounded by [`crate::Retries`]. A refused connection or a handshake that fails is
-//! only repeated when the host was reached before: then it may be restarting, else it is simply
-//! not there, and waiting would tell the user so a minute later.
+//! [`crate::Retries`] limits the retries. A refused connection or a failed handshake is only
+//! retried if the host was reached before: then it may be restarting. Otherwise it is probably
+//! wrong or down, and retrying would only delay the error by a minute.
 
 use std::time::{Duration, SystemTime};
 
 use super::authorize::Purpose;
-use super::{Endpoint, Inner, text};
+use super::{Endpoint, Inner, response_text};
 use crate::auth::Credential;
 use crate::http::{Method, Request, Response};
 use crate::url::{Scheme, Url};
@@ -22,14 +22,14 @@ use crate::{Error, Secret, limits};
 #[derive(Debug, Clone)]
 pub(super) struct Ask<'a> {
     pub(super) method: Method,
-    /// Begins with `/v2/`; may have a query.
+    /// Path and query; begins with `/v2/`.
     pub(super) path: String,
     pub(super) headers: Vec<(&'static str, String)>,
     /// The token's scope.
     pub(super) scope: String,
-    /// Whether credentials may be sent.
+    /// Purpose of the request, which decides about refresh tokens.
     pub(super) purpose: Purpose,
-    /// In place of what the settings would find.
+    /// Credentials to use instead of the settings' ones.
     pub(super) credential: Option<&'a Credential>,
 }
 
@@ -46,16 +46,16 @@ impl Ask<'_> {
     }
 }
 
-/// An answer that is a success, and what was sent to get it.
+/// A successful response, and facts about the request.
 pub(super) struct Answer {
     pub(super) response: Response,
-    /// Whether the registry wanted to know who asks.
+    /// True if the registry asked for authorization.
     pub(super) challenged: bool,
     pub(super) refresh_token: Option<Secret>,
 }
 
 impl Inner {
-    /// Asks a registry; any answer but a success is an error. `what` is the reference or digest
+    /// Sends a request; any status except success is an error. `what` is the reference or digest
     /// that a 404 is about.
     pub(super) fn ask(
         &self,
@@ -68,8 +68,8 @@ impl Inner {
         for (at, scheme) in schemes.iter().enumerate() {
             let last = at + 1 == schemes.len();
             match self.repeat(endpoint, ask, *scheme, what) {
-                Err(error) if !last && speaks_no_tls(&error) => first = Some(error),
-                // Where plain HTTP does not even connect, what HTTPS said is the better news.
+                Err(error) if !last && may_use_plain_http(&error) => first = Some(error),
+                // If plain HTTP does not even connect, the error of HTTPS is the more useful one.
                 Err(Error::Connect { .. } | Error::Broken { .. }) if first.is_some() => break,
                 other => return other,
             }
@@ -102,7 +102,7 @@ impl Inner {
         }
     }
 
-    /// Waits before the next attempt; `None` where there should be none.
+    /// Waits before the next attempt; `None` if there should be none.
     pub(super) fn pause(&self, authority: &str, error: &Error, attempt: u32) -> Option<()> {
         let retries = &self.settings.retries;
         if attempt >= retries.attempts {
@@ -117,7 +117,7 @@ impl Inner {
             Error::RateLimited { .. }
             | Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. }
             | Error::Broken { .. } => Some(backoff),
-            // A host that drops our packets costs the whole timeout each time.
+            // A host that drops packets costs the whole timeout each time.
             Error::Timeout { .. } if reached || attempt == 0 => Some(backoff),
             Error::Connect { .. } | Error::Tls { untrusted: false, .. } if reached => Some(backoff),
             _ => None,
@@ -133,9 +133,11 @@ impl Inner {
         ask: &Ask<'_>,
         scheme: Scheme,
     ) -> Result<Answer, Error> {
-        let url = Url::new(scheme, &endpoint.authority, &ask.path).ok_or_else(|| {
-            Error::Resolve { host: endpoint.authority.clone(), reason: "it is no host".to_owned() }
-        })?;
+        let url =
+            Url::new(scheme, &endpoint.authority, &ask.path).ok_or_else(|| Error::Resolve {
+                host: endpoint.authority.clone(),
+                reason: "it is not a host name".to_owned(),
+            })?;
         let known = self.headers.get(&url.authority(), &ask.scope);
         let mut request = Request {
             method: ask.method,
@@ -145,8 +147,8 @@ impl Inner {
             form: None,
         };
         let response = self.follow(&request)?;
-        self.hosts.speaks(&endpoint.authority, scheme);
-        // A 401 from another origin is about the redirect's own signature, not about us.
+        self.hosts.set_scheme(&endpoint.authority, scheme);
+        // A 401 from another origin concerns the redirect's own signature, not these credentials.
         if response.status != 401 || !response.url.same_origin(&request.url) {
             let challenged = known.is_some();
             return Ok(Answer { response, challenged, refresh_token: None });
@@ -154,13 +156,13 @@ impl Inner {
         self.headers.forget(&request.url.authority(), &ask.scope);
         let (credential, helper_failed) = self.credential(endpoint, ask)?;
         let refuse = |with_credentials, message| {
-            // A helper that could not say who we are is the better news than "it wants credentials".
+            // A helper's failure is more useful to the user than "it requires credentials".
             helper_failed.unwrap_or_else(|| unauthorized(endpoint, with_credentials, message))
         };
         let authorized =
             match self.authorize(&response, &ask.scope, credential.as_ref(), ask.purpose) {
                 Ok(Some(authorized)) => authorized,
-                Ok(None) => return Err(refuse(false, text::words_of(response))),
+                Ok(None) => return Err(refuse(false, response_text::messages_of(response))),
                 Err(Error::Unauthorized { with_credentials, message, .. }) => {
                     return Err(refuse(with_credentials, message));
                 }
@@ -170,13 +172,13 @@ impl Inner {
         let response = self.follow(&request)?;
         if response.status == 401 && response.url.same_origin(&request.url) {
             self.headers.forget(&request.url.authority(), &ask.scope);
-            return Err(refuse(authorized.with_credentials, text::words_of(response)));
+            return Err(refuse(authorized.with_credentials, response_text::messages_of(response)));
         }
         let refresh_token = authorized.refresh_token;
         Ok(Answer { response, challenged: true, refresh_token })
     }
 
-    /// Who we are to this registry, or why the helper that should know did not say.
+    /// The credentials for this registry, and the error of a helper that should have them.
     fn credential(
         &self,
         endpoint: &Endpoint,
@@ -188,30 +190,29 @@ impl Inner {
         let repository = Some(endpoint.repository.as_str()).filter(|r| !r.is_empty());
         match self.settings.credentials.find(&endpoint.registry, repository) {
             Err(error @ Error::Helper { .. }) => {
-                tracing::warn!(%error, "going on anonymously");
+                tracing::warn!(%error, "trying without credentials");
                 Ok((None, Some(error)))
             }
             found => Ok((found?, None)),
         }
     }
 
-    /// Sends and follows redirects. `Authorization` goes to the first origin only, and from HTTPS
-    /// nothing is followed to plain HTTP, unless the host it began at is insecure.
+    /// Sends a request and follows redirects. `Authorization` goes to the first origin only. A
+    /// redirect from HTTPS to plain HTTP is refused, unless the first host is insecure.
     fn follow(&self, request: &Request) -> Result<Response, Error> {
         let mut current = request.clone();
         for _ in 0..=limits::REDIRECTS {
             let response = self.http.send(&current)?;
-            self.hosts.reached(&current.url.authority());
+            self.hosts.set_reached(&current.url.authority());
             if !matches!(response.status, 301 | 302 | 303 | 307 | 308) {
                 return Ok(response);
             }
             let refuse = |reason: String| Error::Redirect { url: current.url.to_string(), reason };
             let location = response.header("location").unwrap_or_default();
-            let target = current
-                .url
-                .join(location)
-                .filter(|_| !location.is_empty())
-                .ok_or_else(|| refuse(format!("nowhere: {:?}", text::clean(location, 100))))?;
+            let target =
+                current.url.join(location).filter(|_| !location.is_empty()).ok_or_else(|| {
+                    refuse(format!("nowhere: {:?}", response_text::clean(location, 100)))
+                })?;
             let downgrade = current.url.scheme == Scheme::Https && target.scheme == Scheme::Http;
             if downgrade && !self.hosts.is_insecure(&request.url.authority()) {
                 return Err(refuse(format!("from HTTPS to plain HTTP: {target}")));
@@ -224,15 +225,15 @@ impl Inner {
         Err(Error::Redirect { url: request.url.to_string(), reason })
     }
 
-    /// Sends a token request, repeating as [`Inner::repeat`] does. Redirects are not followed: a
-    /// token server that moves would get the credentials of another.
-    pub(super) fn send_patiently(&self, request: &Request) -> Result<Response, Error> {
+    /// Sends a token request, with retries like [`Inner::repeat`]. Redirects are not followed,
+    /// since they would send the credentials to another server.
+    pub(super) fn send_with_retries(&self, request: &Request) -> Result<Response, Error> {
         let authority = request.url.authority();
         let mut attempt = 0;
         loop {
             let error = match self.http.send(request) {
                 Ok(response) => {
-                    self.hosts.reached(&authority);
+                    self.hosts.set_reached(&authority);
                     match response.status {
                         429 | 500 | 502..=504 => status_error(&authority, response),
                         _ => return Ok(response),
@@ -246,8 +247,8 @@ impl Inner {
     }
 }
 
-/// Whether it makes sense to try plain HTTP after this.
-fn speaks_no_tls(error: &Error) -> bool {
+/// Returns true if plain HTTP is worth trying after this error.
+fn may_use_plain_http(error: &Error) -> bool {
     matches!(
         error,
         Error::PlainHttp { .. }
@@ -258,7 +259,7 @@ fn speaks_no_tls(error: &Error) -> bool {
     )
 }
 
-/// Half to all of the wait, so that many waiting clients do not come back at once.
+/// Returns half to all of the wait, so that many waiting clients do not retry at once.
 fn jitter(wait: Duration) -> Duration {
     let nanos = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -271,12 +272,12 @@ fn status_error(registry: &str, response: Response) -> Error {
     let status = response.status;
     if status == 429 {
         let after = response.header("retry-after");
-        let retry_after = after.and_then(|v| text::retry_after(v, SystemTime::now()));
-        let message = text::words_of(response);
+        let retry_after = after.and_then(|v| response_text::retry_after(v, SystemTime::now()));
+        let message = response_text::messages_of(response);
         return Error::RateLimited { registry: registry.to_owned(), retry_after, message };
     }
     let url = response.url.to_string();
-    Error::Status { url, status, message: text::words_of(response) }
+    Error::Status { url, status, message: response_text::messages_of(response) }
 }
 
 fn unauthorized(endpoint: &Endpoint, with_credentials: bool, message: String) -> Error {
@@ -292,16 +293,18 @@ fn refusal(endpoint: &Endpoint, response: Response, what: &str, with_credentials
     let registry = endpoint.registry.clone();
     let same_host = response.url.authority() == endpoint.authority;
     match response.status {
-        401 if same_host => unauthorized(endpoint, with_credentials, text::words_of(response)),
+        401 if same_host => {
+            unauthorized(endpoint, with_credentials, response_text::messages_of(response))
+        }
         403 if same_host => Error::Denied {
             registry,
             what: endpoint.described(),
-            message: text::words_of(response),
+            message: response_text::messages_of(response),
         },
         404 => Error::NotFound {
             reference: what.to_owned(),
             registry,
-            message: text::words_of(response),
+            message: response_text::messages_of(response),
         },
         _ => status_error(&registry, response),
     }

@@ -1,14 +1,14 @@
-//! Host names to addresses, without the C library.
+//! Resolves host names to addresses, without the C library.
 //!
 //! `getaddrinfo` in a static glibc program loads the host's NSS modules, and with them a second
-//! libc, which may crash. So: literal addresses, `/etc/hosts`, `localhost` (RFC 6761), then DNS as
-//! `/etc/resolv.conf` says ([`stub`]), and where all that fails (mDNS, LDAP, NIS, `sssd`) the
-//! host's own `getent ahosts NAME`, whose NSS runs in a process of its own. Answers are kept for a
-//! minute.
+//! libc, which may crash. Therefore this module tries literal addresses, `/etc/hosts`, `localhost`
+//! (RFC 6761), then DNS as `/etc/resolv.conf` says ([`stub`]). If all of that fails (mDNS, LDAP,
+//! NIS, `sssd`), it runs the host's own `getent ahosts NAME`, whose NSS runs in a process of its
+//! own. Results are cached for a minute.
 //!
-//! Lock order: one lock, held only to look into or add to the cache.
+//! Lock order: one lock, held only to read the cache or to add to it.
 
-mod hosts;
+mod hosts_file;
 mod packet;
 mod stub;
 
@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 
 use crate::{ResolverSettings, limits};
 
-/// How long an answer is used again.
+/// How long a result is cached.
 const KEEP: Duration = Duration::from_mins(1);
 /// Addresses kept per name.
 const ADDRESSES: usize = 16;
 
-/// Resolves names as the settings say.
+/// Resolves names according to the settings.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     settings: ResolverSettings,
@@ -39,7 +39,7 @@ impl Resolver {
         Resolver { settings, cache: Mutex::new(HashMap::new()) }
     }
 
-    /// The addresses of `host`, best first and never empty; else what was tried, in words.
+    /// The addresses of `host`, best first and never empty; else the failed attempts, in words.
     pub(crate) fn resolve(&self, host: &str, timeout: Duration) -> Result<Vec<IpAddr>, String> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -63,7 +63,7 @@ impl Resolver {
     }
 
     fn look_up(&self, host: &str, deadline: Instant) -> Result<Vec<IpAddr>, String> {
-        let from_file = hosts::look_up(&self.settings.hosts, host);
+        let from_file = hosts_file::look_up(&self.settings.hosts, host);
         if !from_file.is_empty() {
             return Ok(from_file);
         }
@@ -80,15 +80,15 @@ impl Resolver {
         match getent(&self.settings.getent, host, deadline) {
             Some(found) => Ok(found),
             None => Err(format!(
-                "not in {}, {reason}, and getent knows nothing",
+                "not in {}, {reason}, and getent finds no address",
                 self.settings.hosts.display()
             )),
         }
     }
 }
 
-/// Puts the addresses that this host has a route to first, and among them IPv6 before IPv4
-/// (RFC 6724 in short). Connecting a UDP socket sends nothing: it only asks the routing table.
+/// Puts the addresses that this host has a route to first, and among them IPv6 before IPv4 (a
+/// simplified RFC 6724). Connecting a UDP socket sends nothing: it only looks up the route.
 fn order(mut found: Vec<IpAddr>) -> Vec<IpAddr> {
     found.dedup();
     found.truncate(ADDRESSES);
@@ -109,9 +109,9 @@ fn has_route(address: IpAddr) -> bool {
         .is_ok()
 }
 
-/// Asks the host's own NSS in another process.
+/// Runs `getent`, which uses the host's NSS in another process.
 fn getent(programs: &[std::path::PathBuf], host: &str, deadline: Instant) -> Option<Vec<IpAddr>> {
-    // A name that begins with a dash would be an option.
+    // A name that begins with a dash would be read as an option.
     if host.starts_with('-') {
         return None;
     }
@@ -130,7 +130,7 @@ fn run_getent(program: &Path, host: &str, deadline: Instant) -> Option<Vec<IpAdd
         .ok()?;
     let stdout = child.stdout.take()?;
     let (sender, receiver) = std::sync::mpsc::channel();
-    // The reader ends when the child does, which the deadline below makes sure of.
+    // The reader ends when the child does, which the deadline below enforces.
     std::thread::spawn(move || {
         let mut text = String::new();
         let _ = stdout.take(limits::HELPER_OUTPUT).read_to_string(&mut text);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_and_localhost_need_nobody() {
+    fn literals_and_localhost_need_no_server() {
         let resolver = offline();
         let second = Duration::from_secs(1);
         assert_eq!(resolver.resolve("127.0.0.9", second).unwrap()[0].to_string(), "127.0.0.9");

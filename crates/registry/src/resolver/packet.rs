@@ -1,4 +1,5 @@
-//! DNS messages (RFC 1035, section 4): one question out, addresses and aliases in.
+//! Encodes and decodes DNS messages (RFC 1035, section 4): one question, addresses and aliases in
+//! the answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,25 +10,25 @@ pub(super) const AAAA: u16 = 28;
 const CNAME: u16 = 5;
 const INTERNET: u16 = 1;
 const NAME_MAX: usize = 253;
-/// Records looked at in one answer.
+/// Maximum number of records that are read in one answer.
 const RECORDS: usize = 256;
-/// Aliases followed inside one answer.
+/// Maximum number of aliases that are followed inside one answer.
 const ALIASES: usize = 16;
 
-/// What a server said.
+/// A server's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Addresses, perhaps none.
     Addresses(Vec<IpAddr>),
     /// There is no such name.
     NoName,
-    /// The answer did not fit: ask again by TCP.
+    /// The answer did not fit: TCP has to be used.
     Truncated,
-    /// The server cannot or will not say.
+    /// The server failed or refused.
     Failed(u8),
 }
 
-/// Whether DNS can carry the name at all.
+/// Returns true if DNS can carry the name at all.
 pub(super) fn is_name(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     let label = |l: &str| {
@@ -37,7 +38,7 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_MAX && name.split('.').all(label)
 }
 
-/// A question for `name`, which [`is_name`].
+/// Encodes a question for `name`, which must satisfy [`is_name`].
 pub(super) fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 29);
     out.extend(id.to_be_bytes());
@@ -50,13 +51,13 @@ pub(super) fn question(id: u16, name: &str, kind: u16) -> Vec<u8> {
     out.push(0);
     out.extend(kind.to_be_bytes());
     out.extend(INTERNET.to_be_bytes());
-    // EDNS(0), RFC 6891: we take answers of 1232 bytes by UDP.
+    // EDNS(0), RFC 6891: answers of up to 1232 bytes are accepted by UDP.
     out.extend([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 0]);
     out
 }
 
-/// Reads an answer to [`question`]; `None` where it is not one (another id, another question,
-/// nonsense), which a spoofed or late packet may be.
+/// Decodes an answer to [`question`]; `None` if it is not one (another id, another question,
+/// invalid data), which a spoofed or late packet may be.
 pub(super) fn answer(packet: &[u8], id: u16, name: &str, kind: u16) -> Option<Answer> {
     let header = packet.get(..12)?;
     let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -118,8 +119,8 @@ fn read_records(packet: &[u8], mut at: usize, count: usize) -> Option<Vec<Record
     Some(records)
 }
 
-/// Collects the addresses of the asked name and of the aliases it leads to; other names in the
-/// answer are not ours.
+/// Collects the addresses of the asked name and of its aliases; other names in the answer are
+/// ignored.
 fn follow(records: &[Record], mut name: String, kind: u16) -> Vec<IpAddr> {
     for _ in 0..ALIASES {
         let here: Vec<IpAddr> = records
@@ -153,7 +154,7 @@ fn read_u16(packet: &[u8], at: &mut usize) -> Option<u16> {
     Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
-/// Reads a name with compression (section 4.1.4). Pointers must lead backwards, so it ends.
+/// Reads a name with compression (section 4.1.4). Pointers must lead backwards, so the loop ends.
 fn read_name(packet: &[u8], at: &mut usize) -> Option<String> {
     let mut name = String::new();
     let mut here = *at;

@@ -1,8 +1,8 @@
-//! A stub resolver: what resolv.conf(5) says, over UDP and where answers do not fit over TCP.
+//! A stub resolver: follows resolv.conf(5), by UDP, and by TCP if answers do not fit.
 //!
-//! Each candidate name (search domains before or after, as `ndots` says) is asked for A and AAAA;
-//! each question goes to the servers in turn, `attempts` times, each `timeout` seconds, all
-//! under the caller's deadline. No EDNS beyond the size, no DNSSEC, no cache (the caller has one).
+//! Each candidate name (search domains before or after, as `ndots` says) is looked up as A and
+//! AAAA. Each question goes to the servers in turn, `attempts` times, each `timeout` seconds, all
+//! within the caller's deadline. No EDNS beyond the size, no DNSSEC, no cache (the caller has one).
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
@@ -16,7 +16,7 @@ const SERVERS: usize = 3;
 const DOMAINS: usize = 32;
 const PORT: u16 = 53;
 
-/// What resolv.conf says.
+/// The settings in resolv.conf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Config {
     servers: Vec<SocketAddr>,
@@ -28,7 +28,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads the file; one that is missing means a server on this host, as in the C library.
+    /// Reads the file; if it is missing, the server is this host, as in the C library.
     pub(super) fn read(path: &Path) -> Self {
         let mut text = String::new();
         if let Ok(file) = std::fs::File::open(path) {
@@ -83,7 +83,7 @@ impl Config {
         }
     }
 
-    /// The full names to try for what the user wrote.
+    /// The full names to try for a name as the user wrote it.
     fn candidates(&self, name: &str) -> Vec<String> {
         if let Some(absolute) = name.strip_suffix('.') {
             return vec![absolute.to_owned()];
@@ -114,11 +114,11 @@ fn parse_server(word: &str) -> Option<SocketAddr> {
     Some(SocketAddrV6::new(address, PORT, 0, index).into())
 }
 
-/// Why a question had no answer.
-enum Nothing {
-    /// The name does not exist or has no addresses: ask for the next candidate.
+/// The reason for a missing answer.
+enum NoAnswer {
+    /// The name does not exist or has no addresses: the next candidate is tried.
     Empty,
-    /// No server could say.
+    /// All servers failed.
     Failed(String),
 }
 
@@ -135,44 +135,44 @@ pub(super) fn look_up(
         }
         match both_families(config, &candidate, deadline) {
             Ok(found) => return Ok(found),
-            Err(Nothing::Empty) => {}
-            Err(Nothing::Failed(reason)) => failure = Some(reason),
+            Err(NoAnswer::Empty) => {}
+            Err(NoAnswer::Failed(reason)) => failure = Some(reason),
         }
     }
-    Err(failure.unwrap_or_else(|| "DNS has no such name".to_owned()))
+    Err(failure.unwrap_or_else(|| "the name does not exist in DNS".to_owned()))
 }
 
-fn both_families(config: &Config, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, Nothing> {
+fn both_families(config: &Config, name: &str, deadline: Instant) -> Result<Vec<IpAddr>, NoAnswer> {
     // Both at once: a name server that drops AAAA questions must not cost its timeout twice.
     let (six, four) = std::thread::scope(|scope| {
         let six = scope.spawn(|| ask(config, name, AAAA, deadline));
         let four = ask(config, name, A, deadline);
-        (six.join().unwrap_or(Err(Nothing::Empty)), four)
+        (six.join().unwrap_or(Err(NoAnswer::Empty)), four)
     });
     match (six, four) {
         (Ok(mut six), Ok(four)) => {
             six.extend(four);
-            if six.is_empty() { Err(Nothing::Empty) } else { Ok(six) }
+            if six.is_empty() { Err(NoAnswer::Empty) } else { Ok(six) }
         }
         (Ok(found), Err(_)) | (Err(_), Ok(found)) if !found.is_empty() => Ok(found),
-        (Err(Nothing::Failed(reason)), _) | (_, Err(Nothing::Failed(reason))) => {
-            Err(Nothing::Failed(reason))
+        (Err(NoAnswer::Failed(reason)), _) | (_, Err(NoAnswer::Failed(reason))) => {
+            Err(NoAnswer::Failed(reason))
         }
-        _ => Err(Nothing::Empty),
+        _ => Err(NoAnswer::Empty),
     }
 }
 
-fn ask(config: &Config, name: &str, kind: u16, deadline: Instant) -> Result<Vec<IpAddr>, Nothing> {
+fn ask(config: &Config, name: &str, kind: u16, deadline: Instant) -> Result<Vec<IpAddr>, NoAnswer> {
     let mut reason = "no name server answers".to_owned();
     for _ in 0..config.attempts {
         for server in &config.servers {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Nothing::Failed(reason));
+                return Err(NoAnswer::Failed(reason));
             }
             match exchange(config, *server, name, kind, left.min(config.timeout)) {
                 Ok(Answer::Addresses(found)) => return Ok(found),
-                Ok(Answer::NoName) => return Err(Nothing::Empty),
+                Ok(Answer::NoName) => return Err(NoAnswer::Empty),
                 Ok(Answer::Failed(code)) => {
                     reason = format!("the name server {} answers with code {code}", server.ip());
                 }
@@ -185,7 +185,7 @@ fn ask(config: &Config, name: &str, kind: u16, deadline: Instant) -> Result<Vec<
             }
         }
     }
-    Err(Nothing::Failed(reason))
+    Err(NoAnswer::Failed(reason))
 }
 
 fn exchange(
@@ -206,7 +206,7 @@ fn exchange(
     }
     let reply = by_tcp(server, &question, timeout)?;
     packet::answer(&reply, id, name, kind)
-        .ok_or_else(|| std::io::Error::other("its answer makes no sense"))
+        .ok_or_else(|| std::io::Error::other("its answer is not valid"))
 }
 
 fn by_udp(
@@ -220,7 +220,7 @@ fn by_udp(
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
-    // A connected socket takes answers from this server only.
+    // A connected socket receives answers from this server only.
     socket.connect(server)?;
     socket.send(question)?;
     let end = Instant::now() + timeout;
@@ -252,7 +252,7 @@ fn by_tcp(server: SocketAddr, question: &[u8], timeout: Duration) -> std::io::Re
     Ok(reply)
 }
 
-/// An id that others cannot guess. Should the system give no random bytes, the clock's must do.
+/// An id that others cannot guess. If the system gives no random bytes, the clock's are used.
 fn random_id() -> u16 {
     let mut bytes = [0; 2];
     let random = rustls::crypto::ring::default_provider().secure_random;

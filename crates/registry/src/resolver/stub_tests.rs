@@ -1,4 +1,4 @@
-//! The stub resolver against name servers on this host's loopback.
+//! Tests the stub resolver with name servers on this host's loopback.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ fn reads_resolv_conf() {
     assert!(parse_server("fe80::1%../x").is_none());
 }
 
-/// Answers every question with what `answer` says, by UDP and TCP on one port.
+/// Answers every question with the result of `answer`, by UDP and TCP on one port.
 fn serve(answer: impl Fn(&[u8], bool) -> Option<Vec<u8>> + Send + Sync + 'static) -> SocketAddr {
     let (udp, tcp) = loop {
         let udp = UdpSocket::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
@@ -113,7 +113,7 @@ fn search_domains_and_no_such_name() {
     let found = look_up(&config(&[server]), "reg", soon()).unwrap();
     assert_eq!(found, [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))]);
     let error = look_up(&config(&[server]), "no.such", soon()).unwrap_err();
-    assert_eq!(error, "DNS has no such name");
+    assert_eq!(error, "the name does not exist in DNS");
     let names: Vec<String> = seen.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
     assert!(names.contains(&"no.such.cluster.example.".to_owned()));
     assert!(!names.contains(&"reg.".to_owned()), "one label is searched first");
@@ -135,7 +135,7 @@ fn the_next_server_is_asked_and_spoofs_are_ignored() {
     let refusing = serve(|question, _| Some(reply(question, [0x81, 0x85], None)));
     let count = AtomicUsize::new(0);
     let good = serve(move |question, _| {
-        // The first answer has a wrong id, as one that somebody guessed.
+        // The first answers have a wrong id, like a spoofed one.
         let mut out = reply(question, [0x81, 0x80], Some([10, 0, 0, 9]));
         if count.fetch_add(1, Ordering::Relaxed) < 2 {
             out[0] ^= 0xff;

@@ -1,9 +1,10 @@
-//! Trust: root certificates, per-host CAs and client certificates, and hosts that are not checked.
+//! TLS configuration: root certificates, per-host CAs and client certificates, and hosts that are
+//! not checked.
 //!
-//! Roots are the system's bundle (the usual places, or what the settings say) plus the settings' CA
-//! files plus `<certs.d>/<host>/*.crt`; `*.cert` with `*.key` there is a client certificate, as
-//! Docker and podman have it. The provider is `ring`, chosen here and nowhere else. Everything is
-//! read when a host is first spoken to by HTTPS, and once.
+//! Roots are the system's bundle (the usual paths, or those in the settings), the settings' CA
+//! files and `<certs.d>/<host>/*.crt`; `*.cert` with `*.key` there is a client certificate, as in
+//! Docker and podman. The crypto provider is `ring`, chosen here and nowhere else. The files for a
+//! host are read once, at its first HTTPS connection.
 
 mod pinned;
 
@@ -22,7 +23,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::{Error, Settings, limits};
 
-/// Where distributions keep the bundle; the first that exists is taken.
+/// Paths of the bundle in distributions; the first that exists is used.
 const BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -31,7 +32,7 @@ const BUNDLES: [&str; 6] = [
     "/etc/ssl/cert.pem",
     "/etc/pki/tls/cacert.pem",
 ];
-/// Where they keep single certificates, if there is no bundle.
+/// Directories of single certificates, if there is no bundle.
 const DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 const NO_ROOTS: &str =
     "this host has no root certificates; install ca-certificates or set ca_files";
@@ -64,7 +65,7 @@ impl Tls {
         }
     }
 
-    /// The configuration for `host:port`; `check` is off for insecure hosts.
+    /// The configuration for `host:port`; `check` is false for insecure hosts.
     pub(crate) fn config(
         &self,
         host: &str,
@@ -113,7 +114,8 @@ impl Tls {
         if port == 443 {
             names.push(host.to_owned());
         }
-        // One that was named must be there; a mistyped one would silently trust nobody.
+        // A directory that the user named must exist; a mistyped one would silently add no
+        // certificate.
         if let Some(named) = names.iter().find_map(|name| self.host_certs.get(name)) {
             std::fs::read_dir(named).map_err(|source| Error::File {
                 action: "read",
@@ -126,7 +128,8 @@ impl Tls {
         Ok(self.certs_dirs.iter().flat_map(below).find(|directory| directory.is_dir()))
     }
 
-    /// What the user trusts explicitly: the host's own authorities and the settings' files.
+    /// The certificates that the user trusts explicitly: the host's own authorities and the
+    /// settings' files.
     fn pinned(
         &self,
         mut own: Vec<CertificateDer<'static>>,
@@ -171,7 +174,7 @@ impl Tls {
             }
         }
         for file in directories.iter().flat_map(|directory| list(directory)) {
-            // Directories hold other things beside certificates.
+            // Such directories also hold files that are not certificates.
             if let Ok(found) = certificates(&file) {
                 roots.add_parsable_certificates(found);
             }
@@ -184,7 +187,7 @@ impl Tls {
     }
 }
 
-/// What `certs.d` has for a host.
+/// The files in `certs.d` for a host.
 #[derive(Default)]
 struct HostFiles {
     authorities: Vec<CertificateDer<'static>>,
@@ -237,7 +240,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Takes any certificate, but still wants the handshake signed with its key.
+/// Accepts any certificate, but still requires that the handshake is signed with its key.
 #[derive(Debug)]
 struct Unchecked {
     provider: Arc<CryptoProvider>,
@@ -280,7 +283,7 @@ impl ServerCertVerifier for Unchecked {
     }
 }
 
-/// A handshake's failure as this crate's error; `None` where the peer spoke no TLS at all.
+/// Converts a handshake's failure to this crate's error.
 pub(crate) fn explain(error: &rustls::Error, host: &str) -> Error {
     use rustls::{CertificateError as Bad, Error as E, InvalidMessage};
     let host = host.to_owned();
@@ -291,7 +294,7 @@ pub(crate) fn explain(error: &rustls::Error, host: &str) -> Error {
                 Bad::UnknownIssuer => "its certificate is signed by an unknown authority".into(),
                 Bad::Expired | Bad::ExpiredContext { .. } => "its certificate has expired".into(),
                 Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-                    "its certificate is not valid yet (is this host's clock right?)".into()
+                    "its certificate is not valid yet; check this host's clock".into()
                 }
                 Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                     "its certificate is for another name".into()

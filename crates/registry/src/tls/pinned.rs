@@ -1,10 +1,10 @@
-//! Self-signed certificates that are trusted as they are.
+//! Accepts self-signed server certificates that are trusted explicitly.
 //!
 //! The usual private registry has one certificate from `openssl req -x509`, which says that it is
-//! an authority (`CA:TRUE`) and is put as it is among the trusted ones. Go, and so Docker and
-//! podman, take it; `webpki` refuses an authority as a server's certificate (`CaUsedAsEndEntity`).
-//! Here a certificate that is, byte for byte, among the explicitly trusted ones is accepted if it
-//! is for the name and within its dates; everything else is `webpki`'s to judge.
+//! an authority (`CA:TRUE`) and is added to the trusted ones. Go, and so Docker and podman, accept
+//! it; `webpki` refuses an authority as a server's certificate (`CaUsedAsEndEntity`). Here a
+//! certificate that is, byte for byte, among the explicitly trusted ones is accepted if its name
+//! matches and its dates are valid; `webpki` decides about all others.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// `webpki`'s verifier, and the certificates that are trusted as they are.
+/// `webpki`'s verifier, and the certificates that are trusted explicitly.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) chains: Arc<WebPkiServerVerifier>,
@@ -97,7 +97,7 @@ fn validity(certificate: &[u8]) -> Option<(u64, u64)> {
     Some((time(first_tag, first)?, time(second_tag, second)?))
 }
 
-/// Tag, content and what follows (X.690, definite lengths of at most four bytes).
+/// Returns tag, content and the rest (X.690, definite lengths of at most four bytes).
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -114,7 +114,7 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, after))
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
+/// Parses `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
 fn time(tag: u8, text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let (year, rest) = match tag {

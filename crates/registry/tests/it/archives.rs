@@ -1,4 +1,4 @@
-//! Archives and layouts, with skopeo, umoci and podman on the other side.
+//! Tests of archives and layouts, with skopeo, umoci and podman as the other side.
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Write};
@@ -17,7 +17,7 @@ use crate::help::{amd64, digest, have};
 #[derive(Debug, Default)]
 struct Memory {
     blobs: BTreeMap<Digest, Vec<u8>>,
-    /// How many were put.
+    /// Number of blobs that were put.
     puts: usize,
 }
 
@@ -60,7 +60,7 @@ fn tree(name: &str) -> Vec<u8> {
     Layer::new().dir("etc").file(&format!("etc/{name}"), 0o644, name.repeat(3000)).finish()
 }
 
-/// Two layers, one of them in two of the images.
+/// An image of two layers, one of which several images share.
 fn built(top: &str, pack: Pack) -> Built {
     Image::new()
         .packed(tree("base"), pack)
@@ -97,7 +97,7 @@ fn read(archive: &[u8]) -> Result<(Vec<Found>, Memory), Error> {
     Ok((found, memory))
 }
 
-/// Every blob that an image names is there, and its plain layers are what the configuration says.
+/// Checks that every blob of an image is there, and that its plain layers match the configuration.
 fn whole(image: &Found, memory: &Memory) {
     assert!(memory.has(&image.descriptor.digest));
     assert_eq!(memory.blobs[&image.manifest.config.digest], image.config.raw());
@@ -119,7 +119,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn what_we_write_we_read() {
+fn reads_its_own_output() {
     let (one, two) = (built("one", Pack::Gzip), built("two", Pack::Zstd));
     let memory = source(&[&one, &two]);
     let exports =
@@ -165,7 +165,7 @@ fn the_stream_around_may_be_compressed() {
 }
 
 #[test]
-fn dockers_own_shapes() {
+fn docker_archive_formats() {
     // Before 25: layers by path, here one of them a link to another, as Docker 1.10 wrote it.
     let one = Image::new().packed(tree("base"), Pack::Plain).build();
     let config = format!("{}.json", one.config.hex());
@@ -214,7 +214,7 @@ fn dockers_own_shapes() {
     let (found, taken) = read(&archive).unwrap();
     assert_eq!(names(&found[0]), ["one:latest", "other:2"]);
     whole(&found[0], &taken);
-    // What is there already is not stored again.
+    // Existing blobs are not stored again.
     let mut known = source(&[&image]);
     archive::read(&mut archive.as_slice(), &mut known, None).unwrap();
     assert!(known.puts <= 2, "{} blobs put", known.puts);
@@ -234,7 +234,8 @@ fn several_platforms() {
     entry["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": "x:1" });
     let top = serde_json::json!({ "schemaVersion": 2, "manifests": [entry] });
     std::fs::write(dir.path().join("index.json"), top.to_string()).unwrap();
-    // Only the manifest for amd64 is there: other wishes are refused with what there is.
+    // Only the manifest for amd64 is there: other platforms are refused with a list of the
+    // available ones.
     let mut memory = Memory::default();
     let found = layout::read(dir.path(), Some("x:1"), &mut memory, Some(&amd64())).unwrap();
     assert_eq!(found[0].descriptor.digest, digest(&amd.manifest.digest));
@@ -254,7 +255,7 @@ fn broken_archives() {
     for length in [0, 1, 600, good.len() / 2, good.len() - 2048] {
         assert!(read(&good[..length]).is_err(), "{length}");
     }
-    // Any flipped byte is an error, or it was in padding and changed nothing.
+    // Any flipped byte is an error, unless it was in padding and changed nothing.
     for at in (0..good.len()).step_by(97) {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
@@ -279,10 +280,11 @@ fn broken_archives() {
     };
     let error = |layers| read(&list(layers)).unwrap_err().to_string();
     assert!(error(r#""l/layer.tar""#).contains("1 layers"));
-    assert!(error(r#""l/layer.tar","loop""#).contains("not there"));
-    assert!(error(r#""l/layer.tar","../../etc/passwd""#).contains("not there"));
+    assert!(error(r#""l/layer.tar","loop""#).contains("missing"));
+    assert!(error(r#""l/layer.tar","../../etc/passwd""#).contains("missing"));
     assert!(error(r#""l/layer.tar","m/layer.tar""#).contains("damaged"));
-    // A layer that does not unpack to what the configuration says does not leave in an archive.
+    // A layer whose uncompressed digest differs from the configuration's is not written to an
+    // archive.
     let mut wrong = source(&[&one]);
     let layer = digest(&one.layers[0].digest);
     wrong.blobs.insert(layer, image::compress(&tree("else"), Pack::Gzip));
@@ -327,7 +329,7 @@ fn skopeo_reads_and_writes() {
         {
             let config = run("skopeo", &["inspect", "--config", "--raw", from]);
             assert_eq!(config.as_bytes(), image.config.bytes, "{from}");
-            // Through skopeo into each form and back.
+            // Through skopeo into each format and back.
             for (kind, suffix) in [("docker-archive", ":b.io/y:2"), ("oci-archive", ":b.io/y:2")] {
                 let to = at(&format!("{n}-{kind}.tar"));
                 let _ = std::fs::remove_file(&to);
@@ -360,8 +362,7 @@ fn umoci_unpacks_our_layout() {
     let layout = dir.path().join("layout");
     layout::write(&layout, &[export(&image, &["x:1"])], &source(&[&image])).unwrap();
     let bundle = dir.path().join("bundle");
-    // umoci knows no slashes in tags, so it is given the name under which umoci itself would list
-    // it.
+    // umoci accepts no slashes in tags, so it gets the name under which umoci itself would list it.
     let tag = run("umoci", &["list", "--layout", text(&layout)]);
     assert_eq!(tag.trim(), "docker.io/library/x:1");
     let image_at = format!("{}:{}", text(&layout), tag.trim());

@@ -1,4 +1,4 @@
-//! Credential files and helpers, with other tools as witnesses.
+//! Tests of credential files and helpers, checked with other tools.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use testkit::registry::{Auth, Registry};
 
 use crate::help::{amd64, basic, have, image, reference, settings};
 
-/// A helper that keeps one record in a file beside it.
+/// A helper that stores one record in a file beside it.
 const HELPER: &str = r#"#!/bin/sh
 case "$1" in
 get) read -r server; [ -f "$0.record" ] || { echo 'credentials not found in native keychain'; exit 1; }
@@ -44,7 +44,7 @@ fn what_podman_and_skopeo_write() {
     let settings = Settings { credentials: std::sync::Arc::new(files), ..settings() };
     let client = Client::new(settings).unwrap();
     assert!(client.resolve(&reference(&host, "a:1"), Some(&amd64())).is_ok());
-    // And skopeo reads what we write.
+    // skopeo reads the files that this crate writes.
     assert!(auth::remove(&file, &host).unwrap());
     assert!(!inspects(&file, &host));
     auth::store(&file, &host, &basic(USER, PASSWORD)).unwrap();
@@ -62,7 +62,8 @@ fn inspects(file: &Path, host: &str) -> bool {
         .success()
 }
 
-/// The search path of this process cannot be set for one test, so the test runs itself with it.
+/// The search path of this process cannot be set for one test, so the test starts itself again with
+/// it.
 #[test]
 fn helpers() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,7 +97,7 @@ fn inside_helpers() {
     auth::store(&file, "b.io", &token).unwrap();
     assert_eq!(files.find("b.io", Some("x")).unwrap(), Some(token));
     assert_eq!(files.find("c.io", Some("x")).unwrap(), None);
-    // A helper that is not on this machine: an error of its own only where credentials are needed.
+    // A missing helper: an error only if credentials are needed.
     std::fs::write(&file, r#"{"credsStore":"desktop"}"#).unwrap();
     let later = Path::new(&dir).join("auth.json");
     auth::store(&later, "b.io", &basic("u", "p")).unwrap();

@@ -1,4 +1,4 @@
-//! Against the registry that misbehaves.
+//! Tests with the in-process registry that injects faults.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ fn a_server_without_ranges_is_skipped_through() {
     registry.fault("/blobs/", Fault::NoRange, 1);
     let rest = read(&client(), &reference, &layer_of(&image), 199_000).unwrap();
     assert_eq!(rest, image.layers[0].bytes[199_000..]);
-    // An earlier byte than the one asked for is skipped to, a later one refused.
+    // If the response begins before the requested byte, the excess is skipped; if after it, it is
+    // refused.
     registry.fault("/blobs/", Fault::RangeFrom(5), 1);
     assert_eq!(read(&client(), &reference, &layer_of(&image), 199_000).unwrap(), rest);
     registry.fault("/blobs/", Fault::RangeFrom(199_500), 1);
@@ -71,7 +72,7 @@ fn chunked_and_slow_bodies_are_fine() {
 }
 
 #[test]
-fn repetition_has_an_end() {
+fn retries_are_limited() {
     let (registry, image) = serve(Auth::Open, 20_000);
     let reference = reference(&registry.host(), "a:1");
     registry.fault("/blobs/", Fault::Cut(100), 1);
@@ -86,7 +87,7 @@ fn repetition_has_an_end() {
 }
 
 #[test]
-fn silence_ends() {
+fn silent_servers_time_out() {
     let (registry, image) = serve(Auth::Open, 100);
     let mut settings = settings();
     settings.timeouts.response = Duration::from_millis(200);
@@ -106,7 +107,7 @@ fn wrong_sizes_are_noticed() {
     registry.fault("/blobs/", Fault::Longer(5), 1);
     let error = read(&client(), &reference, &layer_of(&image), 0).unwrap_err();
     assert!(matches!(error, Error::WrongSize { expected: 20_000, found: 20_005, .. }), "{error}");
-    // Always too short: each connection brings nothing new, and that has an end.
+    // Always too short: each connection brings nothing new, and the retries end.
     registry.fault("/blobs/", Fault::Shorter(5), 1);
     registry.fault("/blobs/", Fault::status(416), 1000);
     let error = read(&client(), &reference, &layer_of(&image), 0).unwrap_err();
@@ -158,7 +159,7 @@ fn waits_as_long_as_it_is_asked_to() {
     registry.fault("/manifests/", Fault::busy("0"), 1);
     registry.fault("/manifests/", Fault::busy("Sun, 06 Nov 1994 08:49:37 GMT"), 1);
     assert!(client().resolve(&reference, Some(&amd64())).is_ok());
-    // Longer than the settings allow: an error at once, with the registry's words.
+    // Longer than the settings allow: an error at once, with the registry's message.
     registry.fault("/manifests/", Fault::busy("3600"), 1);
     let error = client().resolve(&reference, None).unwrap_err();
     assert!(matches!(error, Error::RateLimited { retry_after: Some(_), .. }), "{error}");
@@ -190,7 +191,8 @@ fn credentials_stay_with_their_host() {
     let last = store.asked("/blobs/").pop().unwrap();
     assert_eq!(last.header("range"), Some("bytes=1000-"));
     assert_eq!(last.header("authorization"), None);
-    // A refusal by the blob store is not about our credentials, and its URL's query is not shown.
+    // A refusal by the blob store does not concern the registry's credentials, and its URL's query
+    // is not shown.
     front.fault(
         "/blobs/",
         Fault::Redirect(format!("http://{}/v2/a/blobs/x?signature=s3cret", store.host())),
@@ -250,7 +252,7 @@ fn tokens_for_known_users() {
     assert!(error.to_string().contains("incorrect username or password"), "{error}");
     let error = client().resolve(&reference, None).unwrap_err();
     assert!(matches!(error, Error::Unauthorized { with_credentials: false, .. }), "{error}");
-    // Only a login asks for an identity token, and the token then works in the password's place.
+    // Only a login asks for an identity token, and the token then works instead of the password.
     assert!(registry.asked("/token").iter().all(|asked| asked.field("offline_token").is_none()));
     let login = client().login(&host, Some(&basic("user", "p:w"))).unwrap();
     let token = login.identity_token.unwrap();
@@ -283,7 +285,7 @@ fn token_servers_misbehave() {
         registry.fault("/token", Fault::Status(200, Vec::new(), body.into()), 1);
         assert!(client().resolve(&reference, Some(&amd64())).is_ok(), "{body}");
     }
-    // A denied scope: the token is given and still not enough.
+    // A denied scope: the token is issued and does not suffice.
     registry.fault("/manifests/", Fault::status(401), 1);
     registry.fault("/manifests/", Fault::status(403), 1);
     let denied =
@@ -296,7 +298,7 @@ fn token_servers_misbehave() {
 
 #[test]
 fn passwords_do_not_go_out_in_clear() {
-    // The registry is on loopback and so may speak HTTP, but its token server is on another host.
+    // The registry is on loopback and so may use HTTP, but its token server is on another host.
     let (registry, _) = serve(Auth::Bearer("user".into(), "pw".into()), 100);
     registry.realm("http://token.example/token");
     let mut settings = settings();
@@ -339,15 +341,15 @@ fn mirrors_come_first_and_may_fail() {
     let client = with(format!("http://{}/hub", mirror.host()));
     assert_eq!(client.resolve(&reference, Some(&amd64())).unwrap().source, mirror.host());
     assert!(main.log().is_empty());
-    // A blob that the mirror loses in the middle is finished by the registry.
+    // If the mirror fails in the middle of a blob, the registry sends the rest.
     mirror.fault("/blobs/", Fault::Cut(1_000), 1);
     mirror.fault("/blobs/", Fault::status(404), 1000);
     assert_eq!(read(&client, &reference, &layer_of(&image), 0).unwrap(), image.layers[0].bytes);
     assert_eq!(main.asked("/blobs/")[0].header("range"), Some("bytes=1000-"));
-    // A mirror that is not there is asked once.
+    // An unreachable mirror is tried once.
     let client = with("http://127.0.0.1:1".to_owned());
     assert_eq!(client.resolve(&reference, Some(&amd64())).unwrap().source, main.host());
-    // A mirror that serves rubbish is passed over.
+    // A mirror that sends invalid data is skipped.
     mirror.fault("/manifests/", Fault::Corrupt, 1);
     let client = with(format!("http://{}/hub", mirror.host()));
     assert_eq!(client.resolve(&reference, Some(&amd64())).unwrap().source, main.host());

@@ -1,4 +1,4 @@
-//! What several test modules use.
+//! Helpers of several test modules.
 
 use std::io::Read;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use registry::auth::{Credential, FixedCredentials};
 use registry::{Client, Error, ResolverSettings, Retries, Settings, Timeouts};
 use testkit::image::{Built, Image, Pack};
 
-/// Settings that wait little and look at nothing of this host.
+/// Settings with short waits and without any files of this host.
 pub(crate) fn settings() -> Settings {
     Settings {
         retries: Retries {
@@ -50,7 +50,7 @@ pub(crate) fn amd64() -> Platform {
     "linux/amd64".parse().unwrap()
 }
 
-/// Bytes that do not repeat soon, so that a resumption at a wrong place shows.
+/// Bytes that do not repeat soon, so that a resumption at a wrong offset is detected.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -64,7 +64,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// An image with one layer of so many bytes (which is not a tar stream).
+/// An image with one layer of this many bytes (which is not a tar stream).
 pub(crate) fn image(length: usize) -> Built {
     Image::new().packed(noise(length), Pack::Plain).cmd(&["true"]).build()
 }
@@ -88,7 +88,7 @@ pub(crate) fn read(
     }
 }
 
-/// The tests need `docker-registry`; without it they are skipped and say so.
+/// Checks for `docker-registry`; without it a test is skipped with a message.
 pub(crate) fn have(program: &str, test: &str) -> bool {
     let found = testkit::command::find_program(program).is_some();
     if !found {

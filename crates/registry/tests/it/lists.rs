@@ -1,4 +1,4 @@
-//! Tags, catalog and search.
+//! Tests of tags, catalog and search.
 
 use registry::Error;
 use testkit::registry::Registry;

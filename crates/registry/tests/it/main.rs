@@ -1,5 +1,5 @@
-//! The crate from outside: against a real registry, against one with faults, and with archives that
-//! other tools wrote or read. One binary, because linking is what costs time.
+//! Integration tests: with a real registry, with one that injects faults, and with archives of
+//! other tools. One binary, because linking takes most of the time.
 
 mod archives;
 mod credentials;

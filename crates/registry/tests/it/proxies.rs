@@ -1,4 +1,4 @@
-//! Through proxies, and without the C library's name service.
+//! Tests of proxies, and that the C library's name service is not used.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use testkit::registry::Registry;
 
 use crate::help::{amd64, have, image, reference, settings};
 
-/// A proxy that connects everything to one place and writes down what it was asked for.
+/// A proxy that forwards everything to one address and logs the requested hosts.
 struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -37,7 +37,7 @@ impl Proxy {
     }
 }
 
-/// The first byte says which protocol it is.
+/// The first byte shows the protocol.
 fn serve(mut client: TcpStream, to: SocketAddr, log: &Mutex<Vec<String>>) -> Option<()> {
     let mut first = [0; 1];
     client.peek(&mut first).ok()?;
@@ -159,7 +159,7 @@ fn every_kind_of_proxy() {
     assert!(!error.to_string().contains("secret"), "{error}");
     let error = client("http://127.0.0.1:1".into()).resolve(&reference, None).unwrap_err();
     assert!(matches!(error, Error::Proxy { .. }), "{error}");
-    // Loopback never goes through one.
+    // Loopback never goes through a proxy.
     let before = proxy.asked().len();
     let local = crate::help::reference(&registry.host(), "a:1");
     client(format!("http://{at}")).resolve(&local, Some(&amd64())).unwrap();

@@ -1,4 +1,4 @@
-//! Against Debian's `docker-registry`.
+//! Tests with Debian's `docker-registry`.
 
 use oci::media;
 use registry::{Client, Error, Settings};
@@ -125,8 +125,8 @@ fn asks_for_a_password() {
 }
 
 #[test]
-fn trusts_a_private_authority_and_nobody_else() {
-    const TEST: &str = "trusts_a_private_authority_and_nobody_else";
+fn trusts_a_private_authority_and_no_other() {
+    const TEST: &str = "trusts_a_private_authority_and_no_other";
     let options = Options { tls: true, ..Options::default() };
     if !have("openssl", TEST) {
         return;
@@ -146,7 +146,7 @@ fn trusts_a_private_authority_and_nobody_else() {
     let error = login(base()).unwrap_err();
     assert!(matches!(error, Error::Tls { untrusted: true, .. }), "{error}");
     assert!(error.hint().unwrap().contains(&format!("certs.d/{host}/ca.crt")));
-    // Self-signed as it is, and among the trusted ones: good for its own names only.
+    // Self-signed and explicitly trusted: valid for its own names only.
     let known = || Settings { ca_files: vec![registry.certificate()], ..base() };
     assert!(!login(known()).unwrap().required);
     let other = format!("localhost.test:{port}");
@@ -159,7 +159,7 @@ fn trusts_a_private_authority_and_nobody_else() {
     let mut all = base();
     all.insecure.insert("*".to_owned());
     assert!(login(all).is_ok());
-    // Loopback is taken as Docker takes it.
+    // Loopback is insecure, as in Docker.
     assert!(client().login(&registry.host(), None).is_ok());
 }
 
@@ -180,9 +180,9 @@ fn speaks_ipv6() {
     let mut plain = settings();
     plain.plain_http.insert(format!("[::1]:{port}"));
     assert!(Client::new(plain).unwrap().login(&format!("[::1]:{port}"), None).is_ok());
-    // Without being told: what answers HTTPS with plain HTTP on loopback is spoken to so.
+    // Without any setting: a host on loopback that answers HTTPS with plain HTTP gets plain HTTP.
     assert!(client().login(&format!("[::1]:{port}"), None).is_ok());
-    // Elsewhere it is an error that says so.
+    // On any other host it is an error with a hint.
     let hosts = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(hosts.path(), "::1 six.test\n").unwrap();
     let mut named = settings();
@@ -244,8 +244,8 @@ fn trusts_a_chain() {
 }
 
 #[test]
-fn trusts_what_certs_d_says() {
-    const TEST: &str = "trusts_what_certs_d_says";
+fn trusts_certs_d() {
+    const TEST: &str = "trusts_certs_d";
     if !have("openssl", TEST) {
         return;
     }

@@ -1,4 +1,5 @@
-//! Modes, times, extended attributes, and what of them goes to the ownership table.
+//! Sets modes, times and extended attributes of entries, and adds to the ownership table what
+//! cannot be set on disk.
 
 use super::{Applier, Directory};
 use crate::error::Error;
@@ -11,12 +12,14 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use sys::fs::resolve::{self, Method, Place};
 
-/// Prefixes in the `user.` name space by which overlay and Coracle steer: a layer must not set them on disk.
-const STEERING: [&[u8]; 2] = [b"user.overlay.", b"user.coracle."];
+/// Prefixes in the `user.` name space that control overlay and Coracle: a layer must not set such
+/// attributes on disk.
+const RESERVED: [&[u8]; 2] = [b"user.overlay.", b"user.coracle."];
 
-/// Whether an attribute may be put on disk by any user and steers nothing.
+/// Returns true if any user may set the attribute on disk and neither overlay nor Coracle
+/// interprets it.
 pub(crate) fn is_plain_xattr(name: &[u8]) -> bool {
-    name.starts_with(b"user.") && !STEERING.iter().any(|prefix| name.starts_with(prefix))
+    name.starts_with(b"user.") && !RESERVED.iter().any(|prefix| name.starts_with(prefix))
 }
 
 pub(super) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -30,7 +33,8 @@ pub(crate) fn times((seconds, nanoseconds): (i64, u32)) -> Timestamps {
 }
 
 impl Applier<'_> {
-    /// Puts on disk what may be there; returns the attributes for the table. The file must be writable by mode.
+    /// Sets on disk those extended attributes that are allowed there; returns the others, for the
+    /// table. The file must be writable by mode.
     pub(super) fn set_xattrs(fd: impl AsFd, entry: &Entry) -> Result<Xattrs, Error> {
         let fd = fd.as_fd();
         let mut left = Xattrs::new();
@@ -38,7 +42,8 @@ impl Applier<'_> {
             if is_plain_xattr(name) {
                 match sys::fs::xattr::set(fd, name, value) {
                     Ok(()) => continue,
-                    // No attributes here, or too much for one inode (ext4 says ENOSPC then).
+                    // The file system has no attributes, or too many for one inode (ext4 returns
+                    // ENOSPC then).
                     Err(
                         Errno::OPNOTSUPP
                         | Errno::NOSPC
@@ -58,7 +63,8 @@ impl Applier<'_> {
         Ok(left)
     }
 
-    /// Notes what the disk does not say. `other_on_disk`: kind or mode differ there.
+    /// Adds a record to the table if the disk does not hold all facts. `other_on_disk`: kind or
+    /// mode differ on disk.
     pub(super) fn record(
         &mut self,
         full: &[u8],
@@ -66,7 +72,7 @@ impl Applier<'_> {
         xattrs: Xattrs,
         other_on_disk: bool,
     ) {
-        // A mode that readers must change for the moment is not to be read from the disk.
+        // Readers change such a mode for a moment, so it must not be read from the disk.
         let locked = self.live.is_none()
             && matches!(entry.kind, EntryKind::File(kind) if locks_out(kind, entry.mode));
         let plain = entry.uid == 0 && entry.gid == 0 && xattrs.is_empty();
@@ -86,18 +92,19 @@ impl Applier<'_> {
         self.owners.insert(full, Record { kind, mode, uid, gid, device, xattrs });
     }
 
-    /// Whether a file or directory made with `mode` through the umask has another mode now.
+    /// Returns true if the umask changed the mode of a file or directory that was made with `mode`.
     pub(super) fn needs_chmod(&self, mode: u32) -> bool {
         mode & 0o7000 != 0 || self.umask.is_none_or(|umask| mode & umask & 0o777 != 0)
     }
 
-    /// Sets the mode of an open file; says whether the kernel kept another one (no member of the group: no setgid).
+    /// Sets the mode of an open file; returns true if the kernel kept another one (the caller is
+    /// not in the group: no setgid).
     pub(super) fn chmod(fd: impl AsFd, entry: &Entry) -> Result<bool, Error> {
         chmod_checked(fd, entry.mode)
             .map_err(|errno| Error::disk("set the mode of", &entry.path, errno))
     }
 
-    /// Mode and time of something that was made by name and cannot be opened.
+    /// Sets mode and time of a file that was made by name and cannot be opened.
     pub(super) fn finish_special(
         &self,
         entry: &Entry,
@@ -115,7 +122,7 @@ impl Applier<'_> {
         Ok(other)
     }
 
-    /// Final mode and time of a directory.
+    /// Sets the final mode and time of a directory.
     pub(super) fn finish_directory(
         &mut self,
         path: &[u8],
@@ -148,7 +155,8 @@ fn chmod_checked(fd: impl AsFd, mode: u32) -> rustix::io::Result<bool> {
     let fd = fd.as_fd();
     match sys::fs::chmod_fd(fd, mode) {
         Ok(()) => {}
-        // Sticky files on FreeBSD-like servers, special bits on `nosuid` FUSE: the table has the truth.
+        // FreeBSD-like servers refuse the sticky bit on files, `nosuid` FUSE the special bits: the
+        // table has the true mode.
         Err(Errno::PERM) if mode & 0o7000 != 0 => sys::fs::chmod_fd(fd, mode & 0o777)?,
         Err(errno) => return Err(errno),
     }

@@ -1,4 +1,4 @@
-//! Making the entries: files, directories, links by name, fifos, and placeholders for devices.
+//! Creates the entries: files, directories, symbolic links, fifos, and placeholders for devices.
 
 use super::attributes::times;
 use super::{Applier, Directory};
@@ -10,10 +10,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sys::fs::resolve::Place;
 
-/// Files from this size on are looked through for zeros, which become holes: images made from sparse files (a `lastlog` of
-/// many gigabytes is the usual one) do not fill the disk.
+/// Size in bytes from which files are searched for zeros, which become holes: images made from
+/// sparse files (usually a `lastlog` of many gigabytes) then do not fill the disk.
 const HOLES_FROM: u64 = 1 << 20;
-/// Shortest run of zeros that becomes a hole.
+/// Shortest run of zeros, in bytes, that becomes a hole.
 const HOLE: usize = 64 * 1024;
 
 impl Applier<'_> {
@@ -25,7 +25,7 @@ impl Applier<'_> {
         name: &[u8],
         full: &[u8],
     ) -> Result<(), Error> {
-        // Attributes can only be set where the mode lets the owner write.
+        // Attributes can only be set while the mode lets the owner write.
         let extra = if entry.xattrs.is_empty() { 0 } else { 0o600 };
         let fd = self.create(place, name, full, entry.mode & 0o777 | extra)?;
         write_data(&fd, entry, reader)?;
@@ -40,7 +40,7 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Creates a file that was not there, in place of what was.
+    /// Creates a new file, and replaces an existing entry of that name.
     pub(super) fn create(
         &mut self,
         place: &Place,
@@ -56,7 +56,7 @@ impl Applier<'_> {
         })
     }
 
-    /// Calls `make` and, where something is in its way, removes that and calls it again.
+    /// Calls `make`. If another entry has the name, removes that and calls `make` again.
     pub(super) fn make<T>(
         &mut self,
         place: &Place,
@@ -75,19 +75,19 @@ impl Applier<'_> {
                 }
             }
         }
-        // Somebody else creates files in our staging directory.
+        // Another process creates files in this staging directory.
         Err(Error::disk(step, full, Errno::EXIST))
     }
 
-    /// Removes what an earlier entry made at this name, with everything that is known about it.
+    /// Removes the entry that an earlier one made at this name, with its records in the table.
     pub(super) fn clear(&mut self, place: &Place, name: &[u8], full: &[u8]) -> Result<(), Error> {
         let stat = match sys::fs::stat(&place.dir, name) {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(Error::disk("look at", full, errno)),
+            Err(errno) => return Err(Error::disk("stat", full, errno)),
         };
         if self.live.is_some() && FileKind::from_mode(stat.st_mode) == FileKind::Directory {
-            return Err(Error::refused(full, "a directory is not replaced by a file"));
+            return Err(Error::refused(full, "a file must not replace a directory"));
         }
         self.owners.remove_tree(full);
         if matches!(FileKind::from_mode(stat.st_mode), FileKind::Directory | FileKind::Symlink) {
@@ -121,14 +121,14 @@ impl Applier<'_> {
             Ok(()) => {}
             Err(Errno::EXIST) => {
                 let stat = sys::fs::stat(&place.dir, name)
-                    .map_err(|errno| Error::disk("look at", full, errno))?;
+                    .map_err(|errno| Error::disk("stat", full, errno))?;
                 if FileKind::from_mode(stat.st_mode) == FileKind::Directory {
-                    // Made by an earlier entry: another mode than mkdir's is set at the end in any case.
+                    // An earlier entry made the directory: the mode is set at the end in any case.
                     sys::fs::open_dir_force(&place.dir, name)
                         .and_then(|fd| rustix::fs::fchmod(&fd, mode))
                         .map_err(|errno| Error::disk("set the mode of", full, errno))?;
                 } else if self.live.is_some() {
-                    return Err(Error::refused(full, "a file is not replaced by a directory"));
+                    return Err(Error::refused(full, "a directory must not replace a file"));
                 } else {
                     opaque |= sys::fs::whiteout::is(&stat);
                     self.clear(place, name, full)?;
@@ -197,7 +197,8 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// An empty file in place of what an unprivileged user cannot make; the table says what it is.
+    /// Creates an empty file in place of an entry that an unprivileged user cannot create; the
+    /// table has its true kind.
     pub(super) fn placeholder(
         &mut self,
         entry: &Entry,
@@ -237,7 +238,8 @@ fn write_data<B: Blocks>(
     Ok(())
 }
 
-/// Writes the next `length` stored bytes at `start`; returns the end of the last byte that was really written.
+/// Writes the next `length` stored bytes at `start`; returns the end of the last byte that was not
+/// left as a hole.
 fn write_range<B: Blocks>(
     fd: &OwnedFd,
     entry: &Entry,
@@ -274,7 +276,8 @@ fn write_range<B: Blocks>(
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    // Blocks of 128 bytes at once, which the compiler turns into vector code, with an early end.
+    // Blocks of 128 bytes, which the compiler turns into vector code; stops at the first block that
+    // is not zero.
     bytes.chunks(128).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
 }
 

@@ -1,4 +1,5 @@
-//! Hard links. The target is resolved inside the tree as parents are; its own last component is never followed.
+//! Creates hard links. The target's parent is resolved inside the tree as parents of entries are;
+//! its last component is never followed.
 
 use super::{Applier, clean};
 use crate::error::Error;
@@ -27,7 +28,7 @@ impl Applier<'_> {
         }
         let Some((target, target_full)) = self.find(&wanted, entry)? else {
             if entry.has_data {
-                // PAX archives may repeat the content: then it is a file like any other.
+                // PAX archives may repeat the content: then the entry is treated as a regular file.
                 let file = Entry { kind: EntryKind::File(FileKind::File), ..entry.clone() };
                 return self.file(&file, reader, place, name, full);
             }
@@ -54,7 +55,7 @@ impl Applier<'_> {
     ) -> Result<(), Error> {
         let (_, target_name) = resolve::split(target_full);
         let stat = sys::fs::stat(&target.dir, target_name)
-            .map_err(|errno| Error::disk("look at", target_full, errno))?;
+            .map_err(|errno| Error::disk("stat", target_full, errno))?;
         match FileKind::from_mode(stat.st_mode) {
             FileKind::Directory => {
                 return Err(Error::refused(&entry.path, "a hard link to a directory"));
@@ -80,7 +81,8 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// The directory of a link's target and its path without links; `None` where the layer does not have it (yet).
+    /// Returns the directory of a link's target and the target's path without symbolic links;
+    /// `None` if the layer does not have it (yet).
     pub(super) fn find(
         &self,
         wanted: &[u8],
@@ -94,7 +96,10 @@ impl Applier<'_> {
                 Ok(Some(place)) => place,
                 Ok(None) => return Ok(None),
                 Err(Errno::LOOP) => {
-                    return Err(Error::refused(&entry.path, "its target is a circle of links"));
+                    return Err(Error::refused(
+                        &entry.path,
+                        "its target is a loop of symbolic links",
+                    ));
                 }
                 Err(errno) => return Err(Error::disk("find the target of", &entry.path, errno)),
             },
@@ -105,11 +110,12 @@ impl Applier<'_> {
                 Ok(Some((place, full)))
             }
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(Error::disk("look at", wanted, errno)),
+            Err(errno) => Err(Error::disk("stat", wanted, errno)),
         }
     }
 
-    /// Tries the links again whose target was not there, and lists those whose target is in no entry.
+    /// Tries again the hard links whose target was missing, and lists those whose target is in no
+    /// entry.
     pub(crate) fn deferred_links(&mut self) -> Result<(), Error> {
         for (full, wanted) in std::mem::take(&mut self.deferred) {
             let entry = Entry::link(&full, &wanted);

@@ -1,23 +1,28 @@
-//! Applying a layer: a tar stream becomes a tree in overlay's own form.
+//! Applies a layer: unpacks a tar stream into a tree in overlay's on-disk form.
 //!
-//! Two threads: one reads (and decodes, if the reader does) and hashes, the other writes files. Every write goes through a
-//! directory descriptor and one name that is not followed; parents are resolved inside the tree (`parents`), as
-//! Docker and containerd do, so that `lib/x` lands in `usr/lib` where the same layer made `lib` a link to it, and no link
-//! leads out.
+//! One thread reads (and decodes, if the reader does) and hashes, another writes files. Every write
+//! goes through a directory descriptor and one name that is not followed. Parents are resolved
+//! inside the tree (`parents`), as Docker and containerd do: `lib/x` lands in `usr/lib` if the same
+//! layer made `lib` a link to it, and no link leads out.
 //!
-//! - Later entries replace earlier ones, except that a directory over a directory only changes its attributes.
-//! - Directories stay writable while the layer arrives; their modes and times are set at the end, deepest first.
-//! - Everything belongs to the caller. What another owner has, devices, and attributes outside `user.`, go to the table.
-//!   Attributes by which overlay or Coracle steer (`user.overlay.*`, `user.coracle.*`) go to the table too, never to disk.
-//! - A device becomes an empty file. Character device 0:0 in an archive is a device like any other, never a whiteout.
+//! - Later entries replace earlier ones, except that a directory over a directory only changes its
+//!   attributes.
+//! - Directories stay writable while the layer arrives; their modes and times are set at the end,
+//!   deepest first.
+//! - Everything belongs to the caller. Other owners, devices, and attributes outside `user.` go to
+//!   the table. Attributes that control overlay or Coracle (`user.overlay.*`, `user.coracle.*`) go
+//!   to the table too, never to disk.
+//! - A device becomes an empty file. Character device 0:0 in an archive is a device like any other,
+//!   never a whiteout.
 //! - A whiteout hides lower layers only, whatever its place in the archive.
-//! - Parents without an entry of their own are made, and listed in the description ([`LayerMeta::implicit`]); so are hard
-//!   links to files that are in no earlier entry ([`LayerMeta::links`]). [`crate::image::plan`] deals with them.
+//! - Parents without an entry of their own are made, and listed in the description
+//!   ([`LayerMeta::implicit`]); so are hard links to files that are in no earlier entry
+//!   ([`LayerMeta::links`]). [`crate::image::plan`] handles both.
 
 mod attributes;
 mod files;
+mod from_disk;
 mod links;
-mod onto;
 mod parents;
 pub(crate) mod pipeline;
 mod whiteouts;
@@ -36,21 +41,23 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use sys::fs::resolve::Place;
 
-/// What became of a layer.
+/// Result of applying a layer.
 #[derive(Debug, Clone)]
 pub struct Applied {
     /// Digest of the uncompressed stream, to its very end.
     pub diff_id: oci::Digest,
-    /// For `layer.json`.
+    /// Content of `layer.json`.
     pub meta: LayerMeta,
-    /// The table, already written beside the tree.
+    /// The ownership table, already written beside the tree.
     pub owners: Owners,
 }
 
-/// Unpacks an uncompressed tar stream into `staging/tree` and writes `staging/owners`. The tree may be there if it is empty.
+/// Unpacks an uncompressed tar stream into `staging/tree` and writes `staging/owners`. The tree may
+/// exist if it is empty.
 ///
-/// `progress` is told the number of uncompressed bytes that were dealt with since the last call. On an error the staging
-/// directory holds garbage, which the caller deletes. The stream is read to its end, so that the digest is that of all of it.
+/// `progress` is called with the number of uncompressed bytes that were processed since the last
+/// call. On an error the caller deletes the staging directory. The stream is read to its end, so
+/// that the digest covers all of it.
 pub fn apply(
     tar: impl Read + Send,
     staging: impl AsFd,
@@ -70,7 +77,7 @@ pub fn apply(
     Ok(Applied { diff_id, meta: applier.meta, owners: applier.owners })
 }
 
-/// Makes and opens the directory of a new tree; an empty one that is there already is taken.
+/// Makes and opens the directory of a new tree; an existing one is used if it is empty.
 pub(crate) fn new_tree(staging: impl AsFd, name: &str) -> Result<OwnedFd, Error> {
     let staging = staging.as_fd();
     let fail = |step, errno| Error::disk(step, name.as_bytes(), errno);
@@ -82,7 +89,7 @@ pub(crate) fn new_tree(staging: impl AsFd, name: &str) -> Result<OwnedFd, Error>
         .map_err(|errno| fail("open directory", errno))?;
     match sys::fs::read_dir(&root) {
         Ok(entries) if entries.is_empty() => Ok(root),
-        Ok(_) => Err(fail("use (it is not empty)", Errno::NOTEMPTY)),
+        Ok(_) => Err(fail("use the existing directory", Errno::NOTEMPTY)),
         Err(errno) => Err(fail("read directory", errno)),
     }
 }
@@ -95,7 +102,7 @@ struct Directory {
     implicit: bool,
 }
 
-/// The state of one application.
+/// State of one layer's application.
 pub(crate) struct Applier<'a> {
     root: OwnedFd,
     limits: &'a Limits,
@@ -103,23 +110,25 @@ pub(crate) struct Applier<'a> {
     directories: BTreeMap<Vec<u8>, Directory>,
     pub(crate) owners: Owners,
     pub(crate) meta: LayerMeta,
-    /// Links whose target was not there: canonical path of the link and cleaned target.
+    /// Hard links whose target was missing: canonical path of the link and cleaned target.
     deferred: Vec<(Vec<u8>, Vec<u8>)>,
     umask: Option<u32>,
-    /// Not a new layer but a tree in use: the directory that names are relative to. Then names that start with `.wh.` mean
-    /// nothing special, and no directory is replaced by a file or the reverse.
+    /// Set if entries go to a tree in use and not to a new layer: the directory that names are
+    /// relative to. Then names that start with `.wh.` are ordinary, and no directory replaces a
+    /// file or the reverse.
     live: Option<Vec<u8>>,
 }
 
 impl<'a> Applier<'a> {
     pub(crate) fn new(root: OwnedFd, limits: &'a Limits) -> Result<Self, Error> {
-        // The parent of the tree may be setgid (a project's directory on a cluster), which new directories inherit.
+        // The parent of the tree may be setgid (a project's directory on a cluster), which new
+        // directories inherit.
         rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))
             .map_err(|errno| Error::disk("set the mode of", b".", errno))?;
         Ok(Self::on(root, limits, None))
     }
 
-    /// For a tree that is there already and in use: entries go below `directory`.
+    /// For an existing tree that is in use: entries go below `directory`.
     pub(crate) fn live(root: OwnedFd, limits: &'a Limits, directory: &[u8]) -> Self {
         Self::on(root, limits, Some(directory.to_vec()))
     }
@@ -138,7 +147,7 @@ impl<'a> Applier<'a> {
         }
     }
 
-    /// Applies every entry, then what had to wait.
+    /// Applies every entry, then the deferred hard links and directories.
     pub(crate) fn all<B: Blocks>(&mut self, mut reader: Reader<'_, B>) -> Result<(), Error> {
         while let Some(entry) = reader.next_entry()? {
             self.entry(&entry, &mut reader)?;
@@ -233,7 +242,8 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Sets modes and times of all directories, children before parents, and lists the implicit ones.
+    /// Sets modes and times of all directories, children before parents, and lists the implicit
+    /// ones.
     pub(crate) fn finish_directories(&mut self) -> Result<(), Error> {
         self.parents.clear();
         for (path, directory) in std::mem::take(&mut self.directories).iter().rev() {
@@ -247,8 +257,8 @@ impl<'a> Applier<'a> {
     }
 }
 
-/// A name from an archive as a path relative to the root: no leading slash, no empty part, no `.`; `..` is folded as
-/// text, as Docker does, and may not lead above the root.
+/// Converts a name from an archive to a path relative to the root: no leading slash, no empty part,
+/// no `.`. `..` is resolved textually, as Docker does, and must not lead above the root.
 pub(crate) fn clean(name: &[u8]) -> Result<Vec<u8>, Error> {
     let mut path: Vec<u8> = Vec::with_capacity(name.len());
     for part in name.split(|byte| *byte == b'/') {

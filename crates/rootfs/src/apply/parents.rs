@@ -1,4 +1,5 @@
-//! From a path's parent to an open directory, with a small cache: archives list a directory's files together.
+//! Opens the parent directory of a path, with a small cache: archives list a directory's files
+//! together.
 
 use super::{Applier, Directory, whiteouts};
 use crate::error::Error;
@@ -9,10 +10,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use sys::fs::resolve::{self, Method, Obstacle, Place};
 
-/// Open directories at most; many layers are applied at once, and `ulimit -n` may be 1024.
+/// Limit of open directories; many layers are applied at once, and `ulimit -n` may be 1024.
 const OPEN_MAX: usize = 48;
 
-/// Open parents by their name in the archive, which may go through links of the layer.
+/// Open parents by their name in the archive, which may go through symbolic links of the layer.
 pub(super) struct Parents {
     places: HashMap<Vec<u8>, (Rc<Place>, u64)>,
     clock: u64,
@@ -23,7 +24,8 @@ impl Parents {
         Self { places: HashMap::new(), clock: 0 }
     }
 
-    /// To be called when a directory or a link was replaced: names may mean something else now.
+    /// Empties the cache. Must be called when a directory or a symbolic link was replaced, since
+    /// names may lead elsewhere then.
     pub(super) fn clear(&mut self) {
         self.places.clear();
     }
@@ -49,7 +51,7 @@ impl Parents {
 }
 
 impl Applier<'_> {
-    /// The directory that `path` means inside the tree; made where it is missing.
+    /// Opens the directory at `path` inside the tree; makes it if it is missing.
     pub(super) fn parent(&mut self, path: &[u8], entry: &Entry) -> Result<Rc<Place>, Error> {
         if let Some(place) = self.parents.get(path) {
             return Ok(place);
@@ -62,7 +64,7 @@ impl Applier<'_> {
         Ok(self.parents.insert(path, place))
     }
 
-    /// The slow way: through links, making what is missing.
+    /// Resolves a path without the cache: follows symbolic links and makes missing directories.
     fn resolve(&mut self, path: &[u8], entry: &Entry) -> Result<Place, Error> {
         let root =
             self.root.try_clone().map_err(|_| Error::disk("open directory", b".", Errno::MFILE))?;
@@ -72,7 +74,7 @@ impl Applier<'_> {
         .map_err(|failure| match failure {
             Failure::Ours(error) => error,
             Failure::Errno(Errno::LOOP) => {
-                Error::refused(&entry.path, "its directory is a circle of symbolic links")
+                Error::refused(&entry.path, "its directory is a loop of symbolic links")
             }
             Failure::Errno(errno) => Error::disk("open the directory of", &entry.path, errno),
         })
@@ -81,16 +83,19 @@ impl Applier<'_> {
     fn make_parent(&mut self, obstacle: &Obstacle<'_>, entry: &Entry) -> Result<(), Error> {
         let path = resolve::join(obstacle.path, obstacle.name);
         if obstacle.name.starts_with(whiteouts::PREFIX) {
-            return Err(Error::refused(&entry.path, "a link leads to the name of a whiteout"));
+            return Err(Error::refused(
+                &entry.path,
+                "a symbolic link in its path leads to the name of a whiteout",
+            ));
         }
         let mut opaque = self.owners.remove_whiteout(&path);
         if obstacle.errno == Errno::NOTDIR {
             let stat = sys::fs::stat(obstacle.dir, obstacle.name)
-                .map_err(|errno| Error::disk("look at", &path, errno))?;
+                .map_err(|errno| Error::disk("stat", &path, errno))?;
             if !sys::fs::whiteout::is(&stat) {
                 return Err(Error::refused(
                     &entry.path,
-                    format!("{:?} is no directory", String::from_utf8_lossy(&path)),
+                    format!("{:?} is not a directory", String::from_utf8_lossy(&path)),
                 ));
             }
             unlinkat(obstacle.dir, obstacle.name, AtFlags::empty())

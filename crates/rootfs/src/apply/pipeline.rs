@@ -1,7 +1,8 @@
-//! The two threads: one reads and hashes, one uses the bytes.
+//! Runs two threads: one reads and hashes the stream, the other consumes the bytes.
 //!
-//! Buffers go round in a circle of fixed length, so that memory is bounded and no page is touched for the first time more
-//! than once. When the user of the bytes stops early, the reader's next send fails and it ends.
+//! A fixed number of buffers circulates between them, so that memory is bounded and no page is
+//! touched for the first time more than once. When the consumer stops early, the reader's next send
+//! fails and it ends.
 
 use crate::error::Error;
 use crate::frame::{Blocks, read_full};
@@ -10,12 +11,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 /// Bytes per buffer, a multiple of tar's block.
 const CHUNK: usize = 256 * 1024;
-/// Buffers on the way from the reader to the user.
+/// Number of buffers between reader and consumer.
 const DEPTH: usize = 4;
 
 type Chunk = io::Result<Vec<u8>>;
 
-/// The receiving end, as blocks.
+/// The consumer's end of the pipeline, as blocks.
 pub(crate) struct Chunks<'a> {
     full: Receiver<Chunk>,
     empty: Sender<Vec<u8>>,
@@ -31,7 +32,7 @@ impl Blocks for Chunks<'_> {
             let used = std::mem::take(&mut self.current);
             if !used.is_empty() {
                 (self.progress)(used.len() as u64);
-                // The reader may have ended: then nobody wants the buffer.
+                // Fails if the reader has ended, which then needs no buffer.
                 let _ = self.empty.send(used);
             }
             self.start = 0;
@@ -48,7 +49,8 @@ impl Blocks for Chunks<'_> {
     }
 }
 
-/// Reads `tar` to its end on a thread of its own and gives the digest of what went by, together with what `using` made of it.
+/// Reads `tar` to its end on a thread of its own and returns its digest together with the result of
+/// `using`.
 pub(crate) fn run<T>(
     tar: impl Read + Send,
     progress: &(dyn Fn(u64) + Sync),

@@ -1,8 +1,8 @@
-//! Whiteouts (OCI image specification, layer, "Whiteouts"): `.wh.NAME` hides a name of the layers beneath,
-//! `.wh..wh..opq` everything that they have in its directory.
+//! Whiteouts (OCI image specification, layer, "Whiteouts"): `.wh.NAME` hides a name of the layers
+//! beneath, `.wh..wh..opq` the whole content that they have in its directory.
 //!
-//! Neither touches what the same layer brings, before or after. A name that is hidden and brought again as a directory is
-//! an opaque directory; as anything else it covers the lower one anyway.
+//! Neither affects entries of the same layer, before or after. If a hidden name returns as a
+//! directory, that directory becomes opaque; any other kind covers the lower entry anyway.
 
 use super::Applier;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use crate::owners::FileKind;
 use rustix::io::Errno;
 use sys::fs::resolve::{self, Method, Place};
 
-/// Names that start so are whiteouts.
+/// Prefix of whiteout names.
 pub(super) const PREFIX: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
@@ -22,7 +22,7 @@ impl Applier<'_> {
         place: &Place,
         name: &[u8],
     ) -> Result<(), Error> {
-        // aufs made them as hard links; nothing makes them with content.
+        // aufs made whiteouts as hard links; no program makes them with content.
         let fine = matches!(entry.kind, EntryKind::File(FileKind::File) | EntryKind::Link);
         if !fine || (entry.kind != EntryKind::Link && entry.size > 0) {
             return Err(Error::refused(&entry.path, "a whiteout can only be an empty file"));
@@ -32,7 +32,7 @@ impl Applier<'_> {
         }
         let hidden = &name[PREFIX.len()..];
         if hidden.is_empty() || hidden == b"." || hidden == b".." || hidden.starts_with(PREFIX) {
-            return Err(Error::refused(&entry.path, "this is no whiteout that means anything"));
+            return Err(Error::refused(&entry.path, "the whiteout names no file"));
         }
         let full = resolve::join(&place.path, hidden);
         match sys::fs::stat(&place.dir, hidden) {
@@ -42,7 +42,8 @@ impl Applier<'_> {
             Ok(_) => Ok(()),
             Err(Errno::NOENT) => match sys::fs::whiteout::make(&place.dir, hidden) {
                 Ok(()) => Ok(()),
-                // Kernels before 5.8, file systems without devices, containers whose seccomp filter refuses mknod.
+                // Kernels before 5.8, file systems without devices, containers whose seccomp filter
+                // refuses mknod.
                 Err(
                     Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL,
                 ) => {
@@ -52,11 +53,11 @@ impl Applier<'_> {
                 }
                 Err(errno) => Err(Error::disk("make the whiteout of", &full, errno)),
             },
-            Err(errno) => Err(Error::disk("look at", &full, errno)),
+            Err(errno) => Err(Error::disk("stat", &full, errno)),
         }
     }
 
-    /// Hides what lower layers have in a directory of this one.
+    /// Hides the lower layers' content in a directory of this layer.
     pub(super) fn set_opaque(&mut self, path: &[u8]) -> Result<(), Error> {
         if path.is_empty() {
             self.meta.root_opaque = true;

@@ -1,4 +1,4 @@
-//! From a header block and the extensions before it to an [`Entry`].
+//! Builds an [`Entry`] from a header block and the extensions before it.
 
 use super::number::number;
 use super::pax::Records;
@@ -6,7 +6,7 @@ use super::{BLOCK, Blocks, Entry, EntryKind, Pending, Reader, damaged, limit};
 use crate::error::Error;
 use crate::owners::FileKind;
 
-/// A header with its extensions; every question can end in "damaged".
+/// A header with its extensions; reading any field can fail with "damaged".
 struct Source<'a> {
     block: &'a [u8; BLOCK],
     records: Records,
@@ -19,12 +19,12 @@ impl Source<'_> {
         damaged(self.offset, &self.path, problem)
     }
 
-    /// A number that PAX may override.
+    /// A number from the header, which PAX may override.
     fn number(&self, key: &[u8], from: usize, to: usize, what: &str) -> Result<i64, Error> {
         match self.records.number(key).map_err(|problem| self.bad(&problem))? {
             Some(value) => Ok(value),
             None => number(&self.block[from..to])
-                .ok_or_else(|| self.bad(&format!("{what} is no number"))),
+                .ok_or_else(|| self.bad(&format!("{what} is not a number"))),
         }
     }
 
@@ -53,7 +53,7 @@ impl Source<'_> {
 }
 
 impl<B: Blocks> Reader<'_, B> {
-    /// Puts an entry together from its header and the extensions before it.
+    /// Builds an entry from its header and the extensions before it.
     pub(super) fn entry(
         &mut self,
         block: &[u8; BLOCK],
@@ -150,7 +150,7 @@ impl<B: Blocks> Reader<'_, B> {
 
 fn kind_of(flag: u8, path: &[u8]) -> Result<EntryKind, String> {
     Ok(EntryKind::File(match flag {
-        // v7 had no type for directories: the slash tells.
+        // v7 had no type for directories: a trailing slash marks them.
         0 | b'0' | b'7' if path.ends_with(b"/") => FileKind::Directory,
         0 | b'0' | b'7' | b'S' => FileKind::File,
         b'1' => return Ok(EntryKind::Link),
@@ -161,7 +161,7 @@ fn kind_of(flag: u8, path: &[u8]) -> Result<EntryKind, String> {
         b'6' => FileKind::Fifo,
         b'M' => return Err("it continues a file of another volume, which is not supported".into()),
         b'N' => return Err("GNU's old long names (type N) are not supported".into()),
-        other => return Err(format!("entries of type {:?} are not known", char::from(other))),
+        other => return Err(format!("entries of type {:?} are not supported", char::from(other))),
     }))
 }
 

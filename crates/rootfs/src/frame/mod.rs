@@ -1,12 +1,14 @@
-//! Tar framing: from blocks of 512 bytes to entries.
+//! Tar framing: reads entries from blocks of 512 bytes.
 //!
-//! Reads what tar programs have written for forty years: v7, ustar with prefix, GNU (long names, base-256 numbers, sparse
-//! files), PAX (path, linkpath, size, times, owners, extended attributes of `star` and libarchive, sparse files 0.0, 0.1
-//! and 1.0, global headers). The `tar` crate supplies the header's layout; the rest is ours, because the crate knows no PAX
-//! sparse files, copies all data through one more buffer, and ends silently where an archive is cut off.
+//! Reads the formats that tar programs have written for forty years: v7, ustar with prefix, GNU
+//! (long names, base-256 numbers, sparse files), PAX (path, linkpath, size, times, owners, extended
+//! attributes of `star` and libarchive, sparse files 0.0, 0.1 and 1.0, global headers). The `tar`
+//! crate supplies the header's layout only, because it knows no PAX sparse files, copies all data
+//! through one more buffer, and ends silently at a truncated archive.
 //!
-//! An end without zero blocks is accepted, as by GNU tar, but only between entries. After the end only zeros may follow.
-//! Volume continuations are refused; unknown entry types too. Access and change times, and owners' names, are not read.
+//! An end without zero blocks is accepted, as by GNU tar, but only between entries. After the end
+//! only zeros may follow. Volume continuations and unknown entry types are refused. Access and
+//! change times, and owners' names, are not read.
 
 mod entry;
 mod number;
@@ -20,10 +22,10 @@ use number::number;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-/// Tar's unit.
+/// Size of a tar block in bytes.
 pub const BLOCK: usize = 512;
 
-/// What an entry says it is.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file with data, a directory, a symbolic link, a fifo or a device.
@@ -35,13 +37,13 @@ pub enum EntryKind {
 /// One entry's header with all its extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name as it is in the archive.
+    /// The name in the archive, unchanged.
     pub path: Vec<u8>,
-    /// Target of a link of either kind.
+    /// Target of a hard or symbolic link.
     pub link: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
-    /// `0o7777`.
+    /// Permission and special bits, `0o7777`.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -57,14 +59,14 @@ pub struct Entry {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Data ranges (offset, length) of a sparse file, ascending and disjoint.
     pub sparse: Option<Vec<(u64, u64)>>,
-    /// Whether the archive holds data for it; a hard link may come with or without.
+    /// True if the archive holds data for it; a hard link may come with or without.
     pub has_data: bool,
     /// Position of its header in the stream.
     pub offset: u64,
 }
 
 impl Entry {
-    /// A hard link's entry with nothing but its names.
+    /// Makes a hard link's entry with nothing but its names.
     pub(crate) fn link(path: &[u8], target: &[u8]) -> Self {
         Self {
             path: path.to_vec(),
@@ -83,7 +85,7 @@ impl Entry {
         }
     }
 
-    /// An empty file of root, from 1970.
+    /// Makes the entry of an empty file of root, from 1970.
     pub(crate) fn file(path: &[u8]) -> Self {
         Self { kind: EntryKind::File(FileKind::File), ..Self::link(path, b"") }
     }
@@ -91,10 +93,11 @@ impl Entry {
 
 /// A source of blocks.
 pub trait Blocks {
-    /// What is buffered; empty only at the end. As long as everything was taken in multiples of [`BLOCK`], the answer is
-    /// at least one block, except for the last part of a stream that ends inside a block.
+    /// Returns buffered bytes; empty only at the end. As long as bytes are consumed in multiples of
+    /// [`BLOCK`], it returns at least one block, except at the end of a stream that ends inside a
+    /// block.
     fn fill(&mut self) -> io::Result<&[u8]>;
-    /// Takes bytes that `fill` has shown.
+    /// Consumes bytes that `fill` has returned.
     fn consume(&mut self, count: usize);
 }
 
@@ -147,7 +150,7 @@ pub struct Reader<'a, B> {
     limits: &'a Limits,
     /// Position of the next byte.
     offset: u64,
-    /// Bytes of data and of padding of the current entry that were not taken yet.
+    /// Bytes of data and of padding of the current entry that were not read yet.
     data: u64,
     padding: u64,
     entries: u64,
@@ -155,7 +158,7 @@ pub struct Reader<'a, B> {
     ended: bool,
 }
 
-/// Extensions that stand before the entry that they belong to.
+/// Extensions that precede their entry.
 #[derive(Default)]
 struct Pending {
     path: Option<Vec<u8>>,
@@ -188,8 +191,8 @@ impl<'a, B: Blocks> Reader<'a, B> {
         self.entries
     }
 
-    /// The next entry; what was left of the last one's data is passed over. `None` at the archive's end, which is read
-    /// to the end of the stream.
+    /// Returns the next entry, skipping unread data of the last one. Returns `None` at the
+    /// archive's end, after which the stream is read to its end.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, Error> {
         let mut pending = Pending::default();
         loop {
@@ -205,7 +208,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
             check_sum(&block, offset)?;
             let flag = header.as_old().linkflag[0];
             let size = number(&header.as_old().size).and_then(|size| u64::try_from(size).ok());
-            let size = size.ok_or_else(|| damaged(offset, b"", "size is no number"))?;
+            let size = size.ok_or_else(|| damaged(offset, b"", "size is not a number"))?;
             match flag {
                 b'L' => pending.path = Some(self.long_name(size, offset)?),
                 b'K' => pending.link = Some(self.long_name(size, offset)?),
@@ -228,7 +231,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         }
     }
 
-    /// What is buffered of the current entry's stored data; empty at its end.
+    /// Buffered bytes of the current entry's stored data; empty at its end.
     pub fn data(&mut self) -> Result<&[u8], Error> {
         if self.data == 0 {
             return Ok(&[]);
@@ -242,7 +245,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         }
     }
 
-    /// Takes `count` bytes that [`Reader::data`] has shown.
+    /// Consumes `count` bytes that [`Reader::data`] has returned.
     pub fn advance(&mut self, count: usize) {
         debug_assert!(count as u64 <= self.data);
         self.blocks.consume(count);
@@ -250,7 +253,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         self.offset += count as u64;
     }
 
-    /// Stored bytes of the current entry that were not taken yet.
+    /// Stored bytes of the current entry that were not read yet.
     pub fn data_left(&self) -> u64 {
         self.data
     }
@@ -269,7 +272,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         self.padding = size.next_multiple_of(BLOCK as u64) - size;
     }
 
-    /// The next block; `None` at the end of the archive, after which everything is read.
+    /// Reads the next header; `None` at the end of the archive, after which the rest is read.
     fn header(&mut self) -> Result<Option<[u8; BLOCK]>, Error> {
         if self.ended {
             return Ok(None);
@@ -289,7 +292,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
                 return Ok(None);
             }
             if let Some(at) = bytes.iter().position(|byte| *byte != 0) {
-                let problem = "something follows its end; multi-volume archives are not supported";
+                let problem = "data follow its end; multi-volume archives are not supported";
                 return Err(damaged(offset + at as u64, b"", problem));
             }
             let count = bytes.len();
@@ -298,7 +301,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         }
     }
 
-    /// One block, `None` at the end of the stream.
+    /// Reads one block, `None` at the end of the stream.
     fn block(&mut self) -> Result<Option<[u8; BLOCK]>, Error> {
         let offset = self.offset;
         let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
@@ -314,7 +317,7 @@ impl<'a, B: Blocks> Reader<'a, B> {
         Ok(Some(block))
     }
 
-    /// Data of an extension header, under the limit for those.
+    /// Reads the data of an extension header, within their size limit.
     fn small_data(&mut self, size: u64, offset: u64) -> Result<Vec<u8>, Error> {
         if size > self.limits.header_bytes {
             return Err(limit(b"", "extension header size", size, self.limits.header_bytes));
@@ -339,7 +342,8 @@ impl<'a, B: Blocks> Reader<'a, B> {
         Ok(name)
     }
 
-    /// Whether the next block looks like a header: old programs give hard links a size and no data.
+    /// Returns true if the next block looks like a header: old programs give hard links a size and
+    /// no data.
     fn next_is_header(&mut self) -> Result<bool, Error> {
         let offset = self.offset;
         let bytes = self.blocks.fill().map_err(|source| Error::Read { offset, source })?;
@@ -367,5 +371,5 @@ fn check_sum(block: &[u8; BLOCK], offset: u64) -> Result<(), Error> {
     if stored == Some(unsigned) || stored == Some(signed) {
         return Ok(());
     }
-    Err(damaged(offset, b"", "a header's check sum is wrong, or this is no tar archive"))
+    Err(damaged(offset, b"", "a header's checksum is wrong, or this is not a tar archive"))
 }

@@ -1,6 +1,6 @@
-//! Numbers in headers: octal text, or GNU's signed base-256.
+//! Parses numbers in headers: octal text, or GNU's signed base-256.
 
-/// The value of a header field; an empty field is 0. `None` where it is no number or does not fit.
+/// The value of a header field; an empty field is 0. `None` if it is not a number or does not fit.
 pub(super) fn number(field: &[u8]) -> Option<i64> {
     let first = *field.first()?;
     if first & 0x80 != 0 {

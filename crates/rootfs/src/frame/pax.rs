@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Attributes that PAX has and the kernel has under another form: kept under this prefix in the ownership table.
+/// Attributes that PAX has and the kernel has in another form: kept under these names in the
+/// ownership table.
 const KEPT: [&[u8]; 3] = [b"SCHILY.acl.access", b"SCHILY.acl.default", b"SCHILY.acl.ace"];
 
 /// The records of one extended header.
@@ -53,7 +54,7 @@ pub(super) fn decimal(text: &[u8]) -> Option<u64> {
 }
 
 impl Records {
-    /// Later records win; an empty value takes an earlier one back.
+    /// Adds later records, which override earlier ones; an empty value removes an earlier one.
     pub(super) fn merge(&mut self, later: Self) {
         for (key, value) in later.values {
             let is_xattr =
@@ -85,13 +86,15 @@ impl Records {
     pub(super) fn number(&self, key: &[u8]) -> Result<Option<i64>, String> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        value.map(Some).ok_or_else(|| format!("{} is no number", String::from_utf8_lossy(key)))
+        value.map(Some).ok_or_else(|| format!("{} is not a number", String::from_utf8_lossy(key)))
     }
 
     /// Seconds and nanoseconds; digits beyond the ninth are cut off.
     pub(super) fn time(&self, key: &[u8]) -> Result<Option<(i64, u32)>, String> {
         let Some(text) = self.get(key) else { return Ok(None) };
-        time(text).map(Some).ok_or_else(|| format!("{} is no time", String::from_utf8_lossy(key)))
+        time(text)
+            .map(Some)
+            .ok_or_else(|| format!("{} is not a valid time", String::from_utf8_lossy(key)))
     }
 
     /// All extended attributes.
@@ -110,7 +113,7 @@ impl Records {
             }
         }
         if xattrs.keys().any(|name| name.is_empty() || name.len() > 255 || name.contains(&0)) {
-            return Err("an attribute's name cannot be".into());
+            return Err("an attribute has an invalid name".into());
         }
         Ok(xattrs)
     }
@@ -154,7 +157,7 @@ fn percent(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Base64 with or without padding; white space is passed over.
+/// Decodes base64 with or without padding; white space is skipped.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);

@@ -1,4 +1,5 @@
-//! Maps of sparse files: old GNU headers and PAX formats 0.0, 0.1, 1.0 (GNU tar manual, "Storing Sparse Files").
+//! Maps of sparse files: old GNU headers and PAX formats 0.0, 0.1, 1.0 (GNU tar manual, "Storing
+//! Sparse Files").
 
 use super::number::number;
 use super::pax::{Records, decimal};
@@ -6,7 +7,7 @@ use super::{BLOCK, Blocks, Entry, Reader, damaged, limit};
 use crate::error::Error;
 
 impl<B: Blocks> Reader<'_, B> {
-    /// Fills in the map and the true size of a sparse file; leaves other files alone.
+    /// Sets the map and the true size of a sparse file; leaves other files unchanged.
     pub(super) fn read_sparse(
         &mut self,
         block: &[u8; BLOCK],
@@ -51,7 +52,7 @@ impl<B: Blocks> Reader<'_, B> {
         for (start, length) in &ranges {
             let stop = start.checked_add(*length);
             if *start < end || stop.is_none_or(|stop| stop > size) {
-                return Err(bad("a sparse file's map contradicts itself"));
+                return Err(bad("a sparse file's map has ranges that overlap or exceed its size"));
             }
             end = start + length;
             total += length;
@@ -64,7 +65,7 @@ impl<B: Blocks> Reader<'_, B> {
         Ok(())
     }
 
-    /// Four ranges in the header, 21 in each block that follows it.
+    /// Reads four ranges from the header and 21 from each block that follows it.
     fn old_gnu(
         &mut self,
         block: &[u8; BLOCK],

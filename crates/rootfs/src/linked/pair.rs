@@ -1,4 +1,4 @@
-//! Going through two trees at once.
+//! Walks two trees at once.
 
 use super::mtime;
 use crate::error::Error;
@@ -19,7 +19,7 @@ impl Pair {
         Ok(Self { from: start(source)?, to: start(target)? })
     }
 
-    /// The names of the image's directory: those of directories, and everything else.
+    /// Lists the image's directory: names of directories, and all other entries.
     pub(super) fn list(&self) -> Result<(Vec<Vec<u8>>, Vec<Entry>), Error> {
         let entries = read_dir(self.from.fd())
             .map_err(|errno| Error::disk("read directory", &self.from.path(), errno))?;
@@ -28,7 +28,7 @@ impl Pair {
         Ok((directories.into_iter().map(|entry| entry.name).collect(), files))
     }
 
-    /// Makes a directory like the image's, and goes into both.
+    /// Makes a directory of the image's name, and enters both.
     pub(super) fn make(&mut self, name: &[u8]) -> Result<(), Error> {
         rustix::fs::mkdirat(self.to.fd(), name, Mode::from_raw_mode(0o700))
             .map_err(|errno| Error::disk("make directory", &self.to.path_of(name), errno))?;
@@ -40,7 +40,7 @@ impl Pair {
         Ok(self.to.enter(name)?)
     }
 
-    /// Does something in a directory that is there, and comes back to the top.
+    /// Calls a function in an existing directory, and returns to the top.
     pub(super) fn at(
         &mut self,
         way: &[Vec<u8>],
@@ -57,11 +57,11 @@ impl Pair {
         Ok(())
     }
 
-    /// Mode, attributes and time of a directory, after everything in it.
+    /// Sets mode, attributes and time of a directory, after all its contents are there.
     pub(super) fn finish(&self) -> Result<(), Error> {
         let Self { from, to } = self;
         let fail = |step, errno| Error::disk(step, &to.path(), errno);
-        let stat = rustix::fs::fstat(from.fd()).map_err(|errno| fail("look at", errno))?;
+        let stat = rustix::fs::fstat(from.fd()).map_err(|errno| fail("stat", errno))?;
         copy_attributes(from.fd(), to.fd(), &to.path(), |name| name.starts_with(b"user."))?;
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
         rustix::fs::fchmod(to.fd(), mode).map_err(|errno| fail("set the mode of", errno))?;

@@ -1,8 +1,10 @@
-//! Trees to tar streams, with true owners, modes, devices and attributes, reproducible to the byte.
+//! Writes trees as tar streams, with true owners, modes, devices and attributes, reproducible to
+//! the byte.
 //!
-//! The same tree always gives the same bytes: names in byte order, no access or change times, no owners' names, numbers in
-//! one fixed form (ustar, with a PAX header only for what does not fit). Hard links point to the first of their names in
-//! that order. Holes are written as zeros unless asked otherwise, since their places depend on the file system.
+//! The same tree always gives the same bytes: names in byte order, no access or change times, no
+//! owners' names, numbers in one fixed form (ustar, with a PAX header only for values that do not
+//! fit). Hard links point to the first of their names in that order. Holes are written as zeros
+//! unless asked otherwise, since their places depend on the file system.
 //!
 //! Sockets cannot be in an archive; [`Packed::skipped`] names them.
 
@@ -21,7 +23,7 @@ use std::io::Write;
 use sys::fs::resolve;
 pub use writer::Writer;
 
-/// What went into an archive.
+/// Counts of a written archive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed {
     /// Entries.
@@ -32,15 +34,15 @@ pub struct Packed {
     pub skipped: Vec<Vec<u8>>,
 }
 
-/// How to write.
+/// Options of writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Write holes as holes (PAX, GNU format 1.0) where that spares at least a megabyte in a file.
+    /// Write holes as holes (PAX, GNU format 1.0) if that saves at least a megabyte in a file.
     pub sparse: bool,
 }
 
-/// Writes the whole tree of a container (or of an image: `root` is `None`; or of a plain directory: `image` is `None`) as one
-/// flat archive.
+/// Writes the whole tree of a container (or of an image: `root` is `None`; or of a plain directory:
+/// `image` is `None`) as one flat archive.
 pub fn export(
     image: Option<&ImageTrees>,
     root: Option<&Root>,
@@ -57,7 +59,8 @@ pub fn export(
     packer.finish()
 }
 
-/// Writes a container as udocker keeps one: the tree below [`crate::cloned::TREE`], and `beside` it files that describe it.
+/// Writes a container in udocker's format: the tree below [`crate::cloned::TREE`], and the files
+/// `beside` that describe it.
 pub fn cloned(
     image: Option<&ImageTrees>,
     root: Option<&Root>,
@@ -81,7 +84,7 @@ pub fn cloned(
     packer.finish()
 }
 
-/// Writes what a container changed as an OCI layer with whiteouts.
+/// Writes a container's changes as an OCI layer with whiteouts.
 pub fn layer(
     image: &ImageTrees,
     root: &Root,
@@ -102,7 +105,7 @@ pub fn layer(
     packer.finish()
 }
 
-/// Writes the files below a host directory as they are; see [`crate::import::directory`].
+/// Writes the files below a host directory unchanged; see [`crate::import::directory`].
 pub(crate) fn plain(stack: &Stack, options: Options, writer: impl Write) -> Result<Packed, Error> {
     let mut packer = Packer::new(stack, options, writer);
     packer.entry(b"./", &stack.root_facts(0)?, b"", None)?;
@@ -110,17 +113,17 @@ pub(crate) fn plain(stack: &Stack, options: Options, writer: impl Write) -> Resu
     packer.finish()
 }
 
-/// Puts files of a stack into an archive.
+/// Writes files of a stack into an archive.
 pub(crate) struct Packer<'a, W> {
     stack: &'a Stack,
     options: Options,
     writer: Writer<W>,
     /// First name of each inode that has several.
     links: HashMap<(u64, u64), Vec<u8>>,
-    /// The directory that was open last: files come directory by directory.
+    /// The last opened directory: files come directory by directory.
     last: Option<(usize, Vec<u8>, OwnedFd)>,
     packed: Packed,
-    /// Bytes taken off the front of every path, and what is put there instead.
+    /// Number of bytes to cut off the front of every path, and the prefix that replaces them.
     rebase: (usize, Vec<u8>),
 }
 
@@ -137,7 +140,7 @@ impl<'a, W: Write> Packer<'a, W> {
         }
     }
 
-    /// Adds one file of one tree; says whether it is a directory.
+    /// Adds one file of one tree; returns true if it is a directory.
     pub(crate) fn add(&mut self, tree: usize, path: &[u8]) -> Result<bool, Error> {
         let (parent, name) = resolve::split(path);
         let fresh = !matches!(&self.last, Some((at, open, _)) if *at == tree && open == parent);
@@ -201,7 +204,7 @@ impl<'a, W: Write> Packer<'a, W> {
         }
     }
 
-    /// The deletion of a path of the layers beneath.
+    /// Adds the whiteout of a path of the layers beneath.
     fn whiteout(&mut self, path: &[u8]) -> Result<(), Error> {
         let (parent, name) = resolve::split(path);
         let hidden = [b".wh.", name].concat();
@@ -209,7 +212,7 @@ impl<'a, W: Write> Packer<'a, W> {
         self.writer.header(&Entry::file(&resolve::join(parent, &hidden)), None)
     }
 
-    /// Names everything below `from` as if `from` were called `to`.
+    /// Writes everything below `from` under the name `to`.
     pub(crate) fn rebase(&mut self, from: &[u8], to: &[u8]) {
         self.rebase = (from.len(), to.to_vec());
     }

@@ -1,4 +1,5 @@
-//! Tar headers and data: ustar, with a PAX extended header for what ustar cannot say.
+//! Writes tar headers and data: ustar, with a PAX extended header for values that ustar cannot
+//! hold.
 
 use crate::error::Error;
 use crate::frame::{BLOCK, Entry, EntryKind};
@@ -7,7 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io::Write;
 
-/// A sparse map is only worth its while if it spares this much.
+/// A sparse map must save at least this many bytes.
 const SPARSE_FROM: u64 = 1 << 20;
 
 /// Writes one archive.
@@ -56,7 +57,7 @@ impl<W: Write> Writer<W> {
         self.put(bytes)
     }
 
-    /// Writes a hole as what is read from it.
+    /// Writes a hole as zeros.
     pub fn zeros(&mut self, count: u64) -> Result<(), Error> {
         let mut left = count;
         while left > 0 {
@@ -107,7 +108,8 @@ impl<W: Write> Writer<W> {
         while position < end {
             let want = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
             match rustix::io::pread(fd, &mut buffer[..want], position) {
-                // A live container may cut a file off meanwhile; the header's size is a promise.
+                // A process may truncate the file meanwhile; the data must have the size in the
+                // header.
                 Ok(0) => {
                     buffer[..want].fill(0);
                     self.put(&buffer[..want])?;
@@ -145,7 +147,7 @@ fn data_ranges(entry: &Entry, fd: &OwnedFd) -> Result<Option<Vec<(u64, u64)>>, E
         }
         position = end.max(position + 1);
     }
-    // GNU tar wants the end marked by an empty range.
+    // GNU tar expects the end marked by an empty range.
     ranges.push((entry.size, 0));
     Ok((entry.size - data >= SPARSE_FROM).then_some(ranges))
 }
@@ -218,7 +220,7 @@ fn time(seconds: i64, nanoseconds: u32) -> String {
     format!("{sign}{whole}.{fraction:09}").trim_end_matches('0').to_owned()
 }
 
-/// A name as ustar's (prefix, name); `None` where it does not fit.
+/// Splits a name into ustar's prefix and name; `None` if it does not fit.
 fn split_name(path: &[u8]) -> Option<(&[u8], &[u8])> {
     if path.len() <= 100 {
         return Some((b"", path));
@@ -247,7 +249,7 @@ fn ustar(entry: &Entry, stored: u64) -> [u8; BLOCK] {
             header.name(name);
             header.bytes(345, 155, prefix);
         }
-        // The PAX header has it; this is for readers that do not look there.
+        // The PAX header has the whole name; this is for readers that ignore PAX headers.
         None => header.name(&entry.path[..100]),
     }
     header.octal(108, 8, u64::from(entry.uid).min(SMALL));

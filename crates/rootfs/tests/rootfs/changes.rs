@@ -1,4 +1,4 @@
-//! What containers changed: diff, layers made of it, export, `cp`, import.
+//! Tests of container changes: diff, layers made of it, export, `cp`, import.
 
 use crate::common::{Place, marks_on_disk, names};
 use rootfs::copy::{self, Into, Source};
@@ -58,7 +58,7 @@ fn change(root: &Root) -> PathBuf {
         sys::fs::whiteout::make(dir("."), b"link").unwrap();
         std::fs::create_dir_all(at("tree/sub")).unwrap();
         sys::fs::whiteout::set_opaque(dir("tree/sub")).unwrap();
-        // Something that was never in the image may be hidden too.
+        // A whiteout may also hide a name that was never in the image.
         sys::fs::whiteout::make(dir("etc"), b"never").unwrap();
     }
     path
@@ -113,7 +113,8 @@ fn changes_of_both_kinds_of_roots() {
     }
 }
 
-/// What an overlay's upper says is the same in a tree of links that it was merged into, and in an overlay of both before that.
+/// The changes of an overlay's upper look the same in a tree of hard links into which it was
+/// merged, and before that in an overlay of both.
 #[test]
 fn an_upper_merged_into_a_tree_of_links() {
     let place = Place::new();
@@ -139,20 +140,23 @@ fn an_upper_merged_into_a_tree_of_links() {
         (lines(&diff(image, root, &ids).unwrap()), bytes)
     };
     let before = look(&overlay, &image);
-    let settled = place.fresh();
-    let meta = rootfs::flatten::flatten_settled(&image.layers, File::open(&settled).unwrap());
-    let settled = ImageTrees::flat(rootfs::Layer::new(settled, meta.unwrap()));
-    let tree = rootfs::prepare(&container, &settled, Driver::HardLink).unwrap();
+    let with_xattrs = place.fresh();
+    let meta = rootfs::flatten::flatten_with_owner_xattrs(
+        &image.layers,
+        File::open(&with_xattrs).unwrap(),
+    );
+    let with_xattrs = ImageTrees::flat(rootfs::Layer::new(with_xattrs, meta.unwrap()));
+    let tree = rootfs::prepare(&container, &with_xattrs, Driver::HardLink).unwrap();
     let stacked = rootfs::drivers::prepare_stacked(&container).unwrap();
-    assert!(look(&stacked, &settled) == before);
+    assert!(look(&stacked, &with_xattrs) == before);
     rootfs::merge::merge_upper(&container, &ids).unwrap();
-    assert!(look(&tree, &settled) == before);
+    assert!(look(&tree, &with_xattrs) == before);
     let closed = container.join("ROOT/closed").metadata().unwrap();
     assert_eq!(closed.permissions().mode() & 0o7777, 0o1711, "open to its owner, and marked");
-    // A second time there is nothing left to do.
+    // A second merge has nothing left to do.
     rootfs::merge::merge_upper(&container, &ids).unwrap();
-    assert!(look(&tree, &settled) == before);
-    // The image's inodes are known, and those of the container's own are not among them.
+    assert!(look(&tree, &with_xattrs) == before);
+    // The list has the image's inodes, and none of the container's own.
     let list = std::fs::read(container.join("inodes")).unwrap();
     let inodes: Vec<u64> =
         list.chunks(12).map(|pair| u64::from_le_bytes(pair[..8].try_into().unwrap())).collect();
@@ -161,9 +165,9 @@ fn an_upper_merged_into_a_tree_of_links() {
     };
     assert!(inodes.contains(&inode("etc/keep")) && inodes.contains(&inode("theirs")));
     assert!(!inodes.contains(&inode("etc/change")) && !inodes.contains(&inode("new")));
-    // Nothing but the inodes differs when the image shares none of them any more.
-    rootfs::linked::own_tree(File::open(&container).unwrap()).unwrap();
-    assert!(look(&tree, &settled) == before);
+    // When the image shares none of the inodes any more, only the inodes differ.
+    rootfs::linked::copy_shared_files(File::open(&container).unwrap()).unwrap();
+    assert!(look(&tree, &with_xattrs) == before);
     assert!(!inodes.contains(&inode("etc/keep")) && !inodes.contains(&inode("theirs")));
     assert!(!container.join("inodes").exists());
 }
@@ -282,7 +286,7 @@ fn copying_in_stays_inside_and_replaces_no_directory() {
         let result = copy::copy_in(top(), path.as_bytes(), &tar[..], &Into::default());
         assert!(result.is_err(), "{path} {entry:?}");
     }
-    // An absolute link means the container's own path.
+    // An absolute link leads to the container's own path.
     let tar = Layer::new().file("inside", 0o644, "x").finish();
     copy::copy_in(top(), b"out", &tar[..], &Into::default()).unwrap();
     assert!(names(&bait).is_empty());

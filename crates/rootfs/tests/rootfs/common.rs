@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 use rootfs::{Applied, Error, Layer, Limits};
 use std::fs::File;
@@ -67,13 +67,13 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
     names
 }
 
-/// Whether a path is a whiteout.
+/// Returns true if a path is a whiteout.
 pub(crate) fn is_whiteout(path: &Path) -> bool {
     std::fs::symlink_metadata(path)
         .is_ok_and(|meta| meta.mode() & 0o170_000 == 0o020_000 && meta.rdev() == 0)
 }
 
-/// Whether whiteouts are on disk here, not in the table.
+/// Returns true if whiteouts are on disk here, not in the table.
 pub(crate) fn marks_on_disk(place: &Place) -> bool {
     let tar = testkit::layer::Layer::new().dir("d").opaque("d").whiteout("x").finish();
     let (_, applied) = place.apply(&tar);

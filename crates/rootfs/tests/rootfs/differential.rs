@@ -1,4 +1,5 @@
-//! Against GNU tar: it packs random trees in each of its formats and we unpack; we pack and it unpacks.
+//! Compares with GNU tar: it packs random trees in each of its formats and this crate unpacks; then
+//! the reverse.
 
 use crate::common::Place;
 use proptest::prelude::*;
@@ -62,7 +63,7 @@ fn set_time(path: &Path, nanoseconds: i64) {
     rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
 }
 
-/// Makes the tree; names that exist are passed over.
+/// Makes the tree; existing names are skipped.
 fn make(root: &Path, plan: &Plan) {
     let mut directories = vec![(root.to_path_buf(), 0o755, 0)];
     let mut files = Vec::new();
@@ -81,7 +82,7 @@ fn make(root: &Path, plan: &Plan) {
                 let file = File::create_new(&path).unwrap();
                 file.write_all_at(data, *hole).unwrap();
                 file.set_len(hole * 2 + data.len() as u64).unwrap();
-                // GNU tar must be able to read it, also as a user.
+                // GNU tar must be able to read it, also as an unprivileged user.
                 file.set_permissions(std::fs::Permissions::from_mode(mode | 0o400)).unwrap();
                 files.push(path.clone());
             }
@@ -105,7 +106,7 @@ fn make(root: &Path, plan: &Plan) {
     }
 }
 
-/// Everything that can be said about a file without its owner: kind and mode, size, time, links, content.
+/// All attributes of a file except its owner: kind and mode, size, time, links, content.
 type Facts = (u32, u64, i64, i64, u64, Vec<u8>);
 
 fn facts(root: &Path) -> BTreeMap<Vec<u8>, Facts> {
@@ -197,7 +198,8 @@ fn random_trees_survive_gnu_tar_both_ways() {
         .unwrap();
 }
 
-/// Packs a layer, lets GNU tar and ourselves unpack that, and compares; packing again gives the same bytes.
+/// Packs a layer, unpacks it with GNU tar and with this crate, and compares; packing again gives
+/// the same bytes.
 fn back(place: &Place, layer: &Layer) -> Result<(), TestCaseError> {
     let expected = facts(&layer.tree());
     let image = ImageTrees { layers: vec![layer.clone()], owner_layer: None };
@@ -208,7 +210,7 @@ fn back(place: &Place, layer: &Layer) -> Result<(), TestCaseError> {
     std::fs::write(&archive, &bytes).unwrap();
     let target = place.fresh();
     tar(&["-x", "-p", "--delay-directory-restore"], &target, &archive);
-    // Unprivileged GNU tar drops setgid where the archive's group is not the user's.
+    // Unprivileged GNU tar drops setgid if the archive's group is not the user's.
     let (found, wanted) = (without_setgid(facts(&target)), without_setgid(expected.clone()));
     prop_assert_eq!(found, wanted);
     let (again, applied) = place.apply(&bytes);
@@ -258,7 +260,7 @@ fn a_debian_tree_is_as_gnu_tar_unpacks_it() {
     assert_eq!(found.len(), wanted.len());
     assert_eq!(applied.owners.get(b"etc/shadow").map(|record| record.gid), Some(42));
 
-    // Export of the layer and of a plain directory, and once more the same bytes.
+    // Exports the layer and a plain directory; both give the same bytes.
     let layer = Layer::new(directory, applied.meta);
     let image = ImageTrees { layers: vec![layer], owner_layer: None };
     let mut bytes = Vec::new();
@@ -271,7 +273,7 @@ fn a_debian_tree_is_as_gnu_tar_unpacks_it() {
     pack::export(Some(&flat), None, &IdMap::default(), options, &mut twice).unwrap();
     assert!(bytes == twice);
 
-    // A copied root differs in nothing.
+    // A copied root has no differences.
     let container = place.fresh();
     let root = rootfs::prepare(&container, &flat, rootfs::Driver::Copy).unwrap();
     assert!(matches!(root, Root::Directory(_)));
@@ -281,16 +283,17 @@ fn a_debian_tree_is_as_gnu_tar_unpacks_it() {
     pack::export(None, Some(&root), &IdMap::default(), options, &mut third).unwrap();
     assert!(bytes == third);
 
-    // Nor does one of links, by itself and beneath an overlay.
-    let settled = place.fresh();
+    // A root of hard links has none either, by itself and beneath an overlay.
+    let with_xattrs = place.fresh();
     let meta =
-        rootfs::flatten::flatten_settled(&flat.layers, File::open(&settled).unwrap()).unwrap();
-    let settled = ImageTrees::flat(Layer::new(settled, meta));
+        rootfs::flatten::flatten_with_owner_xattrs(&flat.layers, File::open(&with_xattrs).unwrap())
+            .unwrap();
+    let with_xattrs = ImageTrees::flat(Layer::new(with_xattrs, meta));
     let container = place.fresh();
-    let root = rootfs::prepare(&container, &settled, rootfs::Driver::HardLink).unwrap();
+    let root = rootfs::prepare(&container, &with_xattrs, rootfs::Driver::HardLink).unwrap();
     let stacked = rootfs::drivers::prepare_stacked(&container).unwrap();
     for root in [&root, &stacked] {
-        for image in [&flat, &settled] {
+        for image in [&flat, &with_xattrs] {
             let changes = rootfs::diff::diff(image, root, &IdMap::default()).unwrap();
             assert!(changes.is_empty(), "{changes:?}");
         }

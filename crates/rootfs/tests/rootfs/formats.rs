@@ -1,11 +1,12 @@
-//! Archives in the forms that few programs write today, and what other readers make of ours.
+//! Tests of archive formats that few programs write today, and of other programs that read this
+//! crate's archives.
 
 use crate::common::{Place, names};
 use std::process::Command;
 use testkit::layer::{Entry, Layer};
 
 #[test]
-fn global_headers_and_labels_are_no_files() {
+fn global_headers_and_labels_are_skipped() {
     let place = Place::new();
     let tar = Layer::new()
         .entry(&Entry::new(b'g', "pax_global_header").data("20 comment=deadbeef\n"))

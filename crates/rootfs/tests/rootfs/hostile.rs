@@ -1,11 +1,11 @@
-//! Layers that want out, or want too much.
+//! Tests of hostile layers: paths that lead out of the tree, and excessive sizes.
 
 use crate::common::{Place, names};
 use rootfs::{Error, FileKind, Limits};
 use std::os::unix::fs::MetadataExt;
 use testkit::layer::{Entry, Layer};
 
-/// A file outside the tree that no layer may touch, and the check that it was not.
+/// Calls `check` with a directory outside the tree, then checks that the layer did not touch it.
 fn with_bait(check: impl Fn(&Place, &str)) {
     let place = Place::new();
     let bait = place.path().join("bait");
@@ -87,7 +87,7 @@ fn hard_links_do_not_leave_the_tree() {
             let error = place.refuse(&Layer::new().hardlink("l", target).finish());
             assert!(matches!(error, Error::Refused { .. }), "{error}");
         }
-        // Absolute: means the same path in the tree, which is not there.
+        // Absolute: names the same path in the tree, which is missing there.
         let (layer, applied) =
             place.apply(&Layer::new().hardlink("l", &format!("{bait}/file")).finish());
         assert_eq!(applied.meta.links.len(), 1);
@@ -96,7 +96,7 @@ fn hard_links_do_not_leave_the_tree() {
         let tar = Layer::new().symlink("out", bait).hardlink("l", "out/file").finish();
         let (_, applied) = place.apply(&tar);
         assert_eq!(applied.meta.links.len(), 1);
-        // To a link itself: the link, not the file.
+        // To a symbolic link itself, not to its target.
         let tar = Layer::new()
             .symlink("s", &format!("{bait}/file"))
             .hardlink("l", "s")
@@ -107,7 +107,7 @@ fn hard_links_do_not_leave_the_tree() {
 }
 
 #[test]
-fn links_in_circles_end() {
+fn loops_of_links_end() {
     let place = Place::new();
     let tar = Layer::new().symlink("a", "b").symlink("b", "a").file("a/x", 0o644, "").finish();
     assert!(matches!(place.refuse(&tar), Error::Refused { .. }));
@@ -116,7 +116,7 @@ fn links_in_circles_end() {
 }
 
 #[test]
-fn devices_are_noted_and_never_made() {
+fn devices_are_recorded_and_never_created() {
     let place = Place::new();
     let tar = Layer::new()
         .entry(&Entry::new(b'3', "null").device(1, 3).mode(0o666))
@@ -135,7 +135,7 @@ fn devices_are_noted_and_never_made() {
 }
 
 #[test]
-fn steering_attributes_do_not_reach_the_disk() {
+fn reserved_attributes_do_not_reach_the_disk() {
     let place = Place::new();
     let steering = [
         "user.overlay.opaque",
@@ -204,7 +204,7 @@ fn the_root_can_only_be_a_directory() {
 }
 
 #[test]
-fn absurd_sizes_are_limits() {
+fn oversized_files_are_refused() {
     let place = Place::new();
     let huge = Entry::new(b'0', "huge")
         .data(b"1\n0\n0\n".iter().copied().chain(std::iter::repeat_n(0, 506)).collect::<Vec<_>>())
@@ -222,7 +222,7 @@ fn absurd_sizes_are_limits() {
             let meta = std::fs::metadata(layer.tree().join("huge")).unwrap();
             assert_eq!((meta.len(), meta.blocks()), (10 << 40, 0));
         }
-        // The file system's own largest file.
+        // The largest file of the file system.
         Err(error) => assert!(error.to_string().contains("huge"), "{error}"),
     }
     let sizes: Vec<Entry> =
@@ -240,7 +240,7 @@ fn absurd_sizes_are_limits() {
 }
 
 #[test]
-fn absurd_names_are_limits() {
+fn oversized_names_are_refused() {
     let place = Place::new();
     let long = "d/".repeat(50_000);
     for entry in [Entry::new(b'0', &long), Entry::new(b'0', &long).gnu_names()] {
@@ -284,16 +284,16 @@ fn damaged_archives_are_errors() {
         let error = place.refuse(&good[..cut]);
         assert!(matches!(error, Error::Archive { .. }), "{cut}: {error}");
     }
-    // Without its end marks, but whole.
+    // Without its end marks, but complete.
     place.apply(&good[..good.len() - 1024]);
     place.apply(b"");
     let mut flipped = good.clone();
     flipped[520] ^= 1;
     assert!(matches!(place.refuse(&flipped), Error::Archive { offset: 512, .. }));
     let garbage = [&good[..], b"garbage"].concat();
-    assert!(place.refuse(&garbage).to_string().contains("follows"));
+    assert!(place.refuse(&garbage).to_string().contains("data follow"));
     let two = [&good[..], &good[..]].concat();
-    assert!(place.refuse(&two).to_string().contains("follows"));
+    assert!(place.refuse(&two).to_string().contains("data follow"));
     let entry = Entry::new(b'0', "f").data("x").claimed_size(u64::MAX / 2);
     let error = place.refuse(&Layer::new().entry(&entry).finish());
     assert!(matches!(error, Error::Limit { .. } | Error::Archive { .. }), "{error}");
@@ -318,7 +318,7 @@ fn a_bomb_stops_while_it_is_unpacked() {
     let error = rootfs::apply(plain, &staging, &limits, &|_| {}).unwrap_err();
     assert!(matches!(error, Error::Read { .. }), "{error}");
     assert!(error.to_string().contains("bomb"), "{error}");
-    // Under the default limits it is just a file, and its zeros take no room.
+    // Under the default limits it is an ordinary file, and its zeros take no disk space.
     let plain = rootfs::decode::open(&blob[..], &Limits::default()).unwrap();
     let directory = place.fresh();
     let staging = std::fs::File::open(&directory).unwrap();
@@ -328,20 +328,20 @@ fn a_bomb_stops_while_it_is_unpacked() {
     assert!(meta.blocks() < 1024, "{}", meta.blocks());
 }
 
-/// Everything above once more, for a process that was set up in another way.
+/// Runs all tests above again, for a process with another setup.
 pub(crate) fn all() {
     names_with_dots_do_not_leave_the_tree();
     absolute_names_are_relative_to_the_tree();
     links_as_parents_stay_inside();
     files_replace_links_and_do_not_write_through_them();
     hard_links_do_not_leave_the_tree();
-    links_in_circles_end();
-    devices_are_noted_and_never_made();
-    steering_attributes_do_not_reach_the_disk();
+    loops_of_links_end();
+    devices_are_recorded_and_never_created();
+    reserved_attributes_do_not_reach_the_disk();
     whiteouts_of_other_kinds_are_refused();
     the_root_can_only_be_a_directory();
-    absurd_sizes_are_limits();
-    absurd_names_are_limits();
+    oversized_files_are_refused();
+    oversized_names_are_refused();
     a_path_of_4000_bytes_works();
     damaged_archives_are_errors();
     a_bomb_stops_while_it_is_unpacked();

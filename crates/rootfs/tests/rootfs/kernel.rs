@@ -1,5 +1,5 @@
-//! What the kernel makes of our trees: an overlay mounted in a user namespace must show what the layers mean, and the
-//! owner layer must show true owners.
+//! Tests with the kernel's overlay: mounted in a user namespace, it must show what the layers
+//! define, and the owner layer must show true owners.
 
 use crate::common::{Place, marks_on_disk};
 use rootfs::owner_layer;
@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use testkit::layer::{Entry, Layer};
 
-/// Runs a script with an overlay of these directories mounted at `$1`, in user and mount namespaces with one id mapped.
+/// Runs a script with an overlay of these directories mounted at `$1`, in user and mount namespaces
+/// with one id mapped.
 fn in_overlay(place: &Place, root: &Root, script: &str) -> Option<String> {
     let Root::Overlay { lowers, upper, work, .. } = root else { panic!("{root:?}") };
     let lowers: Vec<_> = lowers.iter().map(|lower| lower.to_str().unwrap()).collect();
@@ -42,7 +43,7 @@ fn in_overlay(place: &Place, root: &Root, script: &str) -> Option<String> {
 }
 
 #[test]
-fn overlay_shows_what_the_layers_mean() {
+fn overlay_shows_the_layers() {
     let place = Place::new();
     if !marks_on_disk(&place) {
         return;
@@ -85,7 +86,8 @@ fn overlay_shows_what_the_layers_mean() {
     let wanted = ". ./back ./back/seen ./closed ./d ./d/new ./d/old ./locked ./o ./o/seen secret";
     assert_eq!(seen.split_whitespace().collect::<Vec<_>>().join(" "), wanted);
 
-    // What the kernel wrote to the upper directory, read by us, after a second mount of the same container.
+    // Reads what the kernel wrote to the upper directory, after a second mount of the same
+    // container.
     let root = rootfs::prepare(&container, &image, Driver::Overlay).unwrap();
     in_overlay(&place, &root, "echo again > again").unwrap();
     let ids = IdMap::default();
@@ -116,7 +118,7 @@ fn overlay_shows_what_the_layers_mean() {
 
 const DIRECTORY: &str = "ROOTFS_TEST_OWNER_LAYER";
 
-/// Run by the next test inside a user namespace; does nothing by itself.
+/// The next test runs this inside a user namespace; by itself it does nothing.
 #[test]
 #[ignore = "the other half of a test"]
 fn inside_a_user_namespace() {

@@ -1,4 +1,4 @@
-//! What a layer means: whiteouts, links, replacements, attributes, and layers over each other.
+//! Tests of applied layers: whiteouts, links, replacements, attributes, and layers over each other.
 
 use crate::common::{Place, is_whiteout, marks_on_disk, names};
 use rootfs::flatten::{Method, flatten};
@@ -54,7 +54,8 @@ fn attributes_are_as_in_the_archive() {
     assert_eq!(time("link"), (99, 1));
     assert_eq!(applied.owners.get(b"theirs").unwrap().uid, 1234);
     assert_eq!(applied.owners.get(b"their-link").unwrap().kind, FileKind::Symlink);
-    // The modes that lock out their owner: readers change them on disk for the moment.
+    // The modes that make entries unreadable for their owner: readers change them on disk for a
+    // moment.
     assert_eq!(applied.owners.get(b"closed").unwrap().mode, 0);
     assert_eq!(applied.owners.get(b"closed/file").unwrap().mode, 0);
     assert_eq!(applied.owners.len(), 4);
@@ -200,16 +201,16 @@ fn hard_links_share_content_and_records() {
     assert_eq!(std::fs::read(tree.join("end")).unwrap(), b"end");
 }
 
-/// Layers, base first, flattened: what the image means.
+/// Flattens layers, base first.
 fn flat(place: &Place, layers: &[rootfs::Layer], method: Method) -> rootfs::Layer {
     let directory = place.fresh();
-    let top_first = image::unstacked(layers.to_vec()).layers;
+    let top_first = image::topmost_first(layers.to_vec()).layers;
     let meta = flatten(&top_first, File::open(&directory).unwrap(), method).unwrap();
     rootfs::Layer::new(directory, meta)
 }
 
 #[test]
-fn flattening_means_what_the_layers_mean() {
+fn a_flattened_tree_equals_its_layers() {
     let place = Place::new();
     let (base, _) = place.apply(
         &Layer::new()
@@ -258,7 +259,7 @@ fn flattening_means_what_the_layers_mean() {
         assert_eq!(owners.get(b"private").unwrap().uid, 9);
         assert_eq!(owners.get(b"dev/null").unwrap().device, (1, 3));
         assert_eq!(owners.len(), 4);
-        // The base is as it was.
+        // The base is unchanged.
         assert_eq!(names(&layers[0].tree().join("usr/lib")), ["old"]);
     }
 }
@@ -344,7 +345,7 @@ fn a_tree_can_be_removed_whatever_its_modes() {
     assert!(!layer.tree().exists());
 }
 
-/// Everything above once more, for a process that was set up in another way.
+/// Runs all tests above again, for a process with another setup.
 pub(crate) fn all() {
     attributes_are_as_in_the_archive();
     an_empty_tree_is_taken_and_a_full_one_is_not();
@@ -352,7 +353,7 @@ pub(crate) fn all() {
     later_entries_replace_earlier_ones();
     parents_through_links_land_in_their_target();
     hard_links_share_content_and_records();
-    flattening_means_what_the_layers_mean();
+    a_flattened_tree_equals_its_layers();
     most_images_need_no_flattening();
     containers_of_every_driver();
     a_tree_can_be_removed_whatever_its_modes();

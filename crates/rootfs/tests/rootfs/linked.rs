@@ -1,4 +1,4 @@
-//! Trees of links and their copies, made by several threads.
+//! Tests of trees of hard links and their copies, made by several threads.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::Place;
 
-/// Every path of a tree with kind, mode, time, and what a link says.
+/// Every path of a tree with kind, mode, time, and link target.
 fn lines(tree: &Path) -> Vec<String> {
     let (mut lines, mut stack) = (Vec::new(), vec![tree.to_owned()]);
     while let Some(path) = stack.pop() {
@@ -24,7 +24,8 @@ fn lines(tree: &Path) -> Vec<String> {
     lines
 }
 
-/// Directories at every depth where the work is divided and below, some of which nobody may write to; one file has names in several.
+/// Makes directories at every depth where the work is divided and below, some without write
+/// permission; one file has names in several of them.
 fn tree(top: &Path) -> Vec<PathBuf> {
     let mut directories = vec![top.to_owned()];
     for (depth, count) in [(1, 3), (2, 3), (3, 3), (4, 2), (5, 1)] {
@@ -54,7 +55,7 @@ fn tree(top: &Path) -> Vec<PathBuf> {
     directories
 }
 
-/// So that a tree can be removed by its owner.
+/// Restores permissions so that the tree can be removed by its owner.
 fn open_up(tree: &Path, directories: &[PathBuf], top: &Path) {
     for directory in directories {
         let copy = tree.join(directory.strip_prefix(top).unwrap());
@@ -74,7 +75,7 @@ fn a_tree_of_links_is_the_same_tree() {
     assert_eq!((linked.links, linked.copies), (2 * directories.len() as u64 + 1, 0));
     let inode = |path: PathBuf| path.metadata().unwrap().ino();
     assert_eq!(inode(made.join("d2/file")), inode(source.join("d2/file")));
-    // What is the container's own is copied, its further names are links to the copy.
+    // The container's own file is copied; its further names are links to the copy.
     let clone = place.fresh();
     let cloned = rootfs::linked::clone_tree(open(&container), open(&clone)).unwrap();
     let copy = clone.join("ROOT");
@@ -92,7 +93,7 @@ fn a_tree_of_links_is_the_same_tree() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_ends_all_threads() {
+fn an_unreadable_file_is_reported_and_ends_all_threads() {
     let place = Place::new();
     let (source, container) = (place.fresh(), place.fresh());
     let directories = tree(&source);

@@ -1,4 +1,4 @@
-//! Layers to trees and back, on real file systems, as root and as an unprivileged user.
+//! Integration tests on real file systems, as root and as an unprivileged user.
 
 mod changes;
 mod common;

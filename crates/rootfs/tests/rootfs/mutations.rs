@@ -1,4 +1,5 @@
-//! Archives with flipped, cut and moved bytes: an error or a tree, but no panic, no hang, and nothing outside.
+//! Archives with flipped, cut and moved bytes: must give an error or a tree, but no panic, no hang,
+//! and nothing outside.
 
 use crate::common::Place;
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn sample() -> Vec<u8> {
         .finish()
 }
 
-/// Makes a changed header valid again, so that the change gets past the check sum.
+/// Corrects the checksum of a changed header, so that the change is read.
 fn repair(bytes: &mut [u8], at: usize) {
     let start = at / 512 * 512;
     let Some(block) = bytes.get_mut(start..start + 512) else { return };
@@ -69,7 +70,7 @@ fn mutated_archives_neither_panic_nor_escape() {
             if let Ok((layer, applied)) = place.try_apply(&bytes, &limits) {
                 let text = std::fs::read(layer.directory.join("owners")).unwrap();
                 prop_assert_eq!(rootfs::Owners::parse(&text).unwrap(), applied.owners);
-                let image = rootfs::image::unstacked(vec![layer.clone()]);
+                let image = rootfs::image::topmost_first(vec![layer.clone()]);
                 let ids = rootfs::union::IdMap::default();
                 let options = rootfs::pack::Options::default();
                 rootfs::pack::export(Some(&image), None, &ids, options, std::io::sink()).unwrap();

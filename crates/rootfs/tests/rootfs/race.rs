@@ -1,4 +1,5 @@
-//! Somebody else swaps a directory of the tree for a link that leads out, again and again, while a layer arrives.
+//! Another process replaces a directory of the tree by a link that leads out, again and again,
+//! while a layer arrives.
 
 use crate::common::{Place, names};
 use rootfs::Limits;
@@ -14,7 +15,7 @@ fn a_directory_swapped_for_a_link_does_not_lead_out() {
     let mut tar = Layer::new().dir("d").dir("d/e");
     for round in 0..4000 {
         tar.push(&Entry::new(b'0', format!("d/e/f{round}")).data("x"));
-        // Other directories in between push the open one out of the cache.
+        // Other directories in between evict the open one from the cache.
         tar.push(&Entry::new(b'0', format!("o{}/f{round}", round % 97)).data("x"));
     }
     let tar = tar.finish();
@@ -34,7 +35,7 @@ fn a_directory_swapped_for_a_link_does_not_lead_out() {
                     }
                 }
             });
-            // It may fail; it may not write outside.
+            // It may fail; it must not write outside.
             let _ = rootfs::apply(&tar[..], &staging, &Limits::default(), &|_| {});
             done.store(true, Ordering::Relaxed);
         });

@@ -1,4 +1,4 @@
-//! The same tests once more as a user without any privilege.
+//! Runs the tests again as a user without any privilege.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -22,7 +22,7 @@ fn kernel_tests_pass_for_an_unprivileged_user_with_subordinate_ids() {
     run_as("1001", &["--clear-groups"], &["kernel::"]);
 }
 
-/// Run by the next test in a process of its own.
+/// The next test runs this in a process of its own.
 #[test]
 #[ignore = "the other half of a test"]
 fn with_the_walk_of_old_kernels() {
@@ -32,7 +32,7 @@ fn with_the_walk_of_old_kernels() {
 }
 
 #[test]
-fn the_walk_of_old_kernels_does_the_same() {
+fn the_path_walk_of_old_kernels_gives_the_same_results() {
     let name = "unprivileged::with_the_walk_of_old_kernels";
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--ignored", "--nocapture"])

@@ -1,4 +1,4 @@
-//! Damage in an unpacked layer is found.
+//! Tests that damage in an unpacked layer is found.
 
 use crate::common::Place;
 use rootfs::Limits;
@@ -24,7 +24,7 @@ fn sample() -> Vec<u8> {
 }
 
 #[test]
-fn a_sound_layer_is_sound_and_damage_is_named() {
+fn damage_in_a_layer_is_named() {
     let place = Place::new();
     let tar = sample();
     let check = |layer: &rootfs::Layer| {
@@ -59,7 +59,8 @@ fn locked() -> Layer {
         .file("readable/file", 0o444, "z")
 }
 
-/// Modes on disk below a tree whose directories are locked, in the order of [`locked`]; opens them for the moment.
+/// Modes on disk below a tree with unreadable directories, in the order of [`locked`]; opens them
+/// for a moment.
 fn modes(tree: &std::path::Path) -> Vec<u32> {
     let mut modes = Vec::new();
     let mut opened = Vec::new();
@@ -81,7 +82,7 @@ fn modes(tree: &std::path::Path) -> Vec<u32> {
 const LOCKED: [u32; 5] = [0, 0, 0, 0o111, 0o400];
 
 #[test]
-fn locked_directories_are_sound_and_stay_as_they_are() {
+fn unreadable_directories_verify_and_keep_their_modes() {
     let place = Place::new();
     let tar = locked().finish();
     let (layer, _) = place.apply(&tar);
@@ -92,7 +93,7 @@ fn locked_directories_are_sound_and_stay_as_they_are() {
 }
 
 #[test]
-fn locked_directories_are_flattened_by_many_at_once() {
+fn unreadable_directories_are_flattened_by_many_at_once() {
     use rootfs::flatten::{Method, flatten};
     let place = Place::new();
     let tar = locked().finish();
@@ -118,7 +119,8 @@ fn locked_directories_are_flattened_by_many_at_once() {
                     let (_, wrong) = verify(&tar[..], layer, &Limits::default()).unwrap();
                     assert_eq!(wrong, []);
                     if round == 0 {
-                        // Once more, from the flat tree: its locked directories can be read as well.
+                        // Once more, from the flat tree: its unreadable directories can be read as
+                        // well.
                         let again = base.join("again");
                         std::fs::create_dir(&again).unwrap();
                         let staging = std::fs::File::open(&again).unwrap();
@@ -131,9 +133,10 @@ fn locked_directories_are_flattened_by_many_at_once() {
     assert_eq!(modes(&layer.tree()), LOCKED);
 }
 
-/// A reader that was killed leaves directories open; the truth is in the table, and the next reader puts it back.
+/// A killed reader leaves directories open; the table has the true modes, and the next reader
+/// restores them.
 #[test]
-fn what_a_killed_reader_left_open_is_closed_by_the_next() {
+fn the_next_reader_restores_modes_after_a_killed_one() {
     let place = Place::new();
     let tar = locked().finish();
     let (layer, _) = place.apply(&tar);
@@ -144,7 +147,7 @@ fn what_a_killed_reader_left_open_is_closed_by_the_next() {
 }
 
 #[test]
-fn names_mean_what_they_meant_when_they_came() {
+fn names_are_followed_as_when_unpacked() {
     let place = Place::new();
     let tar = Layer::new()
         .symlink("lib", "usr/lib")

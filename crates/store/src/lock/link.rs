@@ -1,15 +1,16 @@
-//! Locks made of symbolic links, for file systems without working kernel locks; see the parent's essay.
+//! Locks made of symbolic links, for file systems without working kernel locks; the parent module
+//! describes them.
 
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use sys::machine::{self, Kinship, Machine};
+use sys::machine::{self, Machine, Relation};
 
 use super::{Mode, UNKNOWN};
 use crate::error::Result;
 use crate::root::{Root, random_hex};
 
-/// A link of ours; removed when dropped.
+/// A link that this process made; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     root: Arc<Root>,
@@ -22,14 +23,14 @@ impl Drop for Held {
     }
 }
 
-/// Who made a link.
+/// The process that made a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     machine: Machine,
     pid: u32,
-    /// The process' start, in clock ticks since boot.
+    /// Start time of the process, in clock ticks since boot.
     start: u64,
-    /// When the link was made, in seconds since 1970.
+    /// Time at which the link was made, in seconds since 1970.
     since: u64,
 }
 
@@ -45,7 +46,7 @@ impl Owner {
         };
         let (pid, start) = (next()?.parse().ok()?, next()?.parse().ok()?);
         let _random = next();
-        // Earlier versions ended here, and judged by the host name alone.
+        // Earlier versions wrote no further fields, and compared host names alone.
         let since = next().and_then(|field| field.parse().ok()).unwrap_or(0);
         match next() {
             Some(id) => id.clone_into(&mut machine.machine_id),
@@ -73,19 +74,19 @@ impl Owner {
         Ok(format!("{name} {boot_id} {pid_namespace} {pid} {start} {random} {since} {machine_id}"))
     }
 
-    /// Whether the owner is certainly gone, as seen from another one's place.
+    /// Returns true if the owner is certainly gone, judged from this process.
     fn is_dead(&self, me: &Self) -> bool {
-        match me.machine.kinship(&self.machine, self.since) {
-            Kinship::Same => sys::life::start_time(self.pid) != Some(self.start),
-            Kinship::Earlier => true,
-            Kinship::Kernel | Kinship::Other => false,
+        match me.machine.relation_to(&self.machine, self.since) {
+            Relation::Same => sys::life::start_time(self.pid) != Some(self.start),
+            Relation::Earlier => true,
+            Relation::Kernel | Relation::Other => false,
         }
     }
 
-    /// Whether this is a process that cannot be judged from here, on a host of that name.
+    /// Returns true if the owner cannot be judged from here and is on a host of that name.
     fn is_on(&self, host: &str) -> bool {
-        let kinship = Machine::here().kinship(&self.machine, self.since);
-        self.machine.name == host && matches!(kinship, Kinship::Kernel | Kinship::Other)
+        let relation = Machine::here().relation_to(&self.machine, self.since);
+        self.machine.name == host && matches!(relation, Relation::Kernel | Relation::Other)
     }
 }
 
@@ -103,7 +104,7 @@ pub(super) fn forget(root: &Root, directory: &str, host: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes the lock if nobody else has it.
+/// Takes the lock if no other process has it.
 pub(super) fn try_take(root: &Arc<Root>, rel: &str, mode: Mode) -> Result<Option<Held>> {
     let me = Owner::me();
     let exclusive = format!("{rel}.x");
@@ -129,9 +130,10 @@ pub(super) fn try_take(root: &Arc<Root>, rel: &str, mode: Mode) -> Result<Option
     }
 }
 
-/// Makes a link; `false` when the name is taken by somebody else.
+/// Makes a link; `false` when another process has the name.
 fn make(root: &Root, text: &str, name: &str) -> Result<bool> {
-    // An NFS server may have made the link and its answer been lost: then the link is ours all the same.
+    // An NFS server may have made the link while its answer was lost: then the link is this
+    // process's own.
     Ok(root.symlink(text, name)? || root.read_link(name)?.as_deref() == Some(text))
 }
 
@@ -145,14 +147,15 @@ fn shared_links(root: &Root, rel: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Makes sure that no living process holds this link: `true` when there is none (any more).
+/// Removes the link if its owner is dead; `true` if no living process holds it.
 fn clear(root: &Arc<Root>, name: &str, me: &Owner) -> Result<bool> {
     let Some(text) = root.read_link(name)? else { return Ok(true) };
     let Some(owner) = Owner::parse(&text) else { return Ok(false) };
     if !owner.is_dead(me) {
         return Ok(false);
     }
-    // Two processes may have judged the same link dead; the slower one must not take away the faster one's new link.
+    // Two processes may have judged the same link dead; the slower one must not remove the faster
+    // one's new link.
     let breaker = format!("{name}.break");
     if !root.symlink(&me.text()?, &breaker)? {
         let dead = root.read_link(&breaker)?.as_deref().and_then(Owner::parse);
@@ -201,8 +204,8 @@ mod tests {
             Owner { start: me.start + 1, ..me.clone() },
         ];
         let earlier = elsewhere(|machine| machine.boot_id = "earlier".into());
-        // Not where this machine is one of many without a name.
-        if me.machine.kinship(&earlier.machine, 1) == Kinship::Earlier {
+        // Skipped where this machine cannot be told apart from others.
+        if me.machine.relation_to(&earlier.machine, 1) == Relation::Earlier {
             dead.push(earlier);
         }
         for owner in &dead {

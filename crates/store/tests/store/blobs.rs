@@ -15,7 +15,7 @@ fn begin(fixture: &Fixture) -> store::Ingest {
 }
 
 #[test]
-fn comes_in_and_can_be_read() {
+fn is_stored_and_read() {
     let fixture = fixture();
     let descriptor = ingest(&fixture.store, "x", BYTES);
     let mut text = Vec::new();
@@ -61,7 +61,7 @@ fn a_part_that_cannot_be_the_beginning_is_dropped() {
 }
 
 #[test]
-fn wrong_content_never_gets_in() {
+fn wrong_content_is_never_stored() {
     let fixture = fixture();
     let mut wrong = begin(&fixture);
     wrong.write_all(&vec![b'x'; BYTES.len()]).unwrap();
@@ -78,7 +78,7 @@ fn wrong_content_never_gets_in() {
 }
 
 #[test]
-fn of_unknown_digest() {
+fn bytes_of_unknown_digest_are_stored() {
     let fixture = fixture();
     let (digest, size) = fixture.store.blobs().put_reader(&mut &BYTES[..]).unwrap();
     assert_eq!((digest, size), (Digest::of(BYTES), BYTES.len() as u64));
@@ -88,7 +88,7 @@ fn of_unknown_digest() {
 }
 
 #[test]
-fn damage_is_seen() {
+fn damage_is_detected() {
     let fixture = fixture();
     let descriptor = ingest(&fixture.store, "x", BYTES);
     let path = fixture.store.blobs().open(&descriptor).unwrap().path;
@@ -98,7 +98,7 @@ fn damage_is_seen() {
     assert!(error.hint().unwrap().contains("verify"));
     let error = fixture.store.blobs().read(&descriptor.digest).unwrap_err();
     assert!(matches!(error, Error::BadBlob { .. }), "{error}");
-    // A truncated blob does not count as here: it is fetched again and replaced.
+    // A truncated blob does not count as present: it is fetched again and replaced.
     assert_eq!(ingest(&fixture.store, "x", BYTES), descriptor);
     assert_eq!(fixture.store.blobs().read(&descriptor.digest).unwrap(), BYTES);
 }
@@ -116,9 +116,10 @@ fn a_sha512_blob() {
     assert!(ingest.commit().unwrap().path.to_str().unwrap().contains("/sha512/"));
 }
 
-/// The same bytes that come again are not on the disk yet, and what they would replace is.
+/// The same bytes, when they come again, are not on the disk yet; the blob that they would replace
+/// is.
 #[test]
-fn what_is_there_does_not_give_way() {
+fn an_existing_blob_is_not_replaced() {
     use std::os::unix::fs::MetadataExt as _;
     let fixture = fixture();
     let blobs = fixture.store.blobs();
@@ -129,7 +130,7 @@ fn what_is_there_does_not_give_way() {
     blobs.put_reader(&mut b"content".as_slice()).unwrap();
     assert_eq!(inode(), before);
     assert_eq!(std::fs::read_dir(fixture.store.path().join("tmp")).unwrap().count(), 0);
-    // What is damaged does.
+    // A damaged blob is replaced.
     std::fs::write(&path, "c0ntent").unwrap();
     blobs.put_reader(&mut b"content".as_slice()).unwrap();
     assert!(blobs.is_whole(&digest).unwrap());

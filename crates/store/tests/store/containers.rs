@@ -36,7 +36,7 @@ fn is_found_by_name_id_and_prefix() {
 }
 
 #[test]
-fn an_ambiguous_prefix_lists_its_meanings() {
+fn an_ambiguous_prefix_lists_its_matches() {
     let fixture = fixture();
     let all: Vec<_> = (0..17).map(|_| make(&fixture.store, None).unwrap()).collect();
     let first = |container: &store::ContainerDir| container.id()[..1].to_owned();
@@ -49,7 +49,7 @@ fn an_ambiguous_prefix_lists_its_meanings() {
 }
 
 #[test]
-fn a_name_belongs_to_one() {
+fn a_name_belongs_to_one_container() {
     let fixture = fixture();
     let mut web = make(&fixture.store, Some("web")).unwrap();
     let error = make(&fixture.store, Some("web")).unwrap_err();
@@ -85,7 +85,7 @@ fn a_leftover_name_is_free() {
 }
 
 #[test]
-fn goes_with_its_names() {
+fn is_removed_with_its_names() {
     let fixture = fixture();
     let mut web = make(&fixture.store, Some("web")).unwrap();
     web.add_name("www").unwrap();
@@ -148,9 +148,9 @@ fn volumes_outlive_them() {
     assert!(matches!(same.remove(), Err(Error::NoVolume { .. })));
 }
 
-/// A loss of power can leave a container's files there and empty, or full of zeros.
+/// A power failure can leave a container's files empty, or full of zeros.
 #[test]
-fn one_that_never_reached_the_disk_is_none() {
+fn a_container_that_never_reached_the_disk_is_removed() {
     let fixture = fixture();
     for (number, lost) in ["", "\0\0\0"].into_iter().enumerate() {
         let web = make(&fixture.store, Some("web")).unwrap();
@@ -161,7 +161,7 @@ fn one_that_never_reached_the_disk_is_none() {
         assert!(matches!(web.read_file::<u32>("state.json"), Err(Error::BadJson { .. })));
         std::fs::write(web.join("container.json"), lost).unwrap();
         if number == 0 {
-            // The command that looks removes it.
+            // The command that reads the record removes the container.
             assert!(matches!(web.read::<Config>(), Err(Error::NoContainer { .. })));
         } else {
             let found = fixture.store.verify(&store::VerifyOptions::default()).unwrap();
@@ -170,7 +170,7 @@ fn one_that_never_reached_the_disk_is_none() {
         assert!(names(&fixture.store.path().join("containers")).is_empty());
         assert!(names(&fixture.store.path().join("trash")).is_empty());
     }
-    // One that was on the disk is not lost: this is damage, and it stays as it is.
+    // A container that was on the disk is damaged, not lost, and stays as it is.
     let web = make(&fixture.store, Some("web")).unwrap();
     web.sync().unwrap();
     std::fs::write(web.join("container.json"), "").unwrap();
@@ -179,7 +179,7 @@ fn one_that_never_reached_the_disk_is_none() {
     assert!(web.exists().unwrap());
 }
 
-/// The list of names comes to the disk later than the names.
+/// The list of names reaches the disk later than the names.
 #[test]
 fn names_are_found_without_their_list() {
     let fixture = fixture();
@@ -191,7 +191,7 @@ fn names_are_found_without_their_list() {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_goes_when_all_are_listed() {
+fn listing_removes_dangling_names() {
     let fixture = fixture();
     let web = make(&fixture.store, Some("web")).unwrap();
     let place = fixture.store.path().join("containers");

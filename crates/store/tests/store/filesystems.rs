@@ -1,4 +1,5 @@
-//! Stores in odd places. What needs a mount is done in a child with a mount namespace of its own, as root.
+//! Stores on unusual file systems. Tests that need a mount run as root in a child with its own
+//! mount namespace.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::fixture::{fixture, image, layer_tar, names, options, unpack};
 const PLACE: &str = "CORACLE_STORE_PLACE";
 
 #[test]
-fn a_home_that_does_not_exist_is_made_private() {
+fn a_missing_directory_is_created_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("home/me/.local/share/coracle");
     assert!(matches!(Store::open(&path, Options::default()), Err(Error::NoStore { .. })));
@@ -24,7 +25,7 @@ fn a_home_that_does_not_exist_is_made_private() {
 }
 
 #[test]
-fn other_directories_are_not_taken_for_stores() {
+fn a_directory_with_other_files_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     assert!(matches!(
         Store::open(Path::new("relative"), options()),
@@ -43,7 +44,7 @@ fn other_directories_are_not_taken_for_stores() {
 }
 
 #[test]
-fn a_store_whose_making_was_cut_short_is_completed() {
+fn a_half_made_store_is_completed() {
     for keep in [0, 2, 5] {
         let fixture = fixture();
         let path = fixture.store.path();
@@ -86,7 +87,7 @@ fn a_store_that_everybody_can_write_to_is_refused() {
     assert!(matches!(error, Error::Untrusted { .. }), "{error}");
 }
 
-/// What the file system can do is believed; each lack is named.
+/// The given abilities are used; each missing one is named.
 #[test]
 fn a_file_system_that_cannot_hold_trees_is_refused_with_the_reason() {
     let fixture = fixture();
@@ -105,9 +106,9 @@ fn a_file_system_that_cannot_hold_trees_is_refused_with_the_reason() {
     }
 }
 
-/// Without hard links, reflinks, user xattrs, whiteouts and kernel locks this crate loses nothing.
+/// Without hard links, reflinks, user xattrs, whiteouts and kernel locks this crate still works.
 #[test]
-fn a_poor_file_system_works() {
+fn a_file_system_with_few_features_works() {
     let fixture = fixture();
     let abilities = Abilities {
         locks: LockMethod::Symlink,
@@ -126,8 +127,8 @@ fn a_poor_file_system_works() {
     assert!(names(&store.path().join("locks")).is_empty(), "no link is left");
 }
 
-/// In the parent: runs a test again in a mount namespace of its own after a shell script has prepared `$PLACE`.
-/// `false` in the parent, `true` in the child, `None` where this cannot be done.
+/// Runs a test again in its own mount namespace after a shell script has prepared `$PLACE`. Returns
+/// `false` in the parent, `true` in the child, `None` if this is impossible here.
 fn in_place(test: &str, prepare: &str) -> Option<bool> {
     if std::env::var_os(PLACE).is_some() {
         return Some(true);
@@ -182,10 +183,10 @@ fn without_user_attributes() {
 }
 
 #[test]
-fn in_user_space() {
+fn on_a_fuse_file_system() {
     let prepare = "mkdir place lower upper work \
         && fuse-overlayfs -o lowerdir=lower,upperdir=upper,workdir=work place";
-    if in_place("in_user_space", prepare) == Some(true) {
+    if in_place("on_a_fuse_file_system", prepare) == Some(true) {
         let store = Store::open(&place().join("store"), options()).unwrap();
         assert_eq!(store.abilities().file_system, "fuse");
         image(&store, "debian", &[layer_tar("a", b"1")]);
@@ -207,9 +208,9 @@ fn vfat_is_refused() {
 }
 
 #[test]
-fn a_full_disk_says_so_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     let prepare = "mkdir place && mount -t tmpfs -o mode=755,size=600k none place";
-    if in_place("a_full_disk_says_so_and_loses_nothing", prepare) != Some(true) {
+    if in_place("a_full_disk_is_reported_and_loses_nothing", prepare) != Some(true) {
         return;
     }
     let store = Store::open(&place().join("store"), options()).unwrap();
@@ -275,7 +276,7 @@ fn a_read_only_store_can_be_read() {
             "{error}"
         );
     }
-    // One on top of it can be written.
+    // A store on top of it can be written.
     let top = std::env::temp_dir().join(format!("coracle-top-{}", std::process::id()));
     let top_store = Store::open(&top, Options { below: vec![path], ..options() }).unwrap();
     crate::fixture::container(&top_store, Some("web"), &manifest);
@@ -283,11 +284,11 @@ fn a_read_only_store_can_be_read() {
     std::fs::remove_dir_all(&top).unwrap();
 }
 
-/// A user's store is not written to by another user, the superuser included.
+/// Another user's store is read-only, also for the superuser.
 #[test]
-fn somebody_else_s_store_is_read_only() {
+fn a_store_of_another_user_is_read_only() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIP somebody_else_s_store_is_read_only: changing owners needs root");
+        eprintln!("SKIP a_store_of_another_user_is_read_only: changing owners needs root");
         return;
     }
     let fixture = fixture();

@@ -22,7 +22,7 @@ pub(crate) fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// The same store as another process would open it.
+    /// Opens the same store as another process would.
     pub(crate) fn again(&self) -> Store {
         Store::open(self.store.path(), options()).unwrap()
     }
@@ -32,7 +32,7 @@ pub(crate) fn reference(name: &str) -> Reference {
     Reference::parse(name).unwrap()
 }
 
-/// Brings bytes in as a pull does.
+/// Adds a blob as a pull does.
 pub(crate) fn ingest(store: &Store, media_type: &str, bytes: &[u8]) -> Descriptor {
     let descriptor = Descriptor::of(media_type, bytes);
     if let BeginBlob::Ingest(mut ingest) = store.blobs().begin(&descriptor).unwrap() {
@@ -86,7 +86,7 @@ pub(crate) fn image(store: &Store, name: &str, layers: &[Vec<u8>]) -> Descriptor
     manifest
 }
 
-/// Unpacks a layer, or pretends to.
+/// Unpacks a layer, or imitates it.
 pub(crate) fn unpack(store: &Store, diff_id: &Digest, files: &[(&str, &[u8])]) {
     if let BeginTree::Build(staging) = store.layers().begin(diff_id).unwrap() {
         for (name, content) in files {
@@ -96,7 +96,7 @@ pub(crate) fn unpack(store: &Store, diff_id: &Digest, files: &[(&str, &[u8])]) {
     }
 }
 
-/// What the engine writes, as far as the store looks at it.
+/// Writes those parts of the engine's record that the store reads.
 pub(crate) fn container(
     store: &Store,
     name: Option<&str>,

@@ -18,11 +18,11 @@ fn path(fixture: &Fixture, digest: &Digest) -> std::path::PathBuf {
 }
 
 #[test]
-fn only_what_nothing_refers_to_goes() {
+fn only_unreferenced_content_is_deleted() {
     let fixture = fixture();
     let store = &fixture.store;
     image(store, "kept", &[layer_tar("a", b"1")]);
-    // A tool that knows nothing of our locks is at work.
+    // Another tool, which does not know this store's locks, is at work.
     let orphan = Descriptor::of("x", b"nobody's");
     let theirs = store.path().join("oci/blobs/sha256").join(orphan.digest.hex());
     std::fs::write(theirs, "nobody's").unwrap();
@@ -64,7 +64,7 @@ fn a_manifest_that_another_lists_as_a_layer_is_still_followed() {
     let store = &fixture.store;
     let victim = image(store, "victim", &[layer_tar("a", b"1")]);
     store.images().untag(&crate::fixture::reference("victim")).unwrap();
-    // Comes first in the index, and names the victim's manifest and configuration as its layers.
+    // Comes first in the index, and lists the victim's manifest and configuration as its layers.
     let config = store.images().find(&victim.digest.to_string()).unwrap();
     let config = config.manifest().unwrap().config.clone();
     let layer = |blob: &Descriptor| Descriptor::new("x/layer", blob.digest.clone(), blob.size);
@@ -81,7 +81,7 @@ fn a_manifest_that_another_lists_as_a_layer_is_still_followed() {
 }
 
 #[test]
-fn nothing_goes_while_somebody_works() {
+fn nothing_is_deleted_while_a_lease_is_held() {
     let fixture = fixture();
     let mut wait = store::WaitPolicy { limit: Duration::from_millis(50), ..Default::default() };
     let options = store::Options { wait: wait.clone(), ..crate::fixture::options() };
@@ -98,7 +98,7 @@ fn nothing_goes_while_somebody_works() {
     drop(cached);
     other.collect(&eager(), &remove_owned).unwrap();
     assert!(!fixture.store.layers().contains(&digest).unwrap());
-    // A process that waits for itself is told so.
+    // A process that would wait for itself gets an error.
     wait.limit = Duration::from_millis(10);
     let lease = other.lease().unwrap();
     assert!(matches!(
@@ -186,7 +186,7 @@ fn every_flipped_bit_is_found() {
         std::fs::write(&path, &good).unwrap();
     }
     assert!(store.verify(&VerifyOptions::default()).unwrap().is_empty());
-    // Repairing drops what is damaged, keeps the name, and what comes again makes it whole.
+    // A repair drops damaged content and keeps the name; a second pull completes the image.
     let layer = Digest::of(&layer_tar("a", b"1"));
     std::fs::write(path(&fixture, &layer), b"cut").unwrap();
     std::fs::remove_file(path(&fixture, &manifest.digest)).unwrap();
@@ -231,8 +231,8 @@ fn unpacked_trees_are_checked_by_the_caller() {
     std::fs::write(web.join("container.json"), "{").unwrap();
     let problems = store.verify(&VerifyOptions::default()).unwrap();
     assert!(matches!(problems.as_slice(), [Problem::BadFile { .. }]), "{problems:?}");
-    // What it used cannot be known, so nothing goes.
+    // It is unknown what the container used, so nothing is removed.
     let error = store.collect(&eager(), &remove_owned).unwrap_err();
-    let hint = format!("coracle rm {} removes the container", web.short_id());
+    let hint = format!("'coracle rm {}' removes the container", web.short_id());
     assert_eq!(error.hint(), Some(hint));
 }

@@ -67,7 +67,7 @@ fn an_ambiguous_prefix_is_an_error() {
 }
 
 #[test]
-fn a_name_moves_on_and_leaves_its_image() {
+fn an_image_stays_after_its_name_moved() {
     let fixture = fixture();
     let old = image(&fixture.store, "debian", &[layer_tar("a", b"1")]);
     let new = image(&fixture.store, "debian", &[layer_tar("a", b"2")]);
@@ -84,7 +84,7 @@ fn a_name_moves_on_and_leaves_its_image() {
 }
 
 #[test]
-fn cannot_name_what_is_not_here() {
+fn a_missing_manifest_cannot_be_named() {
     let fixture = fixture();
     let nothing = oci::Descriptor::of(oci::media::OCI_MANIFEST, b"{}");
     let error = fixture.store.images().tag(&reference("debian"), &nothing).unwrap_err();
@@ -92,7 +92,7 @@ fn cannot_name_what_is_not_here() {
 }
 
 #[test]
-fn is_removed_with_what_only_it_needs() {
+fn is_removed_with_content_that_only_it_needs() {
     let fixture = fixture();
     let base = layer_tar("base", b"1");
     image(&fixture.store, "one", &[base.clone(), layer_tar("a", b"1")]);
@@ -131,7 +131,7 @@ fn a_name_among_several_is_only_untagged() {
 }
 
 #[test]
-fn containers_keep_it() {
+fn an_image_with_containers_is_kept() {
     let fixture = fixture();
     let manifest = image(&fixture.store, "one", &[layer_tar("a", b"1")]);
     let container = container(&fixture.store, Some("web"), &manifest);
@@ -156,9 +156,9 @@ fn containers_keep_it() {
     assert!(fixture.store.layers().list().unwrap().is_empty());
 }
 
-/// Whoever is pulling holds the store; removing an image then only takes the name.
+/// A pull holds the store; removing an image meanwhile removes only the name.
 #[test]
-fn content_goes_later_while_others_work() {
+fn content_is_deleted_later_while_others_work() {
     let fixture = fixture();
     image(&fixture.store, "one", &[layer_tar("a", b"1")]);
     let other = fixture.again();
@@ -265,7 +265,7 @@ fn a_damaged_index_is_never_taken_for_an_empty_store() {
             let Error::BadIndex { path: at, .. } = &error else { panic!("{text:?}: {error:?}") };
             assert!(*at == path && error.hint().unwrap().contains("verify --repair"), "{text:?}");
         }
-        // Nor where the store has to be completed.
+        // The same if the store has to be completed.
         std::fs::remove_file(store.path().join("store.json")).unwrap();
         assert!(fixture.again().images().list().is_err(), "{text:?}");
         assert_eq!(blobs(store), all, "{text:?}");

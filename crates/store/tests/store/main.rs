@@ -1,4 +1,4 @@
-//! The store as its users see it: through its public interface, with real processes and other people's tools.
+//! Integration tests: the public interface of the store, with real processes and other tools.
 
 mod blobs;
 mod containers;

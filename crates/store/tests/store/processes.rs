@@ -1,4 +1,5 @@
-//! Several processes at once. The children are this very test program, started again with a task in the environment.
+//! Several processes at once. The children are this test program, started again with a task in the
+//! environment.
 
 use std::io::Write as _;
 use std::process::{Child, Command};
@@ -30,7 +31,7 @@ fn start(store: &Store, task: &str) -> Child {
         .unwrap()
 }
 
-/// Not a test: what the children do.
+/// Not a test: the work of the children.
 #[test]
 fn child() {
     let (Ok(task), Ok(path)) = (std::env::var(TASK), std::env::var(STORE)) else { return };
@@ -102,7 +103,7 @@ fn store_with(fixture: &crate::fixture::Fixture, locks: LockMethod) -> Store {
 const METHODS: [LockMethod; 3] = [LockMethod::Flock, LockMethod::Ofd, LockMethod::Symlink];
 
 #[test]
-fn two_that_fetch_the_same_fetch_it_once() {
+fn two_processes_fetch_a_blob_once() {
     for method in METHODS {
         let fixture = fixture();
         let store = store_with(&fixture, method);
@@ -114,7 +115,7 @@ fn two_that_fetch_the_same_fetch_it_once() {
 }
 
 #[test]
-fn a_killed_one_is_taken_over() {
+fn work_of_a_killed_process_is_continued() {
     for method in METHODS {
         let fixture = fixture();
         let store = store_with(&fixture, method);
@@ -142,7 +143,7 @@ fn a_killed_one_is_taken_over() {
 }
 
 #[test]
-fn one_of_many_gets_the_name() {
+fn one_of_many_processes_gets_the_name() {
     for method in METHODS {
         let fixture = fixture();
         let store = store_with(&fixture, method);

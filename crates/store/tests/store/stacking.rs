@@ -11,7 +11,7 @@ fn stacked(below: &Fixture) -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn what_is_beneath_is_found_and_left_alone() {
+fn stores_beneath_are_read_and_never_changed() {
     let below = fixture();
     let layer = layer_tar("a", b"1");
     let manifest = image(&below.store, "shared", std::slice::from_ref(&layer));
@@ -26,7 +26,7 @@ fn what_is_beneath_is_found_and_left_alone() {
     assert!(cached.path().starts_with(below.store.path()));
     assert!(matches!(store.images().remove("shared", true), Err(Error::ReadOnly { .. })));
 
-    // A name here hides the one beneath; another name for what is beneath copies nothing.
+    // A name here hides the one beneath; another name for the image beneath copies nothing.
     let own = image(&store, "shared", &[layer_tar("a", b"2")]);
     assert_eq!(store.images().find("shared").unwrap().digest(), &own.digest);
     store.images().tag(&reference("mine"), &manifest).unwrap();
@@ -40,7 +40,7 @@ fn what_is_beneath_is_found_and_left_alone() {
 }
 
 #[test]
-fn containers_are_one_s_own() {
+fn containers_belong_to_the_upper_store() {
     let below = fixture();
     let manifest = image(&below.store, "shared", &[layer_tar("a", b"1")]);
     crate::fixture::container(&below.store, Some("theirs"), &manifest);

@@ -1,11 +1,11 @@
-//! Other people's tools read our layout, and we read what they put into it.
+//! Other tools read this program's layout, and it reads what they write into it.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::fixture::{fixture, image, layer_tar, reference};
 
-/// Runs a tool; `None`, with a word, where it is not installed.
+/// Runs a tool; `None`, with a message, if it is not installed.
 fn tool(test: &str, name: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(name).args(arguments).output() {
         Ok(output) => {
@@ -62,7 +62,7 @@ fn umoci_reads_and_writes() {
     let layout = layout(&fixture.store);
     let Some(output) = tool(test, "umoci", &["ls", "--layout", &layout]) else { return };
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), name);
-    // umoci takes a layout and a tag divided by the first colon, and tags without slashes.
+    // umoci splits a layout and a tag at the first colon, and takes tags without slashes.
     let tag = fixture.store.images().find("debian:stable").unwrap();
     fixture.store.images().tag(&reference("plain"), tag.descriptor()).unwrap();
     let bundle = fixture.dir.path().join("bundle");
@@ -79,7 +79,7 @@ fn umoci_reads_and_writes() {
     let made = fixture.store.images().find("made").unwrap();
     assert!(made.manifest().unwrap().layers.is_empty());
     assert_eq!(fixture.store.images().list().unwrap().len(), 3);
-    // Its own collection keeps what our index names.
+    // umoci's own collection keeps everything that the index names.
     tool(test, "umoci", &["gc", "--layout", &layout]);
     assert!(fixture.store.verify(&store::VerifyOptions::default()).unwrap().is_empty());
 }
@@ -87,7 +87,7 @@ fn umoci_reads_and_writes() {
 #[test]
 fn podman_reads() {
     let test = "podman_reads";
-    // Podman makes a name of the layout's path, so that must be in lower case.
+    // Podman derives a name from the layout's path, so the path must be in lower case.
     let fixture = fixture();
     let path = std::env::temp_dir().join(format!("coracle-podman-{}", std::process::id()));
     let store = store::Store::open(&path, crate::fixture::options()).unwrap();

@@ -18,7 +18,7 @@ fn is_built_once() {
 }
 
 #[test]
-fn what_is_not_committed_goes() {
+fn an_uncommitted_tree_is_removed() {
     let fixture = fixture();
     let digest = Digest::of(b"layer");
     for abort in [true, false] {
@@ -37,9 +37,9 @@ fn what_is_not_committed_goes() {
     }
 }
 
-/// The metadata of an unsettled entry names the boot in which it was written.
+/// The metadata of an unsynced entry names the boot in which it was written.
 #[test]
-fn another_boot_s_entry_counts_only_when_settled() {
+fn another_boot_s_entry_counts_only_when_synced() {
     let fixture = fixture();
     let digest = Digest::of(b"layer");
     unpack(&fixture.store, &digest, &[("a", b"1")]);
@@ -53,7 +53,7 @@ fn another_boot_s_entry_counts_only_when_settled() {
     unpack(&fixture.store, &digest, &[("a", b"2")]);
     let cached = fixture.store.layers().get(&digest).unwrap().unwrap();
     assert_eq!(std::fs::read(cached.tree().join("a")).unwrap(), b"2", "it was built again");
-    fixture.store.settle().unwrap();
+    fixture.store.sync_added().unwrap();
     assert!(!std::fs::read_to_string(&path).unwrap().contains("boot"));
     std::fs::write(&path, "").unwrap();
     assert!(
@@ -63,7 +63,7 @@ fn another_boot_s_entry_counts_only_when_settled() {
 }
 
 #[test]
-fn naming_an_image_settles_its_layers() {
+fn naming_an_image_syncs_its_layers() {
     let fixture = fixture();
     let layers = [layer_tar("a", b"1")];
     for (durability, settled) in
@@ -72,7 +72,7 @@ fn naming_an_image_settles_its_layers() {
         let path = fixture.dir.path().join(format!("{durability:?}"));
         let store = Store::open(&path, Options { durability, ..options() }).unwrap();
         let manifest = image(&store, "debian", &layers);
-        // The layers of this image come in after its name; a second name settles them.
+        // The layers of this image come in after its name; a second name syncs them.
         store.images().tag(&crate::fixture::reference("again"), &manifest).unwrap();
         let cached = store.layers().get(&Digest::of(&layers[0])).unwrap().unwrap();
         let text = std::fs::read_to_string(cached.path().join("layer.json")).unwrap();
@@ -80,9 +80,9 @@ fn naming_an_image_settles_its_layers() {
     }
 }
 
-/// A process that is killed leaves what it has made without waiting for the disk.
+/// A killed process leaves entries that it has made without waiting for the disk.
 #[test]
-fn what_another_process_has_not_settled_is_settled_with_what_uses_it() {
+fn entries_of_another_process_are_synced_with_their_user() {
     let fixture = fixture();
     let digest = Digest::of(b"layer");
     unpack(&fixture.store, &digest, &[("a", b"1")]);
@@ -98,9 +98,9 @@ fn what_another_process_has_not_settled_is_settled_with_what_uses_it() {
     assert!(container.join("synced").exists());
 }
 
-/// Nothing that counts is damaged by a pull that a loss of power has ended.
+/// A power failure during a pull damages nothing that counts.
 #[test]
-fn what_a_loss_of_power_has_left_half_done_is_no_damage() {
+fn a_pull_that_a_power_failure_ended_is_not_reported_as_damage() {
     let fixture = fixture();
     let digest = Digest::of(b"layer");
     unpack(&fixture.store, &digest, &[("a", b"1")]);

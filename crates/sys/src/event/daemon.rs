@@ -1,4 +1,4 @@
-//! The process title, descriptors of the caller, signals of any number.
+//! The process title, inherited descriptors, signals of any number.
 
 use std::ffi::{c_int, c_long};
 use std::io;
@@ -16,7 +16,7 @@ unsafe extern "C" {
 
 const F_GETFD: c_int = 1;
 const FD_CLOEXEC: c_int = 1;
-/// The same number on every architecture.
+/// The call's number, the same on every architecture.
 const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
 /// A numeric field of `/proc/self/stat`, counted from 1 as in proc(5).
@@ -27,10 +27,10 @@ pub(crate) fn stat_field(number: usize) -> Option<u64> {
     std::str::from_utf8(field).ok()?.trim().parse().ok()
 }
 
-/// Changes what `ps` shows: the command name (at most 15 bytes) and the argument line.
+/// Changes the command name (at most 15 bytes) and the argument line that `ps` shows.
 ///
-/// The arguments are overwritten where the kernel put them, so nothing may read
-/// `std::env::args` afterwards. Best effort: without `/proc` only the name changes.
+/// Overwrites the arguments in the memory where the kernel put them, so `std::env::args` must not
+/// be read afterwards. Best effort: without `/proc` only the name changes.
 pub fn set_title(name: &str, line: &str) {
     if let Ok(text) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&text);
@@ -44,10 +44,11 @@ pub fn set_title(name: &str, line: &str) {
     let length = line.len().min(space - 1);
     let target = std::ptr::with_exposed_provenance_mut::<u8>(start);
     // A last byte that is not zero tells the kernel that the text ends at its first zero (see
-    // `get_mm_proctitle` in fs/proc/base.c); else readers are shown all of the area.
-    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped,
-    // writable, and read by nobody else (one thread; see [`crate::fork::fork`], the only caller's origin).
-    // `length < space`, so the last byte is never the text's.
+    // `get_mm_proctitle` in fs/proc/base.c); otherwise readers get the whole area.
+    //
+    // SAFETY: `start..end` is this process's own argument area on its initial stack: mapped and
+    // writable. No other code reads it, since the process has one thread and calls this after
+    // `fork`. `length < space`, so the last byte never belongs to the text.
     unsafe {
         std::ptr::write_bytes(target, 0, space);
         std::ptr::copy_nonoverlapping(line.as_ptr(), target, length);
@@ -59,8 +60,8 @@ pub fn set_title(name: &str, line: &str) {
 
 /// Closes every descriptor from 3 up that is not marked close-on-exec.
 ///
-/// Rust marks what it opens, so these came from whoever started this process; a daemon that
-/// kept them would hold a script's pipes open. Best effort: needs `/proc/self/fd`.
+/// Rust marks the descriptors that it opens, so the others are inherited; a daemon that kept them
+/// would hold a script's pipes open. Best effort: needs `/proc/self/fd`.
 pub fn close_foreign() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> = entries
@@ -78,8 +79,8 @@ pub fn close_foreign() {
     }
 }
 
-/// `kill(2)` for any signal number, real-time ones too (`rustix` has those only unsafely).
-/// Number 0 only asks whether the process is there and may be signalled.
+/// `kill(2)` for any signal number, real-time ones too (`rustix` has those only as unsafe
+/// functions). Number 0 only checks that the process exists and may be signalled.
 pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
     // SAFETY: `kill` has no preconditions; a `Pid` is positive, so this is one process.
     if unsafe { kill(pid.as_raw_nonzero().get(), number) } == 0 {
@@ -89,10 +90,10 @@ pub fn send_signal(pid: Pid, number: i32) -> io::Result<()> {
     }
 }
 
-/// Sends a signal to all processes of the group with this number.
+/// Sends a signal to all processes of a process group.
 ///
 /// # Panics
-/// For group 1: minus that means everybody to `kill(2)`.
+/// For group 1: `kill(2)` takes -1 for all processes.
 pub fn send_signal_to_group(group: Pid, number: i32) -> io::Result<()> {
     assert_ne!(group, Pid::INIT, "one group was meant");
     // SAFETY: `kill` has no preconditions; a `Pid` is positive, so minus that is one group.
@@ -112,8 +113,8 @@ pub fn send_signal_fd(process: impl AsFd, number: i32) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process group of a process (`None`: the caller). 0 where the group is that of a process
-/// outside this pid namespace, which `rustix` takes for impossible; -1 for no such process.
+/// The process group of a process (`None`: the caller). 0 if the group leader is outside this pid
+/// namespace, which `rustix` excludes; -1 if there is no such process.
 pub fn group_of(pid: Option<Pid>) -> i32 {
     // SAFETY: `getpgid` has no preconditions.
     unsafe { getpgid(pid.map_or(0, |pid| pid.as_raw_nonzero().get())) }

@@ -57,7 +57,7 @@ impl SignalSet {
         set
     }
 
-    /// Whether the set has this signal.
+    /// Returns true if the set has this signal.
     pub fn contains(&self, number: i32) -> bool {
         (1..=64).contains(&number) && self.words[0] & (1 << (number - 1)) != 0
     }
@@ -82,19 +82,20 @@ impl MaskGuard {
         Ok(Self { before: change_mask(SIG_BLOCK, &set)?, blocked: set })
     }
 
-    /// Runs `work` with the mask that was in force before the guard, so that children made by it
-    /// inherit that one.
+    /// Runs `work` with the mask from before the guard, so that children made by it inherit that
+    /// mask.
     ///
-    /// A signal that comes meanwhile neither ends this process nor is lost: it is noted, and
-    /// pending again afterwards. Children see default dispositions as soon as they execute.
+    /// A signal that arrives meanwhile neither ends this process nor is lost: it is recorded, and
+    /// pending again afterwards. Children get default dispositions when they execute a program.
     pub fn suspended<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         let noted: Vec<c_int> = (1..=64)
             .filter(|&number| number != SIGCHLD && self.blocked.contains(number))
             .filter(|&number| {
-                // SAFETY: `note` only touches an atomic.
+                // SAFETY: the handler `note` has the required signature and only touches an atomic,
+                // which is async-signal-safe.
                 let before = unsafe { signal(number, note as *const () as usize) };
                 if before != SIG_DFL && before != usize::MAX {
-                    // SAFETY: puts back what was there.
+                    // SAFETY: restores the disposition that `signal` has just returned.
                     unsafe { signal(number, before) };
                 }
                 before == SIG_DFL
@@ -105,7 +106,7 @@ impl MaskGuard {
         change_mask(SIG_BLOCK, &self.blocked)?;
         let seen = NOTED.swap(0, Ordering::Relaxed);
         for number in noted {
-            // SAFETY: SIG_DFL installs no code of ours; `raise` has no preconditions.
+            // SAFETY: SIG_DFL installs no handler; `raise` takes no pointer.
             unsafe {
                 signal(number, SIG_DFL);
                 if seen & (1 << (number - 1)) != 0 {
@@ -117,7 +118,7 @@ impl MaskGuard {
     }
 }
 
-/// Signals that came while a mask was suspended, one bit each.
+/// Signals that arrived while a mask was suspended, one bit each.
 static NOTED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn note(number: c_int) {
@@ -135,16 +136,16 @@ impl Drop for MaskGuard {
 pub struct Received {
     /// The signal's number.
     pub number: i32,
-    /// `si_code`: positive when the kernel made it (a key on the terminal), zero or less when a
-    /// process sent it.
+    /// `si_code`: positive if the kernel sent it (a key on the terminal), zero or less if a process
+    /// sent it.
     pub code: i32,
-    /// The sender's process id where a process sent it.
+    /// The sender's process id, if a process sent it.
     pub pid: i32,
 }
 
 impl Received {
-    /// Whether the kernel sent it (the terminal driver, for the whole foreground group) and not
-    /// some process by `kill(2)`.
+    /// Returns true if the kernel sent it (the terminal driver, for the whole foreground group) and
+    /// not a process by `kill(2)`.
     pub fn from_kernel(&self) -> bool {
         self.code > 0
     }
@@ -154,18 +155,19 @@ impl Received {
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
-    /// Opens a descriptor for `set`. The caller blocks the set (see [`MaskGuard::block`]).
+    /// Opens a descriptor for `set`. The caller must block the set (see [`MaskGuard::block`]).
     pub fn new(set: SignalSet) -> io::Result<Self> {
-        // SAFETY: `set` is a live `sigset_t`; -1 asks for a new descriptor.
+        // SAFETY: `set` is a live `sigset_t` that the call only reads; -1 requests a new
+        // descriptor.
         let fd = unsafe { signalfd(-1, &raw const set, SFD_NONBLOCK | SFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// The next pending signal, `None` when there is none now.
+    /// The next pending signal, `None` if there is none now.
     pub fn next(&self) -> io::Result<Option<Received>> {
         // `struct signalfd_siginfo` is 128 bytes: ssi_signo, ssi_errno, ssi_code, ssi_pid, ...
         let mut info = [0_u8; 128];
@@ -196,30 +198,31 @@ impl AsRawFd for SignalFd {
 
 /// Sets a signal's disposition to "ignore" (`true`) or to the default (`false`).
 pub fn set_ignored(number: i32, ignored: bool) -> io::Result<()> {
-    // SAFETY: SIG_IGN and SIG_DFL install no code of ours.
+    // SAFETY: SIG_IGN and SIG_DFL install no handler.
     let before = unsafe { signal(number, if ignored { SIG_IGN } else { SIG_DFL }) };
     if before == usize::MAX { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the process ignores a signal.
+/// Returns true if the process ignores a signal.
 ///
 /// # Errors
-/// EINVAL for what is no signal.
+/// EINVAL for an invalid signal number.
 pub fn is_ignored(number: i32) -> io::Result<bool> {
     let mut now = Action { handler: SIG_DFL, mask: SignalSet::empty(), flags: 0, restorer: 0 };
-    // SAFETY: nothing is changed; `now` is live and has the layout of `struct sigaction`.
+    // SAFETY: the new action is null, so nothing is changed; `now` is live and has the layout of
+    // `struct sigaction`.
     let error = unsafe { sigaction(number, std::ptr::null(), &raw mut now) };
     if error == 0 { Ok(now.handler == SIG_IGN) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends the calling process a signal with its default effect, whatever mask is in force: used
-/// to stop with the caller's job, or to die by the signal that killed the program.
+/// Sends the calling process a signal with its default effect, whatever the mask: used to stop with
+/// the caller's job, or to die by the signal that killed the program.
 ///
-/// Returns when the effect is over (a stopped process was continued) or was none.
+/// Returns when the effect is over (a stopped process was continued) or if there was none.
 pub fn raise_default(number: i32) -> io::Result<()> {
-    // SAFETY: SIG_DFL installs no code of ours.
+    // SAFETY: SIG_DFL installs no handler.
     let before = unsafe { signal(number, SIG_DFL) };
-    // SAFETY: `raise` has no preconditions.
+    // SAFETY: `raise` takes no pointer.
     if unsafe { raise(number) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -232,7 +235,7 @@ pub fn raise_default(number: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Kept so that the layout assumption is checked where it is used.
+/// The code above depends on these layouts.
 const _: () = assert!(size_of::<SignalSet>() == 128 && size_of::<*const c_void>() == 8);
 
 #[cfg(test)]
@@ -243,7 +246,7 @@ mod tests {
     const SIGUSR2: i32 = 12;
 
     #[test]
-    fn what_is_ignored_is_known() {
+    fn is_ignored_reports_ignored_signals() {
         assert!(!is_ignored(SIGUSR2).unwrap());
         set_ignored(SIGUSR2, true).unwrap();
         assert!(is_ignored(SIGUSR2).unwrap());
@@ -258,7 +261,8 @@ mod tests {
         let _guard = MaskGuard::block(set).unwrap();
         let signals = SignalFd::new(set).unwrap();
         assert_eq!(signals.next().unwrap(), None);
-        // SAFETY: `raise` has no preconditions; the signal is blocked in this thread.
+        // SAFETY: `raise` takes no pointer; the signal is blocked in this thread, so it stays
+        // pending.
         assert_eq!(unsafe { raise(SIGUSR1) }, 0);
         let received = signals.next().unwrap().unwrap();
         assert_eq!(received.number, SIGUSR1);
@@ -271,7 +275,7 @@ mod tests {
         let set = SignalSet::of(&[SIGUSR2]);
         let guard = MaskGuard::block(set).unwrap();
         let signals = SignalFd::new(set).unwrap();
-        // SAFETY: `raise` has no preconditions; the signal has a handler here.
+        // SAFETY: `raise` takes no pointer; the signal has a handler here.
         guard.suspended(|| unsafe { raise(SIGUSR2) }).unwrap();
         assert_eq!(signals.next().unwrap().map(|received| received.number), Some(SIGUSR2));
     }

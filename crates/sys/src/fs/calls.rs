@@ -1,4 +1,4 @@
-//! Calls that `rustix` has not, or whose results it does not show whole.
+//! System calls that `rustix` lacks, or whose results it shows only in part.
 
 use crate::raw;
 use linux_raw_sys::general::{
@@ -10,16 +10,19 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// [truncate(2)](https://man7.org/linux/man-pages/man2/truncate.2.html): follows links, and opens nothing (a pipe is `EINVAL`).
+/// [truncate(2)](https://man7.org/linux/man-pages/man2/truncate.2.html): follows symbolic links,
+/// and opens nothing (a pipe is `EINVAL`).
 pub fn truncate(path: &CStr, length: u64) -> Result<(), Errno> {
-    // SAFETY: the path is a string that ends with a NUL and lives during the call, which only reads it.
+    // SAFETY: the path is a NUL-terminated string that lives during the call, which only reads it.
     unsafe { raw::call(__NR_truncate, [path.as_ptr().addr(), length as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// [statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), with the id of the file system.
+/// [statfs(2)](https://man7.org/linux/man-pages/man2/statfs.2.html), with the id of the file
+/// system.
 pub fn statfs(path: &CStr) -> Result<statfs64, Errno> {
     let mut facts = MaybeUninit::<statfs64>::uninit();
-    // SAFETY: the path is a string that ends with a NUL, the buffer has the size of the structure; the call reads one and writes the other.
+    // SAFETY: the path is a NUL-terminated string, and the buffer has the size of the structure.
+    // The call reads one and fills the other, so on success the buffer is initialised.
     unsafe {
         let arguments = [path.as_ptr().addr(), facts.as_mut_ptr().addr(), 0, 0, 0];
         raw::call(__NR_statfs, arguments)?;
@@ -27,11 +30,12 @@ pub fn statfs(path: &CStr) -> Result<statfs64, Errno> {
     }
 }
 
-/// `fstatfs`, likewise; the file may have been opened by `O_PATH`.
+/// `fstatfs`, likewise; the file may be an `O_PATH` descriptor.
 pub fn fstatfs(file: impl AsFd) -> Result<statfs64, Errno> {
     let mut facts = MaybeUninit::<statfs64>::uninit();
     let number = file.as_fd().as_raw_fd() as usize;
-    // SAFETY: the buffer has the size of the structure, which the call writes.
+    // SAFETY: the buffer has the size of the structure; on success the call has filled it, so it is
+    // initialised.
     unsafe {
         raw::call(__NR_fstatfs, [number, facts.as_mut_ptr().addr(), 0, 0, 0])?;
         Ok(facts.assume_init())
@@ -65,20 +69,23 @@ pub fn fstatat(dir: impl AsFd, path: &CStr, flags: u32) -> Result<stat, Errno> {
     }
 }
 
-/// Whether anybody has a regular file, which is open for reading only here, open for writing: asks for a lease (`F_SETLEASE` of
-/// [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl.2.html)) and gives it back. False where the kernel does not tell: of other
-/// users' files, and where the file system has no leases, or gives them for reasons of its own (those of the network: `EAGAIN` means there
-/// that the server has promised nothing).
+/// Returns true if a regular file, which is open for reading only here, is open for writing
+/// anywhere: takes a lease (`F_SETLEASE` of
+/// [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl.2.html)) and releases it. False if the
+/// kernel does not know: for other users' files, and if the file system has no leases, or grants
+/// them by rules of its own (on network file systems `EAGAIN` means that the server has promised
+/// nothing).
 pub fn is_open_for_writing(file: impl AsFd) -> bool {
     /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlay.
     const LOCAL: [i64; 6] =
         [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630];
     let number = file.as_fd().as_raw_fd() as usize;
-    // SAFETY: numbers alone.
+    // SAFETY: these commands of fcntl take integers, no pointers.
     let call = |command: u32, argument: u32| unsafe {
         raw::call(__NR_fcntl, [number, command as usize, argument as usize, 0, 0])
     };
-    // Who opens the file for writing in between makes the kernel ask for the lease by a signal: one that is ignored.
+    // If another process opens the file for writing in between, the kernel requests the lease back
+    // by a signal: choose one that is ignored by default.
     if call(F_SETSIG, SIGURG).is_err() {
         return false;
     }

@@ -1,11 +1,11 @@
-//! File contents from one descriptor to another: shared blocks where the file system can, in the kernel where it can,
-//! by hand else; holes stay holes.
+//! Copies file contents between descriptors: by shared blocks if the file system supports them,
+//! else in the kernel if possible, else by read and write; holes stay holes.
 
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, SeekFrom};
 use rustix::io::{self, Errno};
 
-/// How contents were, or are to be, copied.
+/// Method of copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Shared blocks (`FICLONE`): btrfs, XFS, bcachefs, ZFS.
@@ -14,7 +14,7 @@ pub enum Method {
     Copy,
 }
 
-/// Copies everything from `source` into the empty file `target`; returns how.
+/// Copies everything from `source` into the empty file `target`; returns the method.
 pub fn contents(source: impl AsFd, target: impl AsFd) -> io::Result<Method> {
     let (source, target) = (source.as_fd(), target.as_fd());
     match fs::ioctl_ficlone(target, source) {
@@ -26,7 +26,7 @@ pub fn contents(source: impl AsFd, target: impl AsFd) -> io::Result<Method> {
     Ok(Method::Copy)
 }
 
-/// Shares all blocks of `source` with the empty file `target`, or says why not.
+/// Shares all blocks of `source` with the empty file `target`; fails if that is impossible.
 pub fn reflink(source: impl AsFd, target: impl AsFd) -> io::Result<()> {
     fs::ioctl_ficlone(target, source)
 }
@@ -47,7 +47,7 @@ pub fn bytes(source: impl AsFd, target: impl AsFd) -> io::Result<()> {
     fs::ftruncate(target, size)
 }
 
-/// The next range at or after `position` that holds data; starts at `size` where there is none.
+/// The next range at or after `position` that holds data; starts at `size` if there is none.
 pub fn data_range(file: impl AsFd, position: u64, size: u64) -> io::Result<(u64, u64)> {
     let file = file.as_fd();
     let start = match fs::seek(file, SeekFrom::Data(position)) {
@@ -70,7 +70,8 @@ fn range(source: BorrowedFd<'_>, target: BorrowedFd<'_>, start: u64, end: u64) -
             Err(errno) => return Err(errno),
         }
     }
-    // A zero-length answer before the end: some file systems (procfs, old overlay) cannot do it and do not say so.
+    // Zero bytes before the end: some file systems (procfs, old overlay) do not support the call
+    // and report no error.
     if from < end { by_hand(source, target, from, end) } else { Ok(()) }
 }
 

@@ -1,4 +1,4 @@
-//! Listing directories and going down and up in trees of any depth.
+//! Lists directories, and walks down and up in trees of any depth.
 
 use super::{DIRECTORY, Error};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +6,7 @@ use rustix::fs::{self, FileType, Mode, RawDir};
 use rustix::io::{self, Errno};
 use std::mem::MaybeUninit;
 
-/// What a directory entry is.
+/// Kind of a directory entry.
 pub type Kind = FileType;
 
 /// One entry of a directory.
@@ -16,7 +16,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// Its kind; never [`Kind::Unknown`].
     pub kind: Kind,
-    /// Inode number as the directory has it.
+    /// Inode number in the directory.
     pub inode: u64,
 }
 
@@ -46,7 +46,7 @@ pub fn read_dir(dir: impl AsFd) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// How many directories of one stack stay open.
+/// Number of directories of one stack that stay open.
 const OPEN_MAX: usize = 48;
 
 struct Level {
@@ -56,10 +56,11 @@ struct Level {
     fd: Option<OwnedFd>,
 }
 
-/// A position in a tree, with the way back.
+/// A position in a tree, with the path back to its start.
 ///
-/// Only the last few directories stay open. A closed one is found again through `..` and must then be the same inode,
-/// so that a directory which somebody moves meanwhile cannot lead the walk out of the tree.
+/// Only the last few directories stay open. A closed one is found again through `..` and must then
+/// be the same inode, so that a directory that is moved meanwhile cannot lead the walk out of the
+/// tree.
 pub struct DirStack {
     levels: Vec<Level>,
 }
@@ -67,7 +68,7 @@ pub struct DirStack {
 impl DirStack {
     /// Starts at an open directory.
     pub fn new(root: OwnedFd) -> Result<Self, Error> {
-        let stat = fs::fstat(&root).map_err(|errno| Error::new("look at", b"", errno))?;
+        let stat = fs::fstat(&root).map_err(|errno| Error::new("stat", b"", errno))?;
         let root =
             Level { name: Vec::new(), device: stat.st_dev, inode: stat.st_ino, fd: Some(root) };
         Ok(Self { levels: vec![root] })
@@ -82,7 +83,7 @@ impl DirStack {
         self.levels.last().and_then(|level| level.fd.as_ref()).expect("the top is open").as_fd()
     }
 
-    /// 0 at the start.
+    /// The depth, 0 at the start.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.levels.len() - 1
@@ -128,10 +129,10 @@ impl DirStack {
     /// Goes into a subdirectory that is already open.
     pub fn enter_fd(&mut self, name: &[u8], fd: OwnedFd) -> Result<(), Error> {
         let stat =
-            fs::fstat(&fd).map_err(|errno| Error::new("look at", &self.path_of(name), errno))?;
+            fs::fstat(&fd).map_err(|errno| Error::new("stat", &self.path_of(name), errno))?;
         let count = self.levels.len();
         if count > OPEN_MAX {
-            // Level 0 stays open: it is the caller's anchor.
+            // Level 0 stays open: the walk started there.
             self.levels[count - OPEN_MAX].fd = None;
         }
         self.levels.push(Level {
@@ -157,7 +158,7 @@ impl DirStack {
             let path = self.path();
             let parent = fs::openat(fd, "..", DIRECTORY, Mode::empty())
                 .map_err(|errno| Error::new("go back to directory", &path, errno))?;
-            let stat = fs::fstat(&parent).map_err(|errno| Error::new("look at", &path, errno))?;
+            let stat = fs::fstat(&parent).map_err(|errno| Error::new("stat", &path, errno))?;
             let level = self.levels.last_mut().expect("checked above");
             if (stat.st_dev, stat.st_ino) != (level.device, level.inode) {
                 return Err(Error::new("go back to directory (it was moved)", &path, Errno::STALE));

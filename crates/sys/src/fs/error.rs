@@ -1,17 +1,17 @@
-//! The error of the operations that consist of several calls.
+//! The error of operations that consist of several system calls.
 
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Which step failed, on what, and the kernel's answer.
+/// The step that failed, the path, and the kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{step} {path:?}: {errno}")]
 pub struct Error {
-    /// What was tried, as a verb phrase: "open directory".
+    /// The step, as a verb phrase: "open directory".
     pub step: &'static str,
-    /// Relative to the descriptor that was given.
+    /// The path relative to the given descriptor.
     pub path: PathBuf,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -21,15 +21,16 @@ impl Error {
         Self { step, path: std::ffi::OsStr::from_bytes(path).into(), errno }
     }
 
-    /// What the user can do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self.errno {
             Errno::PERM | Errno::ACCESS => Some(
-                "the file may belong to another user id (a subordinate one); it can be changed from inside a user namespace"
+                "the file may belong to a subordinate user id; then it can only be changed in a user \
+                 namespace"
                     .into(),
             ),
-            Errno::XDEV => Some("something is mounted there; unmount it first".into()),
+            Errno::XDEV => Some("a file system is mounted there; unmount it first".into()),
             Errno::NOSPC | Errno::DQUOT => Some("the disk or the quota is full".into()),
             _ => None,
         }

@@ -1,17 +1,20 @@
-//! Files by descriptor: the file-system calls that hostile trees and races cannot lead astray.
+//! File-system calls by descriptor, safe against hostile trees and races.
 //!
-//! Everything here starts from a directory descriptor and goes down by single names that are never followed if they
-//! are symbolic links, or by `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS` where the kernel has it (5.6).
-//! A path is a byte string without a leading slash, relative to the descriptor.
+//! All of them start from a directory descriptor and go down by single names that are never
+//! followed if they are symbolic links, or by `openat2` with `RESOLVE_BENEATH |
+//! RESOLVE_NO_SYMLINKS` if the kernel has it (5.6). A path is a byte string without a leading
+//! slash, relative to the descriptor.
 //!
-//! - [`resolve`]: open a directory beneath another, strictly or with links resolved inside the root;
+//! - [`resolve`]: open a directory beneath another, strictly or with links resolved inside the
+//!   root;
 //! - [`DirStack`]: go down and up in a tree of any depth with a bounded number of open descriptors;
-//! - [`remove_tree`]: delete what its owner may delete, whatever its modes;
-//! - [`copy`]: file contents by reflink, `copy_file_range` or by hand, holes kept;
+//! - [`remove_tree`]: delete everything that its owner may delete, whatever its modes;
+//! - [`copy`]: file contents by reflink, `copy_file_range` or read and write, holes kept;
 //! - [`xattr`]: extended attributes of open files;
 //! - [`whiteout`]: overlay's deletion marks.
 //!
-//! What it does not do: no policy, no locks, no process-wide state except the remembered answer whether `openat2` exists.
+//! This module has no policy, no locks, and no process-wide state except the cached fact whether
+//! `openat2` exists.
 
 pub mod calls;
 pub mod copy;
@@ -30,7 +33,7 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::{self, Errno};
 
-/// Flags by which every directory is opened for reading: close on exec, never through a link.
+/// Flags with which every directory is opened for reading: close on exec, never through a link.
 pub const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -40,8 +43,8 @@ pub const DIRECTORY: OFlags = OFlags::RDONLY
 /// Flags of a descriptor that only names a file.
 pub const NAME_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The process's file creation mask without changing it (which would race with other threads); `None` before Linux 4.7
-/// or without `/proc`.
+/// The process's file mode creation mask, read without changing it (which would race with other
+/// threads); `None` before Linux 4.7 or without `/proc`.
 #[must_use]
 pub fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -49,18 +52,19 @@ pub fn umask() -> Option<u32> {
     u32::from_str_radix(line.trim(), 8).ok()
 }
 
-/// Changes the mode of the file that `fd` names, which may have been opened by `O_PATH`; never follows a link.
+/// Changes the mode of the file of `fd`, which may be an `O_PATH` descriptor; never follows a link.
 pub fn chmod_fd(fd: impl AsFd, mode: u32) -> io::Result<()> {
     let fd = fd.as_fd();
     match fs::fchmod(fd, Mode::from_raw_mode(mode)) {
         Err(Errno::BADF) => {}
         other => return other,
     }
-    // O_PATH: `fchmod` refuses it, `fchmodat2` only came with 6.6; the magic link works everywhere.
+    // `fchmod` refuses O_PATH, and `fchmodat2` only came with 6.6; the magic link works everywhere.
     fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), Mode::from_raw_mode(mode))
 }
 
-/// Opens a directory for reading even where its mode forbids that to its owner: the mode is then widened for good.
+/// Opens a directory for reading even if its mode forbids that to its owner: the mode is then
+/// widened permanently.
 pub fn open_dir_force(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     let dir = dir.as_fd();
     match fs::openat(dir, name, DIRECTORY, Mode::empty()) {
@@ -73,11 +77,11 @@ pub fn open_dir_force(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     fs::openat(dir, name, DIRECTORY, Mode::empty())
 }
 
-/// How often [`open_read`] tries against others that open the same file in the same way.
+/// How often [`open_read`] tries while other processes open the same file in the same way.
 const OPEN_TRIES: usize = 100;
 
-/// Opens a regular file or a directory for reading; where its mode forbids that to its owner, the mode is widened for
-/// the moment of the call and put back before it returns.
+/// Opens a regular file or a directory for reading. If its mode forbids that to its owner, the mode
+/// is widened during the call and restored before it returns.
 pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let dir = dir.as_fd();
     let flags = flags
@@ -95,7 +99,8 @@ pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
         let path = fs::openat(dir, name, NAME_ONLY, Mode::empty())?;
         let mode = fs::fstat(&path)?.st_mode & 0o7777;
         if mode & needed == needed {
-            // Another thread or process does the same now, and puts the true mode back itself.
+            // Another thread or process has widened the mode just now, and restores the true mode
+            // itself.
             std::thread::yield_now();
             continue;
         }
@@ -105,7 +110,7 @@ pub fn open_read(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<Owned
         let opened = fs::openat(dir, name, flags, Mode::empty());
         chmod_fd(&path, mode)?;
         match opened {
-            // Put back by the other one in between.
+            // The other one has restored the mode in between.
             Err(Errno::ACCESS) => {}
             other => return other,
         }

@@ -1,14 +1,15 @@
-//! Deleting a tree.
+//! Deletes a tree.
 //!
-//! One loop, no recursion, so that a tree of any depth goes. Directories that forbid their owner to read or change them
-//! get `u+rwx` first. Links are deleted, never followed; a mount inside the tree stops the work with `EXDEV`.
+//! One loop without recursion handles any depth. Directories that forbid their owner to read or
+//! change them get `u+rwx` first. Links are deleted, never followed; a mount inside the tree stops
+//! the work with `EXDEV`.
 
 use super::{DirStack, Error, Kind, open_dir_force, read_dir, stat};
 use rustix::fd::AsFd;
 use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 
-/// Deletes `name` in `dir`, whatever it is. No error where it is not there.
+/// Deletes `name` in `dir`, whatever its kind. No error if it is missing.
 pub fn remove_tree(dir: impl AsFd, name: &[u8]) -> Result<(), Error> {
     let dir = dir.as_fd();
     match fs::unlinkat(dir, name, AtFlags::empty()) {
@@ -16,8 +17,9 @@ pub fn remove_tree(dir: impl AsFd, name: &[u8]) -> Result<(), Error> {
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(errno) => return Err(Error::new("delete", name, errno)),
     }
-    // unlink(2) on a directory says EISDIR on Linux, but EPERM also means that the file may not be deleted.
-    let found = stat(dir, name).map_err(|errno| Error::new("look at", name, errno))?;
+    // unlink(2) on a directory gives EISDIR on Linux, but EPERM also means that the file may not be
+    // deleted.
+    let found = stat(dir, name).map_err(|errno| Error::new("stat", name, errno))?;
     if Kind::from_raw_mode(found.st_mode) != Kind::Directory {
         return Err(Error::new("delete", name, Errno::PERM));
     }
@@ -28,7 +30,7 @@ pub fn remove_tree(dir: impl AsFd, name: &[u8]) -> Result<(), Error> {
     }
     let top =
         open_dir_force(dir, name).map_err(|errno| Error::new("open directory", name, errno))?;
-    let parent = fs::fstat(dir).map_err(|errno| Error::new("look at", b".", errno))?;
+    let parent = fs::fstat(dir).map_err(|errno| Error::new("stat", b".", errno))?;
     let mut stack = DirStack::new(top)?;
     if stack.root_id().0 != parent.st_dev {
         return Err(Error::new("delete (a file system is mounted there)", name, Errno::XDEV));
@@ -61,7 +63,7 @@ fn empty(stack: &mut DirStack) -> Result<(), Error> {
         let fd = open_dir_force(stack.fd(), &name)
             .map_err(|errno| Error::new("open directory", &stack.path_of(&name), errno))?;
         let found =
-            fs::fstat(&fd).map_err(|errno| Error::new("look at", &stack.path_of(&name), errno))?;
+            fs::fstat(&fd).map_err(|errno| Error::new("stat", &stack.path_of(&name), errno))?;
         if found.st_dev != device {
             let path = stack.path_of(&name);
             return Err(Error::new("delete (a file system is mounted there)", &path, Errno::XDEV));
@@ -79,13 +81,13 @@ fn rmdir(stack: &DirStack, name: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Deletes all but directories in the current directory and returns the names of those.
+/// Deletes everything but directories in the current directory and returns the names of those.
 fn clear_files(stack: &DirStack) -> Result<Vec<Vec<u8>>, Error> {
     let fd = stack.fd();
     let fail = |step, errno| Error::new(step, &stack.path(), errno);
-    let mode = fs::fstat(fd).map_err(|errno| fail("look at", errno))?.st_mode & 0o7777;
+    let mode = fs::fstat(fd).map_err(|errno| fail("stat", errno))?.st_mode & 0o7777;
     if mode & 0o700 != 0o700 {
-        // Where this is refused (another owner) the deletions below say so with their own errno.
+        // If this is refused (another owner), the deletions below fail with their own errno.
         let _ = fs::fchmod(fd, Mode::from_raw_mode(mode | 0o700));
     }
     let mut directories = Vec::new();

@@ -1,8 +1,9 @@
-//! From a path inside a tree to an open directory, never outside the tree.
+//! Opens directories by path inside a tree, and never leads outside of it.
 //!
-//! [`strict`] refuses every symbolic link. [`in_root`] resolves links as a process would whose root is the tree: absolute
-//! targets start at the tree's top and `..` stops there. Both use only names relative to descriptors, so that a directory
-//! which is swapped for a link meanwhile is seen as the link that it is.
+//! [`strict`] refuses every symbolic link. [`in_root`] resolves links as a process would whose root
+//! is the tree: absolute targets start at the tree's top and `..` stops there. Both use only names
+//! relative to descriptors, so a directory that is replaced by a link meanwhile is recognised as a
+//! link.
 
 use super::NAME_ONLY;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,20 +11,21 @@ use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many links one path may go through, as in the kernel.
+/// Maximum number of links in one path, the same as in the kernel.
 pub const LINKS_MAX: usize = 40;
 
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
-/// Makes this process behave as on a kernel without `openat2`, from now on: for tests of the other way.
+/// Makes this process behave from now on as on a kernel without `openat2`, for tests of the
+/// fallback.
 pub fn avoid_openat2() {
     NO_OPENAT2.store(true, Ordering::Relaxed);
 }
 
-/// Which calls [`strict`] uses.
+/// The calls that [`strict`] uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// `openat2` where the kernel has it and seccomp lets it pass, else a walk.
+    /// `openat2` if the kernel has it and seccomp allows it, else a walk.
     #[default]
     Best,
     /// Component by component.
@@ -31,7 +33,7 @@ pub enum Method {
 }
 
 /// Opens `path` beneath `root` with `flags` if no component, the last included, is a symbolic link.
-/// The empty path is the root itself. `..` is refused by `EXDEV` or `ELOOP`.
+/// The empty path is the root itself. `..` is refused with `EXDEV` or `ELOOP`.
 pub fn strict(root: impl AsFd, path: &[u8], flags: OFlags, method: Method) -> io::Result<OwnedFd> {
     let root = root.as_fd();
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -43,14 +45,15 @@ pub fn strict(root: impl AsFd, path: &[u8], flags: OFlags, method: Method) -> io
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..8 {
             match fs::openat2(root, path, flags, Mode::empty(), beneath) {
-                // A rename somewhere on the system during the walk; only `..` is affected, and we have none.
+                // A rename somewhere on the system during the walk; it only affects paths with
+                // `..`, which this one does not have.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::NOSYS | Errno::PERM | Errno::TOOBIG) => {
                     NO_OPENAT2.store(true, Ordering::Relaxed);
                     break;
                 }
-                // ENAMETOOLONG: more than PATH_MAX, which the walk can. ENOTDIR: a link at the end looks like that with
-                // O_DIRECTORY; the walk tells them apart.
+                // ENAMETOOLONG: longer than PATH_MAX, which the walk handles. ENOTDIR: may be a
+                // link at the end, which O_DIRECTORY reports so; the walk tells them apart.
                 Err(Errno::NAMETOOLONG | Errno::NOTDIR) => break,
                 Ok(fd) if flags.contains(OFlags::PATH) && is_link_fd(&fd) => {
                     return Err(Errno::LOOP);
@@ -62,8 +65,9 @@ pub fn strict(root: impl AsFd, path: &[u8], flags: OFlags, method: Method) -> io
     walk(root, path, flags)
 }
 
-/// `openat2` with `RESOLVE_IN_ROOT`, and more of `resolve`. Where a rename or a mount anywhere on the system meets a `..` on the way the kernel
-/// says `EAGAIN`: that is no answer, so it is asked again, and `EAGAIN` comes only from a system where that never ends. `ENOSYS` before Linux 5.6.
+/// `openat2` with `RESOLVE_IN_ROOT`, and more flags in `resolve`. If a rename or a mount anywhere
+/// on the system happens while the path has a `..`, the kernel returns `EAGAIN`; then the call is
+/// repeated, and `EAGAIN` is returned only if that never ends. `ENOSYS` before Linux 5.6.
 pub fn open_in_root(
     root: impl AsFd,
     path: impl rustix::path::Arg + Copy,
@@ -96,7 +100,8 @@ fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd>
         let here = current.as_ref().map_or(root, AsFd::as_fd);
         let Some(next) = parts.next() else {
             return match fs::openat(here, part, flags, Mode::empty()) {
-                // With O_DIRECTORY a link says ENOTDIR; openat2 says ELOOP, and so do we.
+                // With O_DIRECTORY a link gives ENOTDIR; openat2 gives ELOOP, and so does this
+                // walk.
                 Err(Errno::NOTDIR) if is_link(here, part) => Err(Errno::LOOP),
                 Ok(fd) if flags.contains(OFlags::PATH) && is_link_fd(&fd) => Err(Errno::LOOP),
                 other => other,
@@ -124,13 +129,13 @@ fn is_link_fd(fd: &OwnedFd) -> bool {
 /// A directory inside a tree: a descriptor (`O_PATH`) and its path in the tree without any link.
 #[derive(Debug)]
 pub struct Place {
-    /// Names the directory; good for `*at` calls.
+    /// Refers to the directory; usable for `*at` calls.
     pub dir: OwnedFd,
     /// Relative to the root; empty for the root.
     pub path: Vec<u8>,
 }
 
-/// What stands where [`in_root`] needs a directory.
+/// The obstacle if [`in_root`] needs a directory and there is none.
 pub struct Obstacle<'a> {
     /// The directory that was reached.
     pub dir: BorrowedFd<'a>,
@@ -138,14 +143,14 @@ pub struct Obstacle<'a> {
     pub path: &'a [u8],
     /// The name in it that is not a directory.
     pub name: &'a [u8],
-    /// `ENOENT`: nothing there. `ENOTDIR`: a file that is neither directory nor link.
+    /// `ENOENT`: missing. `ENOTDIR`: a file that is neither directory nor link.
     pub errno: Errno,
 }
 
 /// Resolves a directory path as `chroot(root)` would.
 ///
-/// Where a component is missing or no directory, `make` is asked: it may put a directory there and answer `Ok(())`,
-/// after which the component is tried once more; its error ends the walk.
+/// If a component is missing or not a directory, `make` is called: it may create a directory there
+/// and return `Ok(())`, after which the component is tried once more; its error ends the walk.
 pub fn in_root<E: From<Errno>>(
     root: impl AsFd,
     path: &[u8],

@@ -1,10 +1,11 @@
-//! Extended attributes of open files. "Not supported" reads as "has none"; writing reports it.
+//! Extended attributes of open files. On a file system without attributes, reading finds none and
+//! writing fails.
 
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
 use rustix::io::{self, Errno};
 
-/// Largest value Linux knows (`XATTR_SIZE_MAX`).
+/// The largest value that Linux accepts (`XATTR_SIZE_MAX`).
 pub const VALUE_MAX: usize = 65536;
 
 /// All names that the caller may see.
@@ -25,10 +26,10 @@ pub fn list(fd: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
     Ok(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
-/// One value, `None` where the attribute is not there or the file system has no attributes.
+/// Reads one value; `None` if the attribute is missing or the file system has no attributes.
 ///
-/// `user.*` attributes can be read by who may read the file, at the moment of the call and not of the opening; where the
-/// mode forbids that to the owner, it is widened for the moment.
+/// The permission for `user.*` attributes is checked at the call, not at the opening of the file.
+/// If the mode forbids reading to the owner, it is widened for a moment.
 pub fn get(fd: impl AsFd, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let fd = fd.as_fd();
     match value(fd, name) {
@@ -64,7 +65,7 @@ pub fn set(fd: impl AsFd, name: &[u8], value: &[u8]) -> io::Result<()> {
     fs::fsetxattr(fd, name, value, XattrFlags::empty())
 }
 
-/// Removes one; no error where it is not there.
+/// Removes one; no error if it is missing.
 pub fn remove(fd: impl AsFd, name: &[u8]) -> io::Result<()> {
     match fs::fremovexattr(fd, name) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

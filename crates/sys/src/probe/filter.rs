@@ -1,11 +1,10 @@
-//! Seccomp filters in probe children: enough to see whether the kernel's mechanism works.
+//! Seccomp filters in probe children, to test the kernel's mechanism.
 //!
-//! The filters here catch one harmless call, `getpgid`. Those that containers run under come from
-//! elsewhere; these must stay independent of them, because they are also tried where those fail.
-//! See seccomp(2), `seccomp_unotify`(2).
+//! The filters here catch one harmless call, `getpgid`. They are independent of the filters of
+//! containers, because they are also tried if those fail. See seccomp(2), `seccomp_unotify`(2).
 //!
 //! # Safety
-//! The kernel copies the program while the call lasts; it keeps no pointer into this process.
+//! The kernel copies the program during the call; it keeps no pointer into this process.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
@@ -28,32 +27,32 @@ unsafe extern "C" {
 /// `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV`, since 5.19.
 pub const WAIT_KILLABLE_RECV: u32 = 1 << 5;
 
-/// What the filter does with `getpgid`.
+/// Effect of the filter on `getpgid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It fails with this number.
+    /// It fails with this errno.
     Fail(u16),
     /// It raises SIGSYS.
     Trap,
-    /// A listener is asked.
+    /// A listener decides.
     Notify,
 }
 
-/// How a listener answers.
+/// Answer of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// With this result, without the call being made.
+    /// This result, without making the call.
     Result(i64),
     /// The call is made (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`, since 5.5).
     Continue,
 }
 
 impl Link {
-    /// Puts this child under a filter, for ever. A listener comes back for [`Action::Notify`].
+    /// Installs a filter in this child, permanently. Returns a listener for [`Action::Notify`].
     ///
     /// # Errors
-    /// `EINVAL` where the kernel does not know filters, the action or a flag; `EPERM`, `EACCES` or
-    /// `ENOSYS` where an outer filter refuses.
+    /// `EINVAL` if the kernel lacks filters, the action or a flag; `EPERM`, `EACCES` or `ENOSYS` if
+    /// an outer filter refuses.
     pub fn filter(&self, action: Action, further_flags: u32) -> io::Result<Option<OwnedFd>> {
         rustix::thread::set_no_new_privs(true)?;
         let (verdict, flags) = match action {
@@ -63,31 +62,31 @@ impl Link {
         };
         let mut program = catch_getpgid(verdict);
         let program = sock_fprog { len: 4, filter: program.as_mut_ptr() };
-        // SAFETY: `program` describes four instructions that outlive the call.
+        // SAFETY: `program` describes four instructions, and both outlive the call.
         let result =
             unsafe { set_program(&raw const program as usize, (flags | further_flags) as usize)? };
         match action {
-            // SAFETY: with NEW_LISTENER the result is a new descriptor that nobody else owns.
+            // SAFETY: with NEW_LISTENER the result is a new descriptor that nothing else owns.
             Action::Notify => Ok(Some(unsafe { OwnedFd::from_raw_fd(result as c_int) })),
             _ => Ok(None),
         }
     }
 
-    /// Under a [`Action::Notify`] filter: has a grandchild make the caught call, answers it once through
-    /// the listener, and says what the grandchild got.
+    /// Under a [`Action::Notify`] filter: lets a grandchild make the caught call, answers it once
+    /// through the listener, and returns the grandchild's result.
     ///
     /// # Errors
     /// Those of the fork and of the two ioctls.
     pub fn answer_once(&self, listener: &OwnedFd, answer: Answer) -> io::Result<Result<i64, i32>> {
         let caller = Child::spawn(|link| {
             let got = call_caught().unwrap_or_else(|errno| -i64::from(errno));
-            link.tell(&got.to_ne_bytes());
+            link.send(&got.to_ne_bytes());
             0
         })?;
         receive_and_answer(listener, answer)?;
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(2);
-        let told = caller.finish(deadline)?.told;
-        let got = i64::from_ne_bytes(told.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?);
+        let output = caller.finish(deadline)?.output;
+        let got = i64::from_ne_bytes(output.try_into().map_err(|_| io::ErrorKind::UnexpectedEof)?);
         Ok(if got < 0 { Err(-got as i32) } else { Ok(got) })
     }
 }
@@ -95,9 +94,9 @@ impl Link {
 /// Makes the call that the filters catch.
 ///
 /// # Errors
-/// Whatever the filter says, as a number.
+/// The errno that the filter returns.
 pub fn call_caught() -> Result<i64, i32> {
-    // SAFETY: getpgid(0) touches no memory.
+    // SAFETY: getpgid(0) takes no pointer and changes nothing.
     match unsafe { syscall(c_long::from(__NR_getpgid), 0 as c_long) } {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         value => Ok(value),
@@ -108,9 +107,9 @@ fn receive_and_answer(listener: &OwnedFd, answer: Answer) -> io::Result<()> {
     /// `_IOWR('!', 0, struct seccomp_notif)` and `_IOWR('!', 1, struct seccomp_notif_resp)`.
     const RECEIVE: c_ulong = 0xc050_2100;
     const SEND: c_ulong = 0xc018_2101;
-    // 80 bytes, of which the first eight are the id; the kernel wants it zeroed.
+    // 80 bytes, of which the first eight are the id; the kernel requires zeroes.
     let mut notification = [0_u64; 10];
-    // SAFETY: the buffer has the size that the request's number encodes.
+    // SAFETY: the buffer has the size that the request's number encodes, and lives during the call.
     if unsafe { ioctl(listener.as_raw_fd(), RECEIVE, notification.as_mut_ptr()) } < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -119,15 +118,15 @@ fn receive_and_answer(listener: &OwnedFd, answer: Answer) -> io::Result<()> {
         Answer::Result(value) => [notification[0], value as u64, 0],
         Answer::Continue => [notification[0], 0, 1 << 32],
     };
-    // SAFETY: 24 bytes, as the request's number encodes.
+    // SAFETY: the buffer has 24 bytes, as the request's number encodes, and lives during the call.
     if unsafe { ioctl(listener.as_raw_fd(), SEND, response.as_mut_ptr()) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
 }
 
-/// `if nr == getpgid { verdict } else { allow }`. The architecture is not looked at: the process makes
-/// its own native calls only.
+/// `if nr == getpgid { verdict } else { allow }`. The architecture is not checked: the process
+/// makes only native calls of its own.
 fn catch_getpgid(verdict: u32) -> [sock_filter; 4] {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -149,7 +148,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_call_fails_as_told() {
+    fn a_call_fails_as_filtered() {
         let report = in_child(LONG, |link| match link.filter(Action::Fail(77), 0) {
             Ok(_) => i32::from(call_caught() != Err(77)),
             Err(_) => 2,
@@ -168,7 +167,7 @@ mod tests {
             if rustix::thread::set_no_new_privs(true).is_err() {
                 return 2;
             }
-            // SAFETY: as in `Link::filter`.
+            // SAFETY: as in `Link::filter`: program and instructions outlive the call.
             if unsafe { set_program(&raw const program as usize, 0) }.is_err() {
                 return 3;
             }

@@ -1,19 +1,19 @@
-//! Children that try something and are thrown away.
+//! Child processes that try something and are thrown away.
 //!
-//! Whether a kernel allows a thing is found out by doing it: making a namespace, installing a filter,
-//! mounting. All of that changes the process for good, so it is done in a child that only reports.
-//! [`Child::spawn`] forks, the closure runs, its result is the exit status, what it tells through its
-//! [`Link`] comes back over a pipe, and a child that hangs is killed.
+//! A feature of the kernel is tested by using it: making a namespace, installing a filter,
+//! mounting. All of that changes the process permanently, so a child does it and only reports the
+//! result. [`Child::spawn`] forks, the closure runs, its result is the exit status, the bytes that
+//! it sends through its [`Link`] come back over a pipe, and a child that hangs is killed.
 //!
 //! The [`Link`] is also the permission: the calls that must never be made in the caller itself
 //! (`unshare`, installing filters) are methods of it, and only a child has one.
 //!
-//! The caller may have threads. In the child there is only the one that forked, so the closure must not
-//! take locks that another thread may hold: no printing, no logging. Memory may be allocated: the C
-//! library puts its allocator's locks right at `fork`.
+//! The caller may have threads. The child has only the one that forked, so the closure must not
+//! take locks that another thread may hold: no printing, no logging. It may allocate memory: the C
+//! library resets its allocator's locks at `fork`.
 //!
 //! # Safety
-//! `fork` comes from the C library, not from the kernel directly, for the sake of those locks.
+//! `fork` is the C library's, not the raw system call, because of those locks.
 
 pub mod filter;
 pub mod trace;
@@ -34,13 +34,13 @@ unsafe extern "C" {
     fn _exit(code: c_int) -> !;
 }
 
-/// A child tells at most this much, in bytes; more is cut off.
-const TELL_LIMIT: usize = 64 << 10;
+/// Limit in bytes of what a child sends; more is cut off.
+const OUTPUT_LIMIT: usize = 64 << 10;
 
 /// The exit status of a child whose closure panicked.
 pub const PANICKED: i32 = 101;
 
-/// How a child ended.
+/// The way in which a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It returned, with this status.
@@ -51,16 +51,16 @@ pub enum Ended {
     TimedOut,
 }
 
-/// How a child ended, and what it told.
+/// The end of a child, and the bytes that it sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// The way in which it ended.
     pub ended: Ended,
-    /// What it told.
-    pub told: Vec<u8>,
+    /// The bytes that it sent.
+    pub output: Vec<u8>,
 }
 
-/// The child's end: proof of being in a child, and the way to tell something.
+/// The child's side: proof of being in a child, and the means to send bytes.
 #[derive(Debug)]
 pub struct Link {
     output: OwnedFd,
@@ -68,15 +68,15 @@ pub struct Link {
 }
 
 impl Link {
-    /// Sends bytes to whoever started this child. If nobody listens any more they are lost.
-    pub fn tell(&self, bytes: &[u8]) {
+    /// Sends bytes to the parent. If the parent does not listen any more they are lost.
+    pub fn send(&self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Ok(written @ 1..) = rustix::io::write(&self.output, rest) {
             rest = &rest[written..];
         }
     }
 
-    /// Waits until [`Child::go`] is called. False when the child was given up instead.
+    /// Waits until [`Child::go`] is called. Returns false if the parent has abandoned the child.
     pub fn wait_go(&self) -> bool {
         let mut byte = [0];
         loop {
@@ -90,17 +90,17 @@ impl Link {
     /// Moves this child into new namespaces. See unshare(2).
     ///
     /// # Errors
-    /// Those of unshare(2), and `EINVAL` for `CLONE_FILES`, which is no namespace.
+    /// Those of unshare(2), and `EINVAL` for `CLONE_FILES`, which is not a namespace.
     pub fn unshare(&self, namespaces: UnshareFlags) -> Result<(), Errno> {
         if namespaces.contains(UnshareFlags::FILES) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: only an unshared descriptor table makes this unsafe, and that was excluded.
+        // SAFETY: only an unshared descriptor table makes this unsafe, and that was excluded above.
         unsafe { rustix::thread::unshare_unsafe(namespaces) }
     }
 }
 
-/// A child that is trying something.
+/// A running child.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -119,20 +119,23 @@ impl Child {
     pub fn spawn(body: impl FnOnce(&Link) -> i32) -> io::Result<Child> {
         let (output, child_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (child_go, go) = pipe_with(PipeFlags::CLOEXEC)?;
-        // SAFETY: the C library's fork leaves its own state (allocator, threads) consistent in the child.
-        // The child runs `body` only and never returns into frames of the caller: see `_exit` below.
+        // SAFETY: the C library's fork leaves its own state (allocator, threads) consistent in the
+        // child. The child runs `body` only and never returns into frames of the caller: see
+        // `_exit` below.
         match unsafe { fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop((output, go));
-                // The parent may be gone already; then its pipes are closed, and every wait ends.
+                // The parent may have died already; then its pipes are closed, and every wait ends.
                 let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
                 let link = Link { output: child_output, go: child_go };
                 let run = std::panic::AssertUnwindSafe(|| body(&link));
-                // The hook would print, and with it take a lock that may be held for ever.
+                // The panic hook would print, and take a lock that no living thread may ever
+                // release.
                 std::panic::set_hook(Box::new(|_| {}));
                 let code = std::panic::catch_unwind(run).unwrap_or(PANICKED);
-                // SAFETY: `_exit` has no preconditions. No destructor of the caller's frames may run here.
+                // SAFETY: `_exit` has no preconditions. No destructor of the caller's frames runs
+                // here.
                 unsafe { _exit(code) }
             }
             number => {
@@ -147,16 +150,17 @@ impl Child {
         self.pid
     }
 
-    /// Lets a child go on that waits in [`Link::wait_go`].
+    /// Lets a child continue that waits in [`Link::wait_go`].
     pub fn go(&mut self) {
         if let Some(go) = self.go.take() {
-            // A child that has ended already will be seen by `finish`.
+            // `finish` handles a child that has ended already.
             let _ = rustix::io::write(&go, b"g");
         }
     }
 
-    /// Waits until the child has told something; empty when it ended, or told nothing in time.
-    pub fn hear(&self, deadline: Instant) -> Vec<u8> {
+    /// Waits until the child has sent bytes; empty if it ended, or sent nothing before the
+    /// deadline.
+    pub fn receive(&self, deadline: Instant) -> Vec<u8> {
         let mut buffer = vec![0; 4096];
         if wait_readable(&self.output, deadline)
             && let Ok(length) = rustix::io::read(&self.output, &mut buffer)
@@ -170,22 +174,22 @@ impl Child {
     /// Waits for the end; kills the child at the deadline.
     ///
     /// # Errors
-    /// `ECHILD` if somebody else has reaped it, as happens where `SIGCHLD` is ignored.
+    /// `ECHILD` if it was reaped already, as happens if `SIGCHLD` is ignored.
     pub fn finish(mut self, deadline: Instant) -> io::Result<Report> {
-        // A child that still waits for its go is given up.
+        // Ends the wait of a child that still waits for its go.
         self.go = None;
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         let mut timed_out = false;
         loop {
             if !wait_readable(&self.output, deadline) {
                 timed_out = true;
                 break;
             }
-            let part = self.hear(deadline);
-            if part.is_empty() || told.len() + part.len() > TELL_LIMIT {
+            let part = self.receive(deadline);
+            if part.is_empty() || output.len() + part.len() > OUTPUT_LIMIT {
                 break;
             }
-            told.extend(part);
+            output.extend(part);
         }
         if timed_out {
             let _ = kill_process(self.pid, Signal::KILL);
@@ -196,10 +200,11 @@ impl Child {
             (Some(code), _) => Ended::Exited(code),
             (None, signal) => Ended::Killed(signal.unwrap_or(0)),
         };
-        Ok(Report { ended, told })
+        Ok(Report { ended, output })
     }
 
-    /// The pipe closes a moment before the process ends, unless it was closed by an `exec`. Says too whether the deadline passed.
+    /// Reaps the child. The pipe closes a moment before the process ends, unless an `exec` closed
+    /// it. Also returns true if the deadline passed.
     fn reap(&mut self, deadline: Instant) -> io::Result<(WaitStatus, bool)> {
         let mut late = false;
         loop {
@@ -234,7 +239,7 @@ impl Drop for Child {
     }
 }
 
-/// Runs a closure in a child and reports how it went.
+/// Runs a closure in a child and reports its end.
 ///
 /// # Errors
 /// Those of [`Child::spawn`] and [`Child::finish`].
@@ -266,11 +271,11 @@ mod tests {
     #[test]
     fn a_child_reports() {
         let report = in_child(LONG, |link| {
-            link.tell(b"hello");
+            link.send(b"hello");
             7
         })
         .unwrap();
-        assert_eq!(report, Report { ended: Ended::Exited(7), told: b"hello".to_vec() });
+        assert_eq!(report, Report { ended: Ended::Exited(7), output: b"hello".to_vec() });
     }
 
     #[test]
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_told() {
+    fn a_signal_is_reported() {
         let report = in_child(LONG, |_| {
             let _ = kill_process(rustix::process::getpid(), Signal::TERM);
             std::thread::sleep(LONG);
@@ -312,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_waits_to_be_let_go() {
+    fn a_child_waits_for_go() {
         let deadline = Instant::now() + LONG;
         let mut child = Child::spawn(|link| {
-            link.tell(b"ready");
+            link.send(b"ready");
             i32::from(!link.wait_go())
         })
         .unwrap();
-        assert_eq!(child.hear(deadline), b"ready");
+        assert_eq!(child.receive(deadline), b"ready");
         child.go();
         assert_eq!(child.finish(deadline).unwrap().ended, Ended::Exited(0));
 

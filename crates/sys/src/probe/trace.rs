@@ -1,10 +1,11 @@
-//! Tracing in probe children: can a child be traced, can another process's memory be read?
+//! Tracing in probe children: tests that a child can be traced and that another process's memory
+//! can be read.
 //!
 //! See ptrace(2), `process_vm_readv`(2).
 //!
 //! # Safety
-//! `ptrace` writes to this process only through the pointers given to it; the processes it acts on are
-//! children of a probe child.
+//! `ptrace` writes to this process only through the pointers given to it; the processes that it
+//! acts on are children of a probe child.
 
 use std::ffi::{c_long, c_void};
 use std::io;
@@ -25,22 +26,23 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// A buffer, as `struct iovec` has it.
+/// `struct iovec`: a buffer.
 #[repr(C)]
 struct Buffer {
     base: *mut c_void,
     length: usize,
 }
 
-/// What a probe child puts into its own copy of this is what others must read there.
+/// A probe child changes its own copy of this, and other processes must read the changed value
+/// there.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// A step of tracing that failed, and how.
+/// A step of tracing that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was done.
+    /// The step.
     pub step: &'static str,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -49,8 +51,8 @@ fn failed(step: &'static str) -> impl FnOnce(io::Error) -> Failure {
 }
 
 impl Link {
-    /// A grandchild asks to be traced, stops, and its registers are read. With `seccomp_stops` also
-    /// `PTRACE_O_TRACESECCOMP` is set.
+    /// Lets a grandchild be traced, stops it, and reads its registers. With `seccomp_stops` also
+    /// sets `PTRACE_O_TRACESECCOMP`.
     ///
     /// # Errors
     /// The step that failed.
@@ -83,7 +85,8 @@ impl Link {
             .map_err(failed("ptrace(PTRACE_GETREGSET)"))
     }
 
-    /// `process_vm_readv` from a grandchild; with `sibling` by another grandchild instead of by its parent.
+    /// `process_vm_readv` of a grandchild's memory; with `sibling` by another grandchild instead of
+    /// by its parent.
     ///
     /// # Errors
     /// The step that failed.
@@ -91,11 +94,11 @@ impl Link {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(2);
         let mut owner = Child::spawn(|link| {
             MARK.store(0x5eed, Ordering::Relaxed);
-            link.tell(b"ready");
+            link.send(b"ready");
             i32::from(!link.wait_go())
         })
         .map_err(failed("fork"))?;
-        owner.hear(deadline);
+        owner.receive(deadline);
         let pid = owner.pid();
         let read = move || match read_mark(pid) {
             Ok(0x5eed) => Ok(()),
@@ -122,7 +125,8 @@ impl Link {
 }
 
 fn ptrace(request: u32, pid: i32, address: usize, data: *mut c_void) -> io::Result<()> {
-    // SAFETY: `data` is null, a number, or points to a buffer of the caller as the request wants it.
+    // SAFETY: `data` is null, an integer, or points to a live buffer of the caller with the size
+    // that the request expects.
     match unsafe {
         syscall(c_long::from(__NR_ptrace), c_long::from(request), c_long::from(pid), address, data)
     } {
@@ -131,13 +135,14 @@ fn ptrace(request: u32, pid: i32, address: usize, data: *mut c_void) -> io::Resu
     }
 }
 
-/// Reads the `MARK` of another process that was forked from this one, and so has it at the same place.
+/// Reads the `MARK` of another process that was forked from this one, and so has it at the same
+/// address.
 fn read_mark(pid: Pid) -> io::Result<u64> {
     let mut value = 0_u64;
     let local = Buffer { base: (&raw mut value).cast(), length: size_of::<u64>() };
     let remote = Buffer { base: MARK.as_ptr().cast(), length: size_of::<u64>() };
-    // SAFETY: `local` describes `value`, eight bytes that are this function's own; `remote` is an
-    // address in the other process, which the kernel checks.
+    // SAFETY: `local` describes `value`, eight bytes of this function; `remote` is an address in
+    // the other process, which the kernel checks.
     let result = unsafe {
         syscall(
             c_long::from(__NR_process_vm_readv),
@@ -161,21 +166,21 @@ mod tests {
     fn a_child_can_be_traced_and_read() {
         let report = in_child(Duration::from_secs(20), |link| {
             if let Err(failure) = link.trace_child(true) {
-                link.tell(format!("{failure:?}").as_bytes());
+                link.send(format!("{failure:?}").as_bytes());
                 return 1;
             }
             if let Err(failure) = link.read_memory(false) {
-                link.tell(format!("{failure:?}").as_bytes());
+                link.send(format!("{failure:?}").as_bytes());
                 return 2;
             }
             0
         })
         .unwrap();
-        let told = String::from_utf8_lossy(&report.told).into_owned();
-        if told.contains("PermissionDenied") {
-            eprintln!("SKIP a_child_can_be_traced_and_read: tracing is refused here: {told}");
+        let output = String::from_utf8_lossy(&report.output).into_owned();
+        if output.contains("PermissionDenied") {
+            eprintln!("SKIP a_child_can_be_traced_and_read: tracing is refused here: {output}");
             return;
         }
-        assert_eq!(report.ended, Ended::Exited(0), "{told}");
+        assert_eq!(report.ended, Ended::Exited(0), "{output}");
     }
 }

@@ -1,7 +1,8 @@
-//! System calls of a stopped thread: what is called, and small changes of that.
+//! Reads the system call of a stopped thread, and changes parts of it.
 //!
-//! Each request to ptrace costs half a microsecond before it does anything, and the whole set of registers as much again. So a call is read
-//! by `PTRACE_GET_SYSCALL_INFO` (Linux 5.3; all registers before), and changed register by register.
+//! Each request to ptrace costs half a microsecond, and reading all registers as much again. So a
+//! call is read by `PTRACE_GET_SYSCALL_INFO` (Linux 5.3; all registers before), and changed
+//! register by register.
 
 use super::registers::{Gate, Registers};
 use super::{Stopped, request};
@@ -20,9 +21,9 @@ pub struct Entry {
     pub number: u32,
     /// Arguments; those of an i386 call are zero-extended.
     pub arguments: [u64; 6],
-    /// Where the thread goes on.
+    /// Address of the next instruction.
     pub instruction: u64,
-    /// Its stack pointer.
+    /// The stack pointer.
     pub stack: u64,
 }
 
@@ -43,10 +44,10 @@ struct Info {
 /// The instruction by which 64-bit code makes 32-bit calls: `int 0x80`.
 const INT_80: [u8; 2] = [0xcd, 0x80];
 
-/// The kernel does not know `PTRACE_GET_SYSCALL_INFO`.
+/// True once the kernel has refused `PTRACE_GET_SYSCALL_INFO`.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Where the numbers of arguments are, natively and for i386.
+/// Offsets of the argument registers, for native calls and for i386.
 const ARGUMENTS: [[usize; 6]; 2] = [
     [
         offset_of!(Registers, rdi),
@@ -67,11 +68,13 @@ const ARGUMENTS: [[usize; 6]; 2] = [
 ];
 
 impl Stopped {
-    /// The call that the thread is about to make: at [`super::Stop::Seccomp`], and at the entry of [`super::Stop::Syscall`].
+    /// The call that the thread is about to make: at [`super::Stop::Seccomp`], and at the entry of
+    /// [`super::Stop::Syscall`].
     pub fn entry(&self) -> Result<Entry, Errno> {
         if !UNKNOWN.load(Ordering::Relaxed) {
             let mut info = Info::default();
-            // SAFETY: the request writes at most the given number of bytes to `info`.
+            // SAFETY: the request writes at most the given number of bytes to `info`, which lives
+            // during the call.
             let read = unsafe {
                 request(
                     requests::PTRACE_GET_SYSCALL_INFO,
@@ -105,7 +108,8 @@ impl Stopped {
         })
     }
 
-    /// How the thread makes its call, at a stop before it or in it; never [`Gate::Unclear`].
+    /// The way in which the thread makes its call, at a stop before it or in it; never
+    /// [`Gate::Unclear`].
     pub fn gate(&self, registers: &Registers) -> Gate {
         match registers.gate() {
             Gate::Unclear => {
@@ -120,7 +124,7 @@ impl Stopped {
         }
     }
 
-    /// The kernel shall not make the call; it returns `result`. For a stop before it.
+    /// Keeps the kernel from making the call, which returns `result`. For a stop before it.
     pub fn skip(&self, result: i64) -> Result<(), Errno> {
         self.poke(offset_of!(Registers, orig_rax), u64::MAX)?;
         self.set_result(result)
@@ -137,10 +141,11 @@ impl Stopped {
         arguments.get(index).map_or(Err(Errno::INVAL), |offset| self.poke(*offset, value))
     }
 
-    /// What the call returned, at a stop after it: a negative error number, or a value.
+    /// The result of the call, at a stop after it: a negative error number, or a value.
     pub fn result(&self) -> Result<i64, Errno> {
         let mut value = 0_i64;
-        // SAFETY: the system call itself (not the library's function) writes the word to where `data` points.
+        // SAFETY: the raw system call (unlike the library's function) writes the word to `data`,
+        // which points to `value`.
         unsafe {
             request(
                 requests::PTRACE_PEEKUSR,
@@ -152,13 +157,14 @@ impl Stopped {
         Ok(value)
     }
 
-    /// Sets what the call returns.
+    /// Sets the result of the call.
     pub fn set_result(&self, result: i64) -> Result<(), Errno> {
         self.poke(offset_of!(Registers, rax), result as u64)
     }
 
     fn poke(&self, offset: usize, value: u64) -> Result<(), Errno> {
-        // SAFETY: the data is a number.
+        // SAFETY: PTRACE_POKEUSR takes the value itself as data, no pointer; it changes the tracee
+        // only.
         unsafe { request(requests::PTRACE_POKEUSR, self.id, offset, value as usize) }.map(drop)
     }
 }

@@ -1,8 +1,9 @@
-//! Tracing other processes, with the states of a tracee as types.
+//! Traces other processes, with the states of a tracee as types.
 //!
-//! A tracee is [`Running`] until [`wait`] says that it [`Stopped`]. Only a stopped one has registers and can be told to go on, and going on
-//! consumes it. So what ptrace(2) leaves to discipline cannot be got wrong: no request is made to a running tracee, and none is forgotten in
-//! its stop without a value that somebody holds.
+//! A tracee is [`Running`] until [`wait`] says that it [`Stopped`]. Only a stopped one has
+//! registers and can be continued, and continuing consumes it. So the type checker enforces rules
+//! that ptrace(2) leaves to the programmer: no request is made to a running tracee, and every
+//! stopped one is held by a value.
 //!
 //! ```text
 //!            seize                     wait
@@ -11,24 +12,27 @@
 //!                      └────── go, listen ─────────────┘
 //! ```
 //!
-//! A stopped tracee can vanish at any moment (SIGKILL, an `execve` of another of its threads): every request can fail with `ESRCH`, which means
-//! that its end is reported by a later [`wait`], or nothing at all.
+//! A stopped tracee can vanish at any moment (SIGKILL, an `execve` of another of its threads):
+//! every request can fail with `ESRCH`, which means that a later [`wait`] reports its end, or
+//! nothing at all.
 //!
-//! Tracees are always seized (Linux 3.4), never attached: group stops are told apart from signals, and children start with a stop of their own
-//! kind instead of a `SIGSTOP` that could be mistaken for a real one. A tracer is one thread: these calls work only in the thread that seized.
+//! Tracees are always seized (Linux 3.4), never attached: group stops are told apart from signals,
+//! and children start with a stop of their own kind instead of a `SIGSTOP` that could be mistaken
+//! for a real one. A tracer is one thread: these calls work only in the thread that seized.
 //!
 //! See [ptrace(2)](https://man7.org/linux/man-pages/man2/ptrace.2.html).
 //!
 //! # Safety
-//! `ptrace` and `wait4` write to this process only through the pointers given to them, which are to locals of the right size.
+//! `ptrace` and `wait4` write to this process only through the pointers given to them, which are to
+//! locals of the right size.
 
 mod entry;
-mod memory;
 mod registers;
+mod tracee_memory;
 
 pub use entry::Entry;
-pub use memory::Memory;
 pub use registers::{Gate, Registers};
+pub use tracee_memory::Memory;
 
 use crate::raw;
 use linux_raw_sys::general as numbers;
@@ -36,10 +40,11 @@ use linux_raw_sys::ptrace as requests;
 use rustix::io::Errno;
 use std::ffi::c_int;
 
-/// A process or thread, by its number in our pid namespace. Never 0.
+/// Id of a process or thread in this pid namespace. Never 0.
 pub type Id = u32;
 
-/// What [`seize`] sets: tracees die with their tracer, system call stops are marked, children are traced from their first instruction.
+/// Options that [`seize`] sets: tracees die with their tracer, system call stops are marked,
+/// children are traced from their first instruction.
 const OPTIONS: u32 = requests::PTRACE_O_EXITKILL
     | requests::PTRACE_O_TRACESYSGOOD
     | requests::PTRACE_O_TRACEFORK
@@ -55,26 +60,29 @@ const SIGTSTP: c_int = 20;
 const SIGTTIN: c_int = 21;
 const SIGTTOU: c_int = 22;
 
-/// `ptrace`, for requests whose `data` is a number or a pointer to what the request reads or writes.
+/// `ptrace`, for requests whose `data` is an integer or a pointer to memory that the request reads
+/// or writes.
 ///
 /// # Safety
 /// `data` must be what the request expects.
 unsafe fn request(request: u32, id: Id, address: usize, data: usize) -> Result<usize, Errno> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller guarantees that `data` fits the request, the only argument that can be a
+    // pointer.
     unsafe { raw::call(numbers::__NR_ptrace, [request as usize, id as usize, address, data, 0]) }
 }
 
-/// Starts tracing a process of one thread. It goes on running.
+/// Starts tracing a process of one thread. It continues to run.
 ///
-/// `EPERM`: it is traced already, it is not ours, it is not dumpable, or a policy (Yama, a filter around us) forbids it; `ESRCH`: there is none.
-/// With `seccomp`, filters can stop it ([`Stop::Seccomp`], Linux 3.5; `EINVAL` before).
+/// `EPERM`: it is traced already, belongs to another user, is not dumpable, or a policy (Yama, an
+/// outer filter) forbids it; `ESRCH`: there is no such process. With `seccomp`, filters can stop it
+/// ([`Stop::Seccomp`], Linux 3.5; `EINVAL` before).
 pub fn seize(id: Id, seccomp: bool) -> Result<Running, Errno> {
     let mut options = OPTIONS;
     if seccomp {
         options |= requests::PTRACE_O_TRACESECCOMP;
     }
     let go = |options: u32| {
-        // SAFETY: the data is a number.
+        // SAFETY: PTRACE_SEIZE takes the options as an integer, no pointer.
         unsafe { request(requests::PTRACE_SEIZE, id, 0, options as usize) }
     };
     match go(options) {
@@ -85,59 +93,63 @@ pub fn seize(id: Id, seccomp: bool) -> Result<Running, Errno> {
     Ok(Running { id })
 }
 
-/// A tracee that is not stopped, as far as we know.
+/// A tracee that is not stopped, as far as this process knows.
 #[derive(Debug)]
 pub struct Running {
     id: Id,
 }
 
 impl Running {
-    /// Which.
+    /// Its id.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Makes it stop soon, with [`Stop::Trap`]; a system call that it is blocked in is restarted as after a signal without handler.
+    /// Requests a stop soon, with [`Stop::Trap`]; a blocking system call is restarted as after a
+    /// signal without handler.
     pub fn interrupt(&self) -> Result<(), Errno> {
-        // SAFETY: no data.
+        // SAFETY: PTRACE_INTERRUPT uses neither address nor data.
         unsafe { request(requests::PTRACE_INTERRUPT, self.id, 0, 0) }.map(drop)
     }
 }
 
-/// Why a tracee stopped.
+/// Reason of a tracee's stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// A filter wants the tracer to look at a call that has not begun.
+    /// A filter requests the tracer's decision about a call that has not begun.
     Seccomp,
-    /// It enters or leaves a system call, because it went on with [`Go::ToSyscall`].
+    /// It enters or leaves a system call, because it was continued with [`Go::ToSyscall`].
     Syscall,
     /// It made a child: a process, or a thread.
     Child,
-    /// It has executed a program. All its other threads are gone, and it has the process's number, whichever it was before.
+    /// It has executed a program. All its other threads are gone, and it has the process's id,
+    /// whatever its own was before.
     Exec,
-    /// A stop of its own kind: a new tracee before its first instruction, after [`Running::interrupt`], or a group stop that has ended.
+    /// A stop that only tracees have: a new tracee before its first instruction, after
+    /// [`Running::interrupt`], or a group stop that has ended.
     Trap,
-    /// Its process is stopped by this signal, as `SIGSTOP` does. [`Stopped::listen`] leaves it so.
+    /// Its process is stopped by this signal, as `SIGSTOP` does. [`Stopped::listen`] leaves it
+    /// stopped.
     Group(u32),
-    /// This signal is about to be delivered: only if it is given to [`Stopped::go`] it will.
+    /// This signal is about to be delivered: only if it is passed to [`Stopped::go`].
     Signal(u32),
-    /// Something else that the options ask for.
+    /// Another event of the options.
     Other,
 }
 
-/// What [`wait`] reports.
+/// Event that [`wait`] reports.
 #[derive(Debug)]
 pub enum Event {
     /// A tracee stopped.
     Stopped(Stopped, Stop),
-    /// A tracee or a child of ours ended with this exit code.
+    /// A tracee or a child ended with this exit code.
     Exited(Id, u32),
-    /// It was killed by this signal.
+    /// A tracee or a child was killed by this signal.
     Killed(Id, u32),
 }
 
 impl Event {
-    /// Whom it happened to.
+    /// The process or thread of the event.
     #[must_use]
     pub fn id(&self) -> Id {
         match self {
@@ -147,7 +159,7 @@ impl Event {
     }
 }
 
-/// Which tracees and children [`wait`] waits for.
+/// The tracees and children that [`wait`] waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
     /// All.
@@ -156,7 +168,8 @@ pub enum Whom {
     One(Id),
 }
 
-/// Waits for something to happen. `ECHILD`: there is nobody left. `None` only with `poll`: nothing has happened.
+/// Waits for an event. `ECHILD`: there is no tracee or child left. `None` only with `poll`: nothing
+/// has happened.
 pub fn wait(whom: Whom, poll: bool) -> Result<Option<Event>, Errno> {
     let target = match whom {
         Whom::Any => usize::MAX,
@@ -168,7 +181,8 @@ pub fn wait(whom: Whom, poll: bool) -> Result<Option<Event>, Errno> {
     }
     let mut status: c_int = 0;
     let id = loop {
-        // SAFETY: `status` is an integer of ours; no usage is asked for.
+        // SAFETY: the kernel writes to `status`, which lives during the call; the usage pointer is
+        // null.
         let id = unsafe {
             raw::call(
                 numbers::__NR_wait4,
@@ -210,61 +224,61 @@ fn decode(id: Id, status: c_int) -> Event {
     Event::Stopped(Stopped { id }, stop)
 }
 
-/// How a stopped tracee goes on.
+/// How to continue a stopped tracee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Go {
-    /// Until something happens.
+    /// Until the next event.
     On,
-    /// Until it enters or leaves a system call, or something happens.
+    /// Until it enters or leaves a system call, or another event.
     ToSyscall,
 }
 
-/// A tracee in a stop. Dropping it leaves it there for good.
+/// A tracee in a stop. Dropping it leaves the tracee stopped.
 #[derive(Debug)]
-#[must_use = "a tracee that nobody resumes stays stopped"]
+#[must_use = "a tracee that is not resumed stays stopped"]
 pub struct Stopped {
     id: Id,
 }
 
 impl Stopped {
-    /// Which.
+    /// Its id.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Goes on, with a signal to deliver (0: none; only after [`Stop::Signal`]).
+    /// Continues it, with a signal to deliver (0: none; only after [`Stop::Signal`]).
     pub fn go(self, how: Go, signal: u32) -> Result<Running, Errno> {
         let number = match how {
             Go::On => requests::PTRACE_CONT,
             Go::ToSyscall => requests::PTRACE_SYSCALL,
         };
-        // SAFETY: the data is a number.
+        // SAFETY: these requests take the signal as an integer, no pointer.
         unsafe { request(number, self.id, 0, signal as usize) }?;
         Ok(Running { id: self.id })
     }
 
-    /// Leaves it in its group stop until `SIGCONT` comes, which is reported as [`Stop::Trap`].
+    /// Leaves it in its group stop until `SIGCONT` arrives, which is reported as [`Stop::Trap`].
     pub fn listen(self) -> Result<Running, Errno> {
-        // SAFETY: no data.
+        // SAFETY: PTRACE_LISTEN uses neither address nor data.
         unsafe { request(requests::PTRACE_LISTEN, self.id, 0, 0) }?;
         Ok(Running { id: self.id })
     }
 
-    /// The number that belongs to the stop: the new child of [`Stop::Child`], the former thread of [`Stop::Exec`] (Linux 3.0), the data of the
-    /// filter of [`Stop::Seccomp`].
+    /// The value that belongs to the stop: the new child of [`Stop::Child`], the former thread of
+    /// [`Stop::Exec`] (Linux 3.0), the data of the filter of [`Stop::Seccomp`].
     pub fn message(&self) -> Result<u32, Errno> {
         let mut message = 0_u64;
-        // SAFETY: the request writes one `unsigned long`.
+        // SAFETY: the request writes one `unsigned long` to `message`, which lives during the call.
         unsafe { request(requests::PTRACE_GETEVENTMSG, self.id, 0, &raw mut message as usize) }?;
         Ok(message as u32)
     }
 
-    /// General registers.
+    /// Reads the general registers.
     pub fn registers(&self) -> Result<Registers, Errno> {
         registers::read(self.id)
     }
 
-    /// Replaces all of them.
+    /// Replaces all general registers.
     pub fn set_registers(&self, registers: &Registers) -> Result<(), Errno> {
         registers::write(self.id, registers)
     }

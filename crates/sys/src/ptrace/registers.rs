@@ -1,7 +1,8 @@
-//! General registers of a stopped thread, and where system calls keep their numbers, arguments and results in them.
+//! General registers of a stopped thread, with the places of a system call's number, arguments and
+//! result.
 //!
-//! On x86-64 the kernel gives a 64-bit tracer the 64-bit form also for 32-bit programs (`PTRACE_GETREGS`; `PTRACE_GETREGSET` would give those
-//! their own form).
+//! On x86-64 the kernel gives a 64-bit tracer the 64-bit form also for 32-bit programs
+//! (`PTRACE_GETREGS`; `PTRACE_GETREGSET` would give their own form).
 
 use super::{Id, request};
 use linux_raw_sys::ptrace as requests;
@@ -44,33 +45,35 @@ pub struct Registers {
 /// Code segment of 32-bit programs.
 const CODE_32: u64 = 0x23;
 
-/// How a thread made its system call.
+/// The way in which a thread made its system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// By `syscall` from 64-bit code.
     Native,
     /// As an i386 program.
     Compat,
-    /// Not to be seen from the registers: rare, and worth asking.
+    /// The registers do not show it: rare, and worth another request.
     Unclear,
 }
 
 pub(super) fn read(id: Id) -> Result<Registers, Errno> {
     let mut registers = Registers::default();
-    // SAFETY: the request writes a `struct user_regs_struct`.
+    // SAFETY: the request writes a `struct user_regs_struct`, which `registers` has the layout of.
     unsafe { request(requests::PTRACE_GETREGS, id, 0, &raw mut registers as usize) }?;
     Ok(registers)
 }
 
 pub(super) fn write(id: Id, registers: &Registers) -> Result<(), Errno> {
-    // SAFETY: the request reads a `struct user_regs_struct`.
+    // SAFETY: the request only reads a `struct user_regs_struct`, which `registers` has the layout
+    // of.
     unsafe { request(requests::PTRACE_SETREGS, id, 0, &raw const *registers as usize) }.map(drop)
 }
 
 impl Registers {
-    /// How the call was made, at a stop before it.
+    /// The way in which the call was made, at a stop before it.
     ///
-    /// The `syscall` instruction leaves the address of the next one in `rcx`; `int 0x80`, which 64-bit code can use too, does not.
+    /// The `syscall` instruction leaves the address of the next one in `rcx`; `int 0x80`, which
+    /// 64-bit code can use too, does not.
     pub fn gate(&self) -> Gate {
         if self.cs == CODE_32 {
             Gate::Compat

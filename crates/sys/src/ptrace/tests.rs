@@ -23,8 +23,8 @@ fn statuses_are_told_apart() {
 
 /// A process is seized, stops, is read and written, skips a call, and ends.
 #[test]
-fn a_life_of_a_tracee() {
-    // Another process traces: the threads of a test program are no place for `wait`.
+fn a_tracee_from_seize_to_exit() {
+    // Another process traces: the other threads of a test program would interfere with `wait`.
     let report = crate::probe::in_child(std::time::Duration::from_secs(20), |_| match trace() {
         Ok(code) => code,
         Err(errno) => errno.raw_os_error(),
@@ -38,9 +38,9 @@ fn trace() -> Result<i32, Errno> {
     let (reader, writer) = rustix::pipe::pipe()?;
     let Some(child) = fork_unseen()? else {
         let _ = rustix::io::read(&reader, &mut [0_u8; 1][..]);
-        // Answered by the tracer.
+        // The tracer sets the result.
         let answer = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-        // SAFETY: a plain read of a local that the other process changes.
+        // SAFETY: a volatile read of a live local, which the other process changes.
         let mark = unsafe { std::ptr::read_volatile(&raw const mark) };
         exit_now(if answer == 4242 && mark == 8 { 3 } else { 4 });
     };

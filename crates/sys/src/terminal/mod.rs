@@ -1,18 +1,18 @@
 //! Terminals: pseudo-terminal pairs, window sizes, and raw mode that is always undone.
 //!
-//! [`Pty`] is the pair that a container's program gets; [`RawMode`] is what happens to the
-//! caller's own terminal meanwhile. The saved settings are also kept in a static, because a
-//! panic with `panic = "abort"` runs no destructors: [`RawMode::enter`] installs a panic hook
-//! that restores them first. Death by SIGKILL is the one way out that cannot be covered.
+//! [`Pty`] is the pair that a container's program gets; [`RawMode`] is the state of the caller's
+//! own terminal meanwhile. The saved settings are also kept in a static, because a panic with
+//! `panic = "abort"` runs no destructors: [`RawMode::enter`] installs a panic hook that restores
+//! them first. Only death by SIGKILL leaves the terminal raw.
 //!
-//! No policy: which signals restore the terminal, and who resizes what, is
-//! `engine::supervise`'s business.
+//! This module has no policy: `engine::supervise` decides which signals restore the terminal, and
+//! which terminal is resized.
 
 mod pty;
-mod raw;
+mod raw_mode;
 
 pub use pty::{Pty, acquire_controlling};
-pub use raw::{RawMode, restore};
+pub use raw_mode::{RawMode, restore};
 
 use std::os::fd::AsFd;
 

@@ -9,7 +9,7 @@ use rustix::pty::OpenptFlags;
 
 use super::{Size, resize};
 
-/// A pseudo-terminal: what is written to one end is read at the other.
+/// A pseudo-terminal: bytes written to one end are read at the other.
 pub struct Pty {
     /// The supervisor's end.
     pub master: OwnedFd,
@@ -26,7 +26,7 @@ impl Pty {
         rustix::pty::unlockpt(&master)?;
         let slave = match rustix::pty::ioctl_tiocgptpeer(&master, flags) {
             Ok(slave) => slave,
-            // TIOCGPTPEER came with Linux 4.13; RHEL 7's 3.10 answers EINVAL or ENOTTY.
+            // TIOCGPTPEER came with Linux 4.13; RHEL 7's 3.10 returns EINVAL or ENOTTY.
             Err(Errno::INVAL | Errno::NOTTY) => {
                 let name = rustix::pty::ptsname(&master, Vec::new())?;
                 let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

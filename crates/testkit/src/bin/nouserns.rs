@@ -1,13 +1,13 @@
-//! Runs a program as a host does that forbids user namespaces: `nouserns PROGRAM [ARGUMENT]...`, as
+//! Runs a program as on a host that forbids user namespaces: `nouserns PROGRAM [ARGUMENT]...`, as
 //! root.
 //!
 //! The number of user namespaces is limited per namespace (`/proc/sys/user/max_user_namespaces`),
-//! so a private one is made, in which the limit is zero. Ids are mapped to themselves, as far as
-//! the caller has them: root stays root, and the program that is run may become any other user.
+//! so this program makes a private one in which the limit is zero. Ids are mapped to themselves, as
+//! far as the caller has them: root stays root, and the started program may become any other user.
 //!
-//! A process cannot map all ids of its own namespace; one outside with the caller's rights has to.
-//! So this program starts itself a second time (`nouserns --map`, the process in question is its
-//! parent), makes its namespace, says so, waits for the maps and becomes what is to be run.
+//! A process cannot map all ids of its own namespace; a process outside with the caller's rights
+//! has to do it. So this program starts itself a second time (`nouserns --map`; the process to map
+//! is its parent), makes its namespace, sends a byte, waits for the maps and executes the program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use nix::sched::CloneFlags;
 
-/// Tells the second process what it is.
+/// Argument of the second process.
 const MAP: &str = "--map";
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     ExitCode::from(125)
 }
 
-/// Puts this process into a namespace in which there cannot be another one.
+/// Moves this process into a namespace in which no other one can be made.
 fn forbid() -> Result<(), String> {
     let mut helper = Command::new("/proc/self/exe")
         .arg(MAP)
@@ -58,10 +58,10 @@ fn forbid() -> Result<(), String> {
     write("/proc/sys/user/max_user_namespaces", "0")
 }
 
-/// Maps the ids of the process that started this one, once it has a namespace of its own.
+/// Maps the ids of the parent process, once it is in its own namespace.
 fn map() -> Result<(), String> {
     let mut word = [0];
-    // At the end of the file nobody waits for maps any more.
+    // At the end of the file the parent does not wait for maps any more.
     std::io::stdin().read_exact(&mut word).map_err(|error| format!("standard input: {error}"))?;
     for kind in ["uid_map", "gid_map"] {
         let own = format!("/proc/self/{kind}");
@@ -71,7 +71,7 @@ fn map() -> Result<(), String> {
     Ok(())
 }
 
-/// The lines that map each id of a map (inside, outside, how many) to itself.
+/// The lines that map each id of a map (inside, outside, count) to itself.
 fn identity(map: &str) -> String {
     let lines = map.lines().filter_map(|line| {
         let mut fields = line.split_whitespace();

@@ -1,9 +1,9 @@
-//! A file system of one file, which is the disk: as much of the kernel's FUSE protocol as a loop
-//! device needs of the file it stands on.
+//! A file system of one file, which is the disk: implements the part of the kernel's FUSE protocol
+//! that a loop device uses.
 //!
-//! The root of the file system is the file itself, so that no name is ever looked up. Requests are
-//! answered one after the other, which is what makes the log an order: a write is in it before the
-//! kernel hears that it is done.
+//! The root of the file system is the file itself, so no name is ever looked up. Requests are
+//! answered one after the other, so the log has a total order: a write is in it before the kernel
+//! learns that it is done.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -32,11 +32,11 @@ const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 
-/// The size of a request's header.
+/// Size of a request's header in bytes.
 const HEADER: usize = 40;
-/// The size of what follows it in READ and WRITE.
+/// Size in bytes of the part after it in READ and WRITE.
 const TRANSFER: usize = 40;
-/// The most that is written by one request: what the kernel takes where nothing else is agreed on.
+/// Maximum number of bytes written by one request: the kernel's default.
 const MOST: u32 = 128 << 10;
 /// Requests may write more than a page (`FUSE_BIG_WRITES`).
 const BIG_WRITES: u32 = 1 << 5;
@@ -44,7 +44,7 @@ const BIG_WRITES: u32 = 1 << 5;
 /// How long an unmounted file system may keep its loop device.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The disk and how many have its file open.
+/// The disk and the number of opens of its file.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) image: Mutex<Image>,
@@ -57,7 +57,7 @@ impl Served {
         Self { image: Mutex::new(image), opens: Mutex::new(0), closed: Condvar::new() }
     }
 
-    /// Waits until nobody has the file open: an unmounted loop device goes a moment later.
+    /// Waits until the file is closed: an unmounted loop device is removed a moment later.
     pub(super) fn wait_closed(&self) -> io::Result<()> {
         let opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
         let (opens, _) = self
@@ -74,7 +74,7 @@ impl Served {
     }
 }
 
-/// Mounts the file system over an existing file; gives what it is served through.
+/// Mounts the file system over an existing file; returns the FUSE device.
 pub(super) fn attach(target: &Path) -> io::Result<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
     let options = format!("fd={},rootmode=100600,user_id=0,group_id=0", device.as_raw_fd());
@@ -89,7 +89,7 @@ pub(super) fn serve(mut device: File, served: &Served) -> io::Result<()> {
     loop {
         let length = match device.read(&mut buffer) {
             Ok(length) => length,
-            // The request was taken back before it was read.
+            // The request was withdrawn before it was read.
             Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => continue,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
@@ -112,7 +112,7 @@ pub(super) fn serve(mut device: File, served: &Served) -> io::Result<()> {
         reply.extend(&request[8..16]);
         reply.extend(body);
         match device.write_all(&reply) {
-            // Nobody waits for it any more.
+            // The request was withdrawn meanwhile.
             Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
             other => other?,
         }
@@ -160,7 +160,7 @@ fn answer(opcode: u32, request: &[u8], served: &Served) -> Result<Vec<u8>, Errno
 /// The version (the kernel's, at most 7.31) and sizes.
 fn init(request: &[u8]) -> Vec<u8> {
     let minor = number(request, HEADER + 4).min(31);
-    // Requests in the background: at most 16, from 12 on the kernel holds back.
+    // Background requests: at most 16, and the kernel counts as congested from 12 on.
     let background = 16 | 12 << 16;
     let words = [7, minor, number(request, HEADER + 8), BIG_WRITES, background, MOST, 1];
     let mut body: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
@@ -168,10 +168,10 @@ fn init(request: &[u8]) -> Vec<u8> {
     body
 }
 
-/// A regular file of this size, whose attributes count for an hour.
+/// Attributes of a regular file of this size, valid for an hour.
 fn attributes(size: u64) -> Vec<u8> {
     let mut body = Vec::with_capacity(104);
-    // Valid for so many seconds; inode, size, blocks; three times.
+    // Validity in seconds; inode, size, blocks; three times.
     for value in [3600, 0, 1, size, size / 512, 0, 0, 0] {
         body.extend(u64::to_ne_bytes(value));
     }

@@ -1,10 +1,10 @@
-//! What is on a recorded disk: pages, the log of its writes, and the disk as a loss of power leaves
-//! it.
+//! The content of a recorded disk: pages, the log of its writes, and the disk's state after a power
+//! failure.
 //!
-//! The log has every write with its bytes, every flush and every mark that the test sets.
-//! [`Image::cut`] makes of a beginning of it what a disk with a volatile cache may hold: all that
-//! was written before its last flush, and of what came later all, nothing, or any part in pages of
-//! 4 KiB.
+//! The log has every write with its bytes, every flush and every mark of the test. [`Image::cut`]
+//! sets the disk to a state that a disk with a volatile cache may have after a beginning of the
+//! log: all writes before its last flush, and all, none or some of the later ones, in pages of 4
+//! KiB.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,32 +16,32 @@ const PAGE: u64 = 4096;
 
 type Page = Box<[u8; PAGE as usize]>;
 
-/// One line of the log.
+/// One entry of the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry {
-    /// Bytes that are in the spool from `at` on.
+    /// A write, whose bytes are in the spool from `at` on.
     Write {
-        /// Where on the disk.
+        /// Offset on the disk.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: u32,
-        /// Where in the spool.
+        /// Offset in the spool.
         at: u64,
     },
-    /// All before it is on the disk.
+    /// All earlier writes are on the disk.
     Flush,
-    /// What the test has said.
+    /// A mark of the test.
     Mark(u32),
 }
 
-/// What a cut does with the writes after the last flush.
+/// How a cut treats the writes after the last flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
-    /// The disk had written them all, in their order.
+    /// All are on the disk.
     Kept,
-    /// It had written none.
+    /// None is on the disk.
     Lost,
-    /// It had written some pages, chosen by this seed.
+    /// Some pages are on the disk, chosen by this seed.
     Part(u64),
 }
 
@@ -50,17 +50,17 @@ pub(super) enum Tail {
 pub(super) struct Image {
     pub(super) size: u64,
     pages: HashMap<u64, Page>,
-    /// What is written after a cut: it goes with the next one.
+    /// Writes after a cut, which the next cut discards.
     above: Option<HashMap<u64, Page>>,
     log: Vec<Entry>,
     spool: File,
     spooled: u64,
-    /// How much of the log is in `pages`, after a cut.
+    /// Number of log entries that are in `pages`, after a cut.
     applied: usize,
 }
 
 impl Image {
-    /// An empty disk of `size` bytes; what is written to it is kept in `spool`.
+    /// Makes an empty disk of `size` bytes; its written bytes are kept in `spool`.
     pub(super) fn new(size: u64, spool: File) -> Self {
         let (pages, log) = (HashMap::new(), Vec::new());
         Self { size, pages, above: None, log, spool, spooled: 0, applied: 0 }
@@ -71,19 +71,19 @@ impl Image {
         &self.log
     }
 
-    /// Notes that all is on the disk.
+    /// Records a flush.
     pub(super) fn flush(&mut self) {
         if self.above.is_none() {
             self.log.push(Entry::Flush);
         }
     }
 
-    /// Notes what the test says.
+    /// Records a mark.
     pub(super) fn mark(&mut self, number: u32) {
         self.log.push(Entry::Mark(number));
     }
 
-    /// Reads.
+    /// Reads from the disk.
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         each_page(offset, into.len(), |page, within, range| {
             let above = self.above.as_ref().and_then(|above| above.get(&page));
@@ -97,7 +97,7 @@ impl Image {
         });
     }
 
-    /// Writes; into the log too, until the first cut.
+    /// Writes to the disk; also to the log, until the first cut.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if let Some(above) = &mut self.above {
             put(above, Some(&self.pages), offset, bytes);
@@ -111,8 +111,8 @@ impl Image {
         Ok(())
     }
 
-    /// Makes the disk what a loss of power after the first `count` lines of the log leaves. Counts
-    /// must not fall from call to call.
+    /// Sets the disk to the state after a power failure that follows the first `count` entries of
+    /// the log. Counts must not decrease from call to call.
     pub(super) fn cut(&mut self, count: usize, tail: Tail) -> io::Result<()> {
         if self.above.is_none() {
             self.pages.clear();
@@ -164,7 +164,7 @@ impl Image {
     }
 }
 
-/// Writes into pages; what one does not have yet is beneath, or zero.
+/// Writes into pages; the rest of a new page comes from `beneath`, or is zero.
 fn put(
     pages: &mut HashMap<u64, Page>,
     beneath: Option<&HashMap<u64, Page>>,
@@ -179,8 +179,8 @@ fn put(
     });
 }
 
-/// Calls with each page's number, the place within it, and the range of the bytes that belongs
-/// there.
+/// Calls a function for each page with its number, the offset within it, and the range of the bytes
+/// for it.
 fn each_page(offset: u64, length: usize, mut call: impl FnMut(u64, usize, std::ops::Range<usize>)) {
     let mut done = 0;
     while done < length {
@@ -223,7 +223,7 @@ mod tests {
             image.cut(count, tail).unwrap();
             let found = [20, 4000, 9000].map(|offset| at(&image, offset));
             assert_eq!(found, expected, "{count} {tail:?}");
-            // What is written to a cut disk goes with the next cut.
+            // Writes to a cut disk are discarded by the next cut.
             image.write(20, &[9; 9000]).unwrap();
             assert_eq!(at(&image, 4000), 9);
         }

@@ -1,8 +1,8 @@
-//! The process that serves a recorded disk, in a mount namespace of its own.
+//! The process that serves a recorded disk, in its own mount namespace.
 //!
-//! It reads one command a line and answers each with a line that begins with `ok` or `no`. All its
-//! mounts are in its namespace, and loop devices go with their mount, so its end tidies up whatever
-//! way it comes: at the end of its input, or killed.
+//! It reads one command per line and answers each with a line that begins with `ok` or `no`. All
+//! its mounts are in its namespace, and loop devices are released with their mount, so its end
+//! cleans up in every case: at the end of its input, or when it is killed.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, Write as _};
@@ -17,7 +17,7 @@ use super::fuse::{self, Served};
 use super::image::{Entry, Image, Tail};
 use super::{BOOT, DISK, MOUNTED, SPOOL};
 
-/// Runs it; the words are the directory for its files and the disk's size.
+/// Runs the server; the arguments are the directory for its files and the disk's size.
 pub(super) fn run(words: &[String]) -> ExitCode {
     let [place, size] = words else { return ExitCode::FAILURE };
     let size = size.parse().unwrap_or(256 << 20);
@@ -36,7 +36,7 @@ pub(super) fn run(words: &[String]) -> ExitCode {
 
 fn say(line: &str) {
     let mut out = io::stdout().lock();
-    // A test that is gone reads nothing: the end of its commands says so too.
+    // If the test has ended, the write fails; the end of its commands shows that too.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -55,7 +55,7 @@ fn begin(place: &Path, size: u64) -> io::Result<Server> {
     std::fs::write(place.join(BOOT), "00000000-1111-4222-8333-444444444444\n")?;
     let spool = place.join(SPOOL);
     let file = File::options().read(true).write(true).create_new(true).open(&spool)?;
-    // Only this process needs it, and it goes with it.
+    // Only this process uses the file, which disappears with it.
     std::fs::remove_file(&spool)?;
     let served = Arc::new(Served::new(Image::new(size, file)));
     let device = fuse::attach(&place.join(DISK))?;
@@ -100,7 +100,7 @@ impl Server {
             }
             ["check"] => root("e2fsck", &["-f", "-n"], &[&disk])?,
             ["mark", number] => image().mark(u32::try_from(parsed(number)?).unwrap_or(u32::MAX)),
-            // From here on it looks as if the machine had been started again.
+            // From here on the boot id differs, as after a restart of the machine.
             ["boot"] => {
                 let file = Path::new("/proc/sys/kernel/random/boot_id");
                 root("mount", &["--bind"], &[&self.place.join(BOOT), file])?;

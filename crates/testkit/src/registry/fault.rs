@@ -1,35 +1,35 @@
-//! What can go wrong with one request.
+//! Faults that the registry can inject into a request.
 
 use std::time::Duration;
 
-/// One thing that goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This status with these headers and body, in place of the answer.
+    /// This status with these headers and body, instead of the answer.
     Status(u16, Vec<(String, String)>, String),
-    /// A redirect to this place.
+    /// A redirect to this URL.
     Redirect(String),
     /// The connection is closed without an answer.
     HangUp,
-    /// Nothing is answered for this long, then the connection is closed.
+    /// No answer for this long, then the connection is closed.
     Silence(Duration),
-    /// The connection is closed after so many bytes of the body.
+    /// The connection is closed after this many bytes of the body.
     Cut(usize),
-    /// The body comes in pieces of so many bytes with a pause after each.
+    /// The body comes in pieces of this many bytes with a pause after each.
     Slow(usize, Duration),
-    /// One byte of the body is another.
+    /// One byte of the body is changed.
     Corrupt,
-    /// More bytes follow, and the length says so.
+    /// This many more bytes follow, and the length includes them.
     Longer(usize),
-    /// The last bytes are missing, and the length says so.
+    /// This many bytes are missing at the end, and the length excludes them.
     Shorter(usize),
-    /// `Range` is not looked at.
+    /// `Range` is ignored.
     NoRange,
-    /// A range is answered from another byte than the one asked for.
+    /// A range starts at this byte instead of the requested one.
     RangeFrom(u64),
     /// No length: the body comes in chunks.
     Chunked,
-    /// `Docker-Content-Digest` names something else.
+    /// `Docker-Content-Digest` has another digest.
     WrongDigestHeader,
     /// Another media type.
     ContentType(String),

@@ -1,11 +1,11 @@
-//! A registry in this process that misbehaves on command.
+//! A registry in this process that injects faults on request.
 //!
 //! It serves images from memory over `TcpListener`, one thread per connection, with basic or bearer
-//! authentication (its token server is its own `/token`). [`Registry::fault`] says what goes wrong
-//! with which requests and how often; [`Registry::log`] says what was asked, so that a test can
-//! prove a resumption by its `Range` and the absence of a credential by its missing header.
+//! authentication (its token server is its own `/token`). [`Registry::fault`] sets which requests
+//! fail, how, and how often; [`Registry::log`] returns the requests, so that a test can prove a
+//! resumption by its `Range` and the absence of a credential by its missing header.
 //!
-//! Not a full registry: it takes no pushes and has no TLS (see [`crate::docker_registry`]).
+//! Not a full registry: it accepts no pushes and has no TLS (see [`crate::docker_registry`]).
 
 mod fault;
 mod request;
@@ -23,21 +23,21 @@ pub use request::Asked;
 
 use crate::image::{Blob, Built};
 
-/// Who may ask.
+/// Authentication that the registry requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// Everybody.
+    /// None.
     #[default]
     Open,
-    /// Who sends this user and password with each request.
+    /// This user and password with each request.
     Basic(String, String),
-    /// Who has a token, which anybody gets.
+    /// A token, which everybody gets.
     Anonymous,
-    /// Who has a token, which only this user and password (or [`REFRESH_TOKEN`]) get.
+    /// A token, which only this user and password (or [`REFRESH_TOKEN`]) get.
     Bearer(String, String),
 }
 
-/// The identity token that [`Auth::Bearer`] takes in the password's place.
+/// The identity token that [`Auth::Bearer`] accepts instead of the password.
 pub const REFRESH_TOKEN: &str = "refresh-me";
 
 /// A running registry; it stops answering when dropped.
@@ -108,12 +108,12 @@ impl Registry {
         Ok(Self { address, state })
     }
 
-    /// `127.0.0.1:port`, as it stands before the repository in a reference.
+    /// `127.0.0.1:port`, the part before the repository in a reference.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Puts an image under a tag and its digest.
+    /// Adds an image under a tag and its digest.
     pub fn image(&self, repository: &str, tag: &str, image: &Built) {
         self.manifest(repository, tag, &image.manifest);
         let mut content = lock(&self.state.content);
@@ -122,7 +122,7 @@ impl Registry {
         }
     }
 
-    /// Puts a manifest or index under a tag and its digest, whatever it says.
+    /// Adds a manifest or index under a tag and its digest, whatever its content.
     pub fn manifest(&self, repository: &str, tag: &str, document: &Blob) {
         let mut content = lock(&self.state.content);
         for name in [tag, &document.digest] {
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// Serves a body at an exact path with query, as lists and searches need it.
+    /// Serves a body at an exact path with query, for lists and searches.
     pub fn page(&self, path: &str, headers: &[(&str, &str)], body: &str) {
         let headers =
             headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -138,32 +138,32 @@ impl Registry {
         lock(&self.state.content).pages.insert(path.to_owned(), page);
     }
 
-    /// The next `times` requests whose path contains `part` meet this fault.
+    /// Injects a fault into the next `times` requests whose path contains `part`.
     pub fn fault(&self, part: &str, fault: Fault, times: usize) {
         lock(&self.state.faults).push(Planned { part: part.to_owned(), fault, times });
     }
 
-    /// Names another token server in the challenges.
+    /// Sets another token server in the challenges.
     pub fn realm(&self, url: &str) {
         *lock(&self.state.realm) = Some(url.to_owned());
     }
 
-    /// How long tokens say they are good; they are good for ever.
+    /// Sets the stated lifetime of tokens, which in fact never expire.
     pub fn token_lifetime(&self, seconds: u64) {
         self.state.token_seconds.store(seconds, Ordering::Relaxed);
     }
 
-    /// Makes every token given so far useless.
+    /// Invalidates every token issued so far.
     pub fn revoke_tokens(&self) {
         self.state.tokens.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was asked so far, oldest first.
+    /// The requests so far, oldest first.
     pub fn log(&self) -> Vec<Asked> {
         lock(&self.state.log).clone()
     }
 
-    /// What was asked of paths that contain `part`.
+    /// The requests whose path contains `part`.
     pub fn asked(&self, part: &str) -> Vec<Asked> {
         self.log().into_iter().filter(|asked| asked.path.contains(part)).collect()
     }

@@ -1,16 +1,16 @@
-//! A request off the wire.
+//! Reads HTTP requests.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::TcpStream;
 
-/// What was asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// `GET`, `HEAD`, `POST`.
     pub method: String,
     /// The path with its query.
     pub path: String,
-    /// Names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body of a POST.
     pub body: String,

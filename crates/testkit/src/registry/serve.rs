@@ -1,4 +1,4 @@
-//! Answers, right or faulty.
+//! Builds answers, valid or faulty.
 
 use std::fmt::Write as _;
 use std::io::{self, BufReader, Write};

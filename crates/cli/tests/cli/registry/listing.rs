@@ -1,4 +1,4 @@
-//! `search`, `manifest inspect`, `images`, `rmi`: looking at what is in a registry and in the store.
+//! Tests of `search`, `manifest inspect`, `images`, `rmi`: listing a registry and the store.
 
 use serde_json::{Value, json};
 use testkit::docker_registry::Options;

@@ -1,4 +1,4 @@
-//! `login`, `logout`, and where passwords do not go.
+//! Tests of `login` and `logout`, and that passwords are not shown.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -149,14 +149,14 @@ fn the_files_of_docker_and_podman_are_read() {
     let file = place.person.home.join("other/config.json");
     place.run(&["pull", "-q", "--authfile", text(&file), &name]).ok();
     place.with(&[("REGISTRY_AUTH_FILE", text(&file))], &pull).ok();
-    // A file that is none is told, not its content.
+    // A malformed file is reported, without its content.
     place.file(".docker/config.json", &format!("{{\"auths\": \"{PASSWORD}"));
     let told = place.run(&pull);
     assert!(told.expect(125).err().contains("config.json"), "{told:?}");
     assert!(!told.err().contains(PASSWORD), "{told:?}");
 }
 
-/// A helper that keeps what it is told in a file, and notes how it and its parent were called.
+/// A helper that stores credentials in a file, and logs its own and its parent's command line.
 const HELPER: &str = r#"#!/bin/sh
 tr '\0' ' ' </proc/self/cmdline >>"$HOME/seen"; tr '\0' ' ' </proc/$PPID/cmdline >>"$HOME/seen"
 case $1 in
@@ -199,7 +199,7 @@ fn helpers_keep_passwords() {
     place.file(".docker/config.json", r#"{"credsStore": "vault"}"#);
     place.file("vault", &format!(r#"{{"Username": "ada", "Secret": "{PASSWORD}"}}"#));
     place.with(&path, &["pull", &name]).ok();
-    // One that is not installed is named.
+    // A helper that is not installed is named in the error.
     place.file(".docker/config.json", r#"{"credsStore": "nowhere"}"#);
     let told = place.with(&path, &["pull", &name]);
     assert!(told.expect(125).err().contains("nowhere"), "{told:?}");

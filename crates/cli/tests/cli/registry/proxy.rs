@@ -1,4 +1,4 @@
-//! Proxies and private certificate authorities: a registry that only the proxy knows how to reach.
+//! Tests of proxies and private certificate authorities: a registry that only the proxy can reach.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use testkit::image::Built;
 
 use super::{image, place, real, text};
 
-/// A proxy that leads every `CONNECT` to one address and keeps what it was asked.
+/// A proxy that connects every `CONNECT` to one address and records the requested hosts.
 struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let kept = asked.clone();
-        // It ends with the test's process.
+        // The thread ends with the test's process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let kept = kept.clone();
@@ -67,7 +67,7 @@ fn serve(stream: &TcpStream, target: &SocketAddr, kept: &Mutex<Vec<String>>) {
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// Pushes an image with `skopeo`, which speaks TLS.
+/// Pushes an image with `skopeo`, which supports TLS.
 fn push(place: &super::Place, registry: &str, built: &Built) -> bool {
     if testkit::command::find_program("skopeo").is_none() {
         testkit::skip::note("proxy", "skopeo is not installed");
@@ -123,7 +123,7 @@ fn a_private_authority_behind_a_proxy() {
     place.file(".config/containers/certs.d/registry.test:8443/ca.crt", &pem);
     place.with(&[through], &pull).ok();
 
-    // Who is excepted is reached directly, or not at all.
+    // An excepted host is reached directly, or not at all.
     proxy.asked();
     for except in ["registry.test", ".test", "*"] {
         place.with(&[through, ("NO_PROXY", except), ("CORACLE_RETRIES", "0")], &pull).expect(125);

@@ -1,4 +1,4 @@
-//! `pull`: what comes, what is told meanwhile, and what is done when the registry does not do its part.
+//! Tests of `pull`: its result and progress output, and the handling of a faulty registry.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn several_images_and_all_tags() {
     assert_eq!(place.run(&["images", "-q"]).out().lines().count(), 4);
     let both = place.run(&["pull", "--all-tags", &names[0]]);
     assert!(both.expect(125).err().contains("--all-tags"), "{both:?}");
-    // The first that fails ends it, with its name.
+    // The first failure ends the command, which reports its name.
     let failed = place.run(&["pull", &format!("{host}/team/none"), &names[0]]);
     assert!(failed.expect(125).err().contains("team/none"), "{failed:?}");
     assert!(failed.err().contains("hint: "), "{failed:?}");
@@ -98,7 +98,7 @@ fn platforms_and_digests() {
         ("linux/arm", "arm v7"),
     ] {
         let pulled = place.run(&["pull", "-q", "--platform", platform, &name]);
-        // The tag's digest is the index', whatever was taken of it.
+        // The tag's digest is that of the index, whichever image was chosen from it.
         assert_eq!(pulled.ok().line(), list.digest);
         assert_eq!(architecture(&name), found, "{platform}");
     }
@@ -155,14 +155,14 @@ fn the_next_pull_goes_on_where_the_last_one_broke_off() {
     registry.fault(&layer, Fault::status(404), 1);
     let told = place.run(&["pull", &name]);
     assert!(told.expect(125).err().contains("does not have sha256:"), "{told:?}");
-    assert!(told.err().contains("without all of its parts"), "{told:?}");
+    assert!(told.err().contains("is incomplete"), "{told:?}");
     assert_eq!(place.run(&["images", "-q"]).ok().out(), "");
     let before = registry.asked(&layer).len();
     place.run(&["pull", &name]).ok();
     let asked = registry.asked(&layer);
     let range = asked[before..].iter().find_map(|asked| asked.header("range"));
     assert_eq!(range, Some("bytes=300000-"), "{asked:?}");
-    // Bytes that are not the layer's never get in.
+    // Bytes with a wrong digest are never stored.
     let wrong = image("wrong").build();
     registry.image("team/wrong", "1", &wrong);
     registry.fault(&wrong.layers[0].digest, Fault::Corrupt, 100);
@@ -217,7 +217,7 @@ fn the_policy_says_when_to_ask() {
     create("missing").ok();
     create("never").ok();
     assert_eq!(registry.log().len(), asked);
-    // Newer asks for the name alone; what has changed is fetched.
+    // `newer` requests the digest of the name only; a changed image is fetched.
     create("newer").ok();
     let id = || place.run(&["images", "-q", "--no-trunc"]).ok().line();
     let first = id();
@@ -261,7 +261,7 @@ fn mirrors_blocks_and_prefixes() {
     pull("moved.test/old/tool:1").ok();
     let refused = pull("evil.test/x");
     assert!(refused.expect(125).err().contains("blocked"), "{refused:?}");
-    // The user's own place for that file, and its drop-ins.
+    // The user's own path of that file, and its drop-ins.
     std::fs::rename(&list, place.file(".config/containers/registries.conf", "")).unwrap();
     place.run(&["pull", "-q", "far.test/team/tool:1"]).ok();
 

@@ -1,4 +1,4 @@
-//! Settings from files and variables, odd surroundings, completions and manual pages.
+//! Tests of settings from files and variables, unusual environments, completions and manual pages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,10 +33,10 @@ fn every_value_says_where_it_comes_from() {
     assert_eq!(find("registry.timeout")["origin"]["line"], 3);
     assert_eq!(find("store.dir")["origin"]["name"], "--store");
     assert_eq!(find("registry.default")["origin"]["from"], "default");
-    // A store on a path with a space, by the file.
+    // The file sets a store at a path with a space.
     place.run(&["create", "--name", "first", "hello"]).ok();
     assert!(place.person.home.join("my store/containers/first").exists());
-    // What is wrong is told with its place; what is nearly right, with the right name.
+    // An error names its position; a misspelt name gets a suggestion.
     let wrong = place.with(&[("CORACLE_RETRIES", "many")], &["images"]);
     assert!(wrong.expect(125).err().contains("CORACLE_RETRIES"), "{wrong:?}");
     let near = place.with(&[("CORACLE_RETRIE", "1")], &["images"]);
@@ -92,7 +92,7 @@ fn homes_that_are_missing_or_read_only() {
         refused.expect(125).err().contains("auth.json") || refused.err().contains("ead-only"),
         "{refused:?}"
     );
-    // What is there can be looked at.
+    // The content can be read.
     place.run(&["pull", "-q", &name]).ok();
     assert!(read_only(&["images"]).ok().out().contains("team/tool"));
     read_only(&["inspect", &name]).ok();
@@ -136,7 +136,7 @@ fn completions_load() {
         assert!(loaded.ok().out().contains("coracle"), "{loaded:?}");
         assert_eq!(loaded.err(), "", "{shell}");
     }
-    // What bash offers: commands, and the flags of one.
+    // Bash's completions: commands, and the flags of one.
     let file = place.file("completion.bash", &place.run(&["completion", "bash"]).ok().out());
     let offer = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
                  f=$(complete -p coracle | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \

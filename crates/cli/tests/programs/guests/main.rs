@@ -1,4 +1,5 @@
-//! Threads, files, other programs, sockets: what Rust's library asks of a system, with each C library.
+//! A guest program of threads, files, other programs and sockets through Rust's library, with each
+//! C library.
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -54,14 +54,14 @@ fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Resu
     let report = in_child(timeout, |link| match execute(mode, &prepared) {
         Ok(never) => match never {},
         Err(error) => {
-            link.tell(error.to_string().as_bytes());
+            link.send(error.to_string().as_bytes());
             99
         }
     });
     let report = report.map_err(|error| error.to_string())?;
     match report.ended {
         Ended::Exited(0) => Ok(()),
-        Ended::Exited(99) => Err(String::from_utf8_lossy(&report.told).into_owned()),
+        Ended::Exited(99) => Err(String::from_utf8_lossy(&report.output).into_owned()),
         Ended::Exited(code) => Err(meaning(code)),
         Ended::Killed(signal) => Err(format!("the program was ended by signal {signal}")),
         Ended::TimedOut => Err(format!("the program hung for {} s", timeout.as_secs_f32())),

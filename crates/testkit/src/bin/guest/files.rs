@@ -69,7 +69,7 @@ pub(crate) fn list(path: &Path) -> Answer {
     Ok(0)
 }
 
-/// Every path below, with type, mode, owner and size.
+/// Lists every path below, with type, mode, owner and size.
 pub(crate) fn tree(path: &Path) -> Answer {
     let mut stack = vec![path.to_owned()];
     let mut lines = Vec::new();
@@ -163,7 +163,7 @@ pub(crate) fn mounts() -> Answer {
     Ok(0)
 }
 
-/// Writes megabytes until it is full and says with which error.
+/// Writes up to `megabytes` and prints the error at which it stopped.
 pub(crate) fn fill(path: &Path, megabytes: u64) -> Answer {
     let mut file = fs::File::create(path).map_err(|e| name_of(&e))?;
     let chunk = vec![b'x'; 1 << 20];
@@ -177,7 +177,8 @@ pub(crate) fn fill(path: &Path, megabytes: u64) -> Answer {
     Ok(0)
 }
 
-/// Eleven ways to change a tree, each tried on `dir` (which holds `file`); prints how each ended.
+/// Eleven ways to change a tree, each tried on `dir` (which holds `file`); prints the result of
+/// each.
 pub(crate) fn mutate(dir: &Path) -> Answer {
     let file = dir.join("file");
     let fresh = |name: &str| -> PathBuf { dir.join(name) };

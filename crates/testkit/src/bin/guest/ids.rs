@@ -1,4 +1,4 @@
-//! Who this process is, and what it may do about it.
+//! Prints the ids of this process, and tries to change them or to get privileges.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(crate) fn facts() -> Answer {
     Ok(0)
 }
 
-/// Drops to another user for good and says who it is then.
+/// Changes to another user permanently and prints its ids then.
 pub(crate) fn set_user(uid: u32, gid: u32) -> Answer {
     said(setgid(Gid::from_raw(gid)))?;
     said(setuid(Uid::from_raw(uid)))?;

@@ -1,11 +1,11 @@
-//! A static program that looks around inside a container, and behaves as told.
+//! A static program that prints facts from inside a container, and runs commands of a test.
 //!
-//! `guest VERB [ARGUMENT]...`; several verbs in one process are separated by an argument `;`.
-//! Facts are printed as one JSON value per line. Strings that need not be UTF-8 are written with
-//! one character per byte (as Latin-1), so nothing is lost. A failed system call prints
-//! `error: NAME` (`EPERM`...) and the exit status is 9 unless the verb is about that error.
+//! `guest VERB [ARGUMENT]...`; several verbs in one process are separated by an argument `;`. Facts
+//! are printed as one JSON value per line. Strings that need not be UTF-8 are written with one
+//! character per byte (as Latin-1), so nothing is lost. A failed system call prints `error: NAME`
+//! (`EPERM`...) and the exit status is 9 unless the verb expects that error.
 //!
-//! It stands in an empty image, so it needs nothing but itself and `/proc`.
+//! Its image is otherwise empty, so it needs only itself and `/proc`.
 
 #![expect(clippy::unnecessary_wraps, reason = "every verb has the type of the table below")]
 
@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-/// What a verb ends with.
+/// Result of a verb.
 type Answer = Result<u8, String>;
 
 fn main() -> ExitCode {
@@ -126,12 +126,12 @@ fn verb(words: &[OsString]) -> Answer {
     }
 }
 
-/// One character per byte.
+/// Converts each byte to one character.
 pub(crate) fn latin(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// `ENAME` of an error, or its words.
+/// The `ENAME` of an error, or its text.
 pub(crate) fn name_of(error: &std::io::Error) -> String {
     error.raw_os_error().map_or_else(
         || error.to_string(),

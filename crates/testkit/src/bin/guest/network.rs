@@ -1,4 +1,4 @@
-//! What can be reached: loopback ports and interfaces. No name is ever resolved.
+//! Network verbs: loopback ports and interfaces. Never resolves a name.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("{text} is no address"))
 }
 
-/// Connects and prints the first line that the other side sends.
+/// Connects and prints the first line from the other side.
 pub(crate) fn connect(to: &str) -> Answer {
     let mut stream = TcpStream::connect_timeout(&address(to)?, Duration::from_secs(3))
         .map_err(|e| name_of(&e))?;
@@ -22,7 +22,7 @@ pub(crate) fn connect(to: &str) -> Answer {
     Ok(0)
 }
 
-/// Says `ready PORT`, greets so many callers and ends.
+/// Prints `ready PORT`, greets this many callers and ends.
 pub(crate) fn listen(at: &str, callers: u64) -> Answer {
     let listener = TcpListener::bind(address(at)?).map_err(|e| name_of(&e))?;
     println!("ready {}", listener.local_addr().map_err(|e| name_of(&e))?.port());

@@ -1,4 +1,4 @@
-//! Arguments, environment, descriptors, signals, children.
+//! Process verbs: arguments, environment, descriptors, signals, children.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +34,8 @@ pub(crate) fn complain(text: &str) -> Answer {
 
 pub(crate) fn signal_self(number: u64) -> Answer {
     let signal = Signal::try_from(number as i32).map_err(|_| "no such signal".to_owned())?;
-    // Rust's runtime handles SIGSEGV once, to look for a stack overflow, and then lets go.
+    // Rust's runtime handles SIGSEGV once, to check for a stack overflow, and then restores the
+    // default.
     for _ in 0..2 {
         nix::sys::signal::raise(signal).map_err(|e| format!("{e:?}"))?;
     }
@@ -62,13 +63,13 @@ fn signals(names: &[&str]) -> Result<SigSet, String> {
     Ok(set)
 }
 
-/// Blocks the signals for good: a program that ignores its termination.
+/// Blocks the signals permanently, as a program that ignores its termination.
 pub(crate) fn block(names: &[&str]) -> Answer {
     signals(names)?.thread_block().map_err(|e| format!("{e:?}"))?;
     Ok(0)
 }
 
-/// Says `ready`, waits for one of the signals and prints its name.
+/// Prints `ready`, waits for one of the signals and prints its name.
 pub(crate) fn await_signal(names: &[&str]) -> Answer {
     let set = signals(names)?;
     set.thread_block().map_err(|e| format!("{e:?}"))?;
@@ -160,7 +161,7 @@ pub(crate) fn limits() -> Answer {
     Ok(0)
 }
 
-/// The open descriptors and where they lead, without the one that reads the directory.
+/// The open descriptors and their targets, without the one that reads the directory.
 pub(crate) fn descriptors() -> Answer {
     let mut map = Map::new();
     let mut numbers: Vec<u32> = fs::read_dir("/proc/self/fd")
@@ -236,19 +237,19 @@ pub(crate) fn spawn(words: &[OsString]) -> Answer {
     }
 }
 
-/// Starts a command that nobody waits for.
+/// Starts a command without waiting for it.
 pub(crate) fn orphan(words: &[OsString]) -> Answer {
     let child = command(words)?.spawn().map_err(|e| name_of(&e))?;
     println!("orphan {}", child.id());
     Ok(0)
 }
 
-/// Becomes a command.
+/// Executes a command.
 pub(crate) fn exec(words: &[OsString]) -> Answer {
     Err(name_of(&command(words)?.exec()))
 }
 
-/// What `wait` says to who asks for every kind of child (`__WALL`), as `strace` does.
+/// Prints the result of `wait` for every kind of child (`__WALL`), as `strace` does.
 pub(crate) fn kin() -> Answer {
     let every = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
     match waitpid(None, Some(every)) {
@@ -258,7 +259,7 @@ pub(crate) fn kin() -> Answer {
     Ok(0)
 }
 
-/// How many children this process has that ended and were not waited for.
+/// Counts children of this process that have ended and were not waited for.
 pub(crate) fn children() -> Answer {
     let mine = std::process::id().to_string();
     let mut zombies = 0;

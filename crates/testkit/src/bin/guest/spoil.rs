@@ -1,7 +1,8 @@
-//! Every way to write to a file that is there, each tried on a file of its own.
+//! Tries every way to write to an existing file, each on a file of its own.
 //!
-//! For an engine whose containers share inodes with their image: whatever a program does, the image must not see it. A shared mapping is
-//! not among them because it needs a descriptor that is open for writing, which is.
+//! For an engine whose containers share inodes with their image: no program may change the image.
+//! Writing to a shared mapping is not tried, because it needs a descriptor that is open for
+//! writing, which is.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -45,7 +46,7 @@ fn donor(path: &Path) -> std::io::Result<File> {
     File::open(other)
 }
 
-/// What is done, by the name of the file that it is done to.
+/// The ways to write, each with the name of its file.
 pub(crate) const WAYS: [(&str, Way); 39] = [
     ("write", |path| write_to(path)),
     ("append", |path| OpenOptions::new().append(true).open(path)?.write_all(OTHER)),
@@ -183,7 +184,7 @@ pub(crate) const WAYS: [(&str, Way); 39] = [
     }),
 ];
 
-/// Does all of them in a directory with a file for each; prints those that failed.
+/// Tries all of them in a directory with a file for each; prints those that failed.
 pub(crate) fn spoil(dir: &Path) -> Answer {
     let failed: Vec<(&str, String)> = WAYS
         .iter()
@@ -193,15 +194,15 @@ pub(crate) fn spoil(dir: &Path) -> Answer {
     Ok(0)
 }
 
-/// The names of the files that [`spoil`] wants.
+/// Prints the names of the files that [`spoil`] needs.
 pub(crate) fn ways() -> Answer {
     println!("{}", json!(WAYS.map(|(name, _)| name).to_vec()));
     Ok(0)
 }
 
-/// Waits for a process of the container that executes another program than this, takes that
-/// program's file, and says what comes of writing to it. To be truncated it must be on a mount for
-/// writing first.
+/// Waits for a process of the container that executes another program than this, writes to that
+/// program's file, and prints the result. The file must be on a writable mount, so that it can be
+/// truncated first.
 pub(crate) fn overwrite() -> Answer {
     use std::os::unix::fs::MetadataExt as _;
     let own = fs::metadata("/proc/self/exe").map_err(|e| name_of(&e))?.ino();

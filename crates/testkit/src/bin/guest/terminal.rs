@@ -1,4 +1,4 @@
-//! What the three standard descriptors are, and the terminal behind them.
+//! Terminal verbs: the three standard descriptors, and the terminal behind them.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ pub(crate) fn facts() -> Answer {
     Ok(0)
 }
 
-/// Says `ready`, then prints the size at each change; ends at the second one.
+/// Prints `ready`, then the size at each change; ends at the second one.
 pub(crate) fn winch() -> Answer {
     let mut set = SigSet::empty();
     set.add(Signal::SIGWINCH);
@@ -43,7 +43,7 @@ pub(crate) fn winch() -> Answer {
     Ok(0)
 }
 
-/// Prints each byte read as a number until `q` or the end.
+/// Prints each byte read as a number until `q` or the end of input.
 pub(crate) fn keys() -> Answer {
     println!("ready");
     let mut byte = [0];

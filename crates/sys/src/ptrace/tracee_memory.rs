@@ -1,8 +1,10 @@
 //! Memory of a stopped tracee.
 //!
-//! `process_vm_readv(2)` where it is allowed. It is not where a filter around us forbids it, on kernels before 4.10 under Yama for processes that
-//! are not our descendants, and before 3.2; then word by word through ptrace. What lies below the mapped part of a stack is written through
-//! `/proc/PID/mem`, which makes the stack grow as an access of the program itself would.
+//! Uses `process_vm_readv(2)` if it is allowed. It is refused if an outer filter forbids it, on
+//! kernels before 4.10 under Yama for processes that are not descendants, and before 3.2; then
+//! memory is accessed word by word through ptrace. The part below the mapped part of a stack is
+//! written through `/proc/PID/mem`, which makes the stack grow as an access of the program itself
+//! would.
 
 use super::{Id, request};
 use crate::peer;
@@ -12,13 +14,13 @@ use rustix::io::Errno;
 
 const WORD: usize = size_of::<usize>();
 
-/// The memory of one tracee, which must be stopped whenever it is used.
+/// The memory of one tracee, which must be stopped for every access.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     id: Id,
 }
 
-/// Whether an error means "not this way" rather than "not this address".
+/// Returns true if an error refuses the method; false if it concerns the address.
 fn refused(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::NOSYS | Errno::ACCESS)
 }
@@ -28,7 +30,7 @@ impl Memory {
         Self { id }
     }
 
-    /// Reads as far as the memory goes; `EFAULT` if that is nothing.
+    /// Reads as far as the memory is mapped; `EFAULT` if that is nothing.
     pub fn read_some(self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
         if into.is_empty() {
             return Ok(0);
@@ -39,12 +41,12 @@ impl Memory {
         }
     }
 
-    /// Reads all, or `EFAULT`.
+    /// Reads the whole buffer, or fails with `EFAULT`.
     pub fn read(self, at: u64, into: &mut [u8]) -> Result<(), Errno> {
         if self.read_some(at, into)? == into.len() { Ok(()) } else { Err(Errno::FAULT) }
     }
 
-    /// Writes all, or `EFAULT`; what is not writable for the program is not for us.
+    /// Writes all bytes, or fails with `EFAULT`; memory that the program cannot write is refused.
     pub fn write(self, at: u64, from: &[u8]) -> Result<(), Errno> {
         if from.is_empty() {
             return Ok(());
@@ -57,7 +59,7 @@ impl Memory {
         }
     }
 
-    /// Writes onto the unused part of a stack, which may have to grow for it.
+    /// Writes to the unused part of a stack, which may have to grow.
     pub fn write_stack(self, at: u64, from: &[u8]) -> Result<(), Errno> {
         match self.write(at, from) {
             Err(Errno::FAULT) => {
@@ -79,7 +81,8 @@ impl Memory {
             let address = at as usize + done;
             let skip = address % WORD;
             let mut word = 0_usize;
-            // SAFETY: the system call itself (not the library's function) writes the word to where `data` points.
+            // SAFETY: the raw system call (unlike the library's function) writes the word to
+            // `data`, which points to `word`.
             let result = unsafe {
                 request(requests::PTRACE_PEEKDATA, self.id, address - skip, &raw mut word as usize)
             };
@@ -109,7 +112,8 @@ impl Memory {
             }
             bytes[skip..skip + length].copy_from_slice(&from[done..done + length]);
             let word = usize::from_ne_bytes(bytes);
-            // SAFETY: the data is the word itself.
+            // SAFETY: PTRACE_POKEDATA takes the word itself as data, no pointer; it changes the
+            // tracee only.
             let result =
                 unsafe { request(requests::PTRACE_POKEDATA, self.id, address - skip, word) };
             match result {

@@ -1,4 +1,4 @@
-//! Raw mode with restoration on every way out.
+//! Raw mode of a terminal, with restoration on every exit.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,17 +6,17 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// The terminal that is raw now, with the settings to go back to.
+/// The terminal that is raw now, with its previous settings.
 static SAVED: Mutex<Option<(OwnedFd, Termios)>> = Mutex::new(None);
 
-/// A terminal in raw mode; dropped, it is as before.
+/// A terminal in raw mode; dropping it restores the previous settings.
 pub struct RawMode {
     raw: Termios,
 }
 
 impl RawMode {
-    /// Puts the terminal `fd` into raw mode: every key as a byte, no echo, no signals from
-    /// keys. One terminal at a time; entering again while raw keeps the first settings.
+    /// Puts the terminal `fd` into raw mode: every key as a byte, no echo, no signals from keys.
+    /// One terminal at a time; entering again while raw keeps the first settings.
     pub fn enter(fd: impl AsFd) -> rustix::io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -39,12 +39,12 @@ impl RawMode {
         Ok(Self { raw })
     }
 
-    /// Back to the settings from before, keeping the guard: around a job-control stop.
+    /// Restores the previous settings, keeping the guard, for a job-control stop.
     pub fn suspend(&self) {
         apply(Clone::clone);
     }
 
-    /// Raw again after [`suspend`](Self::suspend).
+    /// Sets raw mode again after [`suspend`](Self::suspend).
     pub fn resume(&self) {
         apply(|_| self.raw.clone());
     }
@@ -63,7 +63,7 @@ fn apply(choose: impl FnOnce(&Termios) -> Termios) {
     }
 }
 
-/// Undoes [`RawMode::enter`] if it is in force; harmless otherwise. For panic hooks and other
+/// Undoes [`RawMode::enter`] if it is in effect; does nothing otherwise. For panic hooks and other
 /// exits that run no destructors.
 pub fn restore() {
     // `try_lock`: a panic while the lock is held must not hang.

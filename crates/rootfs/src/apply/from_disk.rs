@@ -1,4 +1,5 @@
-//! What flattening asks of the applier: entries that come from files on disk, and deletions that are carried out.
+//! Applier operations for flattening: entries that come from files on disk, and deletions that are
+//! carried out.
 
 use super::attributes::times;
 use super::{Applier, clean};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use sys::fs::resolve::{self, Place};
 
 impl Applier<'_> {
-    /// Deletes a name of the tree, if it is there.
+    /// Deletes a name of the tree, if it exists.
     pub(crate) fn hide(&mut self, path: &[u8]) -> Result<(), Error> {
         let (parent, name) = resolve::split(path);
         let Some(place) = self.lookup(parent)? else { return Ok(()) };
@@ -18,7 +19,7 @@ impl Applier<'_> {
         self.clear(&place, name, &full)
     }
 
-    /// Deletes everything in a directory of the tree, if it is there.
+    /// Deletes everything in a directory of the tree, if it exists.
     pub(crate) fn hide_all_in(&mut self, path: &[u8]) -> Result<(), Error> {
         let Some(place) = self.lookup(path)? else { return Ok(()) };
         let flags = sys::fs::DIRECTORY;
@@ -35,13 +36,13 @@ impl Applier<'_> {
 
     fn lookup(&self, path: &[u8]) -> Result<Option<Place>, Error> {
         match self.existing(path) {
-            // A path through a circle of links names nothing that could be deleted.
+            // A path through a loop of symbolic links names nothing that could be deleted.
             Err(Errno::LOOP) => Ok(None),
-            other => other.map_err(|errno| Error::disk("look at", path, errno)),
+            other => other.map_err(|errno| Error::disk("stat", path, errno)),
         }
     }
 
-    /// A directory of the tree, links resolved inside it; `None` where it is not there.
+    /// Opens a directory of the tree, symbolic links resolved inside it; `None` if it is missing.
     pub(super) fn existing(&self, path: &[u8]) -> Result<Option<Place>, Errno> {
         match resolve::in_root(&self.root, path, |obstacle| Err::<(), _>(obstacle.errno)) {
             Ok(place) => Ok(Some(place)),
@@ -50,7 +51,7 @@ impl Applier<'_> {
         }
     }
 
-    /// Makes a hard link inside the tree; `false` where the target is not there.
+    /// Makes a hard link inside the tree; `false` if the target is missing.
     pub(crate) fn try_link(&mut self, path: &[u8], target: &[u8]) -> Result<bool, Error> {
         let entry = Entry::link(path, target);
         let Some((found, found_full)) = self.find(&clean(target)?, &entry)? else {
@@ -70,7 +71,7 @@ impl Applier<'_> {
         self.meta.bytes = self.meta.bytes.saturating_add(entry.size);
     }
 
-    /// A file that is another name of `source/name`; `false` where that cannot be.
+    /// Makes a hard link to `source/name`; `false` if that is impossible.
     pub(crate) fn link_from(
         &mut self,
         entry: &Entry,
@@ -89,7 +90,7 @@ impl Applier<'_> {
             }
         })?;
         if made {
-            // The inode has what could be put on disk; the table gets the rest as it was.
+            // The inode has all attributes that are allowed on disk; the table gets the others.
             let xattrs = entry.xattrs.iter().filter(|(name, _)| !super::is_plain_xattr(name));
             let left = xattrs.map(|(name, value)| (name.clone(), value.clone())).collect();
             self.record(&full, entry, left, false);
@@ -97,7 +98,7 @@ impl Applier<'_> {
         Ok(made)
     }
 
-    /// A file with the contents of an open one.
+    /// Creates a file with the content of an open one.
     pub(crate) fn copy_from(&mut self, entry: &Entry, source: &OwnedFd) -> Result<(), Error> {
         let (parent, name) = resolve::split(&entry.path);
         let place = self.parent(parent, entry)?;
@@ -116,7 +117,7 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// An entry without data.
+    /// Creates an entry without data.
     pub(crate) fn plain_entry(&mut self, entry: &Entry) -> Result<(), Error> {
         let (parent, name) = resolve::split(&entry.path);
         let place = self.parent(parent, entry)?;

@@ -1,4 +1,4 @@
-//! From an OCI layout's `index.json` to images, wherever the blobs are.
+//! Builds images from an OCI layout's `index.json`, for archives and for directories.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use oci::{Descriptor, Digest, Document, ImageConfig, Index, Manifest, Platform};
 use super::{Image, invalid, references};
 use crate::{Error, limits};
 
-/// Where the layout's documents are.
+/// Access to the layout's documents.
 pub(crate) trait Documents {
-    /// A small blob's bytes, checked; `None` where it is not there.
+    /// Returns a small blob's bytes, checked; `None` if it is missing.
     fn document(&mut self, digest: &Digest) -> Result<Option<Vec<u8>>, Error>;
-    /// Whether a blob is there.
+    /// Returns true if a blob is present.
     fn has(&self, digest: &Digest) -> bool;
 }
 
-/// The images that a layout's index names. Entries of one name that differ in platform are one
+/// The images in a layout's index. Entries with the same name and different platforms are one
 /// image; artifacts are left out.
 pub(crate) fn images(
     index: &Index,
@@ -36,13 +36,13 @@ pub(crate) fn images(
         }
     }
     if images.is_empty() {
-        return Err(invalid("its index.json names no images"));
+        return Err(invalid("its index.json lists no image"));
     }
     Ok(images)
 }
 
-/// Entries that share a name, in the order the names appear; each unnamed one stands alone unless
-/// it says a platform.
+/// Groups entries that share a name, in the order of the names; an entry without name is a group by
+/// itself unless it has a platform.
 fn by_name(index: &Index) -> Vec<Vec<Descriptor>> {
     let mut groups: Vec<Vec<Descriptor>> = Vec::new();
     let mut known: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -84,7 +84,7 @@ fn image(
     for _ in 0..limits::INDEX_DEPTH {
         let bytes = documents
             .document(&entry.digest)?
-            .ok_or_else(|| invalid(format!("{} is named and not there", entry.digest)))?;
+            .ok_or_else(|| invalid(format!("{} is listed but missing", entry.digest)))?;
         let parsed = Document::parse(bytes, &entry.media_type)
             .map_err(|source| document(&entry.digest.to_string(), source))?;
         match parsed {
@@ -95,10 +95,11 @@ fn image(
             }
         }
     }
-    Err(invalid("its indexes are nested too deep"))
+    Err(invalid("its indexes are nested too deeply"))
 }
 
-/// Archives of one platform may carry an index of many, with most manifests missing.
+/// Chooses among the manifests that are present: archives of one platform may have an index of
+/// many, with most manifests missing.
 fn choose_present(
     index: &Index,
     documents: &dyn Documents,
@@ -119,17 +120,17 @@ fn finish(
     documents: &mut dyn Documents,
 ) -> Result<Option<Image>, Error> {
     if manifest.check_is_image().is_err() {
-        tracing::debug!(digest = %entry.digest, "an artifact, left out");
+        tracing::debug!(digest = %entry.digest, "artifact skipped");
         return Ok(None);
     }
     for blob in manifest.layers.iter().chain([&manifest.config]) {
         if !documents.has(&blob.digest) {
-            return Err(invalid(format!("{} is named and not there", blob.digest)));
+            return Err(invalid(format!("{} is listed but missing", blob.digest)));
         }
     }
-    let bytes = documents
-        .document(&manifest.config.digest)?
-        .ok_or_else(|| invalid(format!("{} is no configuration", manifest.config.digest)))?;
+    let bytes = documents.document(&manifest.config.digest)?.ok_or_else(|| {
+        invalid(format!("{} is not an image configuration", manifest.config.digest))
+    })?;
     let config = ImageConfig::parse(bytes)
         .map_err(|source| document(&manifest.config.digest.to_string(), source))?;
     let size = manifest.raw().len() as u64;

@@ -1,5 +1,5 @@
-//! What servers say, made fit for messages: bounded, and without control characters that would
-//! speak to the user's terminal.
+//! Prepares servers' texts for messages: limits their length, and removes control characters that
+//! would affect the user's terminal.
 
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use crate::{Error, limits};
 
 const MESSAGE_MAX: usize = 300;
 
-/// Drops control characters and cuts.
+/// Removes control characters and truncates.
 pub(crate) fn clean(text: &str, most: usize) -> String {
     let plain: String =
         text.chars().map(|c| if c.is_control() || c == '\u{202e}' { ' ' } else { c }).collect();
@@ -41,11 +41,11 @@ struct One {
     message: Option<String>,
 }
 
-/// The words in an error's body: the distribution specification's `errors`, a token server's
+/// The messages in an error's body: the distribution specification's `errors`, a token server's
 /// `details`, OAuth's `error_description`, or nothing.
 pub(crate) fn error_words(body: &[u8]) -> String {
     let Ok(errors) = serde_json::from_slice::<Errors>(body) else {
-        // A proxy's HTML page says nothing in one line; a short plain text does.
+        // A proxy's HTML page does not fit into one line; a short plain text does.
         let text = String::from_utf8_lossy(body);
         let plain = text.len() <= 200 && !text.contains('<') && !text.trim_start().starts_with('{');
         return if plain { clean(&text, MESSAGE_MAX) } else { String::new() };
@@ -81,8 +81,8 @@ pub(crate) fn read_limited(
     Ok(bytes)
 }
 
-/// The words of an unsuccessful answer; whatever goes wrong while reading them is not news.
-pub(crate) fn words_of(response: Response) -> String {
+/// The messages of an unsuccessful response; errors while reading them are ignored.
+pub(crate) fn messages_of(response: Response) -> String {
     let mut body = Vec::new();
     let _ = response.body.take(limits::ERROR_BODY).read_to_end(&mut body);
     error_words(&body)

@@ -1,4 +1,4 @@
-//! What is known about hosts: which are insecure, and which scheme they turned out to speak.
+//! Facts about hosts: which are insecure, and which scheme they speak.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -29,11 +29,11 @@ impl Hosts {
         }
     }
 
-    /// Whether the certificate of `host[:port]` is not checked and plain HTTP is allowed. As in
-    /// Docker, loopback always is.
+    /// Returns true if the certificate of `host[:port]` is not checked and plain HTTP is allowed.
+    /// As in Docker, loopback always is insecure.
     pub(crate) fn is_insecure(&self, authority: &str) -> bool {
         let host = split_authority(authority).map(|(host, _)| host);
-        // `split_authority` wants brackets around IPv6; the TLS step has none.
+        // `split_authority` requires brackets around IPv6; the TLS step passes none.
         let host = host.unwrap_or_else(|| authority.to_owned());
         let loopback =
             host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -41,7 +41,7 @@ impl Hosts {
         loopback || set.contains("*") || set.contains(authority)
     }
 
-    /// Whether plain HTTP was asked for by the settings.
+    /// Returns true if the settings require plain HTTP.
     pub(crate) fn is_plain(&self, authority: &str) -> bool {
         self.plain_http.contains(authority)
     }
@@ -66,25 +66,25 @@ impl Hosts {
         }
     }
 
-    /// Keeps which scheme a host answered.
-    pub(crate) fn speaks(&self, authority: &str, scheme: Scheme) {
+    /// Stores the scheme that a host answered.
+    pub(crate) fn set_scheme(&self, authority: &str, scheme: Scheme) {
         let mut known = self.schemes.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(authority.to_owned(), scheme);
     }
 
-    /// Keeps that a host answered at all: from then on a refused connection may be a restart.
-    pub(crate) fn reached(&self, authority: &str) {
+    /// Stores that a host answered at all: from then on a refused connection may be a restart.
+    pub(crate) fn set_reached(&self, authority: &str) {
         let mut reached = self.reached.write().unwrap_or_else(PoisonError::into_inner);
         reached.insert(authority.to_owned());
     }
 
-    /// Whether a host ever answered.
+    /// Returns true if a host has answered before.
     pub(crate) fn was_reached(&self, authority: &str) -> bool {
         self.reached.read().unwrap_or_else(PoisonError::into_inner).contains(authority)
     }
 }
 
-/// What is said of Docker Hub is meant for the host that serves it.
+/// Settings for Docker Hub apply to the host that serves it.
 fn with_hub(mut hosts: BTreeSet<String>) -> BTreeSet<String> {
     if hosts.contains(HUB.0) {
         hosts.insert(HUB.1.to_owned());
@@ -111,7 +111,7 @@ mod tests {
         }
         hosts.set_insecure("h:5000");
         assert!(hosts.is_insecure("h:5000") && !hosts.is_insecure("h:5001"));
-        hosts.speaks("h:5000", Scheme::Http);
+        hosts.set_scheme("h:5000", Scheme::Http);
         assert_eq!(hosts.schemes("h:5000"), [Scheme::Http]);
     }
 }

@@ -1,4 +1,4 @@
-//! `/etc/hosts` (hosts(5)).
+//! Looks up names in `/etc/hosts` (hosts(5)).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::limits;
 
-/// The addresses that the file gives `name`, in its order. A file that cannot be read gives none.
+/// The addresses of `name` in the file, in its order. An unreadable file gives none.
 pub(super) fn look_up(path: &Path, name: &str) -> Vec<IpAddr> {
     match File::open(path) {
         Ok(file) => search(BufReader::new(file.take(limits::HOSTS_FILE)), name),
@@ -30,7 +30,7 @@ fn search(mut reader: impl BufRead, name: &str) -> Vec<IpAddr> {
         let mut words = text.split_whitespace();
         let Some(address) = words.next() else { continue };
         if words.any(|word| word.eq_ignore_ascii_case(name)) {
-            // A scope (`fe80::1%eth0`) cannot be said in an address alone.
+            // An address with a scope (`fe80::1%eth0`) does not fit into `IpAddr`.
             if let Ok(address) = address.parse() {
                 found.push(address);
             }

@@ -1,4 +1,5 @@
-//! Making a process that waits for months small: giving back heap and code.
+//! Reduces the memory of a process that waits for months: returns free heap and unused code pages
+//! to the kernel.
 
 use std::ffi::c_int;
 
@@ -8,17 +9,17 @@ unsafe extern "C" {
     fn malloc_trim(pad: usize) -> c_int;
 }
 
-/// Gives free heap pages back to the kernel.
+/// Returns free heap pages to the kernel.
 pub fn trim_heap() {
-    // SAFETY: `malloc_trim` has no preconditions.
+    // SAFETY: `malloc_trim` has no preconditions and takes the allocator's own locks.
     unsafe {
         malloc_trim(0);
     }
 }
 
-/// Takes the pages of the program file out of this process's page table: code and constants
-/// that were used once (argument parsing, starting) then do not count as its memory. What is
-/// needed again is mapped again from the page cache. Best effort: needs `/proc/self/smaps`.
+/// Removes the pages of the program file from this process's page table, so that code and constants
+/// that were used once (argument parsing, starting) do not count as its memory. Pages that are
+/// needed again are mapped again from the page cache. Best effort: needs `/proc/self/smaps`.
 pub fn release_code() {
     let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return };
     let mut mapping = None;
@@ -26,20 +27,20 @@ pub fn release_code() {
         if let Some(found) = read_only_file(line) {
             mapping = Some(found);
         } else if line.starts_with("Anonymous:") {
-            // With no private copy of any page the file still has everything: relocated
-            // constants (RELRO) are private copies and must stay.
+            // Only mappings without a private copy of any page: the file still has their whole
+            // content. Relocated constants (RELRO) are private copies and must stay.
             let untouched = line.split_ascii_whitespace().nth(1) == Some("0");
             if let Some((start, end)) = mapping.take().filter(|_| untouched) {
                 let address = std::ptr::with_exposed_provenance_mut(start);
-                // SAFETY: a private, read-only mapping of a file without changed pages; its
-                // content is the same when it is next read.
+                // SAFETY: a private, read-only mapping of a file without changed pages; its content
+                // is the same when it is next read.
                 let _ = unsafe { madvise(address, end - start, Advice::LinuxDontNeed) };
             }
         }
     }
 }
 
-/// Start and end of a mapping, if the line heads one of a file that is not writable.
+/// Start and end of a mapping, if the line is the header of a read-only file mapping.
 fn read_only_file(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
