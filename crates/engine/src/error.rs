@@ -218,7 +218,7 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// A file of ours or of the kernel could not be used.
+    /// A file of Coracle or of the kernel could not be used.
     #[error("cannot {doing} {path}: {errno}", path = path.display())]
     File {
         /// Verb.
@@ -264,7 +264,7 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// The process that set the container up vanished without a word.
+    /// The process that set the container up ended without a report.
     #[error("the process that set the container up ended early ({0})")]
     Vanished(String),
 }

@@ -1,4 +1,4 @@
-//! How programs end, and the exit codes that say so.
+//! How programs end, and the exit codes for it.
 //!
 //! The numbers are Docker's and the shell's. They stand here alone: everything else passes on what
 //! happened as data ([`Ended`], [`Outcome`], [`Reason`] of an [`Error`](crate::error::Error)), and

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// The variable with the names of [`Facts::switches`].
 pub const SWITCHES: &str = "CORACLE_STAGE";
 
-/// Who asks, and what the host offers.
+/// The caller, and what the host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
@@ -63,7 +63,8 @@ pub struct Facts {
     /// Programs that engines need ([`crate::engines::Helper`]), by their keys: found where the mode
     /// asked for needs one.
     pub helpers: BTreeMap<String, FoundHelper>,
-    /// What the engine inside the process is told not to use, by names ([`abi::shared::Switches`]).
+    /// Features that the backend inside processes does not use, by names
+    /// ([`abi::shared::Switches`]).
     pub switches: String,
 }
 
@@ -164,8 +165,8 @@ impl Facts {
     }
 }
 
-/// Whether `newuidmap` could do what it is for: set-id programs have their effect, and the ids
-/// exist where we are (in a sandbox that maps one id neither is so).
+/// Whether `newuidmap` can work: set-user-id programs have their effect, and the ids exist in this
+/// user namespace (in a sandbox that maps one id neither is so).
 fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
     let known = own_map("/proc/self/uid_map");
     let exists = |range: &host::IdRange| {
@@ -176,10 +177,9 @@ fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
     !rustix::thread::no_new_privs().unwrap_or(false) && ranges.iter().all(exists)
 }
 
-/// Why nobody can be traced where an engine without namespaces is around this process: under a
-/// tracer there is one already; and an engine inside its processes makes calls of its own in them,
-/// and raises signals, which a tracer would take for the guest's. Both have a loader in this
-/// process.
+/// Why programs cannot be traced where this process is itself in a container without namespaces: it
+/// has a tracer already; or a backend inside it makes calls of its own and raises signals, which a
+/// tracer would take for the guest's. Both have a loader in this process.
 fn surrounded() -> Option<String> {
     use abi::boot::{BASES, start};
     (0..BASES).any(|place| sys::mapped::is_mapped(start(place))).then(|| {
@@ -187,7 +187,7 @@ fn surrounded() -> Option<String> {
     })
 }
 
-/// The ids that exist where we are: root maps every one of them as it is.
+/// The ids that exist in this user namespace: root maps each of them as it is.
 fn own_map(path: &str) -> Vec<(u32, u32)> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()

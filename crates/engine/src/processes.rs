@@ -1,10 +1,7 @@
 //! Reads `/proc`: which processes live, whose children they are, and what they execute.
 //!
-//! Processes of a container are found in two ways, because neither is enough alone. The native
-//! engine gives every container its own mount namespace, so all processes with that namespace
-//! belong to it, wherever they moved; engines without namespaces leave only descent. Descent is
-//! read from a scan of `/proc`, which a process that forks faster than it is killed can escape
-//! for one round; callers repeat until nothing is left.
+//! Descent is read from a scan of `/proc`, which a process that forks faster than it is killed can
+//! escape for one round; callers repeat until nothing is left.
 //!
 //! A process id alone proves nothing: the kernel gives it to another process later. The functions
 //! here return identities, which are read before the property that makes a process the container's

@@ -1,10 +1,10 @@
-//! Who lives in a container: one small file for each program that was started in it.
+//! Records of the programs that run in a container: one small file for each.
 //!
 //! Before a program starts, a file is written into the container's `run/` directory. Its name is
 //! the process id and the place where that has a meaning (boot id and pid namespace; a store may be
-//! shared by machines); it holds the start time of the process, which together with the name
-//! can never mean another process, and for people host name and time ([`entry`]). Where no process
-//! stays, the next one that looks finds the program gone and removes the file.
+//! shared by machines); it holds the start time of the process, which together with the name can
+//! never mean another process, and, for users who read it, host name and time ([`entry`]). Where no
+//! process stays, the next one that looks finds the program gone and removes the file.
 //!
 //! | the record was written | the program lives |
 //! |---|---|
@@ -130,7 +130,7 @@ impl Records {
         Some(Self { directory, path, here: Machine::here() })
     }
 
-    /// The directory, for what else is told of the runs in it.
+    /// The directory, for other files about the runs in it.
     pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }

@@ -1,13 +1,13 @@
-//! Whether a run has a container to itself.
+//! Records in `run/.runs` whether a run has been alone in its container.
 //!
-//! A run that is looked after ends what it leaves behind when its program has ended. What others
-//! have started there stays: other runs, and what such runs have left. Whose a process is cannot be
-//! told in every engine, but whether there was ever more than one run can.
+//! When the program of a supervised run ends, its supervisor ends what the program left behind.
+//! What other runs have started stays. Not every engine can tell to which run a process belongs,
+//! but whether there was ever more than one run can be told.
 //!
-//! The file `run/.runs` says it. The run that finds nobody in the container writes a word that no
-//! other run writes; one that finds somebody adds a `+`. Both hold the container's turn meanwhile.
-//! So who finds at its end the word that it found at its beginning was alone, and all that lives in
-//! the container is its own. `exec` belongs to the run that it enters, and writes nothing.
+//! A run that finds no process in the container writes a word that no other run writes; one that
+//! finds a process adds a `+`. Both hold the container's turn meanwhile. So a run that finds at its
+//! end the word of its beginning was alone, and all processes in the container are its own. `exec`
+//! belongs to the run that it enters, and writes nothing.
 
 use crate::error::{Error, Result};
 use crate::records::Records;

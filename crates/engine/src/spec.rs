@@ -517,7 +517,7 @@ pub struct ContainerState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// There is no lock.
+    /// No lock is held.
     #[default]
     None,
     /// Processes of the same kernel.

@@ -1,15 +1,15 @@
-//! S1: Apptainer or Singularity of the host's, on a container's own directory.
+//! S1: the host's Apptainer or Singularity, on a container's own directory.
 //!
-//! It is worth having where user namespaces are forbidden and an administrator has installed an
-//! Apptainer that is root's; one that is not works too. The world is prepared as for the engines
-//! without mounts ([`interpose`]), and what they would show is mounted by Apptainer: the directory
-//! as `/`, everything else as binds. It writes straight into that directory, so no file in it may
-//! be the image's ([`RootKind::OwnTree`]).
+//! This engine serves hosts where user namespaces are forbidden and an administrator has installed
+//! Apptainer with a set-user-id starter; without that starter it needs user namespaces. The
+//! container's tree is prepared as for the engines without mounts ([`interpose`]), and Apptainer
+//! mounts what those would show: the directory as `/`, everything else as binds. Programs write
+//! directly into that directory, so no file in it may be the image's ([`RootKind::OwnTree`]).
 //!
-//! As with an OCI runtime ([`super::oci`]), what Apptainer starts is this very program, through a
-//! descriptor: streams, environment, arguments, limits and descriptors come to it as they are, past
-//! Apptainer's own ideas of them. Apptainer's parent process, which would stay to pass signals on,
-//! is ended as soon as the container is there; the program is then a child of whoever watches it,
+//! As with an OCI runtime ([`super::oci`]), Apptainer starts Coracle, through a descriptor:
+//! streams, environment, arguments, limits and descriptors reach it as they are, without
+//! Apptainer's changes. Apptainer's parent process, which would stay to pass signals on, is ended
+//! as soon as the container is there. The program is then a child of the process that watches it,
 //! as in the other engines.
 
 use super::contract::{
@@ -40,11 +40,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What Apptainer mounts by itself, as the host has it.
+/// File systems that Apptainer mounts by itself, as on the host.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// What it would mount besides.
+/// Further mounts of Apptainer that are not wanted.
 const UNWANTED: &str = "home,cwd,tmp,hostfs,bind-paths";
-/// It puts files of its own in their places, unless it is told to mount the container's there.
+/// Apptainer replaces these files by its own, unless the container's are mounted there.
 const ACCOUNTS: [&str; 2] = ["/etc/passwd", "/etc/group"];
 
 /// Apptainer, or Singularity.
@@ -151,7 +151,7 @@ fn start(plan: &Plan, ties: Ties) -> Result<u32> {
     outcome.map(|_| pid)
 }
 
-/// What it cannot be asked for.
+/// Refuses a plan that this engine cannot carry out.
 fn check(plan: &Plan) -> Result<()> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let asked = (plan.process.uid, plan.process.gid);
@@ -172,8 +172,8 @@ fn check(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The plan as this program is to read it in the container, where nobody has a capability and
-/// nothing is left to be mapped or mounted.
+/// The plan for Coracle in the container, where no process has a capability and nothing is left to
+/// be mapped or mounted.
 fn inside_of(plan: &Plan) -> Plan {
     let root = IdRange { inside: 0, outside: 0, count: 1 };
     let process = Process { capabilities: None, seccomp: Seccomp::None, ..plan.process.clone() };
@@ -208,7 +208,7 @@ fn words(apptainer: &Path, prepared: &Prepared) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// A bind, in the form of comma-separated values, in which every name can be said.
+/// A bind, as comma-separated values, which can hold any name.
 fn mount(source: &[u8], target: &[u8], read_only: bool) -> Result<[String; 2]> {
     let field = |key: &str, path: &[u8]| -> Result<String> {
         Ok(format!("\"{key}={}\"", text(path)?.replace('"', "\"\"")))

@@ -1,4 +1,4 @@
-//! What an engine is to the rest: its data, and the ways to start a program with it.
+//! The interface of engines: their properties as data, and the ways to start a program.
 
 use crate::error::Result;
 use crate::exit::Ended;

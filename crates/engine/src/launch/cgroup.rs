@@ -1,8 +1,8 @@
-//! Control groups, version 2, in a directory that the caller owns.
+//! Makes, enters, kills and removes control groups (version 2) in a directory that the caller owns.
 //!
-//! A program that nobody supervises leaves its group behind when it ends; an empty one of the same
-//! name is taken over by the next start, and [`remove`] is for those who know that it ended. See
-//! the kernel's admin-guide/cgroup-v2.
+//! A program without a supervisor leaves its group behind when it ends. The next start uses an
+//! empty group of the same name. [`remove`] is for callers that know that the container has ended.
+//! See the kernel's admin-guide/cgroup-v2.
 
 use crate::error::{Error, Result};
 use crate::plan::{CGROUP_PREFIX, Cgroup};
@@ -86,8 +86,8 @@ fn path_of(who: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned))
 }
 
-/// Enters the group of a process where that is another one of the caller's own. Best effort: a
-/// container without limits has none.
+/// Enters the group of a process where the caller owns it and is in another one. Best effort: a
+/// container without limits has no group.
 pub(crate) fn follow(pid: u32) {
     let (Some(theirs), Some(ours)) = (path_of(&pid.to_string()), path_of("self")) else { return };
     if theirs == ours {

@@ -1,4 +1,4 @@
-//! A descriptor sent from one process to another over a socket, see unix(7).
+//! Sends a descriptor from one process to another over a socket, see unix(7).
 
 use crate::error::{Error, Result};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ pub(crate) fn sockets() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Keeps a descriptor open in the queue of a socket, which is closed by `execve` and closes it
-/// then. So it has no number, and no link of `/proc` leads to it.
+/// then. So it has no number, and no link in `/proc` leads to it.
 pub(crate) fn park(descriptor: impl Into<OwnedFd>) -> Result<OwnedFd> {
     let descriptor = descriptor.into();
     let (queue, sender) = sockets()?;

@@ -1,4 +1,4 @@
-//! Small files made for one container, which every engine shows under `/etc`.
+//! Writes the small files of one container that every engine shows under `/etc`.
 
 use crate::error::{Error, Result};
 use crate::plan::EtcFile;

@@ -1,13 +1,13 @@
-//! The limit of file sizes (`ulimit -f`) while we work: what a container needs is larger than what
-//! its caller may want programs to write.
+//! Lifts the limit of file sizes (`ulimit -f`) while Coracle itself works, and restores it for
+//! programs: a container's own files may be larger than what the caller lets programs write.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::OnceLock;
 
-/// The soft limit that the caller has given us, where it was below the hard one.
+/// The caller's soft limit, where it was below the hard one.
 static CALLERS: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Goes up to the hard limit. For the program of ours that starts others, as its first step.
+/// Raises the soft limit to the hard one: the first step of the command.
 pub fn lift() {
     let limit = getrlimit(Resource::Fsize);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -21,12 +21,12 @@ pub(crate) fn callers() -> Option<u64> {
     CALLERS.get().copied().flatten()
 }
 
-/// This is what the caller had, in a program that another of ours has started.
+/// Sets the caller's soft limit in a process that Coracle has executed anew.
 pub(crate) fn remember(limit: u64) {
     let _ = CALLERS.set(Some(limit));
 }
 
-/// The guest has the caller's limit.
+/// Restores the caller's limit, for a program.
 pub(crate) fn give_back() {
     if let Some(current) = CALLERS.get() {
         let maximum = getrlimit(Resource::Fsize).maximum;

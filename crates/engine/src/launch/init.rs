@@ -1,11 +1,11 @@
-//! The small init of `--init`: process 1 of a private pid namespace.
+//! The init of `--init`: process 1 of a private pid namespace, or the parent of the program.
 //!
 //! An ordinary program as process 1 has two surprises: signals it does not handle are dropped,
-//! and orphans are its to reap. This one forwards every signal that can be forwarded to the
+//! and it has to reap orphans. This one forwards every signal that can be forwarded to the
 //! main process, reaps whatever dies, and ends with the main process's code; the kernel then
 //! kills what is left in the namespace.
 //!
-//! It runs after `fork` in the process that will never `exec`, and allocates nothing.
+//! [`run_init`] runs after `fork` in a process that will never `exec`, and allocates nothing.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -115,12 +115,12 @@ pub fn run_init(main: Pid) -> Ended {
     }
 }
 
-/// Passes a signal on to a program: one that a process sent, to its main process; one that the
-/// terminal sent, to all whom it was meant for and has not reached.
+/// Passes a signal on to a program: a signal that a process sent, to the main process; one that the
+/// terminal sent, to all processes that it has not reached.
 ///
-/// The kernel gives a terminal's signal to the group in its foreground, ours. A program that a
-/// runtime started has a session of its own, and a shell in there waits for its child and ends with
-/// it, so the child must have the signal too.
+/// The kernel sends a terminal's signal to the group in its foreground, which is this process's. A
+/// program that a runtime started has a session of its own, and a shell in there waits for its
+/// child and ends with it, so the child must have the signal too.
 pub(crate) fn pass_on(main: Pid, received: Received) {
     let number = received.number;
     let group = group_of(Some(main));
@@ -128,17 +128,17 @@ pub(crate) fn pass_on(main: Pid, received: Received) {
     if received.from_kernel() && is_shared {
         return;
     }
-    // One that came while the program was being started tells its sender no more
+    // A signal that arrived while the program was being started has lost its sender
     // (`MaskGuard::suspended`).
     let is_own = received.pid == rustix::process::getpid().as_raw_nonzero().get();
     let is_typed = !is_shared && (received.from_kernel() || is_own);
     let is_leader = group == main.as_raw_nonzero().get();
-    // An init of ours passes it on itself.
+    // Coracle's init passes it on itself.
     if !is_typed || !is_leader || processes::is_ours(processes::number(main)) {
         let _ = send_signal(main, number);
     } else if number == Signal::TSTP.number() {
-        // In a session without a terminal the kernel stops nobody for this signal: nobody there
-        // could continue him.
+        // In a session without a terminal the kernel stops no process for this signal, since none
+        // there could continue it.
         let _ = send_signal_to_group(main, Signal::STOP.number());
         let _ = raise_default(number);
         let _ = send_signal_to_group(main, Signal::CONT.number());

@@ -1,4 +1,4 @@
-//! What starting a program takes, whatever the engine.
+//! What all engines need to start a program.
 //!
 //! - [`spawn`]: a forked process that becomes the program or tells which process does;
 //!   [`report`]: the pipe over which it says so. [`attend`]: the process that stays beside it.

@@ -1,4 +1,5 @@
-//! The program of a plan: its strings, its limits, and the search for it in `PATH`.
+//! Prepares and executes a plan's program: its strings, its limits, and the search for it in
+//! `PATH`.
 
 use crate::error::{Error, Result};
 use crate::plan::Process;
@@ -109,7 +110,7 @@ pub(crate) fn run(ready: &Ready) -> Error {
 pub(crate) enum Try {
     /// It is not this one, or it cannot be executed.
     Refused(Errno),
-    /// Something else is wrong; there is no use in looking on.
+    /// Another failure; the search ends.
     Failed(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Starts a program in a forked process, and learns how that went.
+//! Starts a program in a forked process, and waits until it runs or has failed.
 
 use super::report::{self, StatusSender};
 use super::streams::{Child, Streams, apply};

@@ -1,4 +1,4 @@
-//! Standard streams and session of a program that is started.
+//! Standard streams and session of a program, and the child that was started with them.
 
 use crate::error::{Error, Result};
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! From a request to a plan, without touching anything.
+//! Computes a plan from a request. Pure: it touches no file and no process.
 
 use super::namespaces::{Neighbour, namespaces};
 use super::{Capabilities, Cgroup, Ids, Plan, Process, Root, Source, identity, mounts, security};
@@ -125,7 +125,7 @@ fn helpers(facts: &Facts) -> BTreeMap<String, PathBuf> {
     facts.helpers.iter().map(|(key, found)| (key.clone(), found.path.clone())).collect()
 }
 
-/// What the backend inside processes is told not to use.
+/// Features that the backend inside processes does not use.
 fn switches(facts: &Facts, warnings: &mut Vec<String>) -> u64 {
     match abi::shared::Switches::parse(&facts.switches) {
         Ok(switches) => switches.0,

@@ -1,5 +1,4 @@
-//! Who the program is: user, group, supplementary groups, and the map of ids that makes this
-//! possible.
+//! Resolves the program's user and groups, and computes the map of ids for them.
 //!
 //! Names are looked up in the container's own `/etc/passwd` and `/etc/group`, as Docker does; the
 //! host's user database is never asked. The files are read only when a name, a primary group or a
@@ -159,7 +158,7 @@ pub(super) fn ids(person: &Person, userns: UserNamespace, facts: &Facts) -> Resu
     Ok(ids)
 }
 
-/// For engines that keep ids themselves: whoever is asked for, on top of the caller.
+/// The map for engines that keep ids themselves: the user that was asked for, on top of the caller.
 pub(super) fn single(person: &Person, facts: &Facts) -> Ids {
     let one = |inside, outside| IdRange { inside, outside, count: 1 };
     Ids::Single { uid: one(person.uid, facts.uid), gid: one(person.gid, facts.gid) }

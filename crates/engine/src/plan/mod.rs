@@ -4,7 +4,7 @@
 //! the [`Facts`](crate::facts::Facts) and a [`Root`] to a [`Plan`]. An engine executes it step by
 //! step; `--explain` prints it; tests compare it. It holds no open file and no decision that
 //! depends on anything but its inputs, with two exceptions that only the executor can take: whether
-//! somebody already lives in the container (then its namespaces are entered instead of made), and
+//! a process already lives in the container (then its namespaces are entered instead of made), and
 //! which optional mounts exist.
 
 mod compute;
@@ -61,12 +61,12 @@ pub struct Plan {
     /// engines give them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub helpers: BTreeMap<String, PathBuf>,
-    /// What the engine inside the process is told not to use: [`abi::shared::Switches`] as a
+    /// Features that the backend inside processes does not use: [`abi::shared::Switches`] as a
     /// number.
     #[serde(default)]
     pub switches: u64,
-    /// Where what is made of the image's files is kept for all of its containers: a directory
-    /// beside the image's tree, if there is one.
+    /// Directory beside the image's tree for files that an engine makes of the image's, for all of
+    /// its containers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside_image: Option<PathBuf>,
     /// The container is a boundary (`--isolate`): its program and its image may be hostile.
@@ -81,7 +81,7 @@ pub struct Plan {
     /// Arguments of a command that must start this program again so that limits hold (`systemd-run
     /// --user --scope ...`).
     pub wrapper: Option<Vec<String>>,
-    /// Things the user should hear about (a flag without effect, as in Docker).
+    /// Notes for the user (a flag without effect, as in Docker).
     pub warnings: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The list of mounts: what every container gets, what the user asked for, and what an isolated one
-//! must not see.
+//! Computes the list of mounts: those of every container, those that the user asked for, and the
+//! masks of an isolated one.
 //!
 //! All of them are done after the container's root has become `/`, so every target is resolved by
 //! the kernel inside the container; host sources are opened before. Order: kernel file systems and
@@ -307,7 +307,7 @@ fn absolute(flag: &str, path: &Path) -> Result<()> {
     })
 }
 
-/// One mount of the user's.
+/// One mount that the user asked for.
 fn asked_for(mount: &MountSpec) -> Result<Mount> {
     let flag = match mount.kind {
         MountKind::Tmpfs => "--tmpfs",

@@ -1,4 +1,4 @@
-//! Capabilities, filters and resource limits as data.
+//! Computes capabilities, system call filters and resource limits, as data.
 
 use super::{Capabilities, Rlimit, Seccomp};
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! The text of a record.
+//! Reads and writes the text of a record.
 //!
 //! One line: the process's start time, boot id, pid namespace, machine id, time of writing, reach
 //! of the lock, host name. `-` stands for a field that is empty. A record of a version that wrote

@@ -1,4 +1,4 @@
-//! Locks that say that a process lives, and how far they can be seen.
+//! Takes and asks for locks that show that a process lives, also between machines.
 //!
 //! A Coracle process that stays beside a program holds an exclusive lock on a file of the
 //! container. The kernel, or the file server, gives it back when the process ends, however it
@@ -31,7 +31,7 @@ use sys::ofd::{OfdLock, try_ofd_lock};
 pub(crate) enum Asked {
     Held,
     Free,
-    /// There are no locks here.
+    /// The file system has no locks.
     Unknown,
 }
 

@@ -1,4 +1,5 @@
-//! A container that lives where its processes cannot be seen from here, in words.
+//! Where a container runs whose processes cannot be seen from here, and what to do about it, in
+//! words.
 
 use std::fmt;
 

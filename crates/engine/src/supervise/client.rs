@@ -1,5 +1,5 @@
-//! The terminal's side: carrying keys and output between the caller's descriptors and a
-//! supervisor.
+//! A client of a supervisor: carries keys and output between the caller's descriptors and the
+//! socket.
 //!
 //! The caller's descriptors may be shared with other programs, so they are never made
 //! non-blocking; `poll` is asked first, and pipes and terminals are then written in pieces small

@@ -1,4 +1,4 @@
-//! Acting on a running container from outside: `stop`, `kill`, `wait`, `top`, `pause`.
+//! Acts on a running container from another process: `stop`, `kill`, `wait`, `top`, `pause`.
 //!
 //! With a supervisor that listens, requests go to it, so that it knows a restart is not wanted.
 //! Where none does (an unsupervised run, a foreground run that inherited its descriptors, a
@@ -215,7 +215,7 @@ pub struct Process {
     pub command: Vec<String>,
 }
 
-/// The processes of a running container, by number; not those of ours that serve it.
+/// The processes of a running container, by number, without those of Coracle that serve it.
 ///
 /// # Errors
 /// [`Error::NotRunning`].

@@ -1,9 +1,9 @@
-//! Running in the foreground.
+//! Runs a program in the foreground until it ends or the user detaches.
 //!
 //! Without terminal and log the program inherits everything from this process, its process
 //! group too. So the terminal's keys reach it directly, and only what another process sends to
 //! this one alone is forwarded: a signal that the kernel made has been seen by the whole group
-//! (a program that a runtime of the host's started has another; [`init::pass_on`]).
+//! (a program that a runtime started has another group; [`init::pass_on`]).
 //!
 //! Job control: when Ctrl-Z stops the program, this process stops as well (the shell waits for it),
 //! and continues the program when it is continued. Process 1 of a pid namespace is immune to the

@@ -1,4 +1,4 @@
-//! Starting a supervisor: two forks, a new session, and an answer before the caller goes on.
+//! Starts a supervisor: two forks, a new session, and an answer before the caller goes on.
 //!
 //! The supervisor is the caller's image continued, not a new program: the plan, the engine's state
 //! and the cleanup are simply there. What that costs in memory was the question. A fork shares all
@@ -126,7 +126,7 @@ fn second_fork(launch: Launch<'_>, ledger: Ledger, first: Option<OwnedFd>, pipe:
     }
 }
 
-/// Cuts the ties to whoever started this: descriptors and name.
+/// Cuts the ties to the command that started this: descriptors and name.
 fn leave_caller(title: &str) {
     if let Ok(null) = rustix::fs::open(
         "/dev/null",

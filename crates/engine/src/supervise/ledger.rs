@@ -1,4 +1,4 @@
-//! What a supervisor writes down about its program, in `state.json` or in `run/`.
+//! Writes what a supervisor knows about its program, to `state.json` or to `run/`.
 //!
 //! Nothing here fails: a program is not ended because a disk is full. [`super::state::observe`]
 //! finds the truth from the processes where the file is behind.

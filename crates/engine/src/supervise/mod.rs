@@ -1,4 +1,4 @@
-//! What stands between a container's program and whoever started it.
+//! Supervises a container's program: streams, signals, log, restarts, clean-up.
 //!
 //! Three shapes, chosen by what is asked for ([`Options::needs_relay`]):
 //!

@@ -1,4 +1,4 @@
-//! The bridge from [`Spawn`] to the engines of this build.
+//! Implements [`Spawn`] by an engine and its plan.
 
 use std::os::fd::AsFd;
 
@@ -12,9 +12,9 @@ use crate::processes;
 /// A plan and the engine that executes it, each time it is asked.
 #[derive(Clone, Copy)]
 pub struct Planned<'a> {
-    /// Who executes.
+    /// The engine that executes.
     pub engine: &'a dyn Engine,
-    /// What.
+    /// The plan.
     pub plan: &'a Plan,
     /// Among the processes of this running container's process (`exec`, further runs), instead of
     /// in new namespaces.

@@ -1,4 +1,4 @@
-//! The program's side: its descriptors, its input queue, its processes.
+//! A supervised program: the supervisor's ends of its descriptors, its input queue, its processes.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -67,7 +67,7 @@ impl Ends {
         Ok((ends, Stdio::Pipes { stdin, stdout, stderr }))
     }
 
-    /// Takes the master of a terminal that the engine opened instead of ours.
+    /// Takes the master of a terminal that the engine opened instead of the supervisor's.
     pub(super) fn replace_master(&mut self, master: OwnedFd) {
         let _ = rustix::io::ioctl_fionbio(&master, true);
         self.output = Some(master);

@@ -1,4 +1,4 @@
-//! The words between a supervisor and its clients: one byte of kind, four bytes of length
+//! Messages between a supervisor and its clients: one byte of kind, four bytes of length
 //! (little endian), at most [`LIMIT`] bytes of payload.
 //!
 //! A client first sends [`Message::Hello`], the supervisor answers [`Message::Welcome`]. Standard

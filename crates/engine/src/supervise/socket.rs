@@ -1,4 +1,4 @@
-//! The attach socket: where it is, who may connect.
+//! Makes the attach socket and connects to it; only the container's user may.
 //!
 //! It lives in the container's directory and is reached through `/proc/self/fd/N/attach.sock`,
 //! because a socket's address holds 108 bytes and a store's path may be longer. Where the file

@@ -65,11 +65,11 @@ type ByName = fn(&str) -> Option<&'static dyn Engine>;
 pub(crate) fn be_first(by_name: ByName) -> u8 {
     let Ok(descriptors) = sys::process::taken_over(FIRST, EXPECTED) else { return FAILED };
     let Ok(descriptors) = <[OwnedFd; EXPECTED]>::try_from(descriptors) else { return FAILED };
-    let [program, told, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
+    let [program, report, instructions, gate, stdin, stdout, stderr, socket] = descriptors;
     drop(program);
-    // Away from the numbers that descriptors of the caller's may have, if that many may be open.
-    let told = rustix::io::fcntl_dupfd_cloexec(&told, ASIDE).unwrap_or(told);
-    let mut sender = StatusSender::from(told);
+    // To a number that the caller's descriptors will not need, if that many may be open.
+    let report = rustix::io::fcntl_dupfd_cloexec(&report, ASIDE).unwrap_or(report);
+    let mut sender = StatusSender::from(report);
     let go = || -> Result<u8> {
         let moved = call("take the streams");
         rustix::stdio::dup2_stdin(&stdin).map_err(&moved)?;
@@ -93,8 +93,8 @@ pub(crate) fn be_first(by_name: ByName) -> u8 {
         let inherited = inherited.map_err(call("take the descriptors"))?;
         let numbers = instructions.inherited.clone();
         let inherited: Vec<_> = numbers.into_iter().zip(inherited).collect();
-        // A runtime may have left something of the host's open (as `runc` before 1.1.12), through
-        // which a name of the image's could lead.
+        // A runtime may have left a descriptor of the host open (as `runc` before 1.1.12), and a
+        // name in the image could lead through it.
         let kept = inherited.iter().map(|(_, descriptor)| descriptor.as_fd());
         let kept: Vec<_> = kept.chain([sender.as_fd(), socket.as_fd()]).collect();
         sys::process::close_others(&kept);
@@ -130,7 +130,7 @@ fn follow(
     drop(terminal);
     let pairs: Vec<_> = inherited.iter().map(|(number, from)| (*number, from.as_fd())).collect();
     sys::process::hand_over(&pairs).map_err(call("pass descriptors on"))?;
-    // Their own numbers may be the others' now.
+    // Their numbers may belong to passed descriptors now, so they are not closed.
     std::mem::forget(inherited);
     let ready = engine.is_none().then(|| program::ready(&plan.process)).transpose()?;
     if std::mem::take(&mut plan.init) {
@@ -146,8 +146,8 @@ fn follow(
     if !plan.emulate_root {
         become_user(&plan)?;
         execute::bound(0)?;
-        // The loader opens its program through the tracer's descriptors. Those of whoever has come
-        // to other ids, or can do more, are hidden.
+        // The loader opens its program through the tracer's descriptors. The kernel hides those of
+        // a process that changed its ids or has capabilities.
         let none = CapabilitySets {
             effective: CapabilitySet::empty(),
             permitted: CapabilitySet::empty(),
@@ -157,7 +157,7 @@ fn follow(
             .and_then(|()| rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable))
             .map_err(call("be as able as the program"))?;
         if tied {
-            // A change of ids takes it back.
+            // A change of ids resets it.
             kill();
         }
     }

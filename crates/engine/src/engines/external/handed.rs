@@ -1,4 +1,5 @@
-//! What the first process of a container finds open when another program has started it.
+//! Collects the descriptors that the first process of a container finds open when another program
+//! starts it.
 
 use super::first_process::{EXPECTED, Instructions};
 use crate::error::{Error, Result};
@@ -38,10 +39,10 @@ pub(in crate::engines) struct Handed {
 }
 
 impl Handed {
-    /// `program` is Coracle; `told` is the pipe for its report; it waits at the `gate`.
+    /// `program` is Coracle; `report` is the pipe for its report; it waits at the `gate`.
     pub(in crate::engines) fn new(
         program: OwnedFd,
-        told: OwnedFd,
+        report: OwnedFd,
         gate: OwnedFd,
         order: Order<'_>,
     ) -> Result<Self> {
@@ -61,8 +62,7 @@ impl Handed {
         } else {
             sys::process::inherited().map_err(call("list the descriptors"))?
         };
-        // One that was opened before its number was beyond the limit could be given that number by
-        // nobody.
+        // A descriptor whose number is beyond the present limit cannot get that number again.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         inherited.retain(|(number, _)| limit.is_none_or(|limit| u64::from(*number) < limit));
         let umask = rustix::process::umask(Mode::empty());
@@ -86,7 +86,7 @@ impl Handed {
         let stdin = copy(rustix::stdio::stdin())?;
         let stdout = copy(rustix::stdio::stdout())?;
         let stderr = copy(rustix::stdio::stderr())?;
-        let expected = [program, told, instructions, gate, stdin, stdout, stderr, socket];
+        let expected = [program, report, instructions, gate, stdin, stdout, stderr, socket];
         Ok(Self { expected, inherited })
     }
 
@@ -98,8 +98,7 @@ impl Handed {
     }
 }
 
-/// A plan as it is to be read in the container: there the only id is 0, and the host's files have
-/// been used.
+/// A plan for the container: there the only id is 0, and the host's files have been used.
 fn nested(plan: &Plan) -> Plan {
     let mut plan = Plan { files: Vec::new(), cgroup: None, wrapper: None, ..plan.clone() };
     if let Ids::Single { uid, gid } = &mut plan.ids {

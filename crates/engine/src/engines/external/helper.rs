@@ -1,5 +1,5 @@
-//! The program that makes a container: started with descriptors for the container's first process,
-//! its messages kept, and waited for.
+//! Runs the program that makes a container, with descriptors for the container's first process, and
+//! keeps its messages.
 
 use super::handed::open;
 use crate::error::{Error, Result};
@@ -72,7 +72,7 @@ pub(in crate::engines) fn end(child: Pid) -> Result<Ended> {
     fork::wait(child).map_err(call("wait for the runtime"))
 }
 
-/// What a runtime has written, as the end of a message.
+/// The last line that a helper has written, as the end of an error message.
 pub(in crate::engines) fn complaint(said: &OwnedFd) -> String {
     let mut text = Vec::new();
     if let Ok(file) = said.try_clone() {
@@ -80,12 +80,12 @@ pub(in crate::engines) fn complaint(said: &OwnedFd) -> String {
         let _ = file.rewind().and_then(|()| file.take(COMPLAINT).read_to_end(&mut text));
     }
     let text = String::from_utf8_lossy(&text);
-    // Warnings come first, and then what it is about.
+    // Warnings come first, and the failure last.
     let last = text.trim().lines().last().unwrap_or_default();
     if last.is_empty() { String::new() } else { format!(": {last}") }
 }
 
-/// How long what a runtime has left behind is waited for, and how often it is looked at.
+/// How long, and how often, the parent of a process is looked at.
 const ADOPTION: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_micros(300);
 

@@ -1,4 +1,4 @@
-//! From a plan to a guest.
+//! Turns a process into the first guest of the backend inside processes.
 //!
 //! | step | process |
 //! |---|---|
@@ -43,8 +43,8 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
     run::spawn(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, streams)
 }
 
-/// Which signals the program is to ignore because this process does, of those whose handlers are
-/// the stage's: bits as in a mask. All others are the kernel's to pass on.
+/// The signals that the program inherits as ignored, of those whose handlers the stage installs:
+/// bits as in a mask. The kernel passes on all others.
 fn ignored() -> u64 {
     let kept = [Signal::SEGV, Signal::BUS, Signal::SYS, Signal::ILL].map(Signal::as_raw);
     let ignored =
@@ -75,13 +75,13 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
 /// A process that is about to become a program.
 pub(super) struct Entry<'a> {
     pub(super) mode: Mode,
-    /// What is not to be used: [`abi::shared::Switches`] as a number.
+    /// Features that are switched off: [`abi::shared::Switches`] as a number.
     pub(super) switches: u64,
     pub(super) process: &'a Process,
     pub(super) prepared: &'a Prepared,
     /// The thread, as the guest is to see it.
     pub(super) task: Task,
-    /// Nobody lives in the container.
+    /// No process lives in the container.
     pub(super) fresh: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The first program of a start: the view decides about its `execve` as about every later one, but
-//! here, where an error can still be told.
+//! Has the view decide about the `execve` of the first program, as about every later one, in a
+//! process that can still report an error.
 
 use super::memory::Memory;
 use crate::engines::interpose::delegate::{DynBackend, delegate_to_host};

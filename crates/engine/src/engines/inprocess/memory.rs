@@ -1,7 +1,7 @@
-//! The words of the first program as a guest's memory.
+//! Lays out the arguments of the first program as a guest's memory.
 //!
-//! The view reads what a program is called with from the memory of whoever calls `execve`. Before
-//! the first program there is no guest, so its words are laid out here, at addresses that mean
+//! The view reads a program's arguments from the memory of the process that calls `execve`. Before
+//! the first program there is no guest, so its arguments are laid out here, at addresses that mean
 //! nothing to anybody else: no memory of this process is ever touched.
 
 use std::ffi::CString;

@@ -1,9 +1,10 @@
-//! The engine inside the process: the guest's system calls come to a program of ours in its own
-//! address space, and the view decides there.
+//! The engine inside the process (I1, I2, F1, F2): a program in the guest's own address space, the
+//! stage, catches its system calls, and the view decides about them there.
 //!
-//! Two modes of one mechanism. In I1 a call site jumps straight to the stage from its second call
+//! Variants of one mechanism. In I1 a call site jumps straight to the stage from its second call
 //! on, because it was rewritten; in I2 every call that is caught comes by a signal (`SIGSYS`), and
-//! no code of the guest's is ever changed.
+//! the guest's code is never changed. F1 and F2 change the text of programs instead of using a
+//! filter.
 //!
 //! ```text
 //!   engine (here)                          stage (crate `stage`, in each process of the container)
@@ -11,19 +12,19 @@
 //!   prepares the world on disk
 //!   makes the shared file, adds this world ──────► maps it
 //!   plans the first `execve` with the view
-//!   executes the stage, ───── a string ──────────► installs the filter, loads the program; from now on alone
+//!   executes the stage, ───── a string ──────────► installs the filter, loads the program
 //! ```
 //!
 //! - [`become_guest`]: from a plan to a guest. [`first_exec`]: the first program, decided by the
 //!   same rules as every later one.
-//! - [`memory`]: the words of that program, as the view wants to read them. [`stage_file`]: what is
+//! - [`memory`]: the arguments of that program, as the view reads them. [`stage_file`]: what is
 //!   executed.
-//! - [`shared`]: what a start writes down for all processes of the container.
+//! - [`shared`]: what a start writes for all processes of the container.
 //!   [`crate::launch::members::by_stage`]: who these are.
 //! - [`probe`]: the trial by which a host shows that all this works.
 //!
-//! There is no process of ours beside the guests: when the last one ends nobody notices, and what
-//! it left is tidied away by whoever starts the next one or removes the container.
+//! No process of Coracle stays beside the guests. When the last one ends, what it left is removed
+//! by the next start, or with the container.
 //!
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 

@@ -1,8 +1,8 @@
-//! Whether the engine works here: a program of ours is run by it, and does what programs do.
+//! Tries whether the engine works on this host: runs Coracle itself as a guest.
 //!
-//! In an empty tree with nothing but that program, it looks at files often enough for call sites to
-//! be rewritten, in several threads and in children that are forked and executed, and is ended by a
-//! signal. That takes some ten milliseconds; whoever asks remembers the answer.
+//! In an empty tree with nothing but that program, the guest looks at files often enough for call
+//! sites to be rewritten, in several threads and in children that are forked and executed, and is
+//! ended by a signal. That takes some ten milliseconds; the caller remembers the answer.
 
 use super::Mode;
 use super::become_guest::Entry;
@@ -126,7 +126,7 @@ pub fn be_guest(words: &[&str]) -> u8 {
     }
 }
 
-/// The guest's root, and nothing of the host's.
+/// Whether it sees the guest's root and not the host's.
 fn looks_right() -> bool {
     (0..10).all(|_| {
         Path::new(PROGRAM).exists()

@@ -1,5 +1,4 @@
-//! What a start adds to the file that all processes of the container share: its world, and the
-//! filter that makes its calls come to the stage.
+//! Writes a start's world and filter into the file that all processes of the container share.
 
 use super::Mode;
 use super::stage_file::StageFile;
@@ -36,7 +35,7 @@ pub(super) struct Shared {
     pub(super) world: u32,
     /// Number of the record with the filter.
     pub(super) filter: u32,
-    /// What is not to be used.
+    /// Features that are switched off.
     pub(super) switches: Switches,
 }
 
@@ -57,7 +56,7 @@ impl Shared {
             path: path.clone(),
             errno: error.into(),
         };
-        // Who lives here without it is traced, and takes notice of it when it appears.
+        // Processes that live here without it are traced; their tracer notices it when it appears.
         let known = if fresh { None } else { Common::open(&path) };
         let common = match known {
             Some(common) => common,

@@ -1,4 +1,4 @@
-//! The stage as a file that can be executed, and where in a process it goes.
+//! Makes the stage's file in the container's `run/`, and picks its place in a process.
 //!
 //! It lies in the container's `run/`, under a name that tells builds and places apart, and its link
 //! in `/proc/PID/exe` tells which processes live in the container. Where programs cannot be
@@ -27,8 +27,8 @@ pub(super) struct StageFile {
     _memory: Option<OwnedFd>,
 }
 
-/// The first place where nothing is: somebody else's stage is in ours where we run in a container
-/// ourselves.
+/// The first place where nothing is mapped: where Coracle runs in such a container itself, another
+/// stage is in this process.
 fn free_base() -> Option<u64> {
     (0..BASES).find(|&base| !sys::mapped::is_mapped(start(base)))
 }

@@ -1,4 +1,4 @@
-//! Entering the namespaces of a running container.
+//! Enters the namespaces of a running container.
 
 use crate::error::{Error, Result};
 use crate::launch::cgroup;
@@ -54,8 +54,8 @@ pub(super) fn has_mount(pid: u32, mount: &MountSpec) -> bool {
     inside.and_then(is_shown).unwrap_or(false)
 }
 
-/// Enters every namespace in which a process differs from us except the pid namespace, and its
-/// control group.
+/// Enters every namespace in which a process differs from this one except the pid namespace, and
+/// its control group.
 pub(in crate::engines) fn enter(pid: u32) -> Result<Option<Later>> {
     let kinds = namespace::different(pid).map_err(failed(pid, "unknown"))?;
     cgroup::follow(pid);

@@ -78,8 +78,8 @@ fn enter_directory(process: &Process) -> Result<()> {
     Err(Error::Outside { path: process.cwd.clone() })
 }
 
-/// Leaves an init that is executed next no more than its program has, but for the right to signal
-/// it.
+/// Takes from an init that is executed next all that its program does not have, except the right to
+/// signal it.
 pub(in crate::engines) fn restrain(plan: &Plan) -> Result<()> {
     let kill = 1 << CapabilitySet::KILL.bits().trailing_zeros();
     let bounded = plan.process.capabilities.map_or(Ok(()), |sets| bound(sets.bounding | kill));
@@ -89,7 +89,7 @@ pub(in crate::engines) fn restrain(plan: &Plan) -> Result<()> {
     bounded.and_then(|()| filters(plan))
 }
 
-/// What is executed from now on has none but these capabilities, whoever its user is.
+/// Programs that are executed from now on have at most these capabilities, whatever their user.
 pub(in crate::engines) fn bound(capabilities: u64) -> Result<()> {
     for bit in (0..64).filter(|bit| capabilities >> bit & 1 == 0) {
         let capability = CapabilitySet::from_bits_retain(1 << bit);

@@ -1,10 +1,10 @@
-//! A network of one's own, connected through a program of the host.
+//! Connects a container's own network namespace through a program of the host.
 //!
 //! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the
 //! traffic over ordinary sockets; it goes into the background when it is ready. `slirp4netns` is
 //! the older way: a network 10.0.2.0/24 with address translation; it stays in the foreground.
 //! Neither ends by itself (pasta does for namespaces that are files, not for those of processes),
-//! so a small process of ours waits until nobody lives in the container and ends them.
+//! so a small process waits until the container is empty and ends them.
 //!
 //! Ports are listened on by the helper, as the user, so ports below 1024 need
 //! `net.ipv4.ip_unprivileged_port_start`.
@@ -34,7 +34,7 @@ pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
     }
 }
 
-/// Forks a process that belongs to nobody, and runs `work` in it.
+/// Forks a process that is no child of the caller, and runs `work` in it.
 fn detached(work: impl FnOnce()) -> Result<()> {
     let call = |errno: crate::error::Errno| Error::Call { doing: "fork a watcher".into(), errno };
     match sys::fork::fork().map_err(|error| call(error.into()))? {
@@ -53,8 +53,8 @@ fn detached(work: impl FnOnce()) -> Result<()> {
     }
 }
 
-/// Waits until nobody lives in the container: first for this process, then for those that entered
-/// its namespaces meanwhile.
+/// Waits until the container is empty: first for this process, then for those that entered its
+/// namespaces meanwhile.
 fn outlive(place: &Path, first: u32) {
     let mut next = Some(first);
     while let Some(pid) = next.and_then(|pid| Pid::from_raw(pid as i32)) {

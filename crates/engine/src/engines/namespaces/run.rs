@@ -1,4 +1,4 @@
-//! From a plan to a program, by way of new namespaces or of those of a running container.
+//! Starts a program in new namespaces, or in those of a running container.
 //!
 //! Several starts at once: the turn (a lock in `run/`) is held from the look for members to the
 //! `execve`. An overlay must not be mounted twice, so the start that comes second finds the first

@@ -1,11 +1,11 @@
-//! This program as a file that a container cannot write to.
+//! Executes Coracle again from a file that a container cannot write to.
 //!
-//! Until a container's program is executed, its process executes this one, and a name of the
-//! image's may say so: `#!/proc/self/exe`, or an entry point. Then a process of the container has
-//! the host's file of this program as its `/proc/PID/exe`, and who opens that link stands outside
-//! of the container: it can be opened again for writing as soon as no process executes it. Where
-//! the caller owns the file, as with a program in the home, that would hand the host to the image
-//! (the class of CVE-2019-5736).
+//! Until a container's program is executed, its process executes this one, and the image can name
+//! it: `#!/proc/self/exe`, or an entry point. Then a process of the container has the host's file
+//! of this program as its `/proc/PID/exe`, and opening that link leads out of the container: it can
+//! be opened again for writing as soon as no process executes it. Where the caller owns the file,
+//! as with a program in the home, that would hand the host to the image (the class of
+//! CVE-2019-5736).
 //!
 //! So before a container that is a boundary is made or entered, the program executes itself again
 //! through a mount of its own: a copy of the mount beneath the file, read-only, in no namespace.
@@ -91,7 +91,7 @@ fn mounted() -> std::result::Result<OwnedFd, Errno> {
     if is_same { Ok(file) } else { Err(Errno::STALE) }
 }
 
-/// A copy in memory that nobody can change any more.
+/// A copy in memory that cannot be changed any more.
 fn copy() -> std::result::Result<OwnedFd, Errno> {
     let from = rustix::fs::open(PROGRAM, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

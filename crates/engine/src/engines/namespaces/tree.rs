@@ -1,11 +1,11 @@
-//! The container's tree: its root, what is mounted in it, and making it `/`.
+//! Makes the container's tree: mounts its root, makes that `/`, and mounts what belongs in it.
 //!
 //! Three phases, because no path may ever be resolved half on the host and half in the container:
 //! 1. [`open_sources`] copies every host file and directory that will be mounted into detached
 //!    mount trees (host paths);
 //! 2. [`enter_root`] mounts the root over the container's own directory and pivots into it;
 //! 3. [`mount_all`] attaches the copies and makes the rest (container paths, resolved by
-//!    [`inside`]), then [`leave_host`] lets go of the host's tree.
+//!    [`inside`]), then [`leave_host`] unmounts the host's tree.
 //!
 //! The old root stays stacked over the new one until the end (a fresh `/proc` needs one that is
 //! visible): absolute paths begin below it, and `.` still leads to it. So would `..` from any
@@ -159,8 +159,8 @@ impl World<'_> {
 }
 
 /// The place of a mount, where it is one that the mount may have: the `/proc` of a boundary, which
-/// is the first of a plan's, is where everybody looks for it, and nothing is put over or into it,
-/// by whatever link. What hides parts of it, and this program itself, rely on that.
+/// is the first of a plan's, stands where every program looks for it, and no link leads a mount
+/// over or into it. The masks of its parts, and Coracle itself, rely on that.
 fn own(plan: &Plan, first: bool, target: &Path, place: PathBuf) -> Result<PathBuf> {
     let proc = Path::new("/proc");
     let fits = if first { place == proc } else { !place.starts_with(proc) };
@@ -175,7 +175,7 @@ fn own(plan: &Plan, first: bool, target: &Path, place: PathBuf) -> Result<PathBu
     })
 }
 
-/// Lets go of the host's tree.
+/// Unmounts the host's tree, which is stacked at `.`.
 pub(super) fn leave_host() -> Result<()> {
     rustix::mount::unmount(".", UnmountFlags::DETACH).map_err(|errno| Error::Root {
         root: "/".into(),

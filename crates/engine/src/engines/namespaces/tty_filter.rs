@@ -7,7 +7,7 @@
 //! and `ioctl_console(2)`.
 //!
 //! The kernel takes 32 bits of a request, so only those are compared. The filter stands beside the
-//! container's own: neither a profile of the user's nor `seccomp=unconfined` nor `exec
+//! container's own: neither the user's profile nor `seccomp=unconfined` nor `exec
 //! --privileged` lifts it. The session stays the caller's, so that job control works.
 
 use abi::bpf::{self, Assembler, Compare, Instruction};

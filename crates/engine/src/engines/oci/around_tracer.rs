@@ -17,11 +17,11 @@ use crate::plan::{Mount, MountFlags, Plan, Root};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// File systems of the kernel's, which the view shows in parts.
+/// File systems of the kernel, of which the view shows parts.
 const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// A plan in which every path of the host's is canonical, and that of the container in which it can
-/// be carried out.
+/// A plan in which every path on the host is canonical, and the plan of the container in which it
+/// can be carried out.
 struct Split {
     inside: Plan,
     around: Plan,
@@ -29,7 +29,7 @@ struct Split {
 
 impl Split {
     fn of(plan: &Plan) -> Result<Self> {
-        // They are made of files of the host's.
+        // They are made from files of the host, which the container does not have.
         plan.files.iter().try_for_each(write_file)?;
         let mut inside = Plan { files: Vec::new(), ..plan.clone() };
         inside.place = canonical(&plan.place)?;

@@ -1,6 +1,6 @@
-//! The `config.json` of a bundle, from a plan.
+//! Computes the `config.json` of a bundle from a plan.
 //!
-//! Pure: what has to be known of the host's files comes in with the plan. The format is the OCI
+//! Pure: the plan holds what has to be known of the host's files. The format is the OCI
 //! runtime specification's, `config.md` and `config-linux.md`, version 1.0.2, of which only fields
 //! are written that `runc` 1.0 and `crun` 1.0 know.
 
@@ -82,11 +82,11 @@ struct Namespace {
     path: Option<PathBuf>,
 }
 
-/// What a runtime makes by itself in a `/dev` of the container's own ("Default Devices" in
+/// Devices that a runtime makes by itself in the container's own `/dev` ("Default Devices" in
 /// `config-linux.md`).
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// What the plan does not say.
+/// Values that the plan does not hold.
 pub(super) struct Terms<'a> {
     /// The tree that becomes `/`.
     pub(super) root: &'a Path,

@@ -115,8 +115,8 @@ pub(super) fn enter(
         sys::process::Strings::new::<&str>(&[]).ok_or_else(|| failed(Errno::INVAL))?;
     let (gate, mut opener) = pipe()?;
     let _ = opener.write_all(&[1]);
-    let told = rustix::io::fcntl_dupfd_cloexec(sender, FIRST as i32).map_err(&failed)?;
-    let handed = Handed::new(program, told, gate, order)?;
+    let report = rustix::io::fcntl_dupfd_cloexec(sender, FIRST as i32).map_err(&failed)?;
+    let handed = Handed::new(program, report, gate, order)?;
     enter::enter(pid)?;
     execute::bound(0)?;
     // A program of its own, which may be traced: this one was another user's before it entered.

@@ -1,28 +1,30 @@
-//! Engines that have a container started by an OCI runtime of the host's: `runc` or `crun`.
+//! R1, R2 and R3: the host's OCI runtime (`runc` or `crun`) makes the container.
 //!
-//! R1 is the native engine's plan in other hands. User namespace and root are made here, because an
-//! overlay has to be mounted and a range of ids mapped before the runtime comes; then it is given a
-//! bundle ([`bundle`]) and makes the other namespaces, the mounts and the new root. R2 and R3 are
-//! the ptrace engine's plan (P1, P2) in a container whose tree holds nothing but what that plan
-//! names: so one id is enough for `chown` and the like, and what the program reaches past the view
-//! is not the host.
+//! R1 carries out the native engine's plan. User namespace and root are made here, because the
+//! overlay has to be mounted and a range of ids mapped before the runtime starts. The runtime gets
+//! a bundle ([`bundle`]) and makes the other namespaces, the mounts and the new root. R2 and R3
+//! carry out the plan of P1 and P2 in a container whose tree has only what that plan names. So one
+//! id is enough for `chown` and the like, and a program that gets around the view does not reach
+//! the host.
 //!
 //! ```text
-//!   caller ──fork──► starter: user and mount namespace, root, bundle ──fork──► runc run --detach ──► first process of the container
-//!     ▲                                                                                                  │ this very program ([`inside`])
-//!     └─ parent of the program, once the runtime has ended (it is a subreaper) ◄─────────────────────────┴─► the program
+//!   caller ──fork──► starter: user and mount namespace, root, bundle
+//!     ▲                 └──fork──► runc run --detach
+//!     │                              └──► first process: Coracle ([`super::external`])
+//!     └── parent, once the runtime has ended ◄──┴──► the program
 //! ```
 //!
-//! The runtime does not start the program itself, but this one, through a descriptor: it takes the
-//! caller's own streams (a runtime copies through pipes, or loses them), terminal, limits, ids and
-//! filters as in N1, tells why something cannot be executed, and dies with its parent where that is
-//! asked for. The runtime ends as soon as the container runs, so it costs nothing afterwards and
-//! needs no control group; whoever watches the program watches it as in the other engines. Bundle
+//! The runtime does not start the program itself, but Coracle, through a descriptor. Coracle takes
+//! the caller's own streams (a runtime copies through pipes, or loses them), terminal, limits, ids
+//! and filters as in N1, reports why a program cannot be executed, and dies with its parent where
+//! that is asked for. The runtime ends as soon as the container runs, so it costs nothing
+//! afterwards and needs no control group. The program is supervised as in the other engines. Bundle
 //! and state lie in a memory file system of the starter's own mount namespace: each start has its
 //! own, and nothing is left behind.
 //!
-//! Who comes into a running container (`exec`, a further run in R1) enters its namespaces; the
-//! runtime is not asked, which would know nothing of processes whose first one has ended.
+//! A program that is started in a running container (`exec`, a further run in R1) enters its
+//! namespaces. The runtime is not asked: it does not know a container whose first process has
+//! ended.
 
 mod around_tracer;
 mod bundle;

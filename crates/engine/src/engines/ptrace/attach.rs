@@ -1,9 +1,8 @@
-//! The tracer's process, and the moment from which its maker is a guest.
+//! Forks the tracer, which then traces the process that forked it: the first guest.
 //!
-//! The guest is the process that the user started, so its number, its signals, its job and its exit
-//! status are what everybody expects. The tracer is made by it and nobody's child, so that no
-//! `wait` shows it, in a session of its own, without any descriptor of the guest's. It seizes its
-//! maker:
+//! The guest is the process that the user started, so its pid, its signals, its job and its exit
+//! status are the usual ones. It makes the tracer as an orphan, so that no `wait` shows it, in a
+//! session of its own, without any descriptor of the guest. The tracer seizes it:
 //!
 //! | guest to be | tracer |
 //! |---|---|
@@ -79,12 +78,12 @@ fn be_tracer<'a, H: TracerHost>(
     ends: Ends,
     make: impl FnOnce() -> Result<Tracer<'a, H>>,
 ) {
-    // Away from the caller's terminal and job: a Ctrl-C is not for us.
+    // Away from the caller's terminal and job, so that Ctrl-C does not reach the tracer.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let _ = rustix::thread::set_name(c"coracle-trace");
     rustix::process::umask(rustix::fs::Mode::empty());
-    // A worker's end must be reported to us.
+    // The end of a worker must be reported to the tracer.
     let _ = sys::event::set_ignored(rustix::process::Signal::CHILD.as_raw(), false);
     if let Some(maximum) = rustix::process::getrlimit(Resource::Nofile).maximum {
         let most = Rlimit { current: Some(maximum), maximum: Some(maximum) };

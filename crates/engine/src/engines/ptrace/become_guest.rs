@@ -1,4 +1,4 @@
-//! From a plan to a guest.
+//! Turns a process into the first guest of a tracer.
 //!
 //! | step | process |
 //! |---|---|

@@ -313,7 +313,7 @@ impl<H: TracerHost> Tracer<'_, H> {
             && facts.stx_size > LARGE
     }
 
-    /// Has a process of ours copy, and the call wait meanwhile.
+    /// Has a worker process copy, while the call waits.
     fn copy_elsewhere(&mut self, held: Held) {
         let Held { stopped, call, stack } = held;
         let path = self.buffers.host;

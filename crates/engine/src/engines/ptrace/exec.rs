@@ -1,4 +1,5 @@
-//! `execve`: the guest executes our loader, which is told what to load. See [`abi::boot`].
+//! `execve`: the guest executes Coracle's loader, with instructions about what to load. See
+//! [`abi::boot`].
 
 use super::backend::TracerHost;
 use super::scratch::Scratch;

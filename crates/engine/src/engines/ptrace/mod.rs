@@ -1,10 +1,10 @@
-//! The ptrace engine: a tracer stops the guest at its system calls, and the view decides about
-//! them.
+//! The ptrace engine (P1, P2): a tracer stops the guest at its system calls, and the view decides
+//! about them.
 //!
 //! Two modes of one mechanism. In P1 a seccomp filter ([`abi::calls::filter`]) lets most calls pass
 //! at full speed and stops those that name files, change ids, or show something of the host. In P2
-//! every call stops twice; it is for kernels without filters (before 3.5, or where a sandbox around
-//! us forbids them).
+//! every call stops twice; it is for kernels without filters (before 3.5, or where an enclosing
+//! sandbox forbids them).
 //!
 //! ```text
 //!   guest ──call──► filter ──stop──► tracer: registers ──► view ──► verdict ──► registers ──► guest goes on

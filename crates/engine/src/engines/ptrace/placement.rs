@@ -1,12 +1,12 @@
-//! On which processor the tracer and a busy guest run.
+//! Places the tracer and a busy guest on one processor.
 //!
 //! At every stop the tracer is woken, and the guest after it. Left alone, the scheduler finds an
-//! idle processor for whoever is woken, so the two run on different ones, and each stop costs two
-//! wake-ups across processors. Measured in a virtual machine (a `stat`, real-time priority, so that
-//! other load does not count): 42 µs, and 13 µs where both are on one processor. Binding the tracer
-//! alone gains nothing, because then the guest goes elsewhere (43 µs). `SCHED_IDLE` for the tracer
-//! would keep the guest where it is, but starves the tracer on a busy machine, and cannot be left
-//! again without privilege.
+//! idle processor for the process that is woken, so the two run on different ones, and each stop
+//! costs two wake-ups across processors. Measured in a virtual machine (a `stat`, real-time
+//! priority, so that other load does not count): 42 µs, and 13 µs where both are on one processor.
+//! Binding the tracer alone gains nothing, because then the guest goes elsewhere (43 µs).
+//! `SCHED_IDLE` for the tracer would keep the guest where it is, but starves the tracer on a busy
+//! machine, and cannot be left again without privilege.
 //!
 //! So a thread that does little but make calls that stop is bound, together with the tracer, to the
 //! tracer's processor: the two take turns anyway. A new process, and one that has just executed a
@@ -53,7 +53,7 @@ pub(super) struct Placement {
     bench: Option<Arc<Bench>>,
 }
 
-/// What the tracer shares with the thread that lets go.
+/// What the tracer shares with the thread that unbinds idle guests.
 #[derive(Debug)]
 struct Bench {
     tracer: Id,
@@ -126,7 +126,7 @@ impl Bench {
         }
     }
 
-    /// Starts the thread that lets go; whether that worked.
+    /// Starts the thread that unbinds idle guests; whether that worked.
     fn watch(self: &Arc<Self>, state: &mut State) -> bool {
         let bench = Arc::clone(self);
         let builder = std::thread::Builder::new().stack_size(64 << 10);
@@ -134,7 +134,7 @@ impl Bench {
         state.started
     }
 
-    /// Lets go of whoever has not stopped for a while. For ever: the tracer's end is its end, too.
+    /// Unbinds guests that have not stopped for a while. Runs until the tracer ends.
     fn let_go(&self) {
         let mut state = self.state();
         loop {

@@ -1,4 +1,5 @@
-//! Processes of the container that another tracer traces: `exec` into a running one makes its own.
+//! Finds processes of the container that another tracer traces: each `exec` has a tracer of its
+//! own.
 //!
 //! They are known by what they execute, the loader in the container's own directory. What they run
 //! is the file in which the kernel finds their program headers, as the loader has told it.

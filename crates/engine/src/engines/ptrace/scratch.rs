@@ -1,5 +1,5 @@
-//! Memory in the guest for what its calls are to read instead of its own: host paths, changed
-//! arguments.
+//! Memory in the guest for host paths and changed arguments, which its calls read instead of its
+//! own.
 //!
 //! The stack below the red zone would do, as debuggers use it, but for programs with many small
 //! stacks (goroutines, coroutines), which have other data below theirs. So what is left of the

@@ -26,7 +26,7 @@ pub(super) enum Phase {
     InCall(Box<Pending>),
     /// In a call whose end means nothing; only where every call stops.
     Passing,
-    /// In an `mmap` of ours, after which it makes its own call again.
+    /// In an `mmap` that the tracer has put in, after which it makes its own call again.
     Mapping(Mapping),
     /// Stopped at the entry of a call, until something else has been done.
     Held(Box<Held>),

@@ -54,7 +54,7 @@ pub struct Tracer<'a, H> {
     pub(super) programs: HashMap<Id, Program>,
     /// New threads that stopped before we heard of them from those that made them.
     early: HashMap<Id, Stopped>,
-    /// Processes of ours that copy files up, and the thread that waits for each.
+    /// Worker processes that copy files up, and the thread that waits for each.
     pub(super) workers: HashMap<Id, Id>,
     /// Chunks of scratch memory that calls under way use.
     pub(super) chunks: Chunks,
@@ -237,7 +237,7 @@ impl<'a, H: TracerHost> Tracer<'a, H> {
             return;
         };
         self.placement.executed(former, process);
-        // The other threads of the process are gone, whoever of them called.
+        // The other threads of the process are gone, whichever of them called.
         let gone: Vec<Id> = self
             .tracees
             .iter()
@@ -268,7 +268,7 @@ impl<'a, H: TracerHost> Tracer<'a, H> {
         self.go_on(stopped, 0);
     }
 
-    /// A thread, or a process of ours that copied something, has ended.
+    /// A thread, or a worker process that copied a file, has ended.
     fn ended(&mut self, id: Id, code: u32) {
         if let Some(waiting) = self.workers.remove(&id) {
             self.copied(waiting, code);

@@ -36,12 +36,12 @@ struct Namespace {
     number: u64,
 }
 
-/// Who made the user namespace above the mount namespace.
+/// Which process made the user namespace above the mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The caller, to whom the kernel answers all questions.
+    /// The caller, whose questions the kernel answers.
     Caller,
-    /// Somebody else: a program with privileges.
+    /// Another program, with privileges.
     Unknown,
 }
 

@@ -1,15 +1,15 @@
-//! Which processes live in a container, found without any record: whoever started them may have
-//! ended long ago.
+//! Finds the processes of a container without mounts, also those that no record names because the
+//! run that started them has ended.
 //!
 //! Each executes the stage, whose file lies in the container's `run/`: its link `/proc/PID/exe`
-//! says where, whatever the guest's own programs are. With the engine inside, the stage is called
-//! otherwise than where a tracer uses it to load programs. Where the stage had to be executed out
-//! of memory, it is the shared file among the process's mappings that tells.
+//! says where, whatever program the guest runs. The stage as a backend inside processes has another
+//! name than the stage that loads programs for a tracer. Where the stage had to be executed out of
+//! memory, the shared file among the process's mappings tells.
 //!
-//! Most containers have nobody, and many may be asked about, so first the kernel is: whether the
-//! file that a container's processes share is open for writing (a lease says so), or a process of
-//! it is just executing a program (counters in the file say so), or the lock of its tracers is
-//! held. Only then all processes are looked at.
+//! Most containers have no process, and many may be asked about. So first the kernel is asked
+//! whether the file that a container's processes share is open for writing (a lease says so), or a
+//! process of it is just executing a program (counters in the file say so), or the lock of its
+//! tracers is held. Only then all processes are looked at.
 
 use super::Presence;
 use crate::launch::run_files::{LOADER, RUN, SHARED, STAGE};
@@ -21,8 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use sys::life::of_any_thread;
 
-/// The `run/` of the container in which a process lives that has the engine inside; `None` where it
-/// lives in none, or may not be asked.
+/// The `run/` of the container of a process that has the backend inside; `None` for other
+/// processes, and for those that may not be looked at.
 #[must_use]
 pub fn home(pid: u32) -> Option<PathBuf> {
     executes(pid, &[STAGE])
@@ -45,7 +45,7 @@ fn executes(pid: u32, names: &[&str]) -> Option<PathBuf> {
     mapped(pid)
 }
 
-/// The same of a process whose program has no name, by the file that it shares with the others.
+/// The same for a process whose program has no name, by the file that it shares with the others.
 fn mapped(pid: u32) -> Option<PathBuf> {
     let read = |of: &Path| {
         let maps = fs::read_to_string(of.join("maps"));
@@ -64,13 +64,13 @@ fn mapped(pid: u32) -> Option<PathBuf> {
     })
 }
 
-/// Whether anybody lives in the container whose directory is `place`.
+/// Whether a process lives in the container whose directory is `place`.
 #[must_use]
 pub fn any(place: &Path) -> bool {
     !all(place).is_empty()
 }
 
-/// Who lives in the container whose directory is `place`.
+/// The processes in the container whose directory is `place`.
 #[must_use]
 pub fn all(place: &Path) -> Vec<ProcessId> {
     let run = place.join(RUN);
@@ -82,11 +82,11 @@ pub fn all(place: &Path) -> Vec<ProcessId> {
     processes::all().into_iter().filter_map(|pid| processes::which(pid, is_there)).collect()
 }
 
-/// Whether somebody has mapped the file, or may have.
+/// Whether a process has mapped the file, or may have.
 ///
 /// A process that executes a program has it not mapped for a moment. So it counts before and after
 /// ([`Shared::execution_begins`](abi::shared::Shared::execution_begins)), and the answer is no only
-/// where nobody has counted while the kernel was asked.
+/// where no process has counted while the kernel was asked.
 fn is_shared(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     let before = executions(&file);
@@ -125,7 +125,7 @@ mod tests {
         assert!(!any(&place));
         let mut child = std::process::Command::new(&stage).arg("60").spawn().unwrap();
         assert_eq!(home(child.id()), Some(run));
-        // As whoever has it mapped.
+        // As a process that has it mapped.
         let file = fs::File::options().write(true).open(&shared).unwrap();
         assert_eq!(numbers(&all(&place)), [child.id()]);
         fs::remove_file(&stage).unwrap();

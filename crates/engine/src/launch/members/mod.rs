@@ -46,8 +46,8 @@ const TRACER: &str = "tracer:";
 /// Before the directory of a container whose engine is inside its processes, likewise.
 const INSIDE: &str = "inside:";
 
-/// What all processes of a container have in common, told by one of them: the directory of the
-/// stage that they execute, where the engine is inside them; the tracer, where it traces; else the
+/// What all processes of a container have in common, read from one of them: the directory of the
+/// stage that they execute, where the backend is inside them; the tracer, if there is one; else the
 /// mount namespace.
 pub(crate) fn world(pid: u32) -> Option<String> {
     if let Some(home) = by_stage::home(pid) {
@@ -59,7 +59,7 @@ pub(crate) fn world(pid: u32) -> Option<String> {
     }
 }
 
-/// Whether what [`world`] told is a mount namespace other than this process's.
+/// Whether what [`world`] returned is a mount namespace other than this process's.
 pub(crate) fn is_namespace(world: &str) -> bool {
     let special = world.starts_with(TRACER) || world.starts_with(INSIDE);
     !special && mount_namespace(std::process::id()).as_deref() != Some(world)

@@ -1,4 +1,4 @@
-//! Reading: the last lines, a stretch of time, and following across rotation.
+//! Reads a container's log: the last lines, a stretch of time, and following across rotation.
 //!
 //! The files are one sequence, oldest first. Following keeps the file it reads open; when that
 //! ends and `log.json` has become another file, the one it reads is found among the rotated

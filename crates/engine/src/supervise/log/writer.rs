@@ -1,4 +1,4 @@
-//! Writing and rotating.
+//! Writes a container's log and rotates it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -36,7 +36,8 @@ pub(crate) struct Writer {
     base: u64,
     /// The beginning of a line whose end has not come, per stream.
     partial: [Vec<u8>; 2],
-    /// Bytes of output that could not be written (disk full), to be told when it works again.
+    /// Bytes of output that could not be written (disk full), to be reported when writing works
+    /// again.
     lost: u64,
 }
 

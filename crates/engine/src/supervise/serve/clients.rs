@@ -3,7 +3,7 @@
 //! Output to a client is queued here and sent when its socket takes it. The *first* client (the
 //! command that started the program in the foreground) is waited for: while its queue is long,
 //! the program's output is not read, as a full pipe would. An attached client is not: beyond
-//! [`MOST_QUEUED`] bytes it loses output, and is told how much.
+//! [`MOST_QUEUED`] bytes it loses output, and learns how much.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -110,7 +110,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Starts the program for the first time; the answer goes to whoever waits for it.
+    /// Starts the program for the first time; the answer goes to the command that waits for it.
     pub(super) fn begin(&mut self) -> Result<u32, Failure> {
         self.ledger.begin();
         if let Err(failure) = self.start() {

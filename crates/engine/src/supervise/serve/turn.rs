@@ -1,4 +1,4 @@
-//! One round of the supervisor's loop: what is ready, and what is done about it.
+//! One round of the supervisor's loop: waits for events and handles them.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
