@@ -55,7 +55,7 @@ fn ignored() -> u64 {
 /// Turns the process into the program.
 fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Infallible> {
     let Ready { program, prepared, records, fresh, turn } = ready;
-    run::settle(plan, &prepared, ties)?;
+    run::take_directory_and_terminal(plan, &prepared, ties)?;
     let task = run::first_task(plan)?;
     let (switches, process) = (plan.switches, &plan.process);
     let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };

@@ -135,7 +135,11 @@ fn with_init(become_guest: Become<'_>, plan: &Plan, ties: Ties, ready: Ready) ->
 }
 
 /// Directory and terminal of the program's process.
-pub(in crate::engines) fn settle(plan: &Plan, prepared: &Prepared, ties: Ties) -> Result<()> {
+pub(in crate::engines) fn take_directory_and_terminal(
+    plan: &Plan,
+    prepared: &Prepared,
+    ties: Ties,
+) -> Result<()> {
     rustix::process::chdir(&prepared.cwd).map_err(|errno| Error::WorkingDirectory {
         path: plan.process.cwd.clone(),
         errno: errno.into(),

@@ -57,7 +57,7 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
 fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Infallible> {
     let Ready { program, prepared, records, turn, .. } = ready;
     let process = &plan.process;
-    run::settle(plan, &prepared, ties)?;
+    run::take_directory_and_terminal(plan, &prepared, ties)?;
     let name = |path: PathBuf| CString::new(path.into_os_string().into_vec()).unwrap_or_default();
     let loader = name(prepare::place_stage(&prepared.files, LOADER, 0)?);
     let loader_i386 =
