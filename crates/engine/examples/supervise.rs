@@ -210,7 +210,7 @@ fn logs(arguments: &[String]) -> Result<u8, Error> {
     }
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let mut errors = std::io::stderr();
-    engine::supervise::log::read(Path::new(&arguments[0]), &query, &mut |entry| {
+    engine::supervise::log::read(Path::new(&arguments[0]), &query, &|| true, &mut |entry| {
         let written = match entry.stream {
             Stream::Stdout => out.write_all(&entry.bytes),
             Stream::Stderr => errors.write_all(&entry.bytes),

@@ -42,7 +42,7 @@ pub fn processes_by_ps(session: &Session, name: &str, options: &[String]) -> Res
 /// Reads what a container has written. `show` gets each entry and says whether to go on.
 ///
 /// # Errors
-/// [`Error::Cancelled`] if the session was cancelled; that is seen when the next entry comes.
+/// [`Error::Cancelled`] if the session was cancelled.
 pub fn logs(
     session: &Session,
     name: &str,
@@ -51,7 +51,9 @@ pub fn logs(
 ) -> Result<()> {
     let container = record::find(session, name)?;
     let cancel = session.cancel();
-    log::read(&container.path(), query, &mut |entry| !cancel.is_cancelled() && show(entry))?;
+    log::read(&container.path(), query, &|| !cancel.is_cancelled(), &mut |entry| {
+        !cancel.is_cancelled() && show(entry)
+    })?;
     cancel.check()
 }
 

@@ -66,8 +66,14 @@ impl Line {
 }
 
 /// Reads the log of the container in `dir` and hands out its entries until `each` answers
-/// `false`. Lines that are no JSON (torn by a crash of the machine) are left out.
-pub fn read(dir: &Path, query: &Query, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), Error> {
+/// `false`. Lines that are not JSON (torn by a crash of the machine) are left out. `goes_on` is asked
+/// before each pause of following, which ends where it says no.
+pub fn read(
+    dir: &Path,
+    query: &Query,
+    goes_on: &dyn Fn() -> bool,
+    each: &mut dyn FnMut(Entry) -> bool,
+) -> Result<(), Error> {
     let mut place = Place::start(dir, query.tail)?;
     let mut line = Vec::new();
     loop {
@@ -94,7 +100,7 @@ pub fn read(dir: &Path, query: &Query, each: &mut dyn FnMut(Entry) -> bool) -> R
                 return Ok(());
             }
         }
-        if over {
+        if over || !goes_on() {
             return Ok(());
         }
         std::thread::sleep(PAUSE);
