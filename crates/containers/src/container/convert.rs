@@ -87,7 +87,7 @@ pub fn fit(
     let differs = |pid| runs_plain(record, &place, pid) != engine.root().is_tree();
     if member.is_some_and(differs) {
         let title = record::title(container);
-        return Err(Error::failed(format!(
+        return Err(Error::conflict(format!(
             "container {title} is running with another engine than {}",
             engine.name()
         ))
@@ -164,7 +164,7 @@ fn refuse_inside(container: &ContainerDir, engine: &dyn Engine) -> Result<()> {
     let living: Vec<String> = living.iter().map(|process| process.pid.to_string()).collect();
     let remedy =
         format!("coracle stop {title}, or end what was left behind: kill {}", living.join(" "));
-    Err(Error::failed(format!(
+    Err(Error::conflict(format!(
         "programs run in container {title} with another engine than {}",
         engine.name()
     ))

@@ -92,11 +92,11 @@ impl Out<'_> {
                 .unwrap_or(Path::new("."));
             let name = target.file_name().and_then(OsStr::to_str);
             let Some(name) = name.filter(|_| parent.is_dir()) else {
-                return Err(Error::failed(format!("{} is not a directory", parent.display()))
+                return Err(Error::invalid(format!("{} is not a directory", parent.display()))
                     .with_hint("make it first"));
             };
             if wants_directory && !contents_only {
-                return Err(Error::failed(format!("{} is not a directory", target.display()))
+                return Err(Error::invalid(format!("{} is not a directory", target.display()))
                     .with_hint("make it first, or leave the '/' away"));
             }
             (parent.to_owned(), name.to_owned())
@@ -176,7 +176,7 @@ pub fn from_host(session: &Session, source: &Path, request: Into<'_>) -> Result<
         Found::Directory if contents_only => (path.to_owned(), PathBuf::from(".")),
         Found::Directory => (path.to_owned(), base.into()),
         Found::File if meta.is_dir() => {
-            return Err(Error::failed(format!(
+            return Err(Error::conflict(format!(
                 "{name}:{path} is a file, and {} a directory",
                 source.display()
             )));
@@ -185,7 +185,7 @@ pub fn from_host(session: &Session, source: &Path, request: Into<'_>) -> Result<
             let trimmed = path.trim_end_matches('/');
             let (parent, last) = trimmed.rsplit_once('/').unwrap_or(("/", trimmed));
             if path.ends_with('/') && !meta.is_dir() {
-                return Err(Error::failed(format!("{name}:{path} is not a directory"))
+                return Err(Error::conflict(format!("{name}:{path} is not a directory"))
                     .with_hint("make it first, or leave the '/' away"));
             }
             (if parent.is_empty() { "/".to_owned() } else { parent.to_owned() }, last.into())
@@ -324,7 +324,7 @@ pub fn archive(session: &Session, archive: &mut dyn Read, request: Into<'_>) -> 
     let Into { name, path, .. } = request;
     let target = Target::of(session, name)?;
     if !matches!(target.kind(path)?, Found::Directory) {
-        return Err(Error::failed(format!("{name}:{path} is not a directory"))
+        return Err(Error::conflict(format!("{name}:{path} is not a directory"))
             .with_hint("an archive is unpacked into a directory that is there"));
     }
     let mut spool = spool::file(session)?;

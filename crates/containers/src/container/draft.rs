@@ -256,7 +256,7 @@ fn mounts(session: &Session, files: &FileRequest) -> Result<Vec<MountRequest>> {
     if files.bind_home {
         let home = session
             .home()
-            .ok_or_else(|| Error::failed("--bindhome: there is no home directory"))?;
+            .ok_or_else(|| Error::unsupported("--bindhome: there is no home directory"))?;
         mounts.push(bind(home, false));
     }
     if files.x11 {

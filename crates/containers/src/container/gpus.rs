@@ -145,7 +145,7 @@ impl Found {
         }
         let edits = cdi::resolve(&specifications, names.iter().map(String::as_str))?;
         if let Some(missing) = edits.missing() {
-            return Err(Error::failed(format!(
+            return Err(Error::unsupported(format!(
                 "a CDI file names {}, which this host does not have",
                 missing.display()
             ))
@@ -158,7 +158,7 @@ impl Found {
     fn without_cdi(&mut self, root: &Path, choice: &Choice) -> Result<()> {
         if let Some(driver) = Driver::find(root) {
             if driver.nodes.is_empty() && driver.gpus.is_empty() {
-                return Err(Error::failed(
+                return Err(Error::unsupported(
                     "this host has NVIDIA's driver, but none of its device nodes",
                 )
                 .with_hint(
@@ -170,7 +170,7 @@ impl Found {
         // The libraries of other vendors come with the image.
         let nodes = rendering(root);
         if nodes.is_empty() {
-            return Err(Error::failed("--gpus: no GPU was found on this host")
+            return Err(Error::unsupported("--gpus: no GPU was found on this host")
                 .because("there is no CDI file for one, no driver of NVIDIA's and no node in /dev/dri")
                 .with_hint("'coracle doctor' tells what is there; a driver in another place is named by devices.driver-root (CORACLE_DRIVER_ROOT)"));
         }
@@ -360,7 +360,7 @@ fn described(
 }
 
 fn too_few(wanted: usize, there: usize) -> Error {
-    Error::failed(format!("--gpus {wanted}: this host has {there}"))
+    Error::unsupported(format!("--gpus {wanted}: this host has {there}"))
         .with_hint("--gpus all takes those that are there")
 }
 
@@ -380,7 +380,7 @@ fn chosen(cards: Vec<Card>, choice: &Choice) -> Result<Vec<Card>> {
                         .is_some_and(|uuid| uuid.starts_with(index) && index.len() > 4)
                 };
                 by_number.or_else(|| cards.iter().find(is)).cloned().ok_or_else(|| {
-                    Error::failed(format!("--gpus: this host has no GPU '{name}'"))
+                    Error::unsupported(format!("--gpus: this host has no GPU '{name}'"))
                         .with_hint(format!("there are {}, counted from 0", cards.len()))
                 })
             };
