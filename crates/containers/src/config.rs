@@ -5,9 +5,9 @@
 //! remembers its layer, with file and line, so `coracle config` can say where it comes from and a
 //! wrong value is reported where it stands.
 //!
-//! All settings are declared once, in [`settings`]: from that declaration come the [`Settings`]
+//! All settings are declared once, in `settings`: from that declaration come the [`Settings`]
 //! struct and its docs, the table that `coracle config` prints, and the section of the manual page
-//! ([`manual`]).
+//! (`manual`).
 //!
 //! A value of the wrong type or out of range is an error. A key that does not exist is a
 //! [`Warning`] with the nearest name: a home directory is often shared by machines with different

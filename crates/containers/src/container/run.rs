@@ -1,6 +1,6 @@
 //! Runs a new container of an image, or a program in an existing container (`run`).
 //!
-//! What is stored decides what its word means ([`meant`]). Which process made a container decides
+//! What is stored decides what its word means (`meant`). Which process made a container decides
 //! what may be removed afterwards ([`super::removal`]).
 
 use store::ContainerDir;

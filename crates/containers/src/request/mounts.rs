@@ -193,7 +193,7 @@ fn set_field(
         "bind-nonrecursive" | "bind-recursive" | "consistency" | "relabel" => {}
         "volume-nocopy" => request.no_copy = is_on,
         "tmpfs-size" => {
-            spec.options.add(MountKind::Tmpfs, &format!("size={}", size(needed()?)?))?
+            spec.options.add(MountKind::Tmpfs, &format!("size={}", size(needed()?)?))?;
         }
         "tmpfs-mode" => spec.options.add(MountKind::Tmpfs, &format!("mode={}", needed()?))?,
         other => return Err(format!("unknown key '{other}'")),
