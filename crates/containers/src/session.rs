@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,6 +72,49 @@ impl Cancel {
         } else {
             Ok(())
         }
+    }
+
+    /// A reader or writer that fails once somebody has cancelled; [`Cancel::explain`] gives the
+    /// failure its meaning back. In a process that an operation has forked the token is a copy,
+    /// which stays as it was.
+    pub(crate) fn watch<T>(&self, inner: T) -> Watched<'_, T> {
+        Watched { inner, cancel: self }
+    }
+
+    /// The error of a step that may have failed because somebody has cancelled.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        self.check().err().unwrap_or(error)
+    }
+}
+
+/// A reader or writer that a [`Cancel`] token ends.
+pub(crate) struct Watched<'a, T> {
+    inner: T,
+    cancel: &'a Cancel,
+}
+
+impl<T> Watched<'_, T> {
+    fn check(&self) -> io::Result<()> {
+        let cancelled = || io::Error::other("the operation was cancelled");
+        if self.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+    }
+}
+
+impl<T: Read> Read for Watched<'_, T> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
+        self.inner.read(buffer)
+    }
+}
+
+impl<T: Write> Write for Watched<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }
 
@@ -381,5 +425,38 @@ impl Surroundings {
         } else {
             Ok(self.working_directory()?.join(path))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_cancelled_token_ends_a_copy() {
+        let cancel = Cancel::default();
+        let mut copied = Vec::new();
+        let bytes = io::copy(&mut cancel.watch(&b"abc"[..]), &mut copied).unwrap();
+        assert_eq!((bytes, &copied[..]), (3, &b"abc"[..]));
+        cancel.cancel();
+        let failed = io::copy(&mut cancel.watch(&b"abc"[..]), &mut copied).unwrap_err();
+        let error = cancel.explain(Error::failed("cannot copy").cause(failed));
+        assert_eq!(error.kind(), Kind::Cancelled);
+        assert_eq!(cancel.explain(error).within("cannot pull").kind(), Kind::Cancelled);
+    }
+
+    #[test]
+    fn a_process_with_threads_does_not_fork() {
+        let session = Session::new(
+            Arc::default(),
+            Settings::default(),
+            (Dialect::default(), Foreign::default()),
+            Arc::new(crate::events::Silent),
+        );
+        let refused = std::thread::scope(|scope| {
+            scope.spawn(|| session.may_fork("start a program")).join().unwrap()
+        });
+        assert_eq!(refused.unwrap_err().kind(), Kind::Unsupported);
     }
 }

@@ -56,7 +56,9 @@ impl Out<'_> {
             None => Some(root_form::trees(self.session, store, &record)?),
         };
         let root = root_form::prepare(self.session, store, &record, &container.path())?;
+        let cancel = self.session.cancel();
         let skipped = ids::within_record(self.session, &record, &root, |ids| {
+            let writer = cancel.watch(writer);
             let mut writer = io::BufWriter::with_capacity(1 << 18, writer);
             let packed = match &live {
                 Some(live) => copy::copy_out(
@@ -73,7 +75,9 @@ impl Out<'_> {
                 .map_err(|error| Error::failed("cannot write the archive").cause(error))?;
             Ok(packed.skipped.join(&0))
         })
-        .map_err(|error| error.within(format!("cannot copy {}:{}", self.name, self.path)))?;
+        .map_err(|error| {
+            cancel.explain(error).within(format!("cannot copy {}:{}", self.name, self.path))
+        })?;
         note_skipped(self.session, &skipped, "");
         Ok(())
     }
@@ -271,8 +275,9 @@ impl<'a> Target<'a> {
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
         let _lock = self.container.lock_shared()?;
+        let cancel = self.session.cancel();
         let work = |top: &OwnedFd| {
-            let archive = io::BufReader::with_capacity(1 << 18, archive);
+            let archive = io::BufReader::with_capacity(1 << 18, cancel.watch(archive));
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
             if settled {
                 inode_log::add(&self.container.path(), &copied.owners)?;
@@ -296,8 +301,9 @@ impl<'a> Target<'a> {
                 })
             }
         };
-        done.map(drop)
-            .map_err(|error| error.within(format!("cannot copy into {}:/{directory}", self.name)))
+        done.map(drop).map_err(|error| {
+            cancel.explain(error).within(format!("cannot copy into {}:/{directory}", self.name))
+        })
     }
 }
 
@@ -328,8 +334,9 @@ pub fn archive(session: &Session, archive: &mut dyn Read, request: Into<'_>) -> 
             .with_hint("an archive is unpacked into a directory that is there"));
     }
     let mut spool = spool::file(session)?;
-    io::copy(archive, &mut spool)
-        .map_err(|error| Error::failed("cannot read the archive").cause(error))?;
+    let cancel = session.cancel();
+    io::copy(&mut cancel.watch(archive), &mut spool)
+        .map_err(|error| cancel.explain(Error::failed("cannot read the archive").cause(error)))?;
     spool::rewind(&spool)?;
     target.unpack(path, spool, request.keep_owners)
 }

@@ -37,8 +37,9 @@ pub fn export(
     };
     let root = root_form::prepare(session, store, &record, &container.path())?;
     let beside = described.then(|| describe(&record)).transpose()?;
+    let cancel = session.cancel();
     let skipped = ids::within_record(session, &record, &root, |ids| {
-        let mut writer = BufWriter::with_capacity(BUFFER, writer);
+        let mut writer = BufWriter::with_capacity(BUFFER, cancel.watch(writer));
         let (trees, root) = (trees.as_ref(), Some(&root));
         let packed = match &beside {
             Some(beside) => pack::cloned(trees, root, ids, beside, &mut writer)?,
@@ -46,7 +47,8 @@ pub fn export(
         };
         writer.flush().map_err(|error| Error::failed("cannot write the archive").cause(error))?;
         Ok(packed.skipped.join(&0))
-    })?;
+    })
+    .map_err(|error| cancel.explain(error))?;
     note_skipped(session, &skipped, "/");
     Ok(())
 }
