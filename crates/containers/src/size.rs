@@ -1,7 +1,7 @@
-//! Sizes: printed as Docker prints them (decimal units, three digits), read as Docker reads them
-//! (binary units).
+//! Prints sizes as Docker does (decimal units, three digits) and reads them as Docker does (binary
+//! units).
 
-/// `77.8MB`, `0B`, `1.24GB`: four significant places at most, as Docker's
+/// `77.8MB`, `0B`, `1.24GB`: three significant digits, as Docker's
 /// `HumanSizeWithPrecision(size, 3)`.
 pub fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];

@@ -1,4 +1,4 @@
-//! Finds images: in the store, in the program itself, or by pulling them.
+//! Finds images: in the store, in the program itself, in udocker's directory, or by pulling them.
 
 use oci::Platform;
 use store::Image;
@@ -10,19 +10,19 @@ use crate::error::{Error, Result};
 use crate::request::RegistryRequest;
 use crate::session::Session;
 
-/// How an image is to be found.
+/// Which image is wanted, and how it may be obtained.
 pub struct ImageQuery<'a> {
     /// Name or id.
     pub name: &'a str,
     /// When to pull.
     pub policy: PullPolicy,
-    /// For which platform; the host's where none.
+    /// For which platform; `None` for the host's.
     pub platform: Option<Platform>,
-    /// How to talk to the registry.
+    /// How the registry is reached.
     pub registry: &'a RegistryRequest,
 }
 
-/// The image that a name or id means, if it is in the store.
+/// The image that a name or id means, if it is in the store or in udocker's directory.
 pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
     let images = session.store()?;
     // An id is never a reference, and a reference may lack the configured registry.
@@ -46,15 +46,15 @@ fn absent(found: store::Result<Image>) -> Result<Option<Image>> {
     }
 }
 
-/// The image that a name or id means; an error if it is not in the store.
+/// The same; an error if there is none.
 pub fn stored(session: &Session, name: &str) -> Result<Image> {
     local(session, name)?.ok_or_else(|| {
-        Error::failed(format!("there is no image '{name}'"))
+        Error::not_found(format!("there is no image '{name}'"))
             .with_hint("'coracle images' lists what is there, 'coracle pull' fetches")
     })
 }
 
-/// Finds or pulls.
+/// Finds the image, or pulls it.
 pub fn get(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
     let found = local(session, query.name)?;
     let fits = |image: &Image| -> Result<bool> {
@@ -66,7 +66,7 @@ pub fn get(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
     match (query.policy, found) {
         (PullPolicy::Missing | PullPolicy::Never, Some(image)) if fits(&image)? => Ok(image),
         (PullPolicy::Never, found) => {
-            let report = Error::failed(format!("there is no image '{}'", query.name));
+            let report = Error::not_found(format!("there is no image '{}'", query.name));
             Err(match found {
                 Some(image) => report
                     .because(format!("the one in the store is for {}", image.config()?.platform())),
@@ -82,7 +82,7 @@ pub fn get(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
     }
 }
 
-/// Whether the registry has another image by this name. A registry that cannot be reached has none.
+/// Whether the registry has another image by this name. If it cannot be reached, it has none.
 fn is_newer(session: &Session, query: &ImageQuery<'_>, image: &Image) -> bool {
     let head = || -> Result<oci::Descriptor> {
         let reference = remote::reference(session, query.name)?;
@@ -107,14 +107,14 @@ fn fetch(session: &Session, query: &ImageQuery<'_>) -> Result<Image> {
     let road = Road::new(session, &progress)?;
     pull::pull(&road, &client, &reference, query.platform.as_ref(), true)?;
     session.store()?.images().get(&reference)?.ok_or_else(|| {
-        Error::failed(format!(
+        Error::conflict(format!(
             "the image {} was removed while it was being pulled",
             reference.familiar()
         ))
     })
 }
 
-/// The first twelve digits of an id.
+/// The short form of an id: its first twelve digits.
 pub fn short(digest: &oci::Digest) -> String {
     digest.hex().chars().take(12).collect()
 }

@@ -1,7 +1,8 @@
-//! The image that is embedded in the binary: `coracle run --rm hello` needs no network and no other image.
+//! The image that is embedded in the program: `coracle run --rm hello` needs no network and no
+//! other image.
 //!
-//! Its only program is made here, byte by byte: an ELF file of one segment that writes a text and ends. It goes
-//! into the store as any other image, by way of an archive, the first time that somebody runs it.
+//! Its only program is made here, byte by byte: an ELF file of one segment that writes a text and
+//! exits. It is put into the store like any other image when it is first run.
 
 use oci::{ConfigEditor, Descriptor, Manifest, Platform, Reference, media};
 use store::{Image, Store};
@@ -11,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::events::{Progress, Silent};
 use crate::session::Session;
 
-/// The name that it gets in the store.
+/// The image's name in the store.
 const NAME: &str = "coracle/hello:latest";
-/// The image is as old as the epoch, so that it is the same everywhere.
+/// A fixed time, so that the image has the same digest everywhere.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
 const TEXT: &str = "\
@@ -31,7 +32,7 @@ pub fn is_name(name: &str) -> bool {
     matches!(name, "hello" | "hello:latest" | "coracle/hello" | NAME)
 }
 
-/// The embedded image, put into the store if it is not there.
+/// The embedded image, which is put into the store if it is not there.
 pub fn image(session: &Session) -> Result<Image> {
     if Platform::host().architecture != "amd64" {
         return Err(Error::failed("the embedded image is for linux/amd64 only"));

@@ -1,4 +1,4 @@
-//! Describes layers that are in the store as blobs, whatever brought them there.
+//! Describes layers whose blobs are in the store: their descriptor and their diff ID.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,8 +8,8 @@ use oci::{Compression, Descriptor, Digest, Digester};
 use super::pull::Road;
 use crate::error::{Error, Result};
 
-/// The descriptor of a stored layer, and the digest of what is in it. `source` is where it came
-/// from, for errors.
+/// The descriptor of a stored layer, and the digest of its uncompressed content (its diff ID).
+/// `source` is the layer's origin, for errors.
 pub fn described(
     road: &Road<'_>,
     blob: &Digest,
@@ -31,7 +31,7 @@ pub fn described(
     Ok((Descriptor::new(media_type, blob.clone(), size), diff_id))
 }
 
-/// The digest of what is in a stored layer.
+/// The digest of a stored layer's uncompressed content.
 fn diff_id(road: &Road<'_>, digest: &Digest) -> Result<Digest> {
     let blob = road.store.blobs().open_digest(digest)?;
     let mut plain = rootfs::decode::open(blob.file, &road.limits)?;

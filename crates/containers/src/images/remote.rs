@@ -1,4 +1,4 @@
-//! A client for registries with the user's settings, flags and credentials.
+//! Makes clients for registries from the settings, a request and the credentials that are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::request::RegistryRequest;
 use crate::session::Session;
 use crate::udocker::settings::host_of;
 
-/// A name as the user wrote it, in canonical form; names without a registry get the configured one.
+/// A name in canonical form; a name without a registry gets the configured one.
 pub fn reference(session: &Session, name: &str) -> Result<Reference> {
     let default = &session.settings().default_registry;
     let first = name.split('/').next().unwrap_or_default();
@@ -22,12 +22,12 @@ pub fn reference(session: &Session, name: &str) -> Result<Reference> {
     if default == oci::reference::DEFAULT_REGISTRY || has_registry {
         return Ok(Reference::parse(name)?);
     }
-    // The name alone must be one: a mistake is told in the user's own words.
+    // Checked alone first, so that an error shows what the user wrote.
     Reference::parse(name)?;
     Ok(Reference::parse(&format!("{default}/{name}"))?)
 }
 
-/// A name that has the registry of `--registry` where it says none of its own.
+/// A name with the request's registry, unless it has one itself.
 pub fn named(flags: &RegistryRequest, name: &str) -> String {
     let first = name.split('/').next().unwrap_or_default();
     let has_registry = name.contains('/') && (first.contains(['.', ':']) || first == "localhost");
@@ -37,7 +37,7 @@ pub fn named(flags: &RegistryRequest, name: &str) -> String {
     }
 }
 
-/// A client for `registry` (a host; flags about TLS and credentials are meant for it).
+/// A client for `registry`, a host. What the request says of TLS and credentials is meant for it.
 pub fn client(session: &Session, flags: &RegistryRequest, registry: &str) -> Result<Client> {
     let wishes = session.settings();
     let mut settings = registry::Settings::default();
@@ -98,7 +98,7 @@ fn credentials(
     Ok(Arc::new(AuthFiles { files: auth_files(session, flags.authfile.as_deref())? }))
 }
 
-/// The file that `login` writes: the flag's, else the configured one.
+/// The file that `login` writes: the one that is named, else the configured one.
 pub fn auth_file(session: &Session, flag: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = flag {
         return session.absolute(file);
@@ -109,7 +109,8 @@ pub fn auth_file(session: &Session, flag: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// All files that may know credentials: ours, Podman's, Docker's, in this order. A file that was named stands alone.
+/// All files that may have credentials: Coracle's, Podman's, Docker's, in this order. A file that
+/// was named is the only one.
 fn auth_files(session: &Session, flag: Option<&Path>) -> Result<Vec<PathBuf>> {
     if let Some(file) = flag {
         return Ok(vec![session.absolute(file)?]);
@@ -129,7 +130,8 @@ fn auth_files(session: &Session, flag: Option<&Path>) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The user's own directories with a directory of certificates per host, as Podman and rootless Docker have them.
+/// The user's directories that have a directory of certificates per host, as Podman and rootless
+/// Docker have them.
 fn certificate_directories(session: &Session) -> Vec<PathBuf> {
     let Some(configuration) = configuration(session) else { return Vec::new() };
     ["coracle", "containers", "docker"]
@@ -137,15 +139,16 @@ fn certificate_directories(session: &Session) -> Vec<PathBuf> {
         .to_vec()
 }
 
-/// Where programs keep their users' settings.
+/// The directory of the user's configuration files (`XDG_CONFIG_HOME`).
 fn configuration(session: &Session) -> Option<PathBuf> {
     let named = session.variable("XDG_CONFIG_HOME").map(PathBuf::from);
-    // The specification says that relative ones are to be ignored.
+    // The specification says that relative paths are to be ignored.
     let named = named.filter(|directory| directory.is_absolute());
     named.or_else(|| Some(session.home()?.join(".config")))
 }
 
-/// Podman's `registries.conf`: the user's, else the system's with its drop-ins; or the one that was configured.
+/// Podman's `registries.conf`: the configured one, else the user's, else the system's, each of the
+/// latter with its drop-in directories.
 fn registries_conf(session: &Session) -> Result<RegistriesConf> {
     if let Some(file) = &session.settings().registries_conf {
         return Ok(RegistriesConf::load(file, &[])?);

@@ -1,9 +1,10 @@
-//! udocker's settings: `udocker.conf` and the variables `UDOCKER_*`.
+//! Reads udocker's settings: `udocker.conf` and the variables `UDOCKER_*`.
 //!
-//! Files are `/etc/udocker.conf`, `~/.udocker/udocker.conf`, `$UDOCKER_DIR/udocker.conf` and the one that `--config` names; the
-//! environment wins over files, flags win over both. They count only under udocker's name; there they stand above the files of Coracle
-//! and below its variables. All values are text: lists and truth values are read as what they say, with or without quotes, where
-//! udocker takes `False` for true. Keys that only describe udocker's own tools have no meaning here and none is lost.
+//! The files are `/etc/udocker.conf`, `~/.udocker/udocker.conf`, `$UDOCKER_DIR/udocker.conf` and
+//! the one that `--config` names. The environment wins over files, flags win over both. They count
+//! only under udocker's name: there they win over Coracle's files, and Coracle's variables win over
+//! them. All values are text. Lists and truth values are read with or without quotes; udocker
+//! itself takes `"False"` for true. Keys that only describe udocker's own tools are ignored.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,10 +15,10 @@ use crate::error::{Error, Result};
 
 use super::STORE;
 
-/// How much udocker says unless told otherwise: banner and notes.
+/// udocker's usual level of messages: banner and notes.
 pub const LEVEL: u8 = 3;
 
-/// A key of the file and the variable that stands for it.
+/// A key of the file and the variable with the same meaning.
 const KEYS: &[(&str, &str)] = &[
     ("topdir", "UDOCKER_DIR"),
     ("reposdir", "UDOCKER_REPOS"),
@@ -40,7 +41,7 @@ const KEYS: &[(&str, &str)] = &[
     ("http_insecure", ""),
 ];
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Value {
     text: String,
@@ -53,11 +54,11 @@ pub struct Settings {
     values: BTreeMap<&'static str, Value>,
     /// udocker's directory.
     pub top: PathBuf,
-    /// Whether somebody named it.
+    /// Whether that was named by a file, a variable or a flag.
     pub top_is_named: bool,
 }
 
-/// What they are made of.
+/// Where the settings come from.
 pub struct Sources<'a> {
     /// The environment.
     pub environment: &'a BTreeMap<OsString, OsString>,
@@ -139,37 +140,37 @@ impl Settings {
         self.path("keystore", None).unwrap_or_else(|| self.top.join("keystore"))
     }
 
-    /// Where big temporary files go, if somebody said.
+    /// The directory for large temporary files, if one is set.
     pub fn temporary(&self) -> Option<PathBuf> {
         self.path("tmpdir", None).filter(|path| path.is_dir())
     }
 
-    /// The tree that every container is to have as its root (`location`).
+    /// The tree that every container has as its root (`location`), if one is set.
     pub fn location(&self, home: Option<&Path>) -> Option<PathBuf> {
         self.path("location", home)
     }
 
-    /// Words of a list, as Python or the shell would write it; `None` where nobody gave one.
+    /// The words of a list, written as in Python or in the shell; `None` if it is not set.
     pub fn list(&self, key: &str) -> Option<Vec<String>> {
         let text = self.text(key)?;
         let bare = text.trim_matches(['[', ']', '(', ')', '{', '}']);
-        // In brackets a word may hold spaces.
+        // In brackets a word may have spaces.
         let part = |c: char| c == ',' || bare == text && c.is_whitespace();
         let words = bare.split(part).map(|word| word.trim().trim_matches(['"', '\'']).to_owned());
         Some(words.filter(|word| !word.is_empty()).collect())
     }
 
-    /// Whether somebody named this directory.
+    /// Whether this directory was named.
     pub fn is_named(&self, name: &str) -> bool {
         self.text(&format!("{name}dir")).is_some()
     }
 
-    /// How much to say: 0 nothing, 3 as usual, 5 all.
+    /// The level of messages: 0 none, 3 the usual ones, 5 all.
     pub fn level(&self) -> u8 {
         self.text("verbose_level").and_then(|text| text.parse().ok()).unwrap_or(LEVEL)
     }
 
-    /// Puts what has a meaning here into the configuration.
+    /// Puts the settings that mean something here into the configuration.
     pub fn apply(&self, config: &mut Config) -> Result<()> {
         if self.top_is_named {
             let place = crate::path::text(&self.top.join(STORE))?;
@@ -189,18 +190,18 @@ impl Settings {
         if let Some(text) = self.text("http_insecure") {
             let check = match truth(text) {
                 Some(insecure) => (!insecure).to_string(),
-                // What it should have been is told by the setting itself.
+                // The setting's own error says what the value should be.
                 None => text.to_owned(),
             };
             self.put(config, "http_insecure", "registry.tls-verify", &check)?;
         }
-        // Either is how long somebody waits for a registry that says nothing.
+        // Both are the time to wait for a registry that sends nothing.
         if let Some(key) = ["timeout", "ctimeout"].into_iter().find(|key| self.text(key).is_some())
         {
             let seconds = self.text(key).unwrap_or_default();
             self.put(config, key, "registry.timeout", &format!("{seconds}s"))?;
         }
-        // The word asks for udocker's own, of which there is none here.
+        // The word asks for udocker's own program, which does not exist here.
         for (from, key) in [
             ("use_runc_executable", "run.runtime"),
             ("use_singularity_executable", "run.apptainer"),
@@ -216,7 +217,10 @@ impl Settings {
     }
 
     fn put(&self, config: &mut Config, from: &str, key: &str, text: &str) -> Result<()> {
-        let ours = matches!(config.origin(key), Origin::Environment { name } if name.starts_with("CORACLE_"));
+        let ours = match config.origin(key) {
+            Origin::Environment { name } => name.starts_with("CORACLE_"),
+            _ => false,
+        };
         match self.values.get(from).filter(|_| !ours) {
             Some(value) => Ok(config.set_from(key, text, value.origin.clone())?),
             None => Ok(()),
@@ -231,7 +235,7 @@ fn variable<'a>(environment: &'a BTreeMap<OsString, OsString>, name: &str) -> Op
         .filter(|text| !text.is_empty())
 }
 
-/// Host and port of a registry's URL, and whether it is spoken to in plain HTTP.
+/// Host and port of a registry's URL, and whether the URL is plain HTTP.
 pub fn host_of(url: &str) -> (String, bool) {
     let bare = url.trim_start_matches("https://").trim_start_matches("http://");
     let host = bare.split('/').next().unwrap_or(bare);
@@ -250,7 +254,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// Lines, keys and values as Python's `configparser` reads them; quotes around a value go.
+/// Lines, keys and values as Python's `configparser` reads them, without quotes around a value.
 fn parse(text: &str) -> Vec<(usize, String, String)> {
     let mut found: Vec<(usize, String, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -288,7 +292,8 @@ mod tests {
 
     #[test]
     fn files_are_read_as_what_they_say() {
-        let text = "[DEFAULT]\n# no\nhttp_insecure = False\n; nor this\nTopdir: '/a b'\nlist = [1,\n  2]\nx=\"y=z\"\n";
+        let text = "[DEFAULT]\n# no\nhttp_insecure = False\n; nor this\nTopdir: '/a b'\n\
+                    list = [1,\n  2]\nx=\"y=z\"\n";
         let found: Vec<(String, String)> =
             parse(text).into_iter().map(|(_, key, value)| (key, value)).collect();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());

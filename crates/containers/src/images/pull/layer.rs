@@ -1,8 +1,8 @@
-//! One layer: its blob into the store, its tree onto the disk, both at once.
+//! Brings one layer in: its blob into the store and its tree onto the disk, both at once.
 //!
-//! Three threads share a layer's work: this one reads from the network, hashes and writes the blob; one decodes and hashes
-//! what comes out; one writes files (`rootfs::apply` has the latter two). Locks are taken blob first, layer second,
-//! as the store wants it.
+//! Three threads share a layer's work: this one reads from the network, hashes and writes the blob;
+//! one decodes and hashes the content; one writes files (`rootfs::apply` has the latter two). Locks
+//! are taken in the store's order, the blob's first and the layer's second.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,26 +16,26 @@ use super::{Road, pipe};
 use crate::error::{Error, Result};
 use crate::events::Moving;
 
-/// What is to be done for one layer.
+/// The work on one layer.
 pub struct Work<'a> {
     /// The blob.
     pub descriptor: Descriptor,
-    /// The digest of what is in it.
+    /// The digest of its content, uncompressed.
     pub diff_id: Digest,
-    /// Where to fetch it; none where only stored blobs are to be unpacked.
+    /// Where to fetch it; `None` if the blob is in the store.
     pub source: Option<(&'a Client, &'a Reference)>,
-    /// Whether its tree is wanted too.
+    /// Whether its tree is unpacked too.
     pub unpack: bool,
 }
 
 impl Work<'_> {
-    /// Whether all of it is here.
+    /// Whether all of it is in the store.
     pub fn is_done(&self, store: &Store) -> Result<bool> {
         let blob = || store.blobs().contains(&self.descriptor.digest, Some(self.descriptor.size));
         Ok((!self.unpack || store.layers().contains(&self.diff_id)?) && blob()?)
     }
 
-    /// As progress shows it.
+    /// The name that progress shows.
     fn name(&self) -> &str {
         self.descriptor.digest.short()
     }
@@ -53,7 +53,7 @@ pub(super) fn bring(road: &Road<'_>, work: &Work<'_>) -> Result<()> {
     brought.map_err(|report| report.within(format!("layer {}", work.descriptor.digest)))
 }
 
-/// The tree of a blob that is here.
+/// Unpacks a blob that is in the store.
 fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<()> {
     if !work.unpack {
         return Ok(());
@@ -72,7 +72,7 @@ fn stored(road: &Road<'_>, work: &Work<'_>, blob: Option<File>) -> Result<()> {
     Ok(())
 }
 
-/// Blob and tree of a layer that comes from the registry.
+/// Fetches a blob, and unpacks it meanwhile.
 fn fetched(
     road: &Road<'_>,
     work: &Work<'_>,
@@ -99,8 +99,8 @@ fn fetched(
             unpacking.join().unwrap_or_else(|_| Err(Error::failed("the unpacking thread failed")));
         (fetched, unpacked)
     });
-    // The network's trouble explains the unpacker's, not the other way round; and a blob with a wrong digest is the
-    // reason for whatever the unpacker found in it. A good blob stays even if it cannot be unpacked.
+    // A failure of the network, or a wrong digest, explains what the unpacker says, and not the
+    // other way round. A good blob stays even if it cannot be unpacked.
     fetched?;
     ingest.commit()?;
     unpacked?;
@@ -108,7 +108,7 @@ fn fetched(
     Ok(())
 }
 
-/// Reads the rest of a blob from the registry into the store, and into the pipe if somebody unpacks.
+/// Reads the rest of a blob from the registry into the store, and into the pipe if there is one.
 fn fetch(
     road: &Road<'_>,
     work: &Work<'_>,
@@ -146,8 +146,8 @@ fn fetch(
     Ok(())
 }
 
-/// Fills a buffer as far as the stream goes; why it goes no further, where that is a failure. What came before one is
-/// kept for the next pull.
+/// Fills a buffer as far as the stream goes. Bytes that came before a failure are returned with it,
+/// and kept for the next pull.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> (usize, Option<Error>) {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -175,7 +175,7 @@ fn unpack(
     blob: impl Read + Send,
 ) -> Result<()> {
     let plain = rootfs::decode::open(blob, &road.limits)?;
-    // `apply` makes the tree itself, to be sure that it is empty and its own.
+    // `apply` makes the tree itself, so that it is empty.
     let _ = std::fs::remove_dir(staging.tree());
     let directory = rustix::fs::openat(
         CWD,
@@ -197,7 +197,7 @@ fn unpack(
     Ok(())
 }
 
-/// Counts what is read and ends when another layer has failed.
+/// Counts what is read; ends when another layer has failed or the operation was cancelled.
 struct Watched<'a, R> {
     reader: R,
     part: &'a Moving<'a>,

@@ -1,12 +1,13 @@
-//! A pipe between the thread that fetches and the one that unpacks: a bounded queue of large buffers, which go back
-//! to be filled again.
+//! A pipe between the thread that fetches a layer and the one that unpacks it.
+//!
+//! It is a bounded queue of large buffers, which go back to be filled again.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Bytes per buffer. Large enough that a wake-up per buffer does not count.
 const BUFFER: usize = 256 << 10;
-/// Buffers on their way: so far may the network run ahead of the disk.
+/// Buffers in the queue: how far the network may be ahead of the disk.
 const DEPTH: usize = 16;
 
 /// The end that is written to.
@@ -15,7 +16,8 @@ pub(super) struct Input {
     empty: Receiver<Vec<u8>>,
 }
 
-/// The end that is read from. Ends with an error if the other end went away without [`Input::finish`].
+/// The end that is read from. It gives an error if the other end was dropped without
+/// [`Input::finish`].
 pub(super) struct Output {
     full: Receiver<Vec<u8>>,
     empty: SyncSender<Vec<u8>>,
@@ -34,7 +36,7 @@ pub(super) fn pipe() -> (Input, Output) {
     )
 }
 
-/// A buffer to be filled, when nobody reads.
+/// A buffer to be filled, if there is no pipe.
 pub(super) fn buffer() -> Vec<u8> {
     vec![0; BUFFER]
 }
@@ -51,8 +53,8 @@ impl Input {
         )
     }
 
-    /// Sends a filled buffer and gives an empty one. Without a reader it gives the same one back: the reader had
-    /// enough, or failed and will say so.
+    /// Sends a filled buffer and gives an empty one. If the reader is gone it gives the same one
+    /// back: the reader had enough, or failed and reports that itself.
     pub(super) fn send(&mut self, mut filled: Vec<u8>, length: usize) -> Vec<u8> {
         let Some(full) = &self.full else { return filled };
         filled.truncate(length);
@@ -65,7 +67,7 @@ impl Input {
         self.buffer()
     }
 
-    /// Says that all was sent. An empty buffer is the sign of it.
+    /// Tells that all was sent, by an empty buffer.
     pub(super) fn finish(self) {
         if let Some(full) = &self.full {
             let _ = full.send(Vec::new());
