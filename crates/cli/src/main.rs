@@ -5,13 +5,9 @@
 //! exit.
 
 mod args;
-mod change;
-mod cloned;
 mod commands;
 mod context;
-mod describe;
 mod dialect;
-mod filter;
 mod logging;
 mod output;
 mod prompt;

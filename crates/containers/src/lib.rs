@@ -44,12 +44,17 @@ pub mod container;
 pub mod dialect;
 pub mod error;
 pub mod events;
+pub mod filter;
 pub mod images;
 pub mod path;
+pub mod protect;
 pub mod request;
 pub mod session;
 pub mod size;
+pub mod storage;
+pub mod time;
 pub mod udocker;
+pub mod volumes;
 
 pub use dialect::Dialect;
 pub use error::{Error, Kind, Result};

@@ -4,6 +4,8 @@
 //! the front end's.
 
 pub mod legacy;
+pub mod listing;
+pub mod migrate;
 pub mod settings;
 
 /// The place of Coracle's store in udocker's directory, where that was named.

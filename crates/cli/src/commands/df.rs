@@ -1,5 +1,7 @@
 //! `system df`.
 
+use containers::container::record;
+use containers::storage::usage;
 use serde_json::{Value, json};
 use store::Amount;
 
@@ -8,7 +10,6 @@ use crate::context::Context;
 use crate::output::listing::{Column, Listing};
 use crate::output::{self, size, time};
 use crate::report::{Exit, Report};
-use containers::container::record;
 
 const COLUMNS: &[Column] = &[
     ("Type", "TYPE"),
@@ -18,31 +19,15 @@ const COLUMNS: &[Column] = &[
     ("Reclaimable", "RECLAIMABLE"),
 ];
 
-/// Adds up what the parts of the store take.
+/// Shows the space that the parts of the store take.
 pub(crate) fn run(context: &Context, args: &DfArgs) -> Result<Exit, Report> {
-    let store = context.store()?;
-    let usage = store.usage()?;
-    let mut containers = usage.containers;
-    let running = store.containers().map_nameless(|container| {
-        containers::container::running::is_running(container).unwrap_or(false)
-    })?;
-    let running = running.iter().filter(|running| **running).count() as u64;
-    containers.unused_count = containers.count.saturating_sub(running);
-    // One record that cannot be read is no reason to show nothing.
-    let used = containers::container::volumes::used(context.session()?).unwrap_or_default();
-    let mut volumes = usage.volumes;
-    for volume in store.volumes().list()? {
-        if !used.contains(volume.name()) {
-            volumes.unused_count += 1;
-            volumes.reclaimable += store.volume_size(volume.name())?;
-        }
-    }
+    let usage = usage::usage(context.session()?)?;
     let rows = [
         row("Images", &usage.images),
         row("Layers", &usage.layers),
         row("Trees", &usage.trees),
-        row("Containers", &containers),
-        row("Local Volumes", &volumes),
+        row("Containers", &usage.containers),
+        row("Local Volumes", &usage.volumes),
         row("Leftovers", &usage.temporary),
     ];
     let listing =
@@ -84,12 +69,8 @@ fn details(context: &Context) -> Result<(), Report> {
     }
     output::print(&format!("\nContainers space usage:\n\n{}", output::table::columns(&lines)))?;
     let mut lines = vec!["VOLUME NAME\tSIZE".to_owned()];
-    for volume in store.volumes().list()? {
-        lines.push(format!(
-            "{}\t{}",
-            volume.name(),
-            size::human(store.volume_size(volume.name())?)
-        ));
+    for (name, bytes) in usage::volumes(context.session()?)? {
+        lines.push(format!("{name}\t{}", size::human(bytes)));
     }
     output::print(&format!("\nLocal Volumes space usage:\n\n{}", output::table::columns(&lines)))
 }

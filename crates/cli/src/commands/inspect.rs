@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::args::images::InspectArgs;
 use crate::context::Context;
-use crate::describe;
 use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
 use containers::container::{convert, record, root_form};
@@ -87,11 +86,7 @@ fn as_udocker(context: &Context, name: &str) -> Result<Option<Value>, Report> {
         return Ok(Some(containers::container::export::configuration(&record::read(&container)?)));
     }
     let Some(image) = image::local(context.session()?, name)? else { return Ok(None) };
-    let config = image.config()?;
-    let mut value: Value = serde_json::from_slice(config.raw())
-        .map_err(|error| Report::new("the configuration is no JSON").cause(error))?;
-    value.sort_all_objects();
-    Ok(Some(value))
+    Ok(Some(containers::images::inspect::configuration(&image)?))
 }
 
 fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Value, Report> {
@@ -104,12 +99,12 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
     if matches!(kind, Kind::Any | Kind::Image)
         && let Some(image) = image::local(context.session()?, name)?
     {
-        return describe::image(&image);
+        return Ok(containers::images::inspect::describe(&image)?);
     }
     if matches!(kind, Kind::Any | Kind::Volume)
         && let Some(volume) = context.store()?.volumes().get(name).ok().flatten()
     {
-        return describe::volume(&volume);
+        return Ok(containers::volumes::describe(&volume)?);
     }
     let what = match kind {
         Kind::Any => "container, image or volume",

@@ -1,13 +1,13 @@
 //! `login` and `logout`.
 //!
-//! A password is asked for without echo, or read from standard input. It goes into the file (0600) or the helper that the
-//! file names, and nowhere else: never into an error, a log, or another program's arguments.
+//! A password is asked for without echo, or read from standard input.
 
 use std::io::Read;
 
-use containers::images::remote;
+use containers::Kind;
+use containers::images::login::{self, LoggedIn, LoginRequest, Server};
 use registry::Secret;
-use registry::auth::{self, Credential};
+use registry::auth::Credential;
 
 use crate::args::images::{LoginArgs, LogoutArgs};
 use crate::args::request;
@@ -24,59 +24,41 @@ fn ask_password(user: &str) -> Result<Secret, Report> {
     Ok(prompt::secret(&format!("Password for {user}: "))?)
 }
 
-/// The registry as its credentials are filed: Docker Hub under its one name.
-fn server(context: &Context, name: Option<&str>) -> Result<String, Report> {
-    let Some(name) = name else { return Ok(context.settings()?.default_registry.clone()) };
-    let bare = name.trim_start_matches("https://").trim_start_matches("http://");
-    let host = bare.split('/').next().unwrap_or(bare);
-    // Only a registry's name makes a reference together with a repository's.
-    let whole = format!("{}/x", bare.trim_end_matches('/'));
-    if host.is_empty() || oci::Reference::parse(&whole).is_err() {
-        let report = Report::usage(format!("'{name}' is no registry"));
-        return Err(report.hint("write HOST or HOST:PORT"));
-    }
-    match host {
-        "docker.io" | "index.docker.io" | "registry-1.docker.io" | "hub.docker.com" => {
-            Ok("docker.io".to_owned())
-        }
-        // Credentials may be kept for a part of a registry, as in Podman.
-        _ => Ok(bare.trim_end_matches('/').to_owned()),
-    }
-}
-
 /// `login`.
 pub(crate) fn run(context: &Context, args: &LoginArgs) -> Result<Exit, Report> {
-    let key = server(context, args.server.as_deref().or(args.registry.host.as_deref()))?;
-    let registry = key.split('/').next().unwrap_or(&key).to_owned();
-    let file = remote::auth_file(context.session()?, args.registry.authfile.as_deref())?;
+    let session = context.session()?;
+    let name = args.server.as_deref().or(args.registry.host.as_deref());
+    let server = Server::parse(session, name)?;
     if args.get_login {
-        return get_login(context, args, &registry);
+        return get_login(context, args, &server);
     }
-    let credential = credential(args, &registry)?;
-    if context.presentation().offline_login {
-        // udocker keeps them without asking anybody, also where there is no network.
-        auth::store(&file, &key, &credential)?;
-        return Ok(Exit::OK);
+    let registry = server.registry.clone();
+    let request = LoginRequest {
+        credential: credential(args, &registry)?,
+        server,
+        unchecked: context.presentation().offline_login,
+        registry: request::registry(&args.registry),
+    };
+    match login::login(session, request)? {
+        // udocker says nothing.
+        LoggedIn::Unchecked => return Ok(Exit::OK),
+        LoggedIn::NotRequired => terminal::note(&format!(
+            "{registry} asks for no credentials; they are kept all the same"
+        )),
+        LoggedIn::Accepted => {}
     }
-    let client = remote::client(context.session()?, &request::registry(&args.registry), &registry)?;
-    let login = client
-        .login(&registry, Some(&credential))
-        .map_err(|error| Report::from(error).within(format!("cannot log in to {registry}")))?;
-    if !login.required {
-        terminal::note(&format!("{registry} asks for no credentials; they are kept all the same"));
-    }
-    let kept = login.identity_token.map_or(credential, Credential::IdentityToken);
-    auth::store(&file, &key, &kept)?;
     output::line("Login Succeeded")?;
     Ok(Exit::OK)
 }
 
-fn get_login(context: &Context, args: &LoginArgs, registry: &str) -> Result<Exit, Report> {
-    let client = remote::client(context.session()?, &request::registry(&args.registry), registry)?;
-    match client.settings().credentials.find(registry, None)? {
+fn get_login(context: &Context, args: &LoginArgs, server: &Server) -> Result<Exit, Report> {
+    match login::known(context.session()?, server, &request::registry(&args.registry))? {
         Some(Credential::Basic { username, .. }) => output::line(username)?,
         Some(Credential::IdentityToken(_)) => output::line("<token>")?,
-        None => return Err(Report::new(format!("not logged in to {registry}")).exit(Exit(1))),
+        None => {
+            let fact = format!("not logged in to {}", server.registry);
+            return Err(Report::new(fact).exit(Exit(1)));
+        }
     }
     Ok(Exit::OK)
 }
@@ -104,7 +86,8 @@ fn credential(args: &LoginArgs, registry: &str) -> Result<Credential, Report> {
     let password = match &args.password {
         Some(password) => {
             terminal::note(
-                "warning: a password on the command line can be seen by every user of this machine; use --password-stdin",
+                "warning: a password on the command line can be seen by every user of this \
+                 machine; use --password-stdin",
             );
             Secret::new(password)
         }
@@ -127,19 +110,18 @@ fn from_stdin() -> Result<Secret, Report> {
 
 /// `logout`.
 pub(crate) fn logout(context: &Context, args: &LogoutArgs) -> Result<Exit, Report> {
-    let file = remote::auth_file(context.session()?, args.authfile.as_deref())?;
+    let session = context.session()?;
+    let authfile = args.authfile.as_deref();
     let keys = if args.all {
-        auth::list(&file)?
+        login::list(session, authfile)?
     } else {
-        vec![server(context, args.server.as_deref().or(args.host.as_deref()))?]
+        vec![Server::parse(session, args.server.as_deref().or(args.host.as_deref()))?.key]
     };
     for key in &keys {
-        if !auth::remove(&file, key)? {
-            return Err(Report::new(format!("not logged in to {key}"))
-                .because(format!("{} knows nothing of it", file.display()))
-                .hint("what Docker or Podman keep is changed by their own logout")
-                .exit(Exit(1)));
-        }
+        login::logout(session, key, authfile).map_err(|error| match error.kind() {
+            Kind::NotFound => Report::from(error).exit(Exit(1)),
+            _ => Report::from(error),
+        })?;
         output::line(format!("Removed login credentials for {key}"))?;
     }
     Ok(Exit::OK)

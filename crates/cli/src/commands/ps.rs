@@ -2,6 +2,7 @@
 
 use containers::container::list::{self, Glance, Listed};
 use containers::container::record;
+use containers::filter::Filters;
 use containers::images::remote;
 use engine::spec::{MountKind, MountSpec, Publish};
 use engine::supervise::state::Observed;
@@ -9,7 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::args::containers::PsArgs;
 use crate::context::Context;
-use crate::filter::Filters;
 use crate::output::listing::{Column, Entry, Listing};
 use crate::output::{self, size, table, time};
 use crate::report::{Exit, Report};

@@ -2,64 +2,37 @@
 
 use std::fmt::Write as _;
 
+use containers::container::{list, protection, record};
+use containers::udocker::legacy;
+use containers::udocker::listing::{self, Wanted};
+
 use crate::context::Context;
 use crate::output;
 use crate::report::Report;
-use containers::container::list;
-use containers::container::{protection, record};
-
-use containers::udocker::legacy;
 
 fn mark(protected: bool) -> char {
     if protected { 'P' } else { '.' }
 }
 
-/// `images`: one line each, `NAME:TAG`, and `P` where it is protected.
+/// `images`: one line each, `NAME:TAG`, and `P` if it is protected.
 pub(crate) fn images(context: &Context, long: bool, platform: bool) -> Result<(), Report> {
-    let mut lines = Vec::new();
-    for image in context.store()?.images().list()? {
-        let Some(reference) = image.reference() else { continue };
-        let protected = mark(protection::holds_image(&image));
-        let name = reference.familiar();
-        let mut text = if platform {
-            let platform = image.config()?.platform().to_string();
-            format!("{platform:<18.18} {protected} {name}\n")
+    let wanted = Wanted { layers: long, platform };
+    let mut text = if context.is_quiet() { String::new() } else { "REPOSITORY\n".to_owned() };
+    for image in listing::images(context.session()?, wanted)? {
+        let protected = mark(image.protected);
+        let _ = if platform {
+            writeln!(text, "{:<18.18} {protected} {}", image.platform, image.name)
         } else {
-            format!("{name}    {protected}\n")
-        };
-        if long {
-            let _ = writeln!(text, "  {}", context.store()?.path().join("oci").display());
-            for layer in &image.manifest()?.layers {
-                let _ = writeln!(text, "    {} ({} MB)", layer.digest, megabytes(layer.size));
-            }
-        }
-        lines.push((name, text));
-    }
-    for image in legacy::images(context.session()?) {
-        if lines.iter().any(|(name, _)| *name == image.name) {
-            continue;
-        }
-        let protected = mark(image.is_protected());
-        let mut text = if platform {
-            format!("{:<18.18} {protected} {}\n", image.platform(), image.name)
-        } else {
-            format!("{}    {protected}\n", image.name)
+            writeln!(text, "{}    {protected}", image.name)
         };
         if long {
             let _ = writeln!(text, "  {}", image.directory.display());
-            for (name, bytes) in image.layers().unwrap_or_default().iter().map(|path| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                (name, path.metadata().map_or(0, |meta| meta.len()))
-            }) {
-                let _ = writeln!(text, "    {name} ({} MB)", megabytes(bytes));
+            for (name, bytes) in &image.layers {
+                let _ = writeln!(text, "    {name} ({} MB)", megabytes(*bytes));
             }
         }
-        lines.push((image.name.clone(), text));
     }
-    lines.sort();
-    let lines: String = lines.into_iter().map(|(_, text)| text).collect();
-    let heading = if context.is_quiet() { "" } else { "REPOSITORY\n" };
-    output::print(&format!("{heading}{lines}"))
+    output::print(&text)
 }
 
 fn megabytes(bytes: u64) -> u64 {

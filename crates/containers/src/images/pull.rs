@@ -1,4 +1,4 @@
-//! The road of an image: from a registry into the store and onto disk as layers.
+//! Pulls images: from a registry into the store, and onto disk as unpacked layers.
 //!
 //! ```text
 //! resolve ─► config ─► for each layer, several at once:
@@ -7,10 +7,11 @@
 //!                      ─► manifest ─► name
 //! ```
 //!
-//! A layer's bytes are unpacked while they arrive; what an earlier, broken-off pull left of a blob is hashed and
-//! unpacked from disk before the registry is asked for the rest. A layer that is here is neither fetched nor
-//! unpacked. The name comes last, so that a name never leads to half an image. When one layer fails the others stop at their
-//! next buffer and keep what they have. Ctrl-C needs no handler: everything survives `kill -9`.
+//! A layer's bytes are unpacked while they arrive. What an earlier, interrupted pull left of a blob
+//! is hashed and unpacked from disk, and the registry is asked for the rest. A layer that is in the
+//! store is neither fetched nor unpacked. The name comes last, so that it never leads to half an
+//! image. If one layer fails, or the operation is cancelled, the others stop at their next buffer
+//! and keep what they have. A process that is killed loses nothing that it has stored.
 
 mod layer;
 mod pipe;
@@ -22,27 +23,29 @@ use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference};
 use registry::{Client, Resolved};
 use store::{BeginBlob, Image, Store};
 
+use super::remote;
 use crate::container::protection;
 use crate::error::{Error, Result};
 use crate::events::Progress;
+use crate::request::RegistryRequest;
 use crate::session::{Cancel, Session};
 use crate::size;
 
 pub use layer::Work;
 
-/// What all layers of one image share on their way.
+/// What the work on all layers of one image shares.
 pub struct Road<'a> {
-    /// Where they go.
+    /// Where the layers are stored.
     pub store: &'a Store,
-    /// What one may ask for.
+    /// How large a layer may be.
     pub limits: rootfs::Limits,
-    /// Who is told.
+    /// Tells how far the work is.
     pub progress: &'a Progress<'a>,
-    /// How many at once.
+    /// How many layers are worked on at once.
     pub parallel: usize,
-    /// One has failed: the others are to stop.
+    /// One layer has failed: the others stop.
     pub stop: AtomicBool,
-    /// The caller may cancel all of it.
+    /// The caller's cancellation.
     pub cancel: &'a Cancel,
 }
 
@@ -66,7 +69,7 @@ impl<'a> Road<'a> {
         self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
     }
 
-    /// Why the work stops that [`Road::stopped`] ends.
+    /// The error of work that ends because of [`Road::stopped`].
     fn why_stopped(&self) -> Error {
         match self.cancel.check() {
             Err(cancelled) => cancelled,
@@ -74,7 +77,8 @@ impl<'a> Road<'a> {
         }
     }
 
-    /// Does the work of all layers, several at once; the first failure is the answer.
+    /// Does the work of all layers, several at once; the first failure is the answer, or that the
+    /// caller has cancelled.
     pub fn all(&self, works: &[Work<'_>]) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
@@ -82,11 +86,12 @@ impl<'a> Road<'a> {
             for _ in 0..self.parallel.min(works.len()) {
                 scope.spawn(|| {
                     while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if self.stop.load(Ordering::Relaxed) {
+                        if self.stopped() {
                             return;
                         }
                         if let Err(report) = layer::bring(self, work) {
-                            // Those that stop because of the first failure have nothing new to say.
+                            // The others stop because of the first failure: their errors say
+                            // nothing new.
                             let mut first =
                                 failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                             if !self.stop.swap(true, Ordering::Relaxed) || first.is_none() {
@@ -97,13 +102,84 @@ impl<'a> Road<'a> {
                 });
             }
         });
+        // What a layer says that was stopped is a consequence.
+        self.cancel.check()?;
         failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
 
-/// What came of a pull.
+/// Which images to pull.
+#[derive(Debug, Clone)]
+pub struct PullRequest {
+    /// The image's name.
+    pub name: String,
+    /// For which platform; `None` for the host's.
+    pub platform: Option<Platform>,
+    /// Pull every tag of the repository; the name has none.
+    pub all_tags: bool,
+    /// Unpack the layers as they arrive. If not, the first run unpacks them.
+    pub unpack: bool,
+    /// How the registry is reached.
+    pub registry: RegistryRequest,
+}
+
+/// What a request leads to: a registry, and the references that are pulled from it.
+pub struct Remote<'a> {
+    session: &'a Session,
+    client: Client,
+    references: Vec<Reference>,
+    platform: Option<Platform>,
+    unpack: bool,
+}
+
+impl<'a> Remote<'a> {
+    /// Reads the name, and asks the registry for its tags if all of them are requested.
+    pub fn find(session: &'a Session, request: &PullRequest) -> Result<Self> {
+        let name = &remote::named(&request.registry, &request.name);
+        let reference = remote::reference(session, name)?;
+        if request.all_tags && (name.contains('@') || has_tag(name)) {
+            return Err(Error::invalid(format!(
+                "--all-tags pulls every tag, and '{name}' names one"
+            )));
+        }
+        let client = remote::client(session, &request.registry, reference.registry())?;
+        let references = if request.all_tags {
+            let tags = client.tags(&reference, 0)?;
+            tags.iter().map(|tag| reference.with_tag(tag)).collect::<Result<_, _>>()?
+        } else {
+            vec![reference]
+        };
+        let (platform, unpack) = (request.platform.clone(), request.unpack);
+        Ok(Self { session, client, references, platform, unpack })
+    }
+
+    /// The references, each of which [`Remote::pull`] can pull.
+    pub fn references(&self) -> &[Reference] {
+        &self.references
+    }
+
+    /// Pulls one image, and tells at the end whether there was something to fetch.
+    pub fn pull(&self, reference: &Reference) -> Result<Pulled> {
+        self.session.cancel().check()?;
+        let progress = self.session.progress();
+        let road = Road::new(self.session, &progress)?;
+        let platform = self.platform.as_ref();
+        let pulled = pull(&road, &self.client, reference, platform, self.unpack)?;
+        let state = if pulled.unchanged { "up to date" } else { "pulled" };
+        progress.say(&format!("{}: {state}", reference.familiar()));
+        Ok(pulled)
+    }
+}
+
+/// Whether a name has a tag: a colon after the last slash.
+fn has_tag(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.contains(':'))
+}
+
+/// The result of a pull.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// What the tag points to in the registry.
+    /// The digest that the tag points to in the registry.
     pub digest: Digest,
     /// Nothing had to be fetched.
     pub unchanged: bool,
@@ -121,11 +197,11 @@ pub fn pull(
     let within = |report: Error| report.within(format!("cannot pull {familiar}"));
     let resolved = client.resolve(reference, platform).map_err(|error| within(error.into()))?;
     let digest = resolved.top_digest().clone();
-    // Afterwards our own lease would keep the leftovers of dead processes from being swept.
+    // Before the lease is taken, which would keep the leftovers of dead processes from being swept.
     if let Err(error) = road.store.sweep(&store::remove_owned) {
         tracing::debug!("sweep: {error}");
     }
-    // From the first look at what is here to the name nothing may be cleaned away.
+    // From the first look into the store to the last name nothing may be removed.
     let _lease = road.store.lease()?;
     let image_config = config(road.store, client, reference, &resolved.manifest).map_err(within)?;
     let works =
@@ -163,7 +239,7 @@ fn announce(road: &Road<'_>, reference: &Reference, resolved: &Resolved, missing
     road.progress.expect(bytes);
 }
 
-/// The image's configuration, from the store where it is.
+/// The image's configuration, from the store if it is there.
 fn config(
     store: &Store,
     client: &Client,
@@ -237,7 +313,7 @@ fn name(
     config: &ImageConfig,
 ) -> Result<()> {
     let mut descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
-    // Who protected the name meant whatever has it.
+    // Protection belongs to the name, whatever image has it.
     let protected = protection::IMAGE_ANNOTATION;
     if let Some(before) = store.images().get(reference)?
         && let Some(value) = before.descriptor().annotations.get(protected)
@@ -248,8 +324,8 @@ fn name(
     Ok(())
 }
 
-/// Stores a manifest in OCI's form, since that is all that skopeo and umoci look for in a layout. The digest by which
-/// the registry or the archive knows the image stays beside it where that is another.
+/// Stores a manifest in OCI's form, since skopeo and umoci read no other in a layout. If the
+/// registry or the archive knows the image by another digest, that is kept in an annotation.
 pub fn keep(
     store: &Store,
     manifest: &Manifest,

@@ -1,14 +1,16 @@
-//! What udocker has on disk, read only: images and containers in its own layout.
+//! Reads udocker's own directory: images and containers in its layout.
 //!
 //! ```text
 //! repos/<name>/<tag>/   TAG, v1 or v2, ancestry or manifest, layers as links into layers/, PROTECT
 //! layers/               sha256:<digest>, or <id>.layer and <id>.json
-//! containers/<id>/      ROOT/, container.json, imagerepo.name, execmode, PROTECT;  containers/<name> -> <id>
+//! containers/<id>/      ROOT/, container.json, imagerepo.name, execmode, PROTECT
+//! containers/<name>     a link to <id>
 //! ```
 //!
-//! An image that is used is taken into our store, once ([`image`]): its layers are hashed, and whatever kind of manifest it has (`OpenMOLE`
-//! writes schema 1 itself), it gets one of OCI's. A container that is used becomes one of ours whose root is udocker's directory as it is
-//! ([`container`]). Neither changes udocker's own files; `coracle migrate udocker` copies them.
+//! An image that is used is copied into the store once ([`image`]): its layers are hashed, and it
+//! gets a manifest in OCI's form whatever form it had (`OpenMOLE` writes schema 1 itself). For a
+//! container that is used, a record is made whose root is udocker's tree as it is ([`container`]).
+//! Neither changes udocker's files; [`super::migrate`] copies them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use crate::container::{make, protection};
 use crate::dialect::Legacy;
 use crate::error::{Error, Result};
 use crate::images::pull::{self, Road};
+use crate::images::source::Watched;
 use crate::images::{layers, remote};
 use crate::request::ContainerRequest;
 use crate::session::{Foreign, Session};
@@ -29,32 +32,32 @@ use crate::session::{Foreign, Session};
 /// How operations use udocker's images and containers.
 pub const FOREIGN: Foreign = Foreign { container, image, check_removable, announce };
 
-/// The label of a container of ours whose root is udocker's: udocker's id.
+/// The label of a container that was made of one of udocker's: udocker's id.
 pub const LABEL: &str = "dev.coracle.udocker.container";
 
-/// Names of images have at most so many parts.
+/// The largest number of parts of an image's name.
 const DEEPEST: usize = 16;
 
-/// An image of udocker's.
+/// An image in udocker's directory.
 pub struct OldImage {
-    /// `NAME:TAG`, as udocker has it.
+    /// `NAME:TAG`, as udocker writes it.
     pub name: String,
-    /// Where it is.
+    /// Its directory.
     pub directory: PathBuf,
     layers: PathBuf,
 }
 
-/// A container of udocker's.
+/// A container in udocker's directory.
 pub struct OldContainer {
     /// Its UUID.
     pub id: String,
     /// Its names.
     pub names: Vec<String>,
-    /// Where it is.
+    /// Its directory.
     pub directory: PathBuf,
 }
 
-/// All images.
+/// All images of udocker's directory, if the dialect has one.
 pub fn images(session: &Session) -> Vec<OldImage> {
     let all = |legacy: &Legacy| images_in(&legacy.repos, &legacy.layers);
     session.dialect().legacy.as_ref().map(all).unwrap_or_default()
@@ -85,17 +88,18 @@ fn name_of(repos: &Path, directory: &Path) -> Option<String> {
 }
 
 /// udocker's image of this name.
-fn find_image(session: &Session, name: &str) -> Result<Option<OldImage>> {
+fn find_image(session: &Session, name: &str) -> Option<OldImage> {
     let wanted = remote::reference(session, name).ok();
     let same = |image: &OldImage| {
         image.name == name
             || image.name.strip_suffix(":latest") == Some(name)
             || wanted.is_some() && remote::reference(session, &image.name).ok() == wanted
     };
-    Ok(images(session).into_iter().find(same))
+    images(session).into_iter().find(same)
 }
 
-/// Refuses to remove what would still be listed: nothing in udocker's directory goes.
+/// The error of a removal that would leave the object listed: nothing is removed from udocker's
+/// directory.
 fn stays(what: &str, directory: &Path) -> Error {
     Error::denied(format!("{what} is udocker's, in {}", directory.display())).with_hint(
         "udocker itself removes it, or 'coracle migrate udocker --mv' when it was taken over",
@@ -104,7 +108,7 @@ fn stays(what: &str, directory: &Path) -> Error {
 
 /// Refuses to remove an image that udocker has.
 pub fn check_image_removable(session: &Session, name: &str) -> Result<()> {
-    find_image(session, name)?.map_or(Ok(()), |old| Err(stays(name, &old.directory)))
+    find_image(session, name).map_or(Ok(()), |old| Err(stays(name, &old.directory)))
 }
 
 /// Refuses to remove a container whose tree is udocker's.
@@ -116,9 +120,9 @@ pub fn check_removable(container: &ContainerDir) -> Result<()> {
     }
 }
 
-/// Takes the image of this name into our store, if udocker has it.
+/// Copies the image of this name into the store, if udocker has it.
 pub fn image(session: &Session, name: &str) -> Result<Option<Image>> {
-    match find_image(session, name)? {
+    match find_image(session, name) {
         Some(image) => {
             image.take(session, remote::reference(session, name).ok().as_ref()).map(Some)
         }
@@ -127,12 +131,12 @@ pub fn image(session: &Session, name: &str) -> Result<Option<Image>> {
 }
 
 impl OldImage {
-    /// Whether udocker keeps it from being removed.
+    /// Whether udocker protects it from removal.
     pub fn is_protected(&self) -> bool {
         self.directory.join("PROTECT").exists()
     }
 
-    /// For which platform, as far as it says.
+    /// For which platform it is; empty if that cannot be read.
     pub fn platform(&self) -> String {
         self.parts().map_or_else(|_| String::new(), |(_, config)| platform(&config).to_string())
     }
@@ -142,13 +146,13 @@ impl OldImage {
         Ok(self.parts()?.0)
     }
 
-    /// A layer: what the link beside the manifest leads to, else what layers/ has.
+    /// The file of a layer: the link beside the manifest, else the one in `layers/`.
     fn file(&self, name: &str) -> PathBuf {
         let beside = self.directory.join(name);
         if beside.exists() { beside } else { self.layers.join(name) }
     }
 
-    /// Layers, the lowest first, and what a container is to know of the image.
+    /// The layers, the lowest first, and the configuration.
     fn parts(&self) -> Result<(Vec<PathBuf>, Value)> {
         let wrong = |what: &str| {
             Error::failed(format!("udocker's image {} cannot be read", self.name))
@@ -162,7 +166,7 @@ impl OldImage {
             entries.filter_map(text).collect()
         };
         if self.directory.join("ancestry").exists() {
-            // The newest comes first.
+            // The newest layer comes first.
             let ids = texts(&read(&self.directory.join("ancestry"))?, "");
             let top = ids.first().ok_or_else(|| wrong("its ancestry is empty"))?;
             let config = read(&self.file(&format!("{top}.json")))?;
@@ -182,7 +186,7 @@ impl OldImage {
         Ok((digests.iter().map(|digest: &String| self.file(digest)).collect(), config))
     }
 
-    /// Copies it into our store.
+    /// Copies it into the store, as `wanted` if that is given.
     pub fn take(&self, session: &Session, wanted: Option<&Reference>) -> Result<Image> {
         let within = |report: Error| report.within(format!("cannot take over {}", self.name));
         let store = session.store()?;
@@ -224,11 +228,13 @@ fn read(path: &Path) -> Result<Value> {
     serde_json::from_slice(&text).map_err(|error| cannot().cause(error))
 }
 
-/// Keeps one layer; its name is no proof of what it holds, so it is hashed.
+/// Stores one layer. Its content may differ from the digest in its name, so it is hashed.
 fn layer(road: &Road<'_>, path: &Path) -> Result<(Descriptor, Digest)> {
     let mut file = File::open(path)
         .map_err(|error| Error::failed(format!("cannot read {}", path.display())).cause(error))?;
-    let (digest, size) = road.store.blobs().put_reader(&mut file)?;
+    let stored = road.store.blobs().put_reader(&mut Watched::new(&mut file, road.cancel));
+    road.cancel.check()?;
+    let (digest, size) = stored?;
     let named: Option<Digest> =
         path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
     if named.is_some_and(|named| named.algorithm() == digest.algorithm() && named != digest) {
@@ -245,7 +251,7 @@ fn platform(config: &Value) -> Platform {
     text.parse().unwrap_or(host)
 }
 
-/// An image's configuration from what udocker keeps: itself where its layers are these, else made of its parts.
+/// An image's configuration, made of the parts that udocker keeps.
 pub fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig> {
     let digests: Vec<String> = diff_ids.iter().map(ToString::to_string).collect();
     let platform = platform(old);
@@ -265,13 +271,13 @@ pub fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig> {
     Ok(ImageConfig::parse(made.to_string().into_bytes())?)
 }
 
-/// All containers.
+/// All containers of udocker's directory, if the dialect has one.
 pub fn containers(session: &Session) -> Vec<OldContainer> {
     let all = |legacy: &Legacy| containers_in(&legacy.containers);
     session.dialect().legacy.as_ref().map(all).unwrap_or_default()
 }
 
-/// All containers of a directory: those that have a tree.
+/// The containers of a directory: those that have a tree.
 pub fn containers_in(directory: &Path) -> Vec<OldContainer> {
     let entries = || std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut found: Vec<OldContainer> = entries()
@@ -294,27 +300,29 @@ pub fn containers_in(directory: &Path) -> Vec<OldContainer> {
     found
 }
 
-/// Makes udocker's container of this name or id one of ours, if there is one: its tree stays where it is.
+/// Makes a record for udocker's container of this name or id, if there is one. Its tree stays where
+/// it is.
 pub fn container(session: &Session, name: &str) -> Result<Option<ContainerDir>> {
     let found = containers(session);
     let named = |old: &&OldContainer| old.id == name || old.names.iter().any(|known| known == name);
     let Some(old) = found.iter().find(named) else { return Ok(None) };
-    // Known by another of its names.
-    for ours in session.store()?.containers().list()? {
+    // It may have a record already, under another of its names.
+    for known in session.store()?.containers().list()? {
         let is_it = |record: Record| record.config.labels.get(LABEL) == Some(&old.id);
-        if record::read(&ours).is_ok_and(is_it) {
-            return Ok(Some(ours));
+        if record::read(&known).is_ok_and(is_it) {
+            return Ok(Some(known));
         }
     }
     let mut container = old.adopt(session)?;
     for further in old.names.iter().skip(1) {
-        // Another container of ours may have it.
+        // Another container may have that name.
         let _ = container.add_name(further);
     }
     Ok(Some(container))
 }
 
-/// Where somebody named the directory of udocker's containers, they look there for what `create` has made.
+/// Writes a trace of a new container into udocker's directory. A user who named that directory
+/// looks there for what `create` has made.
 pub fn announce(session: &Session, container: &ContainerDir) -> Result<()> {
     let Some(legacy) = session.dialect().legacy.as_ref().filter(|legacy| legacy.announces) else {
         return Ok(());
@@ -339,24 +347,24 @@ impl OldContainer {
         self.text("imagerepo.name")
     }
 
-    /// Its execution mode, where it was ever set.
+    /// Its execution mode; empty if it was never set.
     pub fn mode(&self) -> String {
         self.text("execmode").trim_matches('"').to_owned()
     }
 
-    /// `W` where its tree can be written, `R` where not.
+    /// `W` if its tree can be written, else `R`.
     pub fn access(&self) -> char {
         let root = self.directory.join("ROOT");
         if rustix::fs::access(&root, rustix::fs::Access::WRITE_OK).is_ok() { 'W' } else { 'R' }
     }
 
-    /// What a container is to know of its image.
+    /// The configuration of its image.
     pub fn config(&self) -> Result<ImageConfig> {
         let old = read(&self.directory.join("container.json")).unwrap_or(Value::Null);
         image_config(&old, &[])
     }
 
-    /// Refuses a tree whose files udocker has rewritten for its own F modes.
+    /// Refuses a tree whose files udocker has rewritten for its F modes.
     pub fn check(&self) -> Result<()> {
         let mode = self.mode();
         if !mode.starts_with('F') {

@@ -119,7 +119,7 @@ fn without_a_terminal_nobody_waits_for_an_answer() {
     run_with(&mut command, Input::Null, LIMIT).expect(125);
     for odd in ["", "a b", "http://", "/x"] {
         let told = place.reading("x", &["login", "-u", "ada", "--password-stdin", odd]);
-        assert!(told.expect(125).err().contains("is no registry"), "{told:?}");
+        assert!(told.expect(125).err().contains("is not the name of a registry"), "{told:?}");
     }
     assert!(!place.auth_file().exists());
 }

@@ -1,18 +1,21 @@
-//! `--change`: instructions of a Containerfile that alter an image's configuration.
+//! Applies instructions of a Containerfile to an image's configuration, as `import --change` does.
 
 use oci::ConfigEditor;
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
 const KNOWN: &str =
     "CMD, ENTRYPOINT, ENV, EXPOSE, LABEL, ONBUILD, SHELL, STOPSIGNAL, USER, VOLUME, WORKDIR";
 
-/// Makes one change.
-pub(crate) fn apply(editor: &mut ConfigEditor, instruction: &str) -> Result<(), Report> {
+/// Applies one instruction.
+///
+/// # Errors
+/// If the instruction or its value cannot be read.
+pub fn apply(editor: &mut ConfigEditor, instruction: &str) -> Result<()> {
     let (name, rest) =
         instruction.trim().split_once(char::is_whitespace).unwrap_or((instruction.trim(), ""));
     let rest = rest.trim();
-    let wrong = |why: &str| Report::usage(format!("--change '{instruction}': {why}"));
+    let wrong = |why: &str| Error::invalid(format!("--change '{instruction}': {why}"));
     let needed = || if rest.is_empty() { Err(wrong("the value is missing")) } else { Ok(rest) };
     match name.to_ascii_uppercase().as_str() {
         "CMD" => {
@@ -62,17 +65,21 @@ pub(crate) fn apply(editor: &mut ConfigEditor, instruction: &str) -> Result<(), 
         "ONBUILD" => {
             editor.on_build(needed()?);
         }
-        _ => return Err(wrong("the instruction is not known").hint(format!("there are {KNOWN}"))),
+        _ => {
+            return Err(
+                wrong("the instruction is not known").with_hint(format!("there are {KNOWN}"))
+            );
+        }
     }
     Ok(())
 }
 
-/// `["a", "b"]`.
+/// Words in JSON form: `["a", "b"]`.
 fn list(text: &str) -> Option<Vec<String>> {
     serde_json::from_str(text).ok()
 }
 
-/// A list in JSON form, or a line for the shell.
+/// The words of a list in JSON form, else a command line for the shell.
 fn words(text: &str) -> Vec<String> {
     match list(text) {
         Some(words) => words,
@@ -99,7 +106,7 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     Some(found)
 }
 
-/// Words with quotes and backslashes; `None` where a quote is not closed.
+/// Words with quotes and backslashes; `None` if a quote is not closed.
 fn split(text: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote, mut any) = (Vec::new(), String::new(), None, false);
     let mut chars = text.chars();

@@ -1,31 +1,26 @@
-//! `--filter KEY=VALUE` of listings: several of one key are alternatives, except labels, of which all must hold.
+//! Filters of listings and of `prune`, in Docker's form `KEY=VALUE`.
+//!
+//! Several values of one key are alternatives; of labels all must match.
 
 use std::collections::BTreeMap;
 
-use crate::report::Report;
+use crate::error::{Error, Result};
 
-/// All filters of a command.
-#[derive(Debug, Default)]
-pub(crate) struct Filters(Vec<(String, String)>);
+/// All filters of a request.
+#[derive(Debug, Clone, Default)]
+pub struct Filters(Vec<(String, String)>);
 
 impl Filters {
-    /// Reads them; a key that the command does not know is an error.
-    pub(crate) fn parse(texts: &[String], known: &[&str]) -> Result<Self, Report> {
+    /// Reads filters.
+    ///
+    /// # Errors
+    /// If a text has no value, or its key is not one of `known`.
+    pub fn parse(texts: &[String], known: &[&str]) -> Result<Self> {
         let mut filters = Vec::new();
         for text in texts {
             let Some((key, value)) = text.split_once('=') else {
-                return Err(Report::usage(format!("--filter '{text}' has no value"))
-                    .hint("write --filter KEY=VALUE"));
-            };
-            // Docker's other spellings.
-            let key = match key {
-                "label!" => "label!",
-                "health" | "network" | "publish" | "expose" | "is-task" | "isolation"
-                    if !known.contains(&key) =>
-                {
-                    return Err(unknown(key, known));
-                }
-                key => key,
+                return Err(Error::invalid(format!("--filter '{text}' has no value"))
+                    .with_hint("write --filter KEY=VALUE"));
             };
             if !known.contains(&key) && key != "label!" {
                 return Err(unknown(key, known));
@@ -39,46 +34,46 @@ impl Filters {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether no filter was given.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there is no filter.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The last value of a key.
-    pub(crate) fn last<'a>(&'a self, key: &'a str) -> Option<&'a str> {
+    pub fn last<'a>(&'a self, key: &'a str) -> Option<&'a str> {
         self.of(key).last()
     }
 
-    /// Whether there is no such filter, or one of them holds.
-    pub(crate) fn any(&self, key: &str, holds: impl Fn(&str) -> bool) -> bool {
+    /// Whether there is no filter of this key, or one of them matches.
+    pub fn any(&self, key: &str, holds: impl Fn(&str) -> bool) -> bool {
         let mut values = self.of(key).peekable();
         values.peek().is_none() || values.any(holds)
     }
 
-    /// Whether all of them hold.
-    pub(crate) fn all(&self, key: &str, holds: impl Fn(&str) -> bool) -> bool {
+    /// Whether all filters of this key match.
+    pub fn all(&self, key: &str, holds: impl Fn(&str) -> bool) -> bool {
         self.of(key).all(holds)
     }
 
-    /// Whether labels satisfy `label=` and `label!=`.
-    pub(crate) fn labels(&self, labels: &BTreeMap<String, String>) -> bool {
+    /// Whether labels satisfy the filters `label` and `label!`.
+    pub fn labels(&self, labels: &BTreeMap<String, String>) -> bool {
         self.all("label", |wanted| label(labels, wanted))
             && !self.of("label!").any(|unwanted| label(labels, unwanted))
     }
 }
 
-fn unknown(key: &str, known: &[&str]) -> Report {
-    Report::usage(format!("there is no filter '{key}'"))
-        .hint(format!("there are {}", known.join(", ")))
+fn unknown(key: &str, known: &[&str]) -> Error {
+    Error::invalid(format!("there is no filter '{key}'"))
+        .with_hint(format!("there are {}", known.join(", ")))
 }
 
-/// Docker's booleans in filters.
-pub(crate) fn truth(value: &str) -> bool {
+/// The values that Docker reads as true.
+pub fn truth(value: &str) -> bool {
     matches!(value, "true" | "1" | "t" | "T" | "TRUE" | "True")
 }
 
-/// `KEY` or `KEY=VALUE`.
-pub(crate) fn label(labels: &BTreeMap<String, String>, wanted: &str) -> bool {
+/// Whether a label `KEY` or `KEY=VALUE` is there.
+pub fn label(labels: &BTreeMap<String, String>, wanted: &str) -> bool {
     match wanted.split_once('=') {
         Some((key, value)) => labels.get(key).is_some_and(|found| found == value),
         None => labels.contains_key(wanted),
@@ -86,7 +81,7 @@ pub(crate) fn label(labels: &BTreeMap<String, String>, wanted: &str) -> bool {
 }
 
 /// Shell patterns with `*` and `?`; `*` does not cross a slash, as in Go's `path.Match`.
-pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
     fn matches(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,
@@ -99,7 +94,7 @@ pub(crate) fn glob(pattern: &str, text: &str) -> bool {
             _ => false,
         }
     }
-    // Patterns come from the user's own hand; names have at most a few hundred bytes.
+    // The caller wrote the pattern, and names have at most a few hundred bytes.
     matches(pattern.as_bytes(), text.as_bytes())
 }
 

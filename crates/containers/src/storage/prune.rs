@@ -1,0 +1,114 @@
+//! Removes what nothing uses: stopped containers, images, volumes, leftovers.
+//!
+//! Files of subordinate users are removed by a child in a user namespace ([`ids::delete`]): these
+//! operations may fork.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::supervise::state::{self, Observed};
+use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
+
+use crate::container::{ids, protection, record, volumes};
+use crate::error::{Error, Result};
+use crate::filter::Filters;
+use crate::session::Session;
+use crate::time;
+
+/// The filters that a removal knows: `until` a time, and `label`.
+const FILTERS: &[&str] = &["until", "label"];
+
+/// Reads the filters of a removal.
+///
+/// # Errors
+/// If a filter is not known, or the value of `until` is not a time.
+pub fn filters(texts: &[String]) -> Result<Filters> {
+    let filters = Filters::parse(texts, FILTERS)?;
+    match filters.last("until") {
+        Some(text) if time::point(text).is_none() => {
+            Err(Error::invalid(format!("--filter until={text}: the value is not a time"))
+                .with_hint("write 24h, or 2026-01-02T13:23:37Z"))
+        }
+        _ => Ok(filters),
+    }
+}
+
+/// Whether something of this age and with these labels is to be removed.
+fn matches(filters: &Filters, created: &str, labels: &BTreeMap<String, String>) -> bool {
+    let old = |until: &str| match (time::point(until), time::parse(created)) {
+        (Some(until), Some(created)) => created < until,
+        _ => false,
+    };
+    filters.all("until", old) && filters.labels(labels)
+}
+
+/// Refuses if the index of images cannot be read: then nothing may be removed.
+pub fn check(session: &Session) -> Result<()> {
+    session.store()?.images().list()?;
+    Ok(())
+}
+
+/// Removes containers that do not run and are not protected.
+pub fn containers(session: &Session, filters: &Filters) -> Result<Freed> {
+    let select = |container: &ContainerDir| {
+        let observed = state::observe(&container.path());
+        let busy = matches!(observed, Ok(Observed::Running(_) | Observed::Restarting { .. }));
+        // A container whose record cannot be read cannot be used any more.
+        let wanted = || {
+            record::read(container).map_or(filters.is_empty(), |record| {
+                !protection::holds(&record.config)
+                    && matches(filters, &record.config.created, &record.config.labels)
+            })
+        };
+        !session.cancel().is_cancelled() && observed.is_ok() && !busy && wanted()
+    };
+    let freed = session.store()?.prune_containers(&select, &|path| ids::delete(session, path))?;
+    session.cancel().check()?;
+    Ok(freed)
+}
+
+/// Removes images that no container uses: those without a name, or with `every` also those with
+/// one, unless they are protected.
+pub fn images(session: &Session, every: bool, filters: &Filters) -> Result<Freed> {
+    let select = |image: &Image| {
+        let summary = image.summary();
+        (every && !protection::holds_image(image) || image.reference().is_none())
+            && summary.map_or(filters.is_empty(), |summary| {
+                matches(filters, summary.created.as_deref().unwrap_or_default(), &summary.labels)
+            })
+    };
+    // What was fetched of an image in part shortens its next pull. It is kept, unless every image
+    // is to go.
+    let mut options = CollectOptions::default();
+    if every {
+        options.partials_older_than = Duration::ZERO;
+    }
+    session.cancel().check()?;
+    let delete = |path: &std::path::Path| ids::delete(session, path);
+    Ok(session.store()?.prune_images(&select, &options, &delete)?)
+}
+
+/// Removes volumes that no container mounts: unnamed ones, or with `named` all.
+pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Freed> {
+    let store = session.store()?;
+    // Looked up when the store asks about the first volume: at that time no other process can make
+    // a container that will use it. If it cannot be known, every volume counts as used.
+    let used = OnceCell::new();
+    let select = |volume: &Volume| {
+        !session.cancel().is_cancelled()
+            && used
+                .get_or_init(|| volumes::used(session))
+                .as_ref()
+                .is_ok_and(|used| !used.contains(volume.name()))
+            && volume.info().map_or(named && filters.is_empty(), |info| {
+                (named || info.anonymous) && matches(filters, &info.created, &info.labels)
+            })
+    };
+    let freed = store.prune_volumes(&select, &|path| ids::delete(session, path))?;
+    session.cancel().check()?;
+    match used.into_inner() {
+        Some(Err(error)) => Err(error),
+        _ => Ok(freed),
+    }
+}
