@@ -13,18 +13,22 @@
 //! | [`config`] | the settings, and reading them from files and variables that come in |
 //! | [`request`] | requests as plain data, and readers of Docker's text forms |
 //! | [`container`] | the life of containers |
-//! | [`images`] | finding and pulling images |
-//! | [`udocker`] | udocker's settings and its directory |
+//! | [`images`] | finding, pulling, listing, importing, loading, saving, naming, removing images |
+//! | [`volumes`] | making, listing, removing volumes |
+//! | [`storage`] | what the store takes, what nothing uses, what is damaged |
+//! | [`protect`] | keeping containers and images from being removed |
+//! | [`filter`], [`time`], [`size`] | readers of Docker's text forms for these |
+//! | [`udocker`] | udocker's settings, its directory, and taking that over |
 //!
 //! # Which operations fork or execute
 //!
 //! | operation | what it does | with several threads |
 //! |---|---|---|
 //! | [`container::launch`], [`container::run`], [`container::exec`], `start`, `restart` | forks a supervisor, or *becomes* the program by `execve` | refused |
-//! | files of subordinate users: [`container::ids`], which `cp`, `export`, `diff`, `clone`, removal, filling a volume and making true owners use | forks a child into a user namespace; it runs this crate's code and ends | refused |
+//! | files of subordinate users: [`container::ids`], which `cp`, `export`, `diff`, `clone`, removal, [`storage::prune`], [`volumes::Removal`], filling a volume and making true owners use | forks a child into a user namespace; it runs this crate's code and ends | refused |
 //! | [`Session::host`], [`Session::try_inside`] | forks children that try namespaces and mounts, and executes programs | see below |
 //! | `clone`, accounts, `top` of the host | executes `cp`, `getent`, `ps` by `std::process::Command` | safe: the child calls nothing but `execve` |
-//! | pulling, listing, inspecting, waiting, stopping | no process | safe |
+//! | pulling, importing, loading, saving, listing, inspecting, [`storage::verify`], waiting, stopping | no process | safe |
 //!
 //! A forked child has the calling thread alone. A lock that another thread held at that moment
 //! stays locked in it, the allocator's among them, so a child that goes on in Rust code may wait

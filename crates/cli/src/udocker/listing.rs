@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use containers::container::{list, protection, record};
-use containers::udocker::legacy;
 use containers::udocker::listing::{self, Wanted};
 
 use crate::context::Context;
@@ -50,53 +48,9 @@ pub(crate) struct Columns {
     pub platform: bool,
 }
 
-/// A container as `ps` shows it.
-struct Row {
-    id: String,
-    protected: bool,
-    access: char,
-    mode: String,
-    bytes: u64,
-    platform: String,
-    names: Vec<String>,
-    image: String,
-}
-
 /// `ps`: all containers, one line each.
 pub(crate) fn containers(context: &Context, columns: Columns) -> Result<(), Report> {
-    let store = context.store()?;
-    let mut rows = Vec::new();
-    let mut taken = Vec::new();
-    for container in store.containers().list()? {
-        let Ok(record) = record::read(&container) else { continue };
-        taken.extend(record.config.labels.get(legacy::LABEL).cloned());
-        let bytes = if columns.size { store.container_size(container.id())? } else { 0 };
-        rows.push(Row {
-            id: container.id().to_owned(),
-            protected: protection::holds(&record.config),
-            access: if record.config.read_only { 'R' } else { 'W' },
-            mode: record.config.exec_mode.clone().unwrap_or_default(),
-            bytes,
-            platform: record.config.platform.clone(),
-            names: container.names().unwrap_or_default(),
-            image: list::image_name(&record),
-        });
-    }
-    for found in legacy::containers(context.session()?) {
-        if taken.contains(&found.id) {
-            continue;
-        }
-        rows.push(Row {
-            protected: found.directory.join("PROTECT").exists(),
-            access: found.access(),
-            mode: found.mode(),
-            bytes: 0,
-            platform: String::new(),
-            names: found.names.clone(),
-            image: found.image(),
-            id: found.id,
-        });
-    }
+    let rows = listing::containers(context.session()?, columns.size)?;
     let mut text = if context.is_quiet() {
         String::new()
     } else {

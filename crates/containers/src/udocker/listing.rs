@@ -1,9 +1,10 @@
-//! Lists images as udocker does: those of the store, and those in udocker's own directory.
+//! Lists images and containers as udocker does: those of the store, and those in udocker's own
+//! directory.
 
 use std::path::PathBuf;
 
 use super::legacy;
-use crate::container::protection;
+use crate::container::{list, protection, record};
 use crate::error::Result;
 use crate::session::Session;
 
@@ -18,7 +19,7 @@ pub struct Wanted {
 
 /// An image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
+pub struct ListedImage {
     /// `NAME:TAG`.
     pub name: String,
     /// It is protected.
@@ -33,12 +34,12 @@ pub struct Listed {
 
 /// All images with names, sorted by name. An image of the store hides one of udocker's that has the
 /// same name.
-pub fn images(session: &Session, wanted: Wanted) -> Result<Vec<Listed>> {
+pub fn images(session: &Session, wanted: Wanted) -> Result<Vec<ListedImage>> {
     let store = session.store()?;
     let mut listed = Vec::new();
     for image in store.images().list()? {
         let Some(reference) = image.reference() else { continue };
-        let mut entry = Listed {
+        let mut entry = ListedImage {
             name: reference.familiar(),
             protected: protection::holds_image(&image),
             platform: String::new(),
@@ -63,7 +64,7 @@ pub fn images(session: &Session, wanted: Wanted) -> Result<Vec<Listed>> {
             (name, path.metadata().map_or(0, |meta| meta.len()))
         };
         let files = if wanted.layers { image.layers().unwrap_or_default() } else { Vec::new() };
-        listed.push(Listed {
+        listed.push(ListedImage {
             protected: image.is_protected(),
             platform: if wanted.platform { image.platform() } else { String::new() },
             layers: files.iter().map(size_of).collect(),
@@ -72,5 +73,63 @@ pub fn images(session: &Session, wanted: Wanted) -> Result<Vec<Listed>> {
         });
     }
     listed.sort();
+    Ok(listed)
+}
+
+/// A container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedContainer {
+    /// Its id.
+    pub id: String,
+    /// It is protected.
+    pub protected: bool,
+    /// `W` if its tree can be written, else `R`.
+    pub access: char,
+    /// Its execution mode; empty if none was set.
+    pub mode: String,
+    /// Bytes of its own files; 0 unless wanted.
+    pub bytes: u64,
+    /// For which platform; empty if it does not say.
+    pub platform: String,
+    /// Its names.
+    pub names: Vec<String>,
+    /// Its image.
+    pub image: String,
+}
+
+/// All containers, those of the store first; with `sizes` also how much each takes. A container of
+/// udocker's that has a record in the store is listed once.
+pub fn containers(session: &Session, sizes: bool) -> Result<Vec<ListedContainer>> {
+    let store = session.store()?;
+    let (mut listed, mut taken) = (Vec::new(), Vec::new());
+    for container in store.containers().list()? {
+        let Ok(record) = record::read(&container) else { continue };
+        taken.extend(record.config.labels.get(legacy::LABEL).cloned());
+        listed.push(ListedContainer {
+            id: container.id().to_owned(),
+            protected: protection::holds(&record.config),
+            access: if record.config.read_only { 'R' } else { 'W' },
+            mode: record.config.exec_mode.clone().unwrap_or_default(),
+            bytes: if sizes { store.container_size(container.id())? } else { 0 },
+            platform: record.config.platform.clone(),
+            names: container.names().unwrap_or_default(),
+            image: list::image_name(&record),
+        });
+    }
+    for found in legacy::containers(session) {
+        if taken.contains(&found.id) {
+            continue;
+        }
+        listed.push(ListedContainer {
+            protected: found.directory.join("PROTECT").exists(),
+            access: found.access(),
+            mode: found.mode(),
+            bytes: 0,
+            platform: String::new(),
+            names: found.names.clone(),
+            image: found.image(),
+            id: found.id,
+        });
+    }
     Ok(listed)
 }
