@@ -68,13 +68,6 @@ impl Report {
         self
     }
 
-    /// Puts a wider fact in front: what was, becomes the first cause.
-    pub(crate) fn within(mut self, fact: impl Into<String>) -> Self {
-        let inner = std::mem::replace(&mut self.fact, fact.into());
-        self.causes.insert(0, inner);
-        self
-    }
-
     /// A report of a library error.
     pub(crate) fn of(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Self {
         let mut report = Self::new(error.to_string()).maybe_hint(hint);
@@ -207,8 +200,8 @@ mod tests {
     fn causes_that_repeat_are_left_out() {
         let report = Report::of(&Repeats { source: io::Error::other("no luck") }, None);
         assert_eq!(report.to_string(), "cannot open /x: no luck");
-        let report = report.within("cannot pull").because("more");
-        assert_eq!(report.to_string(), "cannot pull: cannot open /x: no luck: more");
+        let report = report.because("more");
+        assert_eq!(report.to_string(), "cannot open /x: no luck: more");
         assert_eq!(report.status(), Exit::FAILED);
     }
 }
