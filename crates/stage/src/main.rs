@@ -14,9 +14,9 @@
 //! The path of a caught call:
 //!
 //! ```text
-//! guest: syscall ──filter──► SIGSYS ──► entry ───────────────► dispatch::caught ──► view::calls::enter
-//! guest: rewritten site ────jump──────► takes a slot,          filters, signals,    with kernel,
-//!                                       saves the registers    clone, memory_guard  shared, tasks
+//! guest: syscall ──filter──► SIGSYS ──► entry ───────────► dispatch::caught ──► view::calls::enter
+//! guest: rewritten site ────jump──────► takes a slot,      filters, signals,    with kernel,
+//!                                       saves the registers clone, memory_guard  shared, tasks
 //! ```
 //!
 //! | module | contents |

@@ -8,9 +8,9 @@
 //! then has everything that a caught call needs.
 //!
 //! The string starts with [`MARK`], so that it looks like a variable where it cannot be hidden.
-//! Numbers and texts follow with their NULs escaped: byte 1 stands before each byte that was 0 or
-//! 1. The end is the name of the program ([`Handover::name`]), not escaped, because it stays on the
-//! stack as `AT_EXECFN`.
+//! Numbers and texts follow with their NULs escaped: each byte that was 0 or 1 has a byte 1 before
+//! it. The end is the name of the program ([`Handover::name`]), not escaped, because it stays on
+//! the stack as `AT_EXECFN`.
 //!
 //! The program and its interpreter are passed as descriptors, which the stage closes after it has
 //! mapped them: by then a path could mean another file, or be unreadable.

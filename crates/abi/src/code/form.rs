@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Long    b8 nr nr nr nr    mov $nr, %eax  →  e9 stub    the instruction before the call, of
-//!           0f 05             syscall           0f 05      five bytes or more (any that can be moved)
+//!           0f 05             syscall           0f 05      five bytes or more that can be moved
 //!
 //!   Short   48 89 f8          mov %rdi, %rax →  eb pad     the instruction before, of two to four
 //!           0f 05             syscall           0f 05      bytes, and padding near by, which jumps
