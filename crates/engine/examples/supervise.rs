@@ -5,7 +5,8 @@
 //! of how the parts are used together.
 //!
 //! ```text
-//! supervise run [-i] [-t] [-d] [--log] [--max-size N] [--rm FILE] [--restart N] [--keys K] DIR CMD...
+//! supervise run [-i] [-t] [-d] [--log] [--max-size N] [--rm FILE] [--restart N] [--keys K]
+//!     DIR CMD...
 //! supervise exec|attach|stop|kill|wait|logs|top|pause|unpause|observe DIR ...
 //! ```
 

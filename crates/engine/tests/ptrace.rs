@@ -126,7 +126,7 @@ fn processes_and_threads() {
 
 /// 32-bit calls of 64-bit code, threads that stop sharing, processors after many calls.
 #[test]
-fn roads_that_few_programs_take() {
+fn rarely_used_calls() {
     as_on_the_host("corners");
 }
 
@@ -139,7 +139,7 @@ fn filters_and_tracers_inside() {
 
 /// No arguments of a guest's calls end its tracer. Not run on the host, where they could do harm.
 #[test]
-fn nonsense_does_no_harm() {
+fn invalid_arguments_do_no_harm() {
     let Some(container) = Container::new("nonsense") else { return };
     for mode in MODES {
         let output = container.guest(mode, "run", &["/bin/guest"]).output().unwrap();

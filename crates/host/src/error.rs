@@ -20,7 +20,10 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// Neither the files nor `getent` have this user.
-    #[error("no user {name:?} on this host (looked in /etc/passwd{})", if *.getent { ", then ran getent passwd" } else { "" })]
+    #[error(
+        "no user {name:?} on this host (looked in /etc/passwd{})",
+        if *.getent { ", then ran getent passwd" } else { "" }
+    )]
     NoUser {
         /// The name or number.
         name: String,
@@ -28,7 +31,10 @@ pub enum Error {
         getent: bool,
     },
     /// Neither the files nor `getent` have this group.
-    #[error("no group {name:?} on this host (looked in /etc/group{})", if *.getent { ", then ran getent group" } else { "" })]
+    #[error(
+        "no group {name:?} on this host (looked in /etc/group{})",
+        if *.getent { ", then ran getent group" } else { "" }
+    )]
     NoGroup {
         /// The name or number.
         name: String,

@@ -15,7 +15,7 @@ use crate::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("image_never_changes", image_never_changes),
-    ("image_never_changes_whatever_is_done", image_never_changes_whatever_is_done),
+    ("no_way_of_writing_changes_the_image", no_way_of_writing_changes_the_image),
     ("changes_stay_in_the_container", changes_stay_in_the_container),
     ("diff", diff),
     ("copy_in_and_out", copy_in_and_out),
@@ -117,7 +117,7 @@ fn image_never_changes(w: &World) -> Outcome {
 }
 
 /// Each way to write to a file, on a file of the image (and on one with two names there).
-fn image_never_changes_whatever_is_done(w: &World) -> Outcome {
+fn no_way_of_writing_changes_the_image(w: &World) -> Outcome {
     let ways = w.json(&[], &["ways"]);
     let ways: Vec<&str> = ways.as_array().unwrap().iter().filter_map(|way| way.as_str()).collect();
     let mut layer = testkit::guest::layer();

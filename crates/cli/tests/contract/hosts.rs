@@ -13,10 +13,13 @@ use testkit::skip::{Outcome, Skip};
 use crate::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("what_runs_there_is_not_touched_from_here", what_runs_there_is_not_touched_from_here),
+    ("containers_of_another_host_are_not_changed", containers_of_another_host_are_not_changed),
     ("what_is_supervised_there_is_free_when_it_fails", what_is_supervised_there_is_free),
-    ("what_runs_here_is_not_touched_from_there", what_runs_here_is_not_touched_from_there),
-    ("another_pid_namespace_is_elsewhere", another_pid_namespace_is_elsewhere),
+    (
+        "containers_here_are_not_changed_from_another_host",
+        containers_here_are_not_changed_from_another_host,
+    ),
+    ("another_pid_namespace_counts_as_another_host", another_pid_namespace_counts_as_another_host),
     ("a_new_name_and_a_new_start", a_new_name_and_a_new_start),
     ("two_starts_at_once", two_starts_at_once),
 ];
@@ -134,7 +137,7 @@ fn always_stays(w: &World) -> bool {
     w.engine.starts_with(['P', 'R'])
 }
 
-fn what_runs_there_is_not_touched_from_here(w: &World) -> Outcome {
+fn containers_of_another_host_are_not_changed(w: &World) -> Outcome {
     let there = Host::start(w, "node17", BOOT)?;
     let c = create(w, "there");
     let program = there.run(&c.name, "/tmp/written");
@@ -177,7 +180,7 @@ fn what_is_supervised_there_is_free(w: &World) -> Outcome {
     Ok(())
 }
 
-fn what_runs_here_is_not_touched_from_there(w: &World) -> Outcome {
+fn containers_here_are_not_changed_from_another_host(w: &World) -> Outcome {
     let there = Host::start(w, "node17", BOOT)?;
     let c = create(w, "here");
     let words = ["run", &c.name, "/bin/guest", "say", "up", ";", "sleep", "300"];
@@ -201,7 +204,7 @@ fn what_runs_here_is_not_touched_from_there(w: &World) -> Outcome {
     Ok(())
 }
 
-fn another_pid_namespace_is_elsewhere(w: &World) -> Outcome {
+fn another_pid_namespace_counts_as_another_host(w: &World) -> Outcome {
     let there = Host::namespace(w, "nested")?;
     let (c, supervised) = (create(w, "alone"), create(w, "supervised"));
     let program = there.run(&c.name, "/tmp/written");

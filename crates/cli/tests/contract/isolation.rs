@@ -20,10 +20,10 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("host_name", host_name),
     ("limits_or_an_error", limits_or_an_error),
     ("join_shares_namespaces", join_shares_namespaces),
-    ("join_starts_what_is_not_there", join_starts_what_is_not_there),
+    ("join_starts_a_missing_container", join_starts_a_missing_container),
     ("namespaces_of_another", namespaces_of_another),
-    ("no_descriptors_of_the_callers", no_descriptors_of_the_callers),
-    ("nothing_to_take_from_an_exec", nothing_to_take_from_an_exec),
+    ("the_callers_descriptors_are_closed", the_callers_descriptors_are_closed),
+    ("exec_leaks_no_descriptors", exec_leaks_no_descriptors),
     ("an_init_knows_nothing_of_the_host", an_init_knows_nothing_of_the_host),
 ];
 
@@ -141,7 +141,7 @@ fn join_shares_namespaces(w: &World) -> Outcome {
 }
 
 /// Ranks that are started at once, without a designated first one.
-fn join_starts_what_is_not_there(w: &World) -> Outcome {
+fn join_starts_a_missing_container(w: &World) -> Outcome {
     let name = w.name("job");
     let words = w.words(&["--join", &name], &["facts", ";", "sleep", "1"]);
     let ranks: Vec<_> = (0..4).map(|_| Running::start(&mut w.command(&words))).collect();
@@ -178,7 +178,7 @@ fn namespaces_of_another(w: &World) -> Outcome {
 }
 
 /// The caller's open descriptors stay outside of a boundary.
-fn no_descriptors_of_the_callers(w: &World) -> Outcome {
+fn the_callers_descriptors_are_closed(w: &World) -> Outcome {
     w.boundary()?;
     let before = "exec 5</etc/passwd 7</tmp 9<>/dev/null; ".to_owned();
     let setting = Setting { before, ..Setting::default() };
@@ -206,7 +206,7 @@ fn no_descriptors_of_the_callers(w: &World) -> Outcome {
 
 /// Before another program is executed in a container, its process is one of Coracle's, which other
 /// processes must not inspect, whatever their rights.
-fn nothing_to_take_from_an_exec(w: &World) -> Outcome {
+fn exec_leaks_no_descriptors(w: &World) -> Outcome {
     w.boundary()?;
     let place = w.dir("steal");
     intruder(&place)?;

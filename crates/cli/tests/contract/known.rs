@@ -33,7 +33,7 @@ const KNOWN: &[Known] = &[
     Known { case: "R1::plain::users::dropping_privileges", reason: NO_ROOT },
     Known { case: "R1::plain::users::set_groups", reason: NO_ROOT },
     Known { case: "R1::plain::users::mknod_and_fifo", reason: NO_ROOT },
-    Known { case: "R1::plain::files::image_never_changes_whatever_is_done", reason: NO_ROOT },
+    Known { case: "R1::plain::files::no_way_of_writing_changes_the_image", reason: NO_ROOT },
     Known { case: "R1::plain::debian::install_a_package", reason: NO_ROOT },
     Known {
         case: "R2*::isolate::join_",

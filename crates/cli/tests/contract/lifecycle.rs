@@ -10,7 +10,7 @@ use testkit::skip::Outcome;
 use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("detached_prints_the_id_and_lets_go", detached_prints_the_id_and_lets_go),
+    ("detached_prints_the_id_and_returns", detached_prints_the_id_and_returns),
     ("logs_are_whole", logs_are_whole),
     ("logs_follow", logs_follow),
     ("stop_asks_then_kills", stop_asks_then_kills),
@@ -33,13 +33,13 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("ids_by_prefix", ids_by_prefix),
     ("clone_copies_changes", clone_copies_changes),
     ("mode_is_kept", mode_is_kept),
-    ("what_a_run_leaves_behind_counts", what_a_run_leaves_behind_counts),
-    ("what_is_left_is_ended", what_is_left_is_ended),
+    ("a_process_left_behind_counts_as_running", a_process_left_behind_counts_as_running),
+    ("processes_left_behind_are_ended", processes_left_behind_are_ended),
 ];
 
 const TEN: Duration = Duration::from_secs(10);
 
-fn detached_prints_the_id_and_lets_go(w: &World) -> Outcome {
+fn detached_prints_the_id_and_returns(w: &World) -> Outcome {
     let name = w.name("bg");
     let _container = Container::named(w, &name);
     let done = w.coracle(&w.words_for(&["run", "-d"], &["--name", &name], &["sleep", "300"]));
@@ -379,7 +379,7 @@ fn abandoned<'w>(w: &'w World, seconds: &str) -> Container<'w> {
     container
 }
 
-fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
+fn a_process_left_behind_counts_as_running(w: &World) -> Outcome {
     let c = abandoned(w, "297");
     assert_eq!(c.inspect("{{.State.Status}}"), "running");
     let listed = w.coracle(&["ps", "--format", "{{.Names}} {{.State}}"]).ok().out();
@@ -399,7 +399,7 @@ fn what_a_run_leaves_behind_counts(w: &World) -> Outcome {
     Ok(())
 }
 
-fn what_is_left_is_ended(w: &World) -> Outcome {
+fn processes_left_behind_are_ended(w: &World) -> Outcome {
     for verb in ["stop", "rm"] {
         let seconds = &crate::removal::seconds();
         let c = abandoned(w, seconds);

@@ -12,7 +12,7 @@ use testkit::skip::Outcome;
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("there_and_back", there_and_back),
     ("by_crun", by_crun),
-    ("a_runtime_that_lingers", a_runtime_that_lingers),
+    ("a_runtime_process_that_stays_for_a_moment", a_runtime_process_that_stays_for_a_moment),
 ];
 
 /// The other runtime accepts the same bundle.
@@ -58,7 +58,7 @@ __attribute__((destructor)) static void end(void) { if (getpid() != first) uslee
 ";
 
 /// A program does not die with a process that its runtime leaves behind, as crun does for a moment.
-fn a_runtime_that_lingers(w: &World) -> Outcome {
+fn a_runtime_process_that_stays_for_a_moment(w: &World) -> Outcome {
     if w.engine != "N1" || w.user.range {
         testkit::skip!("it chooses modes itself");
     }

@@ -11,15 +11,18 @@ use testkit::terminal::Terminal;
 use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("a_word_is_an_image_then_a_container", a_word_is_an_image_then_a_container),
+    ("an_image_name_precedes_a_container_name", an_image_name_precedes_a_container_name),
     ("rm_is_for_what_a_run_makes", rm_is_for_what_a_run_makes),
     ("a_name_is_not_the_beginning_of_an_id", a_name_is_not_the_beginning_of_an_id),
     ("a_plain_run_outlives_one_with_a_terminal", a_plain_run_outlives_one_with_a_terminal),
     ("a_container_in_use_is_not_removed", a_container_in_use_is_not_removed),
-    ("what_exec_began_ends_with_the_container", what_exec_began_ends_with_the_container),
-    ("what_is_left_behind_is_not_removed", what_is_left_behind_is_not_removed),
-    ("what_is_left_behind_is_joined_and_outlives", what_is_left_behind_is_joined_and_outlives),
-    ("an_unnamed_volume_of_two_stays", an_unnamed_volume_of_two_stays),
+    ("processes_of_exec_end_with_the_container", processes_of_exec_end_with_the_container),
+    (
+        "a_container_with_a_process_left_behind_is_not_removed",
+        a_container_with_a_process_left_behind_is_not_removed,
+    ),
+    ("a_process_left_behind_outlives_later_runs", a_process_left_behind_outlives_later_runs),
+    ("an_unnamed_volume_of_two_containers_stays", an_unnamed_volume_of_two_containers_stays),
 ];
 
 const TEN: Duration = Duration::from_secs(10);
@@ -73,7 +76,7 @@ fn ends_well(mut run: Running) {
 }
 
 /// A container that runs until it is ended, and a local image of the same name.
-fn a_word_is_an_image_then_a_container(w: &World) -> Outcome {
+fn an_image_name_precedes_a_container_name(w: &World) -> Outcome {
     let c = w.detached(&[], &["write", "/tmp/precious", "kept", ";", "ready", ";", "sleep", "300"]);
     c.said("ready");
     w.coracle(&["tag", &w.image, &c.name]).ok();
@@ -184,7 +187,7 @@ fn a_container_in_use_is_not_removed(w: &World) -> Outcome {
     Ok(())
 }
 
-fn what_exec_began_ends_with_the_container(w: &World) -> Outcome {
+fn processes_of_exec_end_with_the_container(w: &World) -> Outcome {
     let name = w.name("begun");
     let _container = Container::named(w, &name);
     let mut first = w.start(&["--name", &name], &["await", "INT"]);
@@ -204,7 +207,7 @@ fn what_exec_began_ends_with_the_container(w: &World) -> Outcome {
 }
 
 /// Every command that removes, while processes left by the main program still run.
-fn what_is_left_behind_is_not_removed(w: &World) -> Outcome {
+fn a_container_with_a_process_left_behind_is_not_removed(w: &World) -> Outcome {
     let label = format!("only={}", w.name("label"));
     let c = idle(w, &["--label", &label]);
     let left = seconds();
@@ -231,7 +234,7 @@ fn what_is_left_behind_is_not_removed(w: &World) -> Outcome {
 }
 
 /// It is still the same container: the next run in it sees the process, and does not end it.
-fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
+fn a_process_left_behind_outlives_later_runs(w: &World) -> Outcome {
     let c = idle(w, &[]);
     let left = seconds();
     let words = ["run", &c.name, "/bin/guest", "orphan", "/bin/guest", "sleep", &left];
@@ -250,7 +253,7 @@ fn what_is_left_behind_is_joined_and_outlives(w: &World) -> Outcome {
 }
 
 /// A container's unnamed volume is removed with it, unless another container mounts it.
-fn an_unnamed_volume_of_two_stays(w: &World) -> Outcome {
+fn an_unnamed_volume_of_two_containers_stays(w: &World) -> Outcome {
     let c = idle(w, &["-v", "/kept"]);
     let read = || w.coracle(&["run", &c.name, "/bin/guest", "read", "/kept/file"]).ok().out();
     w.coracle(&["run", &c.name, "/bin/guest", "write", "/kept/file", "precious"]).ok();

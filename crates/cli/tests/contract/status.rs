@@ -16,7 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("exit_codes_without_rm", exit_codes_without_rm),
     ("missing_program_is_127", missing_program_is_127),
     ("what_cannot_be_executed_is_126", what_cannot_be_executed_is_126),
-    ("failures_of_ours_are_125", failures_of_ours_are_125),
+    ("failures_of_coracle_are_125", failures_of_coracle_are_125),
     ("death_by_signal_is_128_and_n", death_by_signal_is_128_and_n),
     ("death_by_signal_without_rm", death_by_signal_without_rm),
     ("signals_are_forwarded", signals_are_forwarded),
@@ -25,7 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("sig_proxy_off", sig_proxy_off),
     ("killed_supervisor_leaves_no_program", killed_supervisor_leaves_no_program),
     ("no_process_between", no_process_between),
-    ("no_child_of_another", no_child_of_another),
+    ("the_program_starts_without_children", the_program_starts_without_children),
 ];
 
 const CODES: [i32; 7] = [0, 1, 42, 125, 126, 127, 255];
@@ -96,7 +96,7 @@ fn what_cannot_be_executed_is_126(w: &World) -> Outcome {
     Ok(())
 }
 
-fn failures_of_ours_are_125(w: &World) -> Outcome {
+fn failures_of_coracle_are_125(w: &World) -> Outcome {
     let done = w.coracle(&["run", "--rm", "--pull=never", "no-such-image-here", "true"]);
     done.expect(125);
     assert!(done.err().contains("no-such-image-here"), "{done:?}");
@@ -224,7 +224,7 @@ fn no_process_between(w: &World) -> Outcome {
 
 /// A program begins without children, whichever process serves it: `strace` as a container's first
 /// program waits until it has none left.
-fn no_child_of_another(w: &World) -> Outcome {
+fn the_program_starts_without_children(w: &World) -> Outcome {
     for (verb, flags) in [
         (&["run"][..], &[][..]),
         (&["run", "--rm"], &[]),

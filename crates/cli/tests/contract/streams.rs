@@ -18,9 +18,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("closed_input", closed_input),
     ("output_is_whole", output_is_whole),
     ("output_and_errors_stay_apart", output_and_errors_stay_apart),
-    ("nothing_of_ours_in_between", nothing_of_ours_in_between),
+    ("no_output_of_coracle_in_between", no_output_of_coracle_in_between),
     ("output_into_a_file", output_into_a_file),
-    ("a_reader_that_leaves", a_reader_that_leaves),
+    ("a_reader_that_closes_the_pipe", a_reader_that_closes_the_pipe),
     ("end_of_input_arrives", end_of_input_arrives),
 ];
 
@@ -103,7 +103,7 @@ fn output_and_errors_stay_apart(w: &World) -> Outcome {
     Ok(())
 }
 
-fn nothing_of_ours_in_between(w: &World) -> Outcome {
+fn no_output_of_coracle_in_between(w: &World) -> Outcome {
     for verb in [["run"].as_slice(), &["run", "--rm"], &["run", "--rm", "--init"]] {
         let done = w.coracle(&w.words_for(verb, &[], &["say", "only", "this"]));
         assert_eq!(
@@ -131,7 +131,7 @@ fn output_into_a_file(w: &World) -> Outcome {
     Ok(())
 }
 
-fn a_reader_that_leaves(w: &World) -> Outcome {
+fn a_reader_that_closes_the_pipe(w: &World) -> Outcome {
     for verb in VERBS {
         let mut run = testkit::running::Running::start(&mut w.command(&w.words_for(
             verb,

@@ -19,7 +19,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("no_terminal_without_t", no_terminal_without_t),
     ("t_without_terminal_outside", t_without_terminal_outside),
     ("interactive_alone_on_a_terminal", interactive_alone_on_a_terminal),
-    ("nothing_is_typed_for_the_caller", nothing_is_typed_for_the_caller),
+    ("the_program_cannot_type_for_the_caller", the_program_cannot_type_for_the_caller),
     ("jobs_without_a_terminal_of_their_own", jobs_without_a_terminal_of_their_own),
 ];
 
@@ -191,7 +191,7 @@ fn interactive_alone_on_a_terminal(w: &World) -> Outcome {
 const ISOLATED: [&str; 3] = ["-i", "--isolate", "--network=none"];
 
 /// With the caller's terminal as its own a hostile program could type into the caller's shell.
-fn nothing_is_typed_for_the_caller(w: &World) -> Outcome {
+fn the_program_cannot_type_for_the_caller(w: &World) -> Outcome {
     w.boundary()?;
     let place = w.dir("typing");
     intruder(&place)?;

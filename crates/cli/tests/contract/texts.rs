@@ -11,10 +11,10 @@ use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("kept_with_the_image", kept_with_the_image),
-    ("what_cannot_be_told_is_refused", what_cannot_be_told_is_refused),
-    ("waiting_threads_stop_nobody", waiting_threads_stop_nobody),
+    ("undecidable_programs_are_refused", undecidable_programs_are_refused),
+    ("waiting_threads_do_not_block_calls", waiting_threads_do_not_block_calls),
     ("memory_made_executable", memory_made_executable),
-    ("what_is_not_seen", what_is_not_seen),
+    ("uncaught_calls_are_those_documented", uncaught_calls_are_those_documented),
 ];
 
 /// Files of patched code below a directory, found by their name's prefix.
@@ -174,7 +174,7 @@ half in each of two pieces: outside
 ";
 
 /// The calls that these modes do not catch are exactly those in the documentation.
-fn what_is_not_seen(w: &World) -> Outcome {
+fn uncaught_calls_are_those_documented(w: &World) -> Outcome {
     let dir = w.dir("unseen");
     let program = compiled(&w.file(&dir, "unseen.c", include_str!("unseen.c")), &["-static"])?;
     let host = w.file(&dir, "only-the-host", "").display().to_string();
@@ -189,7 +189,7 @@ fn what_is_not_seen(w: &World) -> Outcome {
 }
 
 /// A call gets a slot, however many threads wait in theirs.
-fn waiting_threads_stop_nobody(w: &World) -> Outcome {
+fn waiting_threads_do_not_block_calls(w: &World) -> Outcome {
     let dir = w.dir("waiting");
     let program = compiled(&w.file(&dir, "waiting.c", WAITING), &["-static", "-pthread"])?;
     let bound = format!("{}:/waiting", program.display());
@@ -220,7 +220,7 @@ fn assembled(w: &World, dir: &str, source: &str) -> Result<PathBuf, Skip> {
 
 /// Such a program is not run, and the error names the file and a remedy; the process that executes
 /// it continues.
-fn what_cannot_be_told_is_refused(w: &World) -> Outcome {
+fn undecidable_programs_are_refused(w: &World) -> Outcome {
     let program = assembled(w, "riddle", RIDDLE)?;
     let flags = ["-v", &format!("{}:/riddle", program.display())];
     let mut words = w.words(&flags, &[]);

@@ -1,4 +1,5 @@
-/* Calls of which an engine without a filter may know nothing: opens a file that only the host has by each of them, and tells which found it. */
+/* Calls that an engine without a filter may not catch: opens a file that only the host has by
+ * each of them, and prints which ones found it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

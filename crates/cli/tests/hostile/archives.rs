@@ -16,7 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("archive_with_dot_dot", archive_with_dot_dot),
     ("archive_with_links", archive_with_links),
     ("archive_of_garbage", archive_of_garbage),
-    ("layout_that_lies", layout_that_lies),
+    ("layout_with_wrong_content", layout_with_wrong_content),
     ("names_that_are_paths", names_that_are_paths),
     ("odd_configurations", odd_configurations),
 ];
@@ -147,7 +147,7 @@ fn archive_of_garbage(place: &Place) -> Outcome {
     Ok(())
 }
 
-fn layout_that_lies(place: &Place) -> Outcome {
+fn layout_with_wrong_content(place: &Place) -> Outcome {
     // Unique content: a layer that is already unpacked would not be read again.
     let layer = Layer::new().file("lying", 0o644, place.person.user.name.as_str());
     let image = Image::new().layer(layer).build();

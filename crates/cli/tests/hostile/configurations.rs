@@ -17,7 +17,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("working_directory_of_an_exec", working_directory_of_an_exec),
     ("entry_points_out", entry_points_out),
     ("this_program_as_the_entry_point", this_program_as_the_entry_point),
-    ("what_hides_is_not_the_images", what_hides_is_not_the_images),
+    ("hidden_files_are_replaced_by_the_hosts", hidden_files_are_replaced_by_the_hosts),
     ("nothing_over_proc", nothing_over_proc),
     ("trees_of_the_callers", trees_of_the_callers),
     ("accounts_that_block", accounts_that_block),
@@ -174,7 +174,7 @@ fn this_program_as_the_entry_point(place: &Place) -> Outcome {
 
 /// The file that is mounted over another to hide it is the host's, whatever the image has at
 /// `/dev/null`; a new volume gets the image's content at that path.
-fn what_hides_is_not_the_images(place: &Place) -> Outcome {
+fn hidden_files_are_replaced_by_the_hosts(place: &Place) -> Outcome {
     let layer = Layer::new().symlink("dev/null", "/etc/image-file");
     let name = pulled(place, "hiding", |image| image.layer(layer));
     let words = [&["run", "--rm", "--execmode=N1"], &ISOLATED[..], &["-v", "/dev"]].concat();

@@ -20,8 +20,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("devices_are_not_the_hosts", devices_are_not_the_hosts),
     ("long_names", long_names),
     ("strange_names", strange_names),
-    ("sizes_that_lie", sizes_that_lie),
-    ("ten_terabytes_of_nothing", ten_terabytes_of_nothing),
+    ("false_sizes", false_sizes),
+    ("a_sparse_file_of_ten_terabytes", a_sparse_file_of_ten_terabytes),
     ("wrong_checksums", wrong_checksums),
     ("locked_directories", locked_directories),
     ("deep_tree", deep_tree),
@@ -332,7 +332,7 @@ fn strange_names(place: &Place) -> Outcome {
     Ok(())
 }
 
-fn sizes_that_lie(place: &Place) -> Outcome {
+fn false_sizes(place: &Place) -> Outcome {
     let huge = Layer::new().entry(&Entry::new(b'0', "huge").claimed_size(10 << 40).data("x"));
     place.pull("claims", &image(vec![huge]), Answer::Refused);
     let negative = Layer::new().entry(&Entry::new(b'0', "neg").pax("size", "-5").data("x"));
@@ -345,7 +345,7 @@ fn sizes_that_lie(place: &Place) -> Outcome {
 }
 
 /// A sparse file of ten terabytes that takes a kilobyte in the archive.
-fn ten_terabytes_of_nothing(place: &Place) -> Outcome {
+fn a_sparse_file_of_ten_terabytes(place: &Place) -> Outcome {
     let real = (10u64 << 40).to_string();
     let sparse = Entry::new(b'0', "GNUSparseFile.0/huge")
         .pax("GNU.sparse.major", "1")

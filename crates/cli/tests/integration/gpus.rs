@@ -18,9 +18,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("debian", |w| whole(w, Layout::Debian)),
     ("run_file", |w| whole(w, Layout::Run)),
     ("rhel", |w| whole(w, Layout::Rhel)),
-    ("kept_by_setup", kept_by_setup),
-    ("some_of_them", some_of_them),
-    ("beside_each_other", beside_each_other),
+    ("setup_is_kept", setup_is_kept),
+    ("selected_gpus", selected_gpus),
+    ("concurrent_runs_have_their_own_devices", concurrent_runs_have_their_own_devices),
     ("by_cdi", by_cdi),
     ("image_without_a_c_library", image_without_a_c_library),
     ("none_here", none_here),
@@ -83,7 +83,7 @@ fn real_library(place: &Place, layout: Layout) -> PathBuf {
 
 /// A container that was set up once gets the driver that exists at its start, and none after the
 /// setting is removed.
-fn kept_by_setup(w: &World) -> Outcome {
+fn setup_is_kept(w: &World) -> Outcome {
     let place = Place::new(w);
     let program = driver::program(&place.top, true)?;
     let bind = format!("{}:/cuda:ro", program.display());
@@ -109,7 +109,7 @@ fn kept_by_setup(w: &World) -> Outcome {
 }
 
 /// A number, an index, a UUID: the other GPUs are absent.
-fn some_of_them(w: &World) -> Outcome {
+fn selected_gpus(w: &World) -> Outcome {
     let place = Place::new(w);
     driver::tree(Path::new(&place.root), Layout::Run, VERSION, 3)?;
     for (gpus, seen) in [("2", "0 1"), ("device=2", "2"), ("\"device=GPU-11111,0\"", "0 1")] {
@@ -126,7 +126,7 @@ fn some_of_them(w: &World) -> Outcome {
 }
 
 /// Concurrent runs in one container have their own devices, and share their memory.
-fn beside_each_other(w: &World) -> Outcome {
+fn concurrent_runs_have_their_own_devices(w: &World) -> Outcome {
     if w.engine == "N1" {
         testkit::skip!("who comes later is in the mounts of who was first");
     }

@@ -7,7 +7,7 @@ use crate::stage::{Case, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("users_and_passwords", users_and_passwords),
     ("becoming_somebody", becoming_somebody),
-    ("giving_up_for_good", giving_up_for_good),
+    ("privileges_are_dropped_permanently", privileges_are_dropped_permanently),
     ("ping_refuses", ping_refuses),
 ];
 
@@ -50,7 +50,7 @@ fn becoming_somebody(w: &World) -> Outcome {
 
 /// A process that has permanently become a user stays one: cannot return, read root's files, or
 /// write others' files.
-fn giving_up_for_good(w: &World) -> Outcome {
+fn privileges_are_dropped_permanently(w: &World) -> Outcome {
     let c = w.container();
     let done = c.sh("\
         echo mine > /secret; chmod 600 /secret; chmod 1777 /tmp; echo x > /tmp/roots

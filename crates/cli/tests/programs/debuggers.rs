@@ -12,7 +12,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("launches", launches),
     ("attaches", attaches),
     ("calls_are_shown", calls_are_shown),
-    ("looks_like_itself", looks_like_itself),
+    ("debuggers_see_the_program", debuggers_see_the_program),
 ];
 
 /// Makes `/work/prog`, which opens a file in a nested function, three times, and with an argument
@@ -112,7 +112,7 @@ fn calls_are_shown(w: &World) -> Outcome {
 }
 
 /// Data that debuggers use: the program's link, its mappings, its auxiliary vector.
-fn looks_like_itself(w: &World) -> Outcome {
+fn debuggers_see_the_program(w: &World) -> Outcome {
     let script = "./prog on >out & pid=$!; until grep -q sum out; do sleep 0.1; done
                   readlink /proc/$pid/exe; awk 'NR == 1 { print $6 }' /proc/$pid/maps
                   grep -c stage /proc/$pid/maps || true

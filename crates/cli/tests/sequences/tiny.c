@@ -1,4 +1,5 @@
-/* A program of a few hundred bytes, for every sequence its own: ends with what it sees of its user and group. */
+/* A program of a few hundred bytes, one for every sequence: its exit status shows its user and
+ * group. */
 static long call(long number) {
     long value;
     __asm__ volatile("syscall" : "=a"(value) : "a"(number) : "rcx", "r11", "memory");

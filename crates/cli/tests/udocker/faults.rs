@@ -10,7 +10,7 @@ use testkit::skip::Outcome;
 use crate::world::{Case, IMAGE, World, image};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("words_come_as_they_are", words_come_as_they_are),
+    ("arguments_pass_unchanged", arguments_pass_unchanged),
     ("short_options_together", short_options_together),
     ("volumes_have_modes", volumes_have_modes),
     ("volumes_at_the_same_place", volumes_at_the_same_place),
@@ -25,7 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("many_runs_of_one_container", many_runs_of_one_container),
 ];
 
-fn words_come_as_they_are(w: &World) -> Outcome {
+fn arguments_pass_unchanged(w: &World) -> Outcome {
     let done = w.udocker(&[
         "run",
         "--rm",

@@ -11,7 +11,7 @@ use crate::world::{Case, IMAGE, World, image};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("protection_lasts", protection_lasts),
     ("clones_in_archives", clones_in_archives),
-    ("keys_have_their_effect", keys_have_their_effect),
+    ("udocker_conf_keys_take_effect", udocker_conf_keys_take_effect),
     ("the_caller_by_name", the_caller_by_name),
 ];
 
@@ -87,7 +87,7 @@ fn clones_in_archives(w: &World) -> Outcome {
 }
 
 /// Keys of udocker.conf that change how a container is started.
-fn keys_have_their_effect(w: &World) -> Outcome {
+fn udocker_conf_keys_take_effect(w: &World) -> Outcome {
     let dir = w.dir("keys");
     let of = |text: &str| format!("--config={}", w.file(&dir.join("udocker.conf"), text));
     let run = |config: &str, words: &[&str]| {

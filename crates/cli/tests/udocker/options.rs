@@ -9,21 +9,21 @@ use testkit::skip::Outcome;
 use crate::world::{Case, IMAGE, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
-    ("who_and_where", who_and_where),
+    ("user_and_working_directory", user_and_working_directory),
     ("users_of_the_container", users_of_the_container),
     ("files_of_the_host", files_of_the_host),
     ("names_of_hosts", names_of_hosts),
     ("processors", processors),
-    ("taken_for_every_container", taken_for_every_container),
+    ("options_without_effect_are_accepted", options_without_effect_are_accepted),
     ("trees_outside", trees_outside),
     ("further_names", further_names),
-    ("without_what_the_image_says", without_what_the_image_says),
+    ("without_the_images_settings", without_the_images_settings),
     ("name_of_the_terminal", name_of_the_terminal),
 ];
 
 /// By name, by number and by both; a program starts in its home unless told otherwise, and in `/`
 /// if the container has no home for its user.
-fn who_and_where(w: &World) -> Outcome {
+fn user_and_working_directory(w: &World) -> Outcome {
     for (flags, said) in [
         (&[][..], "0\n0\n/root\n"),
         (&["--user=root"], "0\n0\n/root\n"),
@@ -97,7 +97,7 @@ fn processors(w: &World) -> Outcome {
 }
 
 /// Options without effect, here or in udocker, are accepted, also for an existing container.
-fn taken_for_every_container(w: &World) -> Outcome {
+fn options_without_effect_are_accepted(w: &World) -> Outcome {
     let name = w.unique("taken");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
     for flags in [
@@ -181,7 +181,7 @@ fn further_names(w: &World) -> Outcome {
 }
 
 /// `--nometa` of an existing container: for that run alone.
-fn without_what_the_image_says(w: &World) -> Outcome {
+fn without_the_images_settings(w: &World) -> Outcome {
     let name = w.unique("bare");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
     let script = "echo ${OF_IMAGE-unset} $USER";

@@ -1,4 +1,4 @@
-/* What the guests of these tests share: checks that go on after a failure, and alarms. */
+/* Shared code of the guests of these tests: checks that continue after a failure, and alarms. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static void count_alarm(int signal) {
     alarms++;
 }
 
-/* SIGALRM after so many microseconds, with these SA_* flags. */
+/* SIGALRM after this many microseconds, with these SA_* flags. */
 static inline void alarm_in(int microseconds, int flags) {
     struct sigaction action = {.sa_handler = count_alarm, .sa_flags = flags};
     sigaction(SIGALRM, &action, NULL);
@@ -45,7 +45,7 @@ static inline void alarm_in(int microseconds, int flags) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* A name for a pipe of this process's and its children's. */
+/* A name of a pipe for this process and its children. */
 static inline const char *pipe_name(void) {
     static char name[64];
     if (name[0] == 0) snprintf(name, sizeof name, "/tmp/guest-pipe-%d", getpid());

@@ -1,4 +1,4 @@
-/* What is done by a road that few programs take. */
+/* Rarely used calls and states. */
 #include "check.h"
 #include <sys/mman.h>
 
@@ -14,7 +14,7 @@ static long call32(long number, long first, long second, long third) {
 
 enum { OPEN_32 = 5, CHDIR_32 = 12, MKDIR_32 = 39 };
 
-/* What a rewritten path lies in must be in reach of 32 bits. */
+/* The memory of a rewritten path must be addressable with 32 bits. */
 static void narrow(void) {
     char *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
@@ -60,7 +60,8 @@ static void apart(void) {
     CHECK(umask(022) == 022);
 }
 
-/* Through a file: a thread that asks the kernel for its own is free at once. */
+/* Number of processors that the thread may use. Read from a file, since the engine may lift its own
+ * restriction at once for a thread that asks by sched_getaffinity. */
 static int processors(void) {
     FILE *file = fopen("/proc/self/status", "r");
     char line[1024];
@@ -76,7 +77,8 @@ static int processors(void) {
     return count;
 }
 
-/* A thread that computes after many calls has all its processors again, and its children have them too. */
+/* A thread that computes after many calls may use all its processors again, and so may its
+ * children. */
 static void computing(void) {
     cpu_set_t set;
     CHECK(sched_getaffinity(0, sizeof set, &set) == 0);
@@ -125,7 +127,7 @@ static void many(char *self) {
 }
 
 int main(int count, char **words) {
-    /* Interpreter, its argument, the script, and what comes behind the script's own name. */
+    /* Interpreter, its argument, the script, and the arguments after the script's own name. */
     if (count > 2 && strcmp(words[1], "count") == 0) return count != MANY + 2;
     many(words[0]);
     narrow();

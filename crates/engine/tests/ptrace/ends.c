@@ -1,4 +1,4 @@
-/* Ends: by code, by signal, with a family of processes that never end. */
+/* Ends: by code, by signal, with descendants that never end. */
 #include "check.h"
 
 int main(int count, char **words) {

@@ -1,4 +1,4 @@
-/* Guests with filters of their own, and guests that want to trace. */
+/* Guests with filters of their own, and guests that trace. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,4 +1,5 @@
-/* Every call with arguments that make no sense, from 64-bit and from 32-bit gates: whatever comes of them, the tracer lives on. */
+/* Every call with invalid arguments, by 64-bit and by 32-bit entries: the tracer must survive
+ * all of them. */
 #include "check.h"
 #include <sys/mman.h>
 
@@ -6,8 +7,8 @@
 #define ROUNDS 24
 #define LAST 475
 
-/* What ends, stops or signals processes, waits, makes children, or reaches what other processes of the machine have: memory, priorities,
-   limits, keys. */
+/* Calls that end, stop or signal processes, wait, make children, or affect other processes of
+ * the machine: memory, priorities, limits, keys. */
 static const int left_out[] = {
     SYS_exit, SYS_exit_group, SYS_fork, SYS_vfork, SYS_clone, SYS_clone3, SYS_rt_sigreturn, SYS_kill, SYS_tkill, SYS_tgkill,
     SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_pidfd_send_signal, SYS_pause, SYS_wait4, SYS_waitid, SYS_nanosleep,

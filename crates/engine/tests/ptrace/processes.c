@@ -41,7 +41,7 @@ static int five(void *unused) {
     return stat("/etc/passwd", &facts) == 0 ? 5 : 1;
 }
 
-/* Whoever asks not to be traced is traced all the same, and does not notice. */
+/* A process that requests not to be traced is traced all the same, and does not notice. */
 static void untraced(void) {
     char *stack = malloc(65536);
     pid_t child = clone(five, stack + 65536, CLONE_UNTRACED | SIGCHLD, NULL);
@@ -84,7 +84,8 @@ static void *execute(void *unused) {
     return unused;
 }
 
-/* The program is executed by a thread that is not the first; then there is one thread, with the process's number. */
+/* A thread that is not the first executes the program; then there is one thread, with the
+ * process's id. */
 static void execute_from_a_thread(void) {
     for (int i = 0; i < 10; i++) {
         pid_t child = fork();
@@ -145,7 +146,7 @@ static void waiting(void) {
     CHECK(exited_with(child, 3));
 }
 
-/* A process that hides its memory is served like any other. */
+/* A process that hides its memory is traced like any other. */
 static void not_dumpable(void) {
     struct stat facts;
     CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
@@ -158,7 +159,7 @@ int main(int count, char **words) {
     if (count == 3 && strcmp(words[1], "exit") == 0) return atoi(words[2]);
     if (count == 2 && strcmp(words[1], "threads") == 0) {
         struct stat tasks;
-        /* One entry besides "." and "..". */
+        /* One entry in addition to "." and "..". */
         CHECK(getpid() == syscall(SYS_gettid));
         CHECK(stat("/proc/self/task", &tasks) == 0);
         return failures != 0 ? 99 : tasks.st_nlink - 2;

@@ -8,7 +8,7 @@ static void interrupted_calls(void) {
     alarm_in(50000, 0);
     CHECK(read(ends[0], &byte, 1) == -1 && errno == EINTR && alarms == 1);
 
-    /* A call with a path, which was changed on its way to the kernel. */
+    /* A call with a path, which was changed before it reached the kernel. */
     CHECK(mkfifo(pipe_name(), 0600) == 0);
     alarm_in(50000, 0);
     CHECK(open(pipe_name(), O_RDONLY) == -1 && errno == EINTR && alarms == 1);
@@ -60,7 +60,7 @@ static void stops(void) {
     CHECK(exited_with(child, 7));
 }
 
-/* A sleep that a stop interrupts is made again by restart_syscall, for the rest of its time. */
+/* A sleep that a stop interrupts is repeated by restart_syscall, for the rest of its time. */
 static void stop_in_a_sleep(void) {
     int status;
     pid_t child = fork();
@@ -80,7 +80,7 @@ static void stop_in_a_sleep(void) {
     CHECK(exited_with(child, 0));
 }
 
-/* SIGTRAP is not the tracer's alone. */
+/* SIGTRAP is not reserved for the tracer. */
 static void traps(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -103,7 +103,7 @@ static void traps(void) {
     CHECK(WTERMSIG(status_of(child)) == SIGSEGV);
 }
 
-/* Registers that a call does not change have to be as they were. */
+/* Registers that a call does not change must keep their values. */
 static void registers(void) {
     int rubbish = 0;
     for (int i = 0; i < 200; i++) {

@@ -1,10 +1,13 @@
-/* A program that executes itself again and again, from its second thread, and a few that stay.
+/* A program that executes itself again and again, from its second thread, and modes that stay.
  *
  *   rounds end CODE TIMES   executes itself TIMES times, then ends with CODE
- *   rounds look CODE TIMES  the same, and ends with 97 if /mem/mark is missing: the container is another one
- *   rounds stay             makes the mark, leaves a child behind that executes itself until /stop is there, and ends
+ *   rounds look CODE TIMES  the same, and ends with 97 if /mem/mark is missing, as in another
+ *                           container
+ *   rounds stay             makes the mark, starts a child that executes itself until /stop exists,
+ *                           and ends
  *   rounds halt             makes /stop
- *   rounds headless         makes the mark, ends its first thread, and lives on in the second until /stop is there
+ *   rounds headless         makes the mark, ends its first thread, and lives on in the second until
+ *                           /stop exists
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,7 +20,7 @@
 
 #define MARK "/mem/mark"
 #define STOP "/stop"
-/* Seconds after which what stays ends in any case; an execve keeps the alarm. */
+/* Seconds after which a process that stays ends in any case; an execve keeps the alarm. */
 #define LIFE 300
 
 static char *next[5];
@@ -70,7 +73,7 @@ int main(int argc, char **argv)
 		if (!access(STOP, F_OK)) return 0;
 		next[0] = "rounds";
 		next[1] = "left";
-		/* Alone: then nothing but the execve itself is seen of it. */
+		/* Alone, so that others see nothing of it but the execve itself. */
 		execute(NULL);
 	}
 	if (!strcmp(word, "halt")) return close(open(STOP, O_CREAT | O_WRONLY, 0600));

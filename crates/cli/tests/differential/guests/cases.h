@@ -1,4 +1,4 @@
-/* Cases that each have a process of their own, and say only what is not as it should be. */
+/* Cases that each run in a process of their own, and print only unexpected results. */
 #include "step.h"
 
 static int bad;
@@ -11,7 +11,7 @@ static int bad;
 struct one { const char *name; void (*run)(void); };
 #define T(x) {#x, x}
 
-/* One after the other, each in a group of processes of its own, for 20 seconds at the most. */
+/* Runs them one after the other, each in its own process group, for at most 20 seconds. */
 static void run_cases(const struct one *cases, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         pid_t p = fork();

@@ -45,7 +45,7 @@ static int sibling(void *x) { shared = 1 + look(); return 6 + (x != 0); }
 
 static void quick_handler(int s) { (void)s; if (look()) failures++; }
 
-/* How many of four signals are as main has set them. */
+/* Counts how many of four signals have the disposition that main has set. */
 static int are_cleared(void) {
     struct sigaction a;
     int kept = 0;
@@ -59,7 +59,7 @@ static int are_cleared(void) {
 static volatile int cleared_result;
 static int cleared_sibling(void) { cleared_result = are_cleared() ? 1 : 10 + look(); return 11; }
 
-/* The registers of the arguments as they are afterwards; a function is called by the child. */
+/* Stores the argument registers after the call; the child calls a function. */
 static long clone3_with(struct clone_args *args, int (*f)(void), long *after) {
     register long result __asm__("rax") = SYS_clone3;
     register long first __asm__("rdi") = (long)args;

@@ -1,4 +1,5 @@
-/* Running programs: scripts, descriptors, errors, what the new program is told. Runs itself with a word to say what it was told. */
+/* Running programs: scripts, descriptors, errors, and what the new program gets. Runs itself
+ * with an argument to print that. */
 #include "step.h"
 #include <elf.h>
 

@@ -1,4 +1,5 @@
-/* Handlers, masks and stacks of signals, and calls that they interrupt: what is not as it should be is said. */
+/* Handlers, masks and stacks of signals, and calls that they interrupt; prints unexpected
+ * results. */
 #include "cases.h"
 #include <setjmp.h>
 #include <sys/epoll.h>
@@ -218,7 +219,8 @@ static void faults(void) {
     CHECK(access(edge + 4092, 0) == -1 && errno == EFAULT);
     memcpy(edge + 4096 - 5, "/tmp", 5);
     CHECK(access(edge + 4091, 0) == 0);
-    // Names of all lengths that end with the memory, and not by themselves: often enough to have been rewritten.
+    // Names of all lengths that end at the end of the memory, without a NUL: often enough that the
+    // call site was rewritten.
     for (int i = 0; i < 120; i++) {
         char *name = edge + 4096 - i % 40;
         struct stat facts;
@@ -424,7 +426,7 @@ static void thread_storm(void) {
     act(SIGUSR1, in_handler, SA_RESTART);
     pthread_t t[8];
     for (int i = 0; i < 8; i++) pthread_create(&t[i], 0, worker, 0);
-    /* On a busy machine for longer: until the threads have got somewhere, or seem to stand still. */
+    /* Longer on a busy machine: until the threads have made progress, or seem to stand still. */
     for (int i = 0; i < 800 || ((did <= 8 || !hits) && i < 800000); i++) {
         pthread_kill(t[i % 8], SIGUSR1);
         if (i % 16 == 0) usleep(100);
@@ -487,7 +489,8 @@ static void edited(void) {
     CHECK(!try_path());
 }
 
-/* Bad pointers, while nobody may be told of a bad access. Of pages that nobody has touched before, each time. */
+/* Bad pointers, while signals for bad accesses are blocked. Each time with pages that were not
+ * touched before. */
 static void bad_pointers(void) {
     struct stat st;
     errno = 0;
@@ -563,7 +566,7 @@ static void blocked_efault(void) {
     CHECK(WIFEXITED(s) && WEXITSTATUS(s) == 8);
 }
 
-/* Like a storm, ends from within. */
+/* As in a storm, ends from within. */
 static timer_t ticks;
 static void tick(int s, siginfo_t *i, void *u) {
     info(s, i, u);

@@ -1,4 +1,4 @@
-/* Ids, owners and what they allow. */
+/* Ids, owners and the permissions that follow from them. */
 #include "step.h"
 #include <grp.h>
 #include <linux/capability.h>
@@ -23,7 +23,7 @@ static void capabilities(void) {
     fflush(stdout);
 }
 
-/* Raw calls: what the C library does for all threads is another case. */
+/* Raw calls: the C library's, which change all threads, are another case. */
 #define CALL(name, ...) DO(syscall(SYS_##name, __VA_ARGS__))
 
 static void as_root(void) {

@@ -1,10 +1,12 @@
-/* Every call that takes a path, asked for a file that only the host has; and the doors around the calls. */
+/* Every call that takes a path, with a file that only the host has; and other ways to such a
+ * file. */
 #include "step.h"
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452
 #endif
 
-/* Ways by `..` through the root, to where the guest has a directory of the same name as the host's; often enough that the way is known. */
+/* Paths by `..` through the root, to a directory that has the same name in the guest and on the
+ * host; often enough that the resolution is cached. */
 static void by_the_root(const char *p) {
     char directory[4096], path[8192];
     struct stat st;
@@ -47,7 +49,7 @@ int main(int argc, char **argv) {
     struct open_how how = {0};
     L(openat2, AT_FDCWD, p, &how, sizeof how);
     errno = 0;
-    /* Rings are not for guests; natively they are, so only what matters is shown. */
+    /* Guests have no rings; natively they exist, so only the relevant result is shown. */
     long ring = syscall(SYS_io_uring_setup, 8, 0);
     printf("io_uring without parameters: %s\n", ring < 0 ? "refused" : "made");
     /* Calls of the other architecture, from 64-bit code. */

@@ -1,5 +1,6 @@
-/* Loading programs: every error of execve before the point of no return, limits of lines and arguments, descriptors, what is kept and what
- * is not. Built for 32 bits too. Runs copies of itself, which say what they were told. */
+/* Loading programs: every error of execve before the point of no return, limits of lines and
+ * arguments, descriptors, what is kept and what is not. Also built for 32 bits. Runs copies of
+ * itself, which print what they got. */
 #include "step.h"
 #if defined __i386__ || defined NARROW
 #define NAME "narrow"

@@ -1,4 +1,5 @@
-/* Masks everywhere they can be set, small stacks, long jumps, and handlers within handlers: what an engine inside the process must survive. */
+/* Masks everywhere they can be set, small stacks, long jumps, and nested handlers, which an
+ * in-process engine must survive. */
 #include "step.h"
 #include <execinfo.h>
 #include <setjmp.h>
@@ -8,7 +9,7 @@
 static volatile int count, last, failures;
 static struct stat st;
 
-/* Calls that are caught, from wherever we are. */
+/* Calls that are caught, made from the present stack and mask. */
 static void calls(void) {
     if (stat("/etc/passwd", &st)) failures++;
     int fd = open("/etc/passwd", O_RDONLY);
@@ -38,7 +39,7 @@ static void edits(int s, siginfo_t *i, void *context) {
     sigfillset(&((ucontext_t *)context)->uc_sigmask);
 }
 
-/* Whether whoever unwinds from within a handler finds who was interrupted. */
+/* Checks that unwinding from within a handler finds the interrupted function. */
 static int found;
 static __attribute__((noinline)) int raises(int s) { raise(s); calls(); return found; }
 static void unwind(void) {
@@ -122,7 +123,7 @@ int main(void) {
     stack_t seen;
     sigaltstack(0, &seen);
     IS(seen.ss_sp == alternate.ss_sp && seen.ss_flags == 0);
-    /* With hardly more room than one frame needs. */
+    /* With hardly more space than one frame needs. */
     long least = getauxval(AT_MINSIGSTKSZ);
     stack_t narrow = {malloc(2 * least + 4096), 0, (least ? least : 2048) + 2048};
     struct sigaction plain = {0};

@@ -14,7 +14,7 @@ int main(void) {
     IS(sbrk(512 << 20) != (void *)-1 && (grows = 1));
     if (grows) sbrk(-(512 << 20));
     void *more = sbrk(12288);
-    /* Where the heap cannot grow, which the lines above say. */
+    /* If the heap cannot grow, which the lines above show. */
     if (more == (void *)-1) more = mmap(0, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *page = (char *)(((uintptr_t)more + 4095) & ~4095ul);
     *page = 1;
@@ -79,7 +79,7 @@ int main(void) {
         execv("/none", v);
         DO(access("/etc/passwd", F_OK));
     });
-    /* Beyond where a randomised heap begins: 1 GiB above the program at the most. */
+    /* Beyond the start of a randomised heap: at most 1 GiB above the program. */
     void *fixed = mmap((void *)0x700000000, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     IS(fixed == (void *)0x700000000);
     IS(mmap((void *)0x7fff8000, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) == (void *)0x7fff8000);

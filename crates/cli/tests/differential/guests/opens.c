@@ -1,4 +1,4 @@
-/* Opening: flags, openat2, descriptors, what a file may then be used for. */
+/* Opening: flags, openat2, descriptors, and the later use of a file. */
 #include "step.h"
 
 static long how(int dir, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
@@ -138,7 +138,7 @@ int main(void) {
     OPEN(open(text, O_RDWR)); DO(truncate(text, 3)); DO(setxattr(text, "user.closed", "1", 1, 0)); DO(access(text, R_OK));
     close(fd);
     if (geteuid() == 0) {
-        /* A directory of the host's, where the mode is the file's own. */
+        /* A directory of the host, where the mode is the file's own. */
         fd = open("/bind/closed", O_CREAT | O_WRONLY, 0);
         DO(fsetxattr(fd, "user.closed", "1", 1, 0)); DO(getxattr("/bind/closed", "user.closed", text, 9)); DO(fremovexattr(fd, "user.closed"));
         STAT("/bind/closed");

@@ -149,7 +149,7 @@ static void lengths(void) {
     DO(stat(name, &st));
     name[4095] = 'f'; name[4096] = 0;
     DO(stat(name, &st));
-    /* A tree deeper than any path, by steps. */
+    /* A tree deeper than any path, made step by step. */
     memset(name, 'd', 200); name[200] = 0;
     int here = open(".", O_RDONLY), depth = 0;
     for (; depth < 30; depth++) if (mkdir(name, 0755) || chdir(name)) break;
@@ -162,7 +162,7 @@ static void lengths(void) {
     for (int i = 0; i < 3; i++) DO(chdir(".."));
     DO(stat(".", &st));
     fchdir(here);
-    /* 4,000 bytes in one name: near what the guest may use, beyond it with the host's prefix. */
+    /* 4,000 bytes in one name: near the guest's limit, beyond it with the host's prefix. */
     char path[PATH_MAX];
     int n = 0;
     for (int i = 0; i < 19; i++) n += sprintf(path + n, "%s/", name);

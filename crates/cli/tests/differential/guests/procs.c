@@ -1,4 +1,4 @@
-/* What /proc shows of oneself: the guest's names and nothing of the host's. */
+/* The content of /proc about the process itself: the guest's names and nothing of the host's. */
 #include "step.h"
 
 static const char *hidden;

@@ -1,4 +1,5 @@
-/* Call sites, of all kinds and used often: an engine may change their code, and nobody may notice. Code comes from files, as libraries do. */
+/* Call sites, of all kinds and used often: an engine may change their code without a visible
+ * effect. The code comes from files, as that of libraries. */
 #include "step.h"
 
 #define PAGE 4096
@@ -28,10 +29,10 @@ static void fill(unsigned char *page, int nr) {
     /* A jump is before the call, traps are behind it. */
     at = put(page, 768, SHUFFLE, 12);
     put(page, at, "\xeb\x00\x0f\x05\xc3\xcc\xcc\xcc\xcc\xcc\xcc\xcc", 12);
-    /* Something of five bytes that says nothing about the number: mov 8(%rsp),%r9. */
+    /* An instruction of five bytes that does not affect the number: mov 8(%rsp),%r9. */
     at = put(page, 1024, SHUFFLE, 12);
     put(page, at, "\x4c\x8b\x4c\x24\x08\x0f\x05\xc3", 8);
-    /* The padding is before the call, and lived in. */
+    /* The padding is before the call, and contains code in use. */
     at = put(page, 1280, NOP9, 9);
     at = put(page, at, SHUFFLE, 12);
     put(page, at, "\xeb\x00\x0f\x05\xc3", 5);
@@ -55,7 +56,7 @@ static unsigned char *load(const char *name, unsigned char *place) {
 
 static call *kind(unsigned char *page, int which) { return (call *)(page + 256 + 256 * which); }
 
-/* How often all is right. */
+/* Counts correct results. */
 static int use(unsigned char *page, int which, int times) {
     int right = 0;
     call *f = kind(page, which);
@@ -87,7 +88,8 @@ static void *blocked(void *which) {
     return (void *)(n == 1 ? (long)byte : n);
 }
 
-/* A thread is blocked in a site while that is used by others; then it is interrupted, and goes on. */
+/* A thread is blocked at a site while other threads use it; then it is interrupted, and
+ * continues. */
 static void block(int which) {
     pthread_t thread;
     void *result;
@@ -158,10 +160,10 @@ int main(void) {
     fflush(stdout);
     page = load("one", PLACE);
     use(page, LONG, OFTEN);
-    /* Only what the file has is left, or what was rewritten: both do the same. */
+    /* Either only the file's content is left, or the rewritten code: both do the same. */
     DO(madvise(page, PAGE, MADV_DONTNEED));
     all("dropped", page);
-    /* It moves. */
+    /* The mapping moves. */
     page = load("two", 0);
     printf("before the move %d\n", use(page, STACK, 2));
     unsigned char *moved = mremap(page, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, PLACE + 16 * PAGE);

@@ -1,4 +1,4 @@
-/* Sockets with names, and what travels over them. */
+/* Named sockets, and the data sent through them. */
 #include "step.h"
 
 static socklen_t name(struct sockaddr_un *u, const char *path) {
@@ -24,7 +24,8 @@ static void credentials(int fd) {
     printf("peer: %d %u:%u %s\n", r, c.uid, c.gid, c.pid == getpid() ? "me" : "other");
 }
 
-/* An absolute path of 107 bytes, which has no room for a tree before it; the last component has so many. */
+/* An absolute path of 107 bytes, which leaves no space for a prefix; its last component has this
+ * many. */
 static void absolute(int length) {
     char text[108];
     printf("-- %d\n", length);
@@ -52,7 +53,8 @@ static void absolute(int length) {
     DO(connect(socket(AF_UNIX, SOCK_STREAM, 0), (void *)&u, n));
 }
 
-/* A path of 107 bytes, most of them the last component's, of a socket that was bound by its name alone. */
+/* A path of 107 bytes, most of them in the last component, of a socket that was bound by its
+ * name alone. */
 static void reached(void) {
     char text[108];
     puts("-- reached");

@@ -1,4 +1,5 @@
-/* Address spaces that are odd: little room, fixed mappings, text that changes, libraries that come and go, calls of 32 bits. */
+/* Unusual address spaces: little room, fixed mappings, changing code, libraries that are loaded
+ * and unloaded, 32-bit calls. */
 #include "step.h"
 #include <sys/personality.h>
 
@@ -30,7 +31,7 @@ int main(int n, char **v) {
     memcpy(page + 64, CODE, sizeof CODE);
     write(fd, page, sizeof page);
     for (int i = 0; i < 40; i++) {
-        /* From a file, so that it may be rewritten; then other code at the same place. */
+        /* From a file, so that it may be rewritten; then other code at the same address. */
         unsigned char *at = mmap((void *)0x20000000, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
         if (at == MAP_FAILED) { bad++; continue; }
         for (int j = 0; j < 4; j++) {
@@ -91,7 +92,7 @@ int main(int n, char **v) {
     char *low = mmap((void *)0x30000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     strcpy(low, v[1]);
     int r = narrow(5, (long)low, O_RDONLY, 0);
-    /* Refused altogether is as good as looked up in the right place. */
+    /* A refusal is as acceptable as a lookup in the right place. */
     printf("open of what only the host has: %s\n", r == -ENOENT || r == -ENOSYS ? "none" : "there");
     strcpy(low, "/etc/passwd");
     r = narrow(33, (long)low, 0, 0);

@@ -1,4 +1,4 @@
-/* What a file is, by every call that tells it. */
+/* The attributes of a file, by every call that returns them. */
 #include "step.h"
 
 static void same(const char *path) {
@@ -13,7 +13,8 @@ static void same(const char *path) {
     fstatat(fd, "", &c, AT_EMPTY_PATH);
     syscall(SYS_newfstatat, AT_FDCWD, path, &d, AT_SYMLINK_NOFOLLOW);
     syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &x);
-    /* Others may read what is the image's meanwhile, or give it one more name, and write to a device of the host's. */
+    /* Other processes may read files of the image meanwhile, or add a name to them, and write to
+     * a device of the host. */
     struct stat *all[] = {&a, &b, &c, &d};
     for (int i = 0; i < 4; i++) {
         all[i]->st_atim = all[i]->st_ctim = (struct timespec){0, 0};

@@ -1,5 +1,6 @@
-/* Prints one line for each step: its name, what it returned, the error's name. Nothing that differs between two right kernels or two
- * runs (process ids, inode numbers, times, addresses) may be printed. */
+/* Prints one line for each step: its name, its result, the error's name. Must not print anything
+ * that differs between two correct kernels or two runs (process ids, inode numbers, times,
+ * addresses). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -48,8 +49,9 @@ static void say(const char *what, long result, int error) {
     fflush(stdout);
 }
 
-/* SIGALRM every 200 us, for so many signals at the most. Where a call takes longer than that (a tracer on a busy machine), handlers are all
- * that runs, so the storm has to end from within: its handler calls storm_seen. */
+/* SIGALRM every 200 us, for at most this many signals. If a call takes longer than that (a
+ * tracer on a busy machine), only handlers run, so the storm has to end from within: its handler
+ * calls storm_seen. */
 static volatile int storm_left;
 static void storm_begin(int signals) {
     struct itimerval every = {{0, 200}, {0, 200}};
@@ -62,9 +64,9 @@ static void storm_end(void) {
 }
 static void storm_seen(void) { if (--storm_left == 0) storm_end(); }
 
-/* A call: its text is its name. */
+/* A call: its source text is its name. */
 #define DO(expr) do { errno = 0; long result_ = (long)(expr); say(#expr, result_, errno); } while (0)
-/* Success or the error, where the number means nothing. */
+/* Success or the error, if the number has no meaning. */
 #define OK(expr) do { errno = 0; long result_ = (long)(expr); say(#expr, result_ < 0 ? -1 : 0, errno); } while (0)
 /* A descriptor that is closed again at once. */
 #define OPEN(expr) do { errno = 0; int fd_ = (int)(expr); say(#expr, fd_, errno); if (fd_ >= 0) close(fd_); } while (0)
@@ -108,7 +110,7 @@ static int make(const char *path, const char *text) {
     return n < 0 ? -1 : 0;
 }
 
-/* What wait says of a child. */
+/* The status of a child from wait. */
 static void show_end(const char *what, int status) {
     if (WIFEXITED(status)) printf("%s: exit %d\n", what, WEXITSTATUS(status));
     else if (WIFSIGNALED(status)) printf("%s: killed by %d%s\n", what, WTERMSIG(status), WCOREDUMP(status) ? "" : "");
@@ -126,7 +128,7 @@ static void show_end(const char *what, int status) {
     while (waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {} \
     show_end(what, status_); } while (0)
 
-/* An own directory to work in, as the case begins. */
+/* A new working directory, at the start of a case. */
 static void start(const char *name) {
     char path[64];
     umask(022);

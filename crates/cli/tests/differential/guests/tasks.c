@@ -1,4 +1,4 @@
-/* Threads and processes with ids, filters and tracers of their own: what is not as it should be is said. */
+/* Threads and processes with ids, filters and tracers of their own; prints unexpected results. */
 #include "cases.h"
 #include <grp.h>
 #include <linux/filter.h>
@@ -450,7 +450,7 @@ static void filters(void) {
     CHECK(WIFSIGNALED(s) && WTERMSIG(s) == SIGSYS);
 }
 
-/* What is asked of a call that has been made often before. */
+/* The result of a call that has been made often before. */
 static void filters_hot(void) {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     for (int i = 0; i < 80; i++) {
@@ -477,7 +477,7 @@ static void filters_hot(void) {
         CHECK(readlink("/proc/self/exe", link, sizeof link) == 10);
         CHECK(!try_path());
     }
-    // The severest counts, whoever came first.
+    // The most severe action counts, whatever the order.
     CHECK(install(SYS_chmod, SECCOMP_RET_ERRNO | 13, 0) == 0);
     errno = 0;
     CHECK(chmod("/none", 0) == -1 && errno == 77);
@@ -495,7 +495,7 @@ static volatile int handled;
 static void on_usr(int s, siginfo_t *i, void *v) { (void)s; (void)i; (void)v; handled += !try_path(); }
 static void on_usr_plain(int s) { (void)s; handled += !try_path(); }
 
-/* A sandbox: nothing but what is listed, and not what an engine may need besides. */
+/* A sandbox: allows only the listed calls, not the additional ones of an engine. */
 static void filters_list(void) {
     static const unsigned allowed[] = {SYS_read, SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_newfstatat, SYS_access,
         SYS_getcwd, SYS_getpid, SYS_gettid, SYS_tgkill, SYS_rt_sigprocmask};

@@ -1,4 +1,4 @@
-/* Threads and processes, and what they share. */
+/* Threads and processes, and the state that they share. */
 #include "step.h"
 #include <linux/sched.h>
 
@@ -42,7 +42,8 @@ static void shared(const char *what, int flags) {
     show_cwd();
 }
 
-/* Who shares the umask and has made no call since another one changed it makes children that begin with the new one. */
+/* A thread that shares the umask, and has made no call since another one changed it, makes
+ * children with the new one. */
 static int masks(void *x) { umask(0137); return 0; }
 static void behind(void) {
     int s;

@@ -1,4 +1,5 @@
-// Threads, compiled code, files, a server and its clients, other programs: what Java's machine asks of a system.
+// Threads, compiled code, files, a server and its clients, other programs: the system interfaces
+// that Java's virtual machine uses.
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -69,7 +70,7 @@ class Main {
         long sum = 0;
         for (int round = 0; round < 100000; round++) sum += sum(numbers);
         System.out.println(sum);
-        // The machine finds both by a signal.
+        // The virtual machine finds both by a signal.
         try {
             Object nothing = numbers.length > 1 ? null : "";
             nothing.hashCode();

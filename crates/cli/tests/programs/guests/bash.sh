@@ -1,4 +1,5 @@
-# A shell's groups, signals and descriptors: pipelines, job control, process substitution, coprocesses, traps.
+# A shell's groups, signals and descriptors: pipelines, job control, process substitution,
+# coprocesses, traps.
 set -eu -o pipefail
 seq 2000 | sort -rn | uniq | sed -n 3p
 false | true | cat || echo "pipe ${PIPESTATUS[*]}"

@@ -1,4 +1,4 @@
-# Runs in a tree in which there is nothing but Busybox.
+# Runs in a tree with only Busybox.
 set -eu
 n=0; while [ $n -lt 50 ]; do /bin/true; n=$((n+1)); done; echo "$n of $(readlink /bin/sh)"
 [ "$(find / -xdev -type f | wc -l)" = "$(find / -xdev -type f -print0 | xargs -0 ls -1d | wc -l)" ] && echo found

@@ -1,4 +1,5 @@
-// Cancellation of threads that are blocked in calls, and programs that posix_spawn starts: what C libraries do in their own, newest ways.
+// Cancellation of threads that are blocked in calls, and programs that posix_spawn starts, by the
+// newest methods of C libraries.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,7 +41,7 @@ static void *blocked(void *which) {
 }
 
 static void cancels(void) {
-    // One at a time: two ends of the pipe would meet.
+    // One at a time: a reader and a writer of the pipe would unblock each other.
     for (long which = 0; which < 7; which++) {
         pthread_t thread;
         void *end;
@@ -105,7 +106,7 @@ int main(void) {
     char *words[] = {"missing", 0};
     printf("%s\n", strerror(posix_spawnp(&pid, "missing", 0, 0, words, environ)));
     printf("%s\n", strerror(posix_spawn(&pid, "/etc/passwd", 0, 0, words, environ)));
-    // Newer than the library that this is compiled with.
+    // Newer than the library with which this is compiled.
     int (*spawn_to_descriptor)(int *, const char *, void *, void *, char *const[], char *const[]) = (int (*)(int *, const char *, void *, void *, char *const[], char *const[]))dlsym(RTLD_DEFAULT, "pidfd_spawnp");
     int file = -1;
     char *again[] = {"sh", "-c", "exit 9", 0};

@@ -1,4 +1,5 @@
-// Loaded before a program's libraries: says at the end whether the program has read another process's memory.
+// Loaded before a program's libraries: prints at the end if the program has read another process's
+// memory.
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/uio.h>

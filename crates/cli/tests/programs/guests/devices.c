@@ -1,4 +1,5 @@
-// Devices, memory that processes share and numbers for ioctl: nothing of it is anybody's but the kernel's. The same natively and inside, line by line.
+// Devices, memory that processes share and numbers for ioctl, which only the kernel may handle. The
+// same output natively and inside.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ int main(void) {
     say("write to full", write(full, "x", 1));
     say("nothing's size in blocks", ioctl(null, BLKGETSIZE64, &(uint64_t){0}));
 
-    // A bound device: the structure behind the pointer is the kernel's to fill.
+    // A bound device: the kernel fills the structure behind the pointer.
     int tun = device("/dev/net/tun", O_RDWR);
     unsigned features = 0;
     say("features", ioctl(tun, TUNGETFEATURES, &features));
@@ -77,7 +78,8 @@ int main(void) {
     say("unlink", shm_unlink(path));
     unsigned char *locked = mmap(0, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     say("locked", mlock(locked, 1 << 16));
-    // As graphics libraries do: a reservation at an address of their own, pages put into it, hints, and no children that share them.
+    // As graphics libraries do: a reservation at a fixed address, pages mapped into it, hints, and
+    // no sharing with children.
     void *wish_at = (void *)0x200000000;
     void *reserved = mmap(wish_at, 1UL << 36, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     printf("reserved %d\n", reserved == wish_at);

@@ -1,4 +1,5 @@
-// Goroutines, files, a server and its clients, other programs: what Go's runtime asks of a system.
+// Goroutines, files, a server and its clients, other programs: the system interfaces that Go's
+// runtime uses.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Compiled code, threads, files, a server and its clients, other programs: what Node asks of a system.
+// Compiled code, threads, files, a server and its clients, other programs: the system interfaces
+// that Node uses.
 const fs = require('fs'), http = require('http'), child = require('child_process'), net = require('net');
 const { Worker, isMainThread, parentPort } = require('worker_threads');
 

@@ -1,5 +1,6 @@
-// Ranks of MPI: a token goes round all of them, and two of them throw messages of 0 bytes to 1 MB at each other. Prints whether each arrived whole
-// and, if a number of rounds is given, how long one way took, in microseconds.
+// Ranks of MPI: a token goes round all of them, and two of them send messages of 0 bytes to 1 MB to
+// each other. Prints whether each arrived whole and, if a number of rounds is given, how long one
+// way took, in microseconds.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// A module for Lua, so that musl's loader has something to load: threads that ask for files and start programs.
+// A module for Lua, so that musl's loader has a library to load: threads that open files and start
+// programs.
 #include <errno.h>
 #include <fcntl.h>
 #include "lauxlib.h"

@@ -1,4 +1,5 @@
-# Threads, processes of all three kinds, shared memory, locks, and asynchronous programs: what Python's workers ask of a system.
+# Threads, processes of all three kinds, shared memory, locks, and asynchronous programs: the system
+# interfaces that Python's workers use.
 import asyncio, concurrent.futures, multiprocessing, os, signal, socket, subprocess, sys, tempfile, threading, time
 from multiprocessing import shared_memory
 

@@ -8,7 +8,7 @@
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* A whole directory, read in pieces of a size that the seed chooses. */
+/* Reads a whole directory, in pieces of a size that the seed chooses. */
 static void list(void) {
     static char room[4096], *names[400];
     char line[12000];
@@ -26,7 +26,8 @@ static void list(void) {
             at += entry->d_reclen;
         }
     int error = errno;
-    /* How much fits before an entry that does not, nobody promises; nor what a directory shows that was read before it was changed. */
+    /* How many entries fit before one that does not is not defined; nor is what a directory
+     * shows that was read before it was changed. */
     int whole = n == 0 && size >= 280 && fresh;
     qsort(names, count, sizeof *names, by_text);
     int length = 0;
@@ -45,7 +46,7 @@ static void reads_and_writes(unsigned which) {
     long length = pick(20), at = pick(30);
     switch (which) {
     case 0: {
-        /* What lies elsewhere (/proc, /dev) has contents of its own. */
+        /* Files elsewhere (/proc, /dev) have contents of their own. */
         SKIP(fd);
         long n = pread(fd, text, length, at);
         result(n, "pread(%d, %ld, %ld) \"%s\"", fd, length, at, shown(text));
@@ -58,7 +59,7 @@ static void reads_and_writes(unsigned which) {
         break;
     case 2: SKIP(fd); result(ftruncate(fd, at), "ftruncate(%d, %ld)", fd, at); break;
     case 3: {
-        /* Positions in directories are the file system's affair. */
+        /* Positions in directories depend on the file system. */
         struct stat st;
         SKIP(fd);
         if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) { record("a directory"); break; }
@@ -85,7 +86,7 @@ static void duplicates(void) {
     }
 }
 
-/* Record locks belong to the process, and fall with any close of the file in it. */
+/* Record locks belong to the process, and any close of the file in it releases them. */
 static void locks(void) {
     const char *name = good_path();
     struct flock lock = {seldom(2) ? F_RDLCK : F_WRLCK, SEEK_SET, pick(10), 5, 0};
@@ -121,7 +122,7 @@ void step_descriptors(unsigned which) {
         unsigned room = (unsigned[]){PATH_MAX, PATH_MAX, PATH_MAX, 8, 1, 0}[pick(6)];
         long n = syscall(SYS_getcwd, text, (size_t)room);
         if (n > 0 && !strncmp(text, "/proc/", 6)) n = 1;
-        /* Of the host's name of what lies outside of the root. */
+        /* The host's name of a file outside of the root. */
         if (n > 0 && text[0] == '(') n = 1, strcpy(text, "(unreachable)");
         result(n, "getcwd(%u) \"%s\"", room, n > 0 ? shown(text) : "");
         break;

@@ -1,4 +1,4 @@
-/* Who the sequence is. */
+/* Ids of the sequence. */
 #include "state.h"
 #include <grp.h>
 #include <sys/fsuid.h>
@@ -21,7 +21,7 @@ static void show(void) {
     record("ids %s", text);
 }
 
-/* By raw calls, which are the thread's alone, or by the C library, which changes all threads. */
+/* By raw calls, which affect the thread alone, or by the C library, which changes all threads. */
 void step_ids(unsigned which) {
     unsigned a = id(), b = id(), c = id();
     int raw = pick(2);

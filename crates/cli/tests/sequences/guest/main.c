@@ -1,10 +1,13 @@
-/* Sequences of system calls, chosen by a seed, in a directory of their own; each call's result is a line of the record.
+/* Sequences of system calls, chosen by a seed, in a directory of their own; each call's result is a
+ * line of the record.
  *
- *   sequences run SEEDS STEPS MODE HIDDEN ONLY    seeds (,N,N,) one after the other, and the trees that they leave
- *   sequences resume ...                                goes on after an execve
- *   sequences echo ...                                  what a program is told that a sequence starts
+ *   sequences run SEEDS STEPS MODE HIDDEN ONLY   plays seeds (,N,N,) one after the other, and records
+ *                                                the trees that they leave
+ *   sequences resume ...                         continues after an execve
+ *   sequences echo ...                           prints what a program that a sequence starts gets
  *
- * MODE is `files`, or `ids` where owners and credentials count. Nothing that differs between two right kernels may be recorded. */
+ * MODE is `files`, or `ids` if owners and credentials count. Nothing may be recorded that differs
+ * between two correct kernels. */
 #include "state.h"
 #include <dirent.h>
 #include <sys/auxv.h>
@@ -36,7 +39,7 @@ static void place(uint64_t seed) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* A tree as it was left. The working directory is the one above `name`. */
+/* Records the final state of a tree. The working directory is the one above `name`. */
 static void show_tree(const char *shown_as, const char *name, int depth) {
     struct stat st;
     char label[2000], text[600] = "";
@@ -80,7 +83,7 @@ static void run_seed(uint64_t seed) {
         alarm(60);
         umask(022);
         if (chdir(now.work)) _exit(8);
-        /* A third of them as a user. */
+        /* A third of them run as a user. */
         begin_step(1000000);
         if (now.ids && seldom(3)) { setgid(1235); setuid(1234); record("as a user"); }
         now.step = 0;

@@ -30,7 +30,7 @@ static const char *flags_text(int flags) {
     return text;
 }
 
-/* Whether an open with these flags changes anything. */
+/* True if an open with these flags changes anything. */
 static int changes(int flags) { return !(flags & O_PATH) && (flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR)); }
 
 static void opens(unsigned which) {
@@ -116,14 +116,14 @@ static void reads(unsigned which) {
     int error = errno;
     text[n > 0 ? n : 0] = 0;
     errno = error;
-    /* Pipes and the like have numbers; ids of processes differ. */
+    /* Pipes and the like have numbers; process ids differ. */
     if (n > 0 && (strchr(text, ':') || strspn(text, "0123456789") == strlen(text))) n = 1, strcpy(text, "...");
-    /* What never had a name is called by its inode's number. */
+    /* A file that never had a name is identified by its inode number. */
     if (n > 0 && (strstr(text, "/task/") || strstr(text, "/#"))) n = 1, strcpy(text, "...");
     result(n, "readlinkat(%d, %s, %u) \"%s\"", dir, named(name), room, shown(text));
 }
 
-/* Outside of our directories are times, sizes and numbers of links of others. */
+/* Outside of the sequence's directories times, sizes and numbers of links are not recorded. */
 static void stats(unsigned which) {
     struct stat st;
     struct statx sx;
@@ -163,7 +163,7 @@ static void socket_names(void) {
     if (strlen(name) > 108) { record("too long for a socket"); return; }
     memcpy(address.sun_path, name, length - 2);
     if (length < sizeof address && seldom(2)) length++;
-    /* No name at all is chosen by the kernel, or is an abstract one. */
+    /* An empty name is chosen by the kernel, or is an abstract one. */
     if (!*name) { record("a socket without a name"); return; }
     SKIP(AT_FDCWD, name, 0);
     int a = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), b = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -1,4 +1,5 @@
-/* Keeps changes within the sequence's own directories: a name is looked up by O_PATH and its kernel's name read. */
+/* Keeps changes within the sequence's own directories: opens a name by O_PATH and reads the
+ * kernel's name of it. */
 #include "state.h"
 
 static int below(const char *name, const char *dir) {
@@ -10,7 +11,7 @@ static int leads(int fd) {
     char link[40], text[PATH_MAX + 1];
     sprintf(link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, text, PATH_MAX);
-    /* Too deep for a name: only our own directories are. */
+    /* Too deep for a name: only the sequence's own directories are. */
     if (n < 0) return errno == ENAMETOOLONG;
     text[n] = 0;
     return below(text, now.work) || below(text, now.bound) || strchr(text, ':');
@@ -44,7 +45,7 @@ static int check(int dir, const char *name, int follow, int depth) {
             }
         }
     }
-    /* The magic links of /proc are not in our directories, but what they lead to may be. */
+    /* The magic links of /proc are not in the sequence's directories, but their targets may be. */
     else if (!whole && follow) {
         int file = openat(fd, end, O_PATH | O_CLOEXEC);
         if (file >= 0) { good = leads(file); close(file); }
@@ -54,7 +55,7 @@ static int check(int dir, const char *name, int follow, int depth) {
 }
 
 int ours(int dir, const char *name, int follow) {
-    /* Memory that is not there, or a string that does not end before it does: the call fails. */
+    /* Unmapped memory, or a string that does not end before it: the call fails. */
     if ((uintptr_t)name < 65536 || (uintptr_t)name >= 0x7fffffff0000) return 1;
     if ((uintptr_t)name % 4096 == 4093 && !memcmp(name, "abc", 3)) return 1;
     if (now.inside) return dir == AT_FDCWD;

@@ -18,7 +18,7 @@ static unsigned end_of_part(void) {
     return end < now.steps ? end : now.steps;
 }
 
-/* A child does the next steps; what it shares with us, it changes for us. */
+/* A child does the next steps; changes of shared state affect the parent too. */
 static void child(unsigned long shared, const char *what) {
     unsigned step = now.step, end = end_of_part();
     long pid = syscall(SYS_clone, shared | SIGCHLD, 0, 0, 0, 0);
@@ -51,7 +51,7 @@ static void thread(void) {
     now.step = end - 1;
 }
 
-/* Another program: what it is told, and how it ends. */
+/* Another program: its arguments, and its end. */
 static void spawn(unsigned which) {
     const char *name = path();
     char *words[] = {"name", "echo", "with space", "", 0};
@@ -80,7 +80,7 @@ static void spawn(unsigned which) {
     if (r) result(r, "%s", what); else show_end(what, status);
 }
 
-/* This program again, in place; it goes on with the next step. */
+/* Executes this program again; it continues with the next step. */
 static void again(void) {
     if (now.inside) { record("no program inside"); return; }
     char seed[24], step[16], steps[16], list[200] = "";
@@ -95,11 +95,12 @@ static void again(void) {
     result(-1, "again");
 }
 
-/* A root of its own for the rest of the sequence. */
+/* Changes the root for the rest of the sequence. */
 static void root(void) {
     const char *name = path();
     if (!now.inside && seldom(4)) {
-        /* What is open elsewhere could not be told from ours any more. */
+        /* Descriptors opened elsewhere could not be distinguished from the sequence's own any
+         * more. */
         for (int i = 0; i < now.count;) {
             int fd = now.open[i];
             if (ours_fd(fd)) i++; else { forget(fd); close(fd); }
@@ -116,7 +117,7 @@ static void root(void) {
         result(r, "chroot(%s)", named(name));
         if (r) _exit(0);
         long n = syscall(SYS_getcwd, text, sizeof text);
-        /* The directory may lie outside; then its name is the host's. */
+        /* The directory may be outside; then its name is the host's. */
         if (n > 0 && text[0] == '(') n = 0;
         result(n, "getcwd in it \"%s\"", n > 0 ? shown(text) : "");
         result(access("/f", F_OK), "access(/f)");

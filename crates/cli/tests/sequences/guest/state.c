@@ -60,7 +60,7 @@ void facts(const char *what, const struct stat *st) {
     if (now.ids) n += sprintf(text + n, " %u:%u", st->st_uid, st->st_gid);
     if (!S_ISDIR(st->st_mode)) n += sprintf(text + n, " links %lu size %lld", (unsigned long)st->st_nlink, (long long)st->st_size);
     if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode)) n += sprintf(text + n, " device %u:%u", major(st->st_rdev), minor(st->st_rdev));
-    /* Times that somebody set; the others are of today. */
+    /* Times that were set explicitly; the others are the present. */
     if (st->st_mtime < 1000000000) sprintf(text + n, " time %lld.%ld", (long long)st->st_mtime, st->st_mtim.tv_nsec);
     record("%s: %s", what, text);
 }
@@ -72,7 +72,7 @@ const char *shown(const char *text) {
     unsigned length = strlen(text), n = 0;
     for (unsigned i = 0; i < length && n < 500; i++) {
         unsigned same = 1, digits = strspn(text + i, "0123456789");
-        /* Ids of processes. */
+        /* Process ids. */
         if (digits && (i >= 6 && !memcmp(text + i - 6, "/proc/", 6) || i >= 6 && !memcmp(text + i - 6, "/task/", 6))) {
             into[n++] = 'N';
             i += digits - 1;
@@ -153,7 +153,7 @@ static void compose(char *into) {
 
 enum { ROOM = 8192 };
 
-/* Memory after which there is none. */
+/* Memory that is followed by unmapped memory. */
 static char *edge(void) {
     static char *room[6];
     static int next;
@@ -168,7 +168,7 @@ static char *edge(void) {
 const char *good_path(void) {
     char text[ROOM];
     compose(text);
-    /* Most end where the memory does. */
+    /* Most end at the end of the mapping. */
     unsigned length = strlen(text) + 1;
     char *at = edge() + ROOM - length - (seldom(4) ? 64 : 0);
     return memcpy(at, text, length);

@@ -1,5 +1,6 @@
-/* What a sequence of calls knows about itself: its random numbers, its descriptors, the names it uses. One step is one call, chosen by the
- * seed and the step's number alone, so that a sequence from which steps are left out does the others as before. */
+/* The state of a sequence of calls: its random numbers, its descriptors, the names it uses. One
+ * step is one call, chosen by the seed and the step's number alone, so that a sequence with
+ * steps left out does the others as before. */
 #ifndef STATE_H
 #define STATE_H
 #define _GNU_SOURCE
@@ -17,7 +18,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Younger than the C library of some machines. */
+/* Newer than the C library of some machines. */
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452
 #endif
@@ -27,7 +28,7 @@ enum { SLOTS = 64, MAXIMUM_OPEN = 10 };
 struct sequence {
     uint64_t seed;
     unsigned step, steps;
-    /* Ids are changed and shown: the engine gives all ids there are. */
+    /* Ids are changed and shown: the engine provides all ids. */
     int ids;
     /* A file that only the host has. */
     const char *hidden;
@@ -41,39 +42,41 @@ struct sequence {
 };
 extern struct sequence now;
 
-/* Below `n`. */
+/* A random number below `n`. */
 unsigned pick(unsigned n);
-/* Once in `n` times. */
+/* True once in `n` times. */
 int seldom(unsigned n);
 void begin_step(unsigned step);
 int wanted(unsigned step);
 
-/* One line of the record. */
+/* Writes one line of the record. */
 void record(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* `what` gave `result`; errno as it is. */
+/* Records that `what` returned `result`, with errno. */
 void result(long value, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What stat says, as far as it is the same everywhere. */
+/* Records the fields of stat that are the same everywhere. */
 void facts(const char *what, const struct stat *st);
-/* Text as it goes into the record: long runs are counted. */
+/* Prepares text for the record: long runs are counted. */
 const char *shown(const char *text);
-/* The same of a path that may be no memory. */
+/* The same for a path that may be unmapped. */
 const char *named(const char *path);
 
-/* A path, from a buffer that lasts until the sixth call from now. May end right before memory that is not there, or be no memory at all. */
+/* A path, from a buffer that lasts until the sixth call from now. May end right before unmapped
+ * memory, or be unmapped itself. */
 const char *path(void);
-/* The same, and always text. */
+/* The same, but always a valid string. */
 const char *good_path(void);
 int descriptor(void);
 int directory(void);
 void keep(int fd);
 void forget(int fd);
-/* Whether a change of this file stays within the sequence's own directories, so that other sequences are not disturbed. */
+/* True if a change of this file stays within the sequence's own directories, so that other
+ * sequences are not disturbed. */
 int ours(int dir, const char *name, int follow);
 int ours_fd(int fd);
 
-/* Steps from `now.step` up to `end`. */
+/* Does the steps from `now.step` up to `end`. */
 void run_steps(unsigned end);
-/* One call of a family; each has so many. */
+/* One call of a family; each family has this many. */
 void step_names(unsigned which);
 void step_descriptors(unsigned which);
 void step_attributes(unsigned which);

@@ -1,4 +1,4 @@
-// A module of two packages, to be built, tested and vetted by Go's own programs inside.
+// A module of two packages, which Go's own tools build, test and vet inside.
 package main
 
 import (
