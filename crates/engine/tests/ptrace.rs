@@ -93,7 +93,7 @@ impl Container {
     }
 }
 
-fn told(output: &Output) -> String {
+fn transcript(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
 }
@@ -103,14 +103,14 @@ fn as_on_the_host(name: &str) {
     let Some(container) = Container::new(name) else { return };
     let program = container.directory.join("ROOT/bin/guest").display().to_string();
     let native = container.command(&[&program]).output().unwrap();
-    assert!(native.status.success(), "on the host: {}", told(&native));
+    assert!(native.status.success(), "on the host: {}", transcript(&native));
     for mode in MODES {
         let output = container.guest(mode, "run", &["/bin/guest", mode]).output().unwrap();
-        if told(&output).contains("may not be traced") {
-            eprintln!("SKIP {name} in {mode}: {}", told(&output));
+        if transcript(&output).contains("may not be traced") {
+            eprintln!("SKIP {name} in {mode}: {}", transcript(&output));
             continue;
         }
-        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, told(&output));
+        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, transcript(&output));
     }
 }
 
@@ -143,11 +143,11 @@ fn invalid_arguments_do_no_harm() {
     let Some(container) = Container::new("nonsense") else { return };
     for mode in MODES {
         let output = container.guest(mode, "run", &["/bin/guest"]).output().unwrap();
-        if told(&output).contains("may not be traced") {
-            eprintln!("SKIP nonsense in {mode}: {}", told(&output));
+        if transcript(&output).contains("may not be traced") {
+            eprintln!("SKIP nonsense in {mode}: {}", transcript(&output));
             continue;
         }
-        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, told(&output));
+        assert!(output.status.success(), "{mode}: {:?}\n{}", output.status, transcript(&output));
     }
 }
 
@@ -169,14 +169,14 @@ fn the_guest_is_the_process_that_was_started() {
             assert_eq!((status.code(), status.signal()), (code, signal), "{mode} {words:?}");
         }
         let missing = container.guest(mode, "run", &["/nope"]).output().unwrap();
-        assert_eq!(missing.status.code(), Some(127), "{}", told(&missing));
+        assert_eq!(missing.status.code(), Some(127), "{}", transcript(&missing));
         let child = without_timeout(&mut container.guest(mode, "run", &["/bin/guest", "pid", ""]))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let pid = child.id();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(told(&output).trim(), pid.to_string(), "{mode}");
+        assert_eq!(transcript(&output).trim(), pid.to_string(), "{mode}");
     }
 }
 

@@ -84,7 +84,7 @@ fn is_root(test: &str) -> bool {
     root
 }
 
-/// Whether user namespaces work depends on the host; if not, the trial must have a reason.
+/// User namespaces work or not depending on the host; if not, the trial must have a reason.
 fn namespaces_are_explained(host: &Host) {
     let namespaces = &host.namespaces;
     assert_eq!(namespaces.user.is_works(), namespaces.barrier.is_none(), "{namespaces:?}");

@@ -56,7 +56,7 @@ pub struct ContainerLock(#[expect(dead_code, reason = "held for its Drop")] Lock
 pub fn remove_owned(path: &Path) -> std::result::Result<(), DeleteError> {
     use std::os::unix::ffi::OsStrExt as _;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(format!("{} is no entry of a directory", path.display()).into());
+        return Err(format!("{} is not an entry of a directory", path.display()).into());
     };
     let parent = std::fs::File::open(parent)?;
     Ok(sys::fs::remove_tree(&parent, name.as_bytes())?)

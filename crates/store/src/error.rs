@@ -119,7 +119,7 @@ pub enum Error {
     Untrusted {
         /// The directory in question.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// The store can be read but not changed.

@@ -31,7 +31,7 @@ const DOCUMENT: u64 = 8 << 20;
 pub struct Freed {
     /// Bytes freed on the disk, as far as they could be counted.
     pub bytes: u64,
-    /// What was removed: digests, names, ids.
+    /// Removed objects: digests, names, ids.
     pub items: Vec<String>,
     /// Unused content stays because other processes are using the store.
     pub deferred: bool,

@@ -85,7 +85,7 @@ pub use volumes::{Volume, VolumeInfo, Volumes};
 use lock::{Lock, Lockable, Mode};
 use root::Root;
 
-/// What survives a power failure, and at which cost. A killed process never loses or breaks
+/// The data that survive a power failure, and the cost. A killed process never loses or breaks
 /// anything either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
@@ -112,7 +112,7 @@ pub struct Options {
     /// Read-only stores beneath, nearest first: content that is not in this store is looked up
     /// there.
     pub below: Vec<PathBuf>,
-    /// What to sync.
+    /// The data to sync.
     pub durability: Durability,
     /// How long to wait for other processes, and the callback to report it.
     pub wait: WaitPolicy,

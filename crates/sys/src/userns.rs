@@ -49,7 +49,7 @@ pub enum Error {
         program: PathBuf,
         /// Its exit status.
         status: String,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// `fork(2)` or `pipe(2)` failed.

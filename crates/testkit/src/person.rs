@@ -38,12 +38,12 @@ pub fn public_copy(scratch: &Scratch, program: &Path) -> io::Result<PathBuf> {
 /// One [`Person`] per test user, each with an empty home below `scratch`.
 pub fn everybody(scratch: &Scratch, program: &Path) -> io::Result<Vec<Person>> {
     let program = public_copy(scratch, program)?;
-    let people = users::all();
-    if people.is_empty() {
+    let users = users::all();
+    if users.is_empty() {
         let hint = "the test users are missing: run `cargo xtask setup` as root once";
         return Err(io::Error::other(hint));
     }
-    people
+    users
         .into_iter()
         .map(|user| {
             let home =

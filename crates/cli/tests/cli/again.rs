@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::{command, coracle, printed, told};
+use crate::{command, coracle, printed, transcript};
 
 /// Flags without an effect on a plan: they concern pulling an image, or the session around the
 /// program.
@@ -113,7 +113,9 @@ fn each_flag_counts_or_is_refused() {
         words.extend(flag);
         words.push("here");
         // For `--hostenv`.
-        told(&command(home, &words).env("A_WORD_OF_THE_HOST", "1").output().expect("it starts"))
+        transcript(
+            &command(home, &words).env("A_WORD_OF_THE_HOST", "1").output().expect("it starts"),
+        )
     };
     let plain = explain(&[]);
     assert!(plain.ends_with("status 0"), "{plain}");
@@ -145,7 +147,7 @@ fn what_is_decided_before_is_named() {
         ["--log-driver", "none"],
         ["--log-opt", "max-size=1m"],
     ] {
-        let said = told(&coracle(home, &["run", flag[0], flag[1], "here"]));
+        let said = transcript(&coracle(home, &["run", flag[0], flag[1], "here"]));
         let reason = format!("error: {} is decided when a container is made", flag[0]);
         assert!(said.starts_with(&reason) && said.ends_with("status 125"), "{said}");
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{coracle, printed, told};
+use crate::{coracle, printed, transcript};
 
 fn run(fence: &Path, home: &Path, forbidden: &[&str], words: &[&str]) -> Output {
     Command::new(fence)
@@ -53,9 +53,9 @@ fn the_choice_follows_what_the_host_allows() {
     for (forbidden, chosen, refused) in cases {
         let home = TempDir::new().unwrap();
         let done = run(&fence, home.path(), forbidden, &["doctor", "--format", "json"]);
-        assert_eq!(done.status.code(), Some(i32::from(chosen.is_none())), "{}", told(&done));
+        assert_eq!(done.status.code(), Some(i32::from(chosen.is_none())), "{}", transcript(&done));
         let report: Value = serde_json::from_slice(&done.stdout).unwrap();
-        assert_eq!(report["chosen"].as_str(), chosen, "{forbidden:?}: {}", told(&done));
+        assert_eq!(report["chosen"].as_str(), chosen, "{forbidden:?}: {}", transcript(&done));
         for (mode, word) in refused {
             let engines = report["engines"].as_array().unwrap();
             let engine = engines.iter().find(|engine| engine["mode"] == *mode).unwrap();
@@ -63,7 +63,7 @@ fn the_choice_follows_what_the_host_allows() {
             assert!(engine["state"] == "unusable" && why.contains(word), "{forbidden:?}: {engine}");
         }
         // For people: a line for each engine, with the reason on it.
-        let text = told(&run(&fence, home.path(), forbidden, &["doctor"]));
+        let text = transcript(&run(&fence, home.path(), forbidden, &["doctor"]));
         assert_eq!(text.matches(", chosen").count(), usize::from(chosen.is_some()), "{text}");
         assert_eq!(text.matches(": unusable: ").count(), refused_in(&report), "{text}");
     }
@@ -80,7 +80,7 @@ fn a_directory_that_is_yet_to_be_a_store_stays_empty() {
     let home = TempDir::new().unwrap();
     let place = home.path().join(".local/share/coracle");
     std::fs::create_dir_all(&place).unwrap();
-    told(&coracle(home.path(), &["doctor"]));
+    transcript(&coracle(home.path(), &["doctor"]));
     assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
     printed(home.path(), &["create", "hello"]);
     assert!(place.join("store.json").exists());

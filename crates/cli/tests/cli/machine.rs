@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{coracle, printed, told};
+use crate::{coracle, printed, transcript};
 
 #[test]
 fn version() {
@@ -64,6 +64,6 @@ fn closed_streams_are_survived() {
 
 #[test]
 fn a_place_that_cannot_be_a_store_is_told() {
-    let text = told(&coracle(std::path::Path::new("/"), &["--store", "/proc/x", "ps"]));
+    let text = transcript(&coracle(std::path::Path::new("/"), &["--store", "/proc/x", "ps"]));
     assert!(text.contains("status 125") && text.contains("error:"), "{text}");
 }

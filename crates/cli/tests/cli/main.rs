@@ -29,7 +29,7 @@ fn coracle(home: &Path, words: &[&str]) -> Output {
 }
 
 /// Standard output, standard error and status in one text.
-fn told(output: &Output) -> String {
+fn transcript(output: &Output) -> String {
     format!(
         "{}{}status {}",
         String::from_utf8_lossy(&output.stdout),
@@ -41,6 +41,6 @@ fn told(output: &Output) -> String {
 /// Standard output of a command that must succeed.
 fn printed(home: &Path, words: &[&str]) -> String {
     let output = coracle(home, words);
-    assert!(output.status.success(), "{words:?}: {}", told(&output));
+    assert!(output.status.success(), "{words:?}: {}", transcript(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

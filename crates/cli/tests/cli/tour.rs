@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::{coracle, printed, told};
+use crate::{coracle, printed, transcript};
 
 /// Ids and times differ from run to run.
 fn filters() -> insta::Settings {
@@ -53,8 +53,8 @@ fn containers() {
         "second,third\n"
     );
     printed(home, &["rmname", "third"]);
-    insta::assert_snapshot!(told(&coracle(home, &["create", "--name", "second", "hello"])).lines().last().unwrap_or_default(), @"status 125");
-    insta::assert_snapshot!(told(&coracle(home, &["rm", "second", "nobody"])), @r#"
+    insta::assert_snapshot!(transcript(&coracle(home, &["create", "--name", "second", "hello"])).lines().last().unwrap_or_default(), @"status 125");
+    insta::assert_snapshot!(transcript(&coracle(home, &["rm", "second", "nobody"])), @r#"
     second
     error: no container "nobody"
       hint: 'coracle ps -a' lists all containers
@@ -94,7 +94,7 @@ fn images() {
     let text = printed(other.path(), &["load", "-i", archive.to_str().unwrap()]);
     assert_eq!(text, "Loaded image: my/hello:1\n");
     assert!(printed(home, &["verify"]).contains("nothing is wrong"));
-    insta::assert_snapshot!(told(&coracle(home, &["rmi", "coracle/hello", "no/such"])), @r"
+    insta::assert_snapshot!(transcript(&coracle(home, &["rmi", "coracle/hello", "no/such"])), @r"
     Untagged: coracle/hello:latest
     error: there is no image 'no/such'
       hint: 'coracle images' lists what is there, 'coracle pull' fetches

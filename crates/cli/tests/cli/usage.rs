@@ -2,11 +2,11 @@
 
 use tempfile::TempDir;
 
-use crate::{coracle, told};
+use crate::{coracle, transcript};
 
 fn mistake(words: &[&str]) -> String {
     let home = TempDir::new().unwrap();
-    told(&coracle(home.path(), words))
+    transcript(&coracle(home.path(), words))
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn passwords_do_not_show() {
         &["--debug", "pull", "--creds", &format!("me:{secret}"), "127.0.0.1:1/x/y:1"],
         &["login", "--creds", &format!("me:{secret}"), "--nonsense", "127.0.0.1:1"],
     ] {
-        let text = told(&coracle(home.path(), words));
+        let text = transcript(&coracle(home.path(), words));
         assert!(text.contains("status 125"), "{text}");
         assert!(!text.contains(secret), "{text}");
     }

@@ -27,13 +27,13 @@ mod mounts;
 mod nesting;
 mod network;
 mod packages;
+mod patched_code;
 mod placement;
 mod points;
 mod removal;
 mod status;
 mod streams;
 mod terminals;
-mod texts;
 mod users;
 mod world;
 
@@ -64,15 +64,25 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("debian", packages::CASES),
     ("nss", libraries::CASES),
     ("nest", nesting::CASES),
-    ("texts", texts::CASES),
+    ("patched_code", patched_code::CASES),
     ("modes", modes::CASES),
     ("hosts", hosts::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 10] =
-    ["status", "env", "users", "streams", "exec", "files", "many", "texts", "hosts", "removal"];
+const WITHOUT_FILTERS: [&str; 10] = [
+    "status",
+    "env",
+    "users",
+    "streams",
+    "exec",
+    "files",
+    "many",
+    "patched_code",
+    "hosts",
+    "removal",
+];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
 /// code of N1 and P1.
@@ -111,8 +121,8 @@ fn main() -> ExitCode {
                         "F2" => WITHOUT_FILTERS.contains(group),
                         // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,
-                        "R1" | "R2" => !is_repetition(world, group) && *group != "texts",
-                        _ => *group != "texts",
+                        "R1" | "R2" => !is_repetition(world, group) && *group != "patched_code",
+                        _ => *group != "patched_code",
                     };
                     if !is_theirs {
                         continue;

@@ -63,8 +63,8 @@ impl Stage {
         let scratch = Scratch::new("contract").map_err(|error| error.to_string())?;
         let coracle = public_copy(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle")))
             .map_err(|error| error.to_string())?;
-        let people = users::all();
-        if people.is_empty() {
+        let users = users::all();
+        if users.is_empty() {
             return Err("the test users are missing: run `cargo xtask ci` as root once".to_owned());
         }
         let registry = DockerRegistry::start();
@@ -75,7 +75,7 @@ impl Stage {
         let registry = registry.ok();
         let image = prepare(&scratch, registry.as_ref())?;
         let mut worlds = Vec::new();
-        for user in people {
+        for user in users {
             let owner = Some((user.uid, user.gid));
             let dir = |name: &str| {
                 scratch

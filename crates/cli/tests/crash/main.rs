@@ -45,12 +45,12 @@ fn main() -> ExitCode {
     let scratch = Scratch::new("crash").expect("a scratch directory");
     let program = Path::new(env!("CARGO_BIN_EXE_coracle"));
     let set = everybody(&scratch, program)
-        .and_then(|people| Ok((people, DockerRegistry::start()?)))
+        .and_then(|users| Ok((users, DockerRegistry::start()?)))
         .map_err(|error| error.to_string());
     let made = set.as_ref().ok().map(|(_, registry)| images(registry));
     let places: Vec<Place> = match (&set, &made) {
-        (Ok((people, _)), Some(made)) => {
-            people.iter().map(|person| Place { person, images: made }).collect()
+        (Ok((users, _)), Some(made)) => {
+            users.iter().map(|person| Place { person, images: made }).collect()
         }
         _ => Vec::new(),
     };

@@ -9,8 +9,8 @@
 
 mod driver;
 mod gpus;
-mod people;
 mod screen;
+mod users;
 mod world;
 
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use testkit::harness::Suite;
 use world::{Case, Stage};
 
 const GROUPS: &[(&str, &[(&str, Case)])] =
-    &[("gpus", gpus::CASES), ("people", people::CASES), ("screen", screen::CASES)];
+    &[("gpus", gpus::CASES), ("users", users::CASES), ("screen", screen::CASES)];
 
 fn main() -> ExitCode {
     let listing = std::env::args().any(|word| word == "--list");

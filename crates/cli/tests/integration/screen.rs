@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use testkit::skip::{Outcome, need_program};
 
-use crate::people::Daemon;
+use crate::users::Daemon;
 use crate::world::{Case, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[("windows_are_drawn", windows_are_drawn)];

@@ -33,18 +33,18 @@ const CASES: &[(&str, Case)] = &[
 
 fn main() -> ExitCode {
     let scratch = Scratch::new("interop").expect("a scratch directory");
-    let set = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).and_then(|people| {
+    let set = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).and_then(|users| {
         let registry = DockerRegistry::start()?;
         registry.target().image("test/guest", "1", &testkit::guest::image().build())?;
-        Ok((people, registry))
+        Ok((users, registry))
     });
     let mut places = Vec::new();
     let mut reason = String::new();
     match &set {
         Err(error) => reason = error.to_string(),
-        Ok((people, registry)) => {
+        Ok((users, registry)) => {
             let image = format!("{}/test/guest:1", registry.host());
-            for person in people {
+            for person in users {
                 let done = person.run(&["pull", "-q", "--tls-verify=false", &image]);
                 if done.code() == 0 {
                     places.push(Place { person: person.clone(), image: image.clone() });

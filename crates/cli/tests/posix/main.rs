@@ -44,7 +44,7 @@ entries = [["nobody", "nogroup"], ["tests", "tests"]]
 "#;
 
 /// The users of the cases: a name, and the argument of `chroot --userspec`.
-const PEOPLE: [(&str, &str); 2] = [("root", "0:0"), ("user", "1001:1001")];
+const USERS: [(&str, &str); 2] = [("root", "0:0"), ("user", "1001:1001")];
 
 /// Name of a case, and `ok`, `FAILED` or `skipped`.
 type Results = BTreeMap<String, String>;
@@ -117,8 +117,8 @@ impl Stage {
         let layout = scratch.path().join("layout");
         let image = Image::new().packed(layer.clone(), Pack::Gzip).env("PATH", "/bin").build();
         image.write_layout(&layout, IMAGE).map_err(text)?;
-        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
-        let person = people.into_iter().next().ok_or("no test user")?;
+        let users = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let person = users.into_iter().next().ok_or("no test user")?;
         let done = person.run(&["load", "-q", "-i", &layout.display().to_string()]);
         if done.code() != 0 {
             return Err(format!("no test image: {done:?}"));
@@ -220,7 +220,7 @@ fn main() -> ExitCode {
                 suite.skipped("posix", "no engine with a guest's world of its own");
             }
             for engine in &stage.engines {
-                for (name, user) in PEOPLE {
+                for (name, user) in USERS {
                     suite.case(format!("{engine}::pjdfstest::{name}"), move || {
                         stage.compare(engine, user);
                         Ok(())

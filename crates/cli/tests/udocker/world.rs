@@ -50,10 +50,10 @@ impl Stage {
         let text = |error: std::io::Error| error.to_string();
         let busybox = find_program("busybox").ok_or("busybox is not installed")?;
         let scratch = Scratch::new("udocker").map_err(text)?;
-        let people = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
+        let users = everybody(&scratch, Path::new(env!("CARGO_BIN_EXE_coracle"))).map_err(text)?;
         let bin = scratch.dir("bin", None, 0o755).map_err(text)?;
         for name in ["udocker", "udocker.py"] {
-            symlink(&people[0].program, bin.join(name)).map_err(text)?;
+            symlink(&users[0].program, bin.join(name)).map_err(text)?;
         }
         let archive = scratch.path().join("tools.tar");
         let layer = tree(&fs::read(busybox).map_err(text)?).finish();
@@ -62,7 +62,7 @@ impl Stage {
         let layer: Arc<[u8]> = layer.into();
         let forbidden = no_namespaces();
         let mut worlds = Vec::new();
-        for person in people {
+        for person in users {
             let hidden = !person.user.range && forbidden.is_ok();
             let world = World {
                 name: if hidden { "forbidden" } else { person.user.kind() },

@@ -1,7 +1,7 @@
 //! Reads a blob's bytes, and resumes by `Range` if a connection breaks.
 //!
 //! The reader keeps its position. When the connection ends early it opens a new one from there, at
-//! the same host and, when that fails for good, at the next one (mirror, registry). If a server
+//! the same host and, when that fails permanently, at the next one (mirror, registry). If a server
 //! ignores `Range` and sends everything, the known part is skipped. The number of retries without a
 //! new byte is bounded, and so is their total. The end is exactly at the descriptor's size: a
 //! server that sends more is an error.

@@ -55,7 +55,7 @@ fn verb(words: &[OsString]) -> Answer {
     let text = |n: usize| rest.get(n).map(|word| word.to_string_lossy().into_owned());
     let need = |n: usize| text(n).ok_or_else(|| format!("{name} needs argument {n}"));
     let number = |n: usize| {
-        need(n)?.parse::<u64>().map_err(|_| format!("{name}: argument {n} is no number"))
+        need(n)?.parse::<u64>().map_err(|_| format!("{name}: argument {n} is not a number"))
     };
     let path = |n: usize| {
         rest.get(n).map(std::path::PathBuf::from).ok_or_else(|| format!("{name} needs a path"))

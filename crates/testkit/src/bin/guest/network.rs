@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{Answer, name_of};
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{text} is no address"))
+    text.parse().map_err(|_| format!("{text} is not an address"))
 }
 
 /// Connects and prints the first line from the other side.

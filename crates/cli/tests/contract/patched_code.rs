@@ -18,7 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Files of patched code below a directory, found by their name's prefix.
-fn texts(root: &Path) -> Vec<PathBuf> {
+fn patched_files(root: &Path) -> Vec<PathBuf> {
     let (mut found, mut stack) = (Vec::new(), vec![root.to_owned()]);
     while let Some(dir) = stack.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
@@ -251,7 +251,7 @@ fn kept_with_the_image(w: &World) -> Outcome {
     let w = &world;
     w.guest(&[], &["exit", "0"]).ok();
     let trees = w.store().join("trees");
-    let first = texts(&trees);
+    let first = patched_files(&trees);
     assert!(!first.is_empty(), "nothing is kept in {}", trees.display());
     let written = |paths: &[PathBuf]| -> Vec<_> {
         paths.iter().map(|path| path.metadata().and_then(|found| found.modified()).ok()).collect()
@@ -261,18 +261,18 @@ fn kept_with_the_image(w: &World) -> Outcome {
     let _container = Container::named(w, &name);
     let again = |script: &[&str]| w.coracle(&w.words_for(&["run"], &["--name", &name], script));
     again(&["exit", "0"]).ok();
-    assert_eq!((texts(&trees), written(&first)), (first.clone(), times));
+    assert_eq!((patched_files(&trees), written(&first)), (first.clone(), times));
     let places = w.store().join("containers");
-    assert_eq!(texts(&places), Vec::<PathBuf>::new());
+    assert_eq!(patched_files(&places), Vec::<PathBuf>::new());
     // The same program, as a file of the container's own.
     let copy = files.join("guest");
     w.coracle(&["cp", &format!("{name}:/bin/guest"), &copy.display().to_string()]).ok();
     w.coracle(&["cp", &copy.display().to_string(), &format!("{name}:/own")]).ok();
     let own = w.coracle(&["run", &w.mode(), &name, "/own", "exit", "7"]);
     assert_eq!(own.code(), 7, "{own:?}");
-    let own = texts(&places);
-    assert!(!own.is_empty() && texts(&trees) == first, "{own:?}");
+    let own = patched_files(&places);
+    assert!(!own.is_empty() && patched_files(&trees) == first, "{own:?}");
     w.coracle(&["rm", "-f", &name]).ok();
-    assert_eq!(texts(&places), Vec::<PathBuf>::new());
+    assert_eq!(patched_files(&places), Vec::<PathBuf>::new());
     Ok(())
 }
