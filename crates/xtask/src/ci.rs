@@ -6,11 +6,10 @@
 //! run shows everything. The end of the output says what each part took.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use crate::shell::{Outcome, cargo, check, describe, has, read, root, step};
+use crate::shell::{Outcome, by_way_of, cargo, check, describe, has, read, root, step};
 use crate::{release, suite, tidy, tools};
 
 /// The stage lies outside the workspace.
@@ -90,10 +89,8 @@ fn compile_tests() -> Outcome {
 /// Compiles the release binary with low priority; prints nothing beside the suites' output.
 fn compile_release() -> Outcome<PathBuf> {
     let build = cargo(&release::BUILD);
-    let mut command = Command::new("nice");
-    command.args(["-n", "10"]).arg(build.get_program()).args(build.get_args());
-    command.current_dir(root()).stdin(Stdio::null());
-    read(&mut command).map_err(|error| format!("{}: {error}", describe(&build)))?;
+    read(&mut by_way_of(&["nice", "-n", "10"], &build))
+        .map_err(|error| format!("{}: {error}", describe(&build)))?;
     Ok(release::binary())
 }
 

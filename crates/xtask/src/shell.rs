@@ -28,11 +28,34 @@ pub(crate) fn step(text: &str) {
     println!("\n== {text}");
 }
 
-/// A cargo command in the workspace.
+/// A cargo command in the workspace, without the variables that describe this package.
+///
+/// `cargo run` sets them for this program. The build script of `ring` depends on them, so a cargo
+/// that inherits them compiles half of the program again after one that was started by hand.
 pub(crate) fn cargo(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root()).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
+}
+
+/// A command by way of another program, such as `nice -n 10`, in the same environment.
+pub(crate) fn by_way_of(words: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(words[0]);
+    outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
+    outer.current_dir(root()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
 }
 
 /// Shows the command, runs it with inherited output, and insists on success.

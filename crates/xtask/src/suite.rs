@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::shell::{Outcome, cargo, describe, root};
+use crate::shell::{Outcome, by_way_of, cargo, describe};
 
 /// The results of all test binaries together.
 #[derive(Debug, Default)]
@@ -109,14 +108,13 @@ pub(crate) fn run(words: &[String]) -> Outcome<Counts> {
     println!("$ {}", describe(&cargo));
     // Tests send these signals to programs. An ignored signal is inherited, and `nohup` or a shell
     // that starts a background job ignores some.
-    let mut command = Command::new("env");
-    command.arg("--default-signal=HUP,INT,QUIT").arg(cargo.get_program()).args(cargo.get_args());
+    let mut command = by_way_of(&["env", "--default-signal=HUP,INT,QUIT"], &cargo);
     // Cargo announces test binaries on standard error, so both streams go into one pipe, which
     // keeps their order.
     let failed = |error: std::io::Error| format!("{}: {error}", describe(&cargo));
     let (output, input) = std::io::pipe().map_err(failed)?;
     let errors = input.try_clone().map_err(failed)?;
-    command.current_dir(root()).stdin(Stdio::null()).stdout(input).stderr(errors);
+    command.stdout(input).stderr(errors);
     let mut child = command.spawn().map_err(failed)?;
     // It holds the writing end of the pipe, which must be closed for the output to end.
     drop(command);
