@@ -203,7 +203,7 @@ impl std::str::FromStr for NamespaceMode {
             "" => Self::Default,
             "host" => Self::Host,
             // `shareable` is Docker's word for a private ipc namespace that others may enter; all
-            // of ours may be.
+            // private ones may be entered here.
             "private" | "shareable" => Self::Private,
             other => match other.strip_prefix("container:") {
                 Some(name) if !name.is_empty() => Self::Container(name.into()),

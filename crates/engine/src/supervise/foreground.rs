@@ -185,8 +185,8 @@ impl Parent<'_, '_> {
 
     /// The program was stopped by the terminal: the job stops.
     fn stop_along(&self, program: &Program, number: i32) {
-        // SIGTTIN and SIGTTOU (21, 22) come from the terminal too; SIGSTOP is somebody's
-        // deliberate act on that one process (`pause` for one), and theirs to undo.
+        // SIGTTIN and SIGTTOU (21, 22) come from the terminal too; SIGSTOP was sent to that one
+        // process on purpose (as by `pause`), and the sender continues it.
         if matches!(number, 20..=22) && !self.ledger.paused() {
             // No effect in an orphaned process group, where nobody could continue us.
             let _ = raise_default(number);

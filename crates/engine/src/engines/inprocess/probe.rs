@@ -186,8 +186,8 @@ struct Remembered {
     trials: host::InsideProcess,
 }
 
-/// Why no file of ours can be large enough, if that is so: what a container's processes share has
-/// room for this many inodes of an image.
+/// Why Coracle's files cannot be large enough, if that is so: what a container's processes share
+/// has room for this many inodes of an image.
 fn too_small_files() -> Option<String> {
     const INODES: usize = 1 << 16;
     let most = rustix::process::getrlimit(Resource::Fsize).maximum?;

@@ -1,8 +1,8 @@
 //! Short names in `/tmp` for directories of containers whose own paths are too long for sockets.
 //!
 //! Each container has a directory of symbolic links in its `run/`, and up to 16 links in `/tmp` may
-//! lead to it. They are made by the backend inside processes, which nobody stays beside; so they are
-//! removed by the next start, or with the container.
+//! lead to it. They are made by the backend inside processes, which nobody stays beside; so they
+//! are removed by the next start, or with the container.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use view::stored;
 
-/// Removes what those who lived in a container left outside of its directory, which is `place`. For when it is removed.
+/// Removes what those who lived in a container left outside of its directory, which is `place`. For
+/// when it is removed.
 pub fn forget(place: &Path) {
     remove_aliases(&place.join("run"));
 }
 
-/// The directory of links in `run`, if it is there, and the links to it. Links that are somebody else's stay.
+/// The directory of links in `run`, if it is there, and the links to it. Links that are somebody
+/// else's stay.
 pub(in crate::engines) fn remove_aliases(run: &Path) {
     let directory = run.join(OsStr::from_bytes(stored::LINKS));
     let Ok(found) = directory.symlink_metadata() else { return };
@@ -35,8 +37,8 @@ pub(in crate::engines) fn remove_aliases(run: &Path) {
     let _ = std::fs::remove_dir_all(directory);
 }
 
-/// How a container's directory of links is reached, if it needs one, but for the last digit ([`Places::aliases`]): from `/tmp`, because that has to
-/// have a short path.
+/// How a container's directory of links is reached, if it needs one, but for the last digit
+/// ([`Places::aliases`]): from `/tmp`, because that has to have a short path.
 pub(in crate::engines) fn aliases(run: &Path) -> Option<String> {
     let uid = rustix::process::geteuid().as_raw();
     let found = run.symlink_metadata().ok()?;

@@ -23,8 +23,8 @@ impl<H: TracerHost> Tracer<'_, H> {
         let Held { stopped, call, .. } = held;
         let mut block = [0; BOOT_ROOM];
         let plan = &mut self.buffers.exec;
-        // By descriptor rather than by path: whoever waits for the `execve` may delete the file
-        // before the loader opens it.
+        // By descriptor rather than by path: a process that waits for the `execve` may delete the
+        // file before the loader opens it.
         let name = |file: Option<HostFd>, host: &Text| match file {
             Some(file) => ours(file).into_bytes(),
             None => host.as_bytes().to_vec(),
