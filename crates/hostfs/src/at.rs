@@ -66,6 +66,7 @@ pub struct MagicLink {
 
 impl MagicLink {
     /// The link of a start; empty for [`Dir::Root`].
+    #[inline(never)]
     pub fn of(process: &impl Process, dir: Dir) -> Self {
         let mut link = Self { bytes: [0; LINK_MAX], length: 0 };
         match dir {
@@ -85,11 +86,13 @@ impl MagicLink {
 
     /// Adds text. There is room for the longest link and its NUL.
     pub fn push(&mut self, text: &[u8]) {
-        let room = self.bytes.iter_mut().skip(self.length).take(LINK_MAX - 1 - self.length);
-        for (place, byte) in room.zip(text) {
-            *place = *byte;
+        let end = self.length + text.len();
+        if end < LINK_MAX
+            && let Some(room) = self.bytes.get_mut(self.length..end)
+        {
+            room.copy_from_slice(text);
+            self.length = end;
         }
-        self.length = (self.length + text.len()).min(LINK_MAX - 1);
     }
 
     /// Adds a decimal number.
@@ -146,17 +149,20 @@ pub fn from_root<P: Process, T>(
     path: &CStr,
     mut call: impl FnMut(HostFd, &CStr) -> Result<T>,
 ) -> Result<T> {
-    if let Some((tree, rest)) = process.in_tree(path) {
-        match call(tree, rest) {
-            Err(errno) if process.is_tree_lost(errno) => {}
+    let mut in_tree = process.in_tree(path);
+    loop {
+        let (dir, rest) = in_tree.unwrap_or((CWD, path));
+        match call(dir, rest) {
+            Err(errno) if in_tree.is_some() && process.is_tree_lost(errno) => in_tree = None,
             result => return result,
         }
     }
-    call(CWD, path)
 }
 
 /// Makes a call that takes a directory and a path. Where the path is empty, it is made on the
 /// magic link of the file, except that the root with an empty path is `ENOENT`, as for the kernel.
+///
+/// The call has one place here, since each method has a copy of this function.
 #[inline]
 pub(crate) fn at<P: Process, T>(
     process: &P,
@@ -164,41 +170,57 @@ pub(crate) fn at<P: Process, T>(
     path: &CStr,
     mut call: impl FnMut(&DirPath<'_>) -> Result<T>,
 ) -> Result<T> {
-    let dir = start(dir, path)?;
-    if dir == Dir::Root {
-        return from_root(process, path, |dir, path| call(&DirPath { dir, path, magic: false }));
-    }
-    let descriptor = process.descriptor(dir)?;
-    match descriptor {
-        Some(dir) if !path.is_empty() => call(&DirPath { dir, path, magic: false }),
-        _ => by_link(process, dir, path, call),
+    let start = start(dir, path)?;
+    let mut in_tree = if start == Dir::Root { process.in_tree(path) } else { None };
+    let mut is_second = false;
+    loop {
+        let link;
+        let at = match start {
+            Dir::Root => {
+                let (dir, path) = in_tree.unwrap_or((CWD, path));
+                DirPath { dir, path, magic: false }
+            }
+            start => match process.descriptor(start)? {
+                _ if path.is_empty() => {
+                    link = MagicLink::of(process, start);
+                    DirPath { dir: CWD, path: link.as_c_str(), magic: true }
+                }
+                Some(dir) => DirPath { dir, path, magic: false },
+                None => return beneath_link(process, start, path, call),
+            },
+        };
+        match call(&at) {
+            Err(Errno::ENOENT) if at.magic && !is_second => explain(process, start)?,
+            Err(errno) if in_tree.is_some() && process.is_tree_lost(errno) => in_tree = None,
+            result => return result,
+        }
+        is_second = true;
     }
 }
 
-/// The same by the start's magic link. It is a function of its own, because it needs more stack.
+/// Makes a call on a path from a start of which this process has no descriptor.
 #[inline(never)]
-fn by_link<P: Process, T>(
+fn beneath_link<P: Process, T>(
     process: &P,
     dir: Dir,
     path: &CStr,
     mut call: impl FnMut(&DirPath<'_>) -> Result<T>,
 ) -> Result<T> {
-    let mut once = || {
+    let mut is_second = false;
+    loop {
         let link = MagicLink::of(process, dir);
-        if path.is_empty() {
-            return call(&DirPath { dir: CWD, path: link.as_c_str(), magic: true });
-        }
-        if path.count_bytes() + LINK_MAX < PATH_MAX {
+        let result = if path.count_bytes() + LINK_MAX < PATH_MAX {
             let parts = [link.as_bytes(), b"/", path.to_bytes()];
-            return process
-                .with_path(&parts, |path| call(&DirPath { dir: CWD, path, magic: false }));
+            process.with_path(&parts, |path| call(&DirPath { dir: CWD, path, magic: false }))
+        } else {
+            OpenFile::open(process, link.as_c_str(), O_PATH | O_CLOEXEC, 0)
+                .and_then(|opened| call(&DirPath { dir: opened.fd(), path, magic: false }))
+        };
+        match result {
+            Err(Errno::ENOENT) if !is_second => explain(process, dir)?,
+            result => return result,
         }
-        let opened = OpenFile::open(process, link.as_c_str(), O_PATH | O_CLOEXEC, 0)?;
-        call(&DirPath { dir: opened.fd(), path, magic: false })
-    };
-    match once() {
-        Err(Errno::ENOENT) => explain(process, dir, once),
-        result => result,
+        is_second = true;
     }
 }
 
@@ -211,54 +233,59 @@ pub(crate) fn by_path<P: Process, T>(
     mut call: impl FnMut(&CStr, bool) -> Result<T>,
 ) -> Result<T> {
     let dir = start(dir, path)?;
-    if dir == Dir::Root {
-        return call(path, false);
+    let is_whole = match dir {
+        Dir::Root => true,
+        dir => process.descriptor(dir)? == Some(CWD) && !path.is_empty(),
+    };
+    let mut is_second = false;
+    loop {
+        let link;
+        let whole = match is_whole {
+            true => Some((path, false)),
+            false if path.is_empty() => {
+                link = MagicLink::of(process, dir);
+                Some((link.as_c_str(), true))
+            }
+            false => None,
+        };
+        let result = match whole {
+            Some((path, magic)) => call(path, magic),
+            None => behind_link(process, dir, path, &mut call),
+        };
+        match result {
+            Err(Errno::ENOENT) if !is_whole && !is_second => explain(process, dir)?,
+            result => return result,
+        }
+        is_second = true;
     }
-    let is_own_cwd = dir == Dir::Cwd && process.descriptor(dir)? == Some(CWD);
-    if is_own_cwd && !path.is_empty() {
-        return call(path, false);
-    }
-    process.descriptor(dir)?;
-    behind_link(process, dir, path, call)
 }
 
-/// The same by the start's magic link. It is a function of its own, because it needs more stack.
+/// The same with a path behind the start's magic link. It is a function of its own, because it
+/// needs more stack.
 #[inline(never)]
 fn behind_link<P: Process, T>(
     process: &P,
     dir: Dir,
     path: &CStr,
-    mut call: impl FnMut(&CStr, bool) -> Result<T>,
+    call: &mut impl FnMut(&CStr, bool) -> Result<T>,
 ) -> Result<T> {
-    let mut once = || {
-        let link = MagicLink::of(process, dir);
-        if path.is_empty() {
-            return call(link.as_c_str(), true);
-        }
-        let parts = [link.as_bytes(), b"/", path.to_bytes()];
-        process.with_path(&parts, |path| call(path, false))
-    };
-    match once() {
-        Err(Errno::ENOENT) => explain(process, dir, once),
-        result => result,
-    }
+    let link = MagicLink::of(process, dir);
+    let parts = [link.as_bytes(), b"/", path.to_bytes()];
+    process.with_path(&parts, |path| call(path, false))
 }
 
-/// A path with a magic link was not found: the link itself may be missing.
+/// A path with a magic link was not found: the link itself may be missing. `Ok` is to try again.
 #[cold]
-fn explain<P: Process, T>(
-    process: &P,
-    dir: Dir,
-    mut again: impl FnMut() -> Result<T>,
-) -> Result<T> {
+#[inline(never)]
+fn explain<P: Process>(process: &P, dir: Dir) -> Result<()> {
     match process.missing(dir) {
         Missing::Closed => Err(Errno::EBADF),
-        Missing::TryAgain => again(),
+        Missing::TryAgain => Ok(()),
         Missing::Behind => Err(Errno::ENOENT),
     }
 }
 
 /// Opens what a start is as a place only, where this process has no descriptor of it.
 pub(crate) fn open_start<P: Process>(process: &P, dir: Dir) -> Result<OpenFile<'_, P>> {
-    by_link(process, dir, c"", |at| OpenFile::open(process, at.path, O_PATH | O_CLOEXEC, 0))
+    at(process, dir, c"", |at| OpenFile::open(process, at.path, O_PATH | O_CLOEXEC, 0))
 }

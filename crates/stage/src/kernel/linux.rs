@@ -386,12 +386,7 @@ impl Kernel for Linux {
 
     #[inline(never)]
     fn with_path<T>(&self, parts: &[&[u8]], call: impl FnOnce(&CStr) -> Result<T>) -> Result<T> {
-        let mut path = LongPath::new();
-        for part in parts {
-            path.push(part)?;
-        }
-        path.push(b"\0")?;
-        call(path.as_c_str()?)
+        call(LongPath::new().join(parts)?)
     }
 
     fn with_buffer<T>(&self, call: impl FnOnce(&mut [u8; BUFFER]) -> Result<T>) -> Result<T> {
@@ -430,12 +425,10 @@ impl Process for Linux {
         }
     }
 
-    #[inline]
     fn in_tree<'p>(&self, path: &'p CStr) -> Option<(HostFd, &'p CStr)> {
         tree::split(path).map(|(tree, rest)| (HostFd(tree), rest))
     }
 
-    #[inline]
     fn is_tree_lost(&self, errno: Errno) -> bool {
         tree::is_lost(errno)
     }

@@ -43,6 +43,16 @@ impl<const ROOM: usize> PathBuffer<ROOM> {
         self.push(Decimal::new(number.into()).as_bytes())
     }
 
+    /// Puts parts of a path together.
+    #[inline(never)]
+    pub(super) fn join(&mut self, parts: &[&[u8]]) -> Result<&CStr> {
+        for part in parts {
+            self.push(part)?;
+        }
+        self.push(b"\0")?;
+        self.as_c_str()
+    }
+
     /// The text, which has to end with a NUL.
     pub(crate) fn as_c_str(&self) -> Result<&CStr> {
         // SAFETY: so many bytes were written.
