@@ -5,7 +5,7 @@
 //! | root | absolute | the path, or what follows the container's tree, from the tree's descriptor |
 //! | a descriptor that the caller has | relative | the descriptor and the path |
 //! | one that it does not have | relative | `/proc/…/fd/N/PATH` |
-//! | any descriptor | empty | `/proc/…/fd/N`, followed; or the descriptor itself where the call allows that |
+//! | any descriptor | empty | `/proc/…/fd/N`, followed; the descriptor itself where that is allowed |
 //! | working directory | likewise | the same with `/proc/…/cwd` |
 //!
 //! A descriptor that was opened with `O_PATH` serves as a directory but not in the place of the

@@ -35,6 +35,7 @@ pub(super) enum Fault {
 }
 
 /// A process.
+#[expect(clippy::struct_excessive_bools, reason = "each is a property that a test chooses")]
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) machine: Arc<Mutex<Machine>>,

@@ -58,7 +58,7 @@ impl Turns {
         let state = self.state.lock().unwrap();
         // A process that failed has the turn for ever.
         let is_other = |state: &mut State| state.current != process;
-        let patience = Duration::from_secs(60);
+        let patience = Duration::from_mins(1);
         let (mut state, waited) =
             self.changed.wait_timeout_while(state, patience, is_other).unwrap();
         assert!(!waited.timed_out(), "another process has failed");

@@ -35,8 +35,9 @@ impl hostfs::copy_up::Image for SharedImage {
     }
 }
 
-/// Tells the paths of one start, one world and one question from all others in the table of plain directories, whose own questions are 0 and 1.
-/// `None` where the working directory is not remembered.
+/// The question about a path in the table of plain directories, which tells apart starts, worlds
+/// and kinds; the view's own questions are 0 and 1. `None` where the working directory is not
+/// remembered.
 #[inline]
 fn straight_seed(path: &[u8], what: Straight) -> Option<u64> {
     const FROM_CWD: u64 = 4;

@@ -81,7 +81,8 @@ impl<'a> Backend<'a> {
             return Ok(at);
         }
         if self.more == 0 {
-            // Each slot has its own place for it. A call that never returned may have left it mapped.
+            // Each slot has its own place for it. A call that never returned may have left it
+            // mapped.
             let slot = start & !(SLOT_SIZE as u64 - 1);
             let place = system::Place::Over(slot - boot::SLOTS + boot::SPARE);
             let mapped = system::map(place, SCRATCH_MAX as u64, 3, None);

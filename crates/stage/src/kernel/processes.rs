@@ -1,8 +1,9 @@
-//! Other processes of the container: who they are, what they run, and signals to all of them.
+//! Other processes of the container: their programs, their ids, and signals to all of them.
 //!
-//! A process enters itself into the shared registry ([`abi::shared::processes`]) when it starts a program, and again when its ids change. A child
-//! of `fork` that has done neither is known by what the kernel says: it executes the stage, has a parent that is known, and its memory
-//! maps its program.
+//! A process enters itself into the shared registry ([`abi::shared::processes`]) when it starts a
+//! program, and again when its ids change. A child of `fork` that has done neither is recognised by
+//! what the kernel says: it executes the stage, has a known parent, and its memory maps its
+//! program.
 
 use super::calls::{self, CWD};
 use super::linux::LINUX;
@@ -22,14 +23,16 @@ use view::paths::{Origin, reverse};
 use view::stored::{credentials_from_words, credentials_to_words};
 use view::{Errno, HostFd, Task, Text};
 
-/// The entry of this process's program, without the number of a process: children of `fork` run the same.
+/// The entry of this process's program, without a process number: children of `fork` run the same
+/// program.
 static PROGRAM: Written<Entry> =
     Written::new(Entry { process: 0, since: 0, device: (0, 0), inode: 0, program: 0, world: 0 });
 
 /// How many generations of children may be unknown.
 const GENERATIONS: usize = 16;
-/// This process starts a program: its guest path, and its file. There is one thread. The container's first program enters itself, with its
-/// `task`; for all others the program of before has done that ([`becomes`]).
+/// Enters this process, which starts a program: its guest path, and its file. There is one thread.
+/// The container's first program enters itself, with its `task`; all others were entered by the
+/// program before ([`becomes`]).
 pub(crate) fn enter(path: &[u8], inode: (u32, u32, u64), task: Option<&Task>) {
     // SAFETY: nobody else runs in this process yet.
     unsafe { *PROGRAM.get_mut() = program(path, inode) };
@@ -38,7 +41,8 @@ pub(crate) fn enter(path: &[u8], inode: (u32, u32, u64), task: Option<&Task>) {
     }
 }
 
-/// Enters what this process is about to be: who waits for its `execve` may look as soon as the kernel has done that. [`tell`] takes it back.
+/// Enters the program that this process is about to execute: a process that waits for the `execve`
+/// may look as soon as the kernel has done it. [`tell`] takes it back.
 pub(crate) fn becomes(path: &[u8], inode: (u32, u32, u64), task: &Task) {
     set(&program(path, inode), task);
 }
@@ -54,7 +58,7 @@ fn program(path: &[u8], (major, minor, inode): (u32, u32, u64)) -> Entry {
     }
 }
 
-/// Enters what this process is now: its ids have changed.
+/// Enters this process again: its ids have changed.
 pub(crate) fn tell(task: &Task) {
     set(PROGRAM.get(), task);
 }
@@ -134,7 +138,7 @@ fn executes_stage(process: u32) -> bool {
     !stage.is_empty() && link == stage
 }
 
-/// The entry of a process, or of the nearest process above it that has one, if it executes the stage as well.
+/// The entry of a process, or of its nearest ancestor with one, as long as they execute the stage.
 fn nearest_known_ancestor(process: u32) -> Option<(Entry, [u64; CREDENTIALS])> {
     let mut process = process;
     for _ in 0..GENERATIONS {
@@ -149,7 +153,8 @@ fn nearest_known_ancestor(process: u32) -> Option<(Entry, [u64; CREDENTIALS])> {
     None
 }
 
-/// Guest path of what a process runs; false if it is none of the container's. Where the guest has no name for it, that is `/`.
+/// The guest path of the program that a process runs; false for a process of another container. A
+/// program without a name in the guest is `/`.
 pub(super) fn program_of(process: u32, into: &mut Text) -> bool {
     let texts = shared::shared().texts();
     let mut known =
@@ -235,13 +240,15 @@ pub(super) fn is_executed(device: (u32, u32), inode: u64) -> bool {
     is(own) || shared::shared().processes().all().any(|entry| is(&entry) && lives(&entry))
 }
 
-/// Whether anybody has a regular file, which is open for reading only here, open for writing: asks for a lease and gives it back. False
-/// where the kernel does not tell.
+/// Whether any process has a regular file open for writing, which is open for reading only here:
+/// asks for a lease and gives it back. False where the kernel does not tell.
 pub(super) fn is_written(file: i32) -> bool {
-    /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlay. Those of the network give leases for reasons of their own.
+    /// ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, overlay. Network file systems give leases for other
+    /// reasons.
     const LOCAL: [i64; 6] =
         [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630];
-    // Who opens the file for writing in between makes the kernel ask for the lease by a signal: one that is ignored.
+    // A process that opens the file for writing in between makes the kernel ask for the lease by a
+    // signal: by one that is ignored.
     if calls::fcntl(file, F_SETSIG, SIGURG.into()).is_err() {
         return false;
     }

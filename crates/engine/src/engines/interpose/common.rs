@@ -1,7 +1,9 @@
-//! The file that all processes of a container share ([`abi::shared`]), as programs outside of the container see it.
+//! The file that all processes of a container share ([`abi::shared`]), seen from outside the
+//! container.
 //!
-//! It is there where a program was started with the backend inside, until nobody lives in the container. Who else changes the container's
-//! tree meanwhile (a tracer, an `exec` by another engine) tells what it changes there.
+//! It exists from the start of a program with the backend inside until no process lives in the
+//! container. A tracer, or an `exec` by another engine, notes in it what it changes in the
+//! container's tree meanwhile.
 
 use super::inode_log::InodeLog;
 use abi::shared::Shared;
@@ -21,8 +23,9 @@ pub struct Common {
 }
 
 impl Common {
-    /// Makes the file anew, with the image's list of `inodes` (a file that need not exist) and the index of the log of `notes`. Whoever
-    /// calls this has the container's turn, and nobody lives there by an older file.
+    /// Makes the file anew, with the image's list of `inodes` (a file that need not exist) and an
+    /// index of the log `notes`. The caller holds the container's lock, and no process lives there
+    /// with an older file.
     pub fn create(path: &Path, inodes: &Path, notes: &Path) -> std::io::Result<Self> {
         let inodes = match std::fs::read(inodes) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -43,12 +46,12 @@ impl Common {
         };
         index()?;
         std::fs::rename(&unfinished, path)?;
-        // What a tracer has noted before it could see the file.
+        // Records that a tracer wrote before it could see the file.
         index()?;
         Ok(Self { words })
     }
 
-    /// The file where there is one, of this version.
+    /// Maps the file, if there is one, of this version.
     pub fn open(path: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -79,12 +82,12 @@ impl Perhaps {
         Self { path: run.join(NAME), common: None }
     }
 
-    /// What was there when somebody last looked.
+    /// The file as it was at the last look.
     pub fn mapped(&self) -> Option<&Common> {
         self.common.as_ref().map(|(common, _)| common)
     }
 
-    /// What is there now.
+    /// The file as it is now.
     pub fn get(&mut self) -> Option<&Common> {
         let now = match rustix::fs::lstat(&self.path) {
             Ok(stat) => Some((stat.st_dev, stat.st_ino)),

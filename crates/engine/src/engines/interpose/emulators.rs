@@ -1,13 +1,16 @@
-//! Programs of the host that run programs of other architectures: the static builds of QEMU's user mode (package `qemu-user-static`).
+//! Finds emulators on the host that run programs of other architectures: the static builds of
+//! QEMU's user mode (package `qemu-user-static`).
 //!
-//! They run in the guest's world like any other program, so they find a foreign program's interpreter and libraries in the guest's root. The host's own
-//! `binfmt_misc` is not asked: our loader comes before it.
+//! They run in the guest's world like any other program, so they find a foreign program's
+//! interpreter and libraries in the guest's root. The host's `binfmt_misc` is not used: the loader
+//! of this engine comes before it.
 
 use std::path::Path;
 
 use abi::elf::{Header, MACHINE_AARCH64};
 
-/// `e_machine` (elf.h) and QEMU's name for it. Machines of the other byte order are not told by their headers here.
+/// `e_machine` (elf.h) and QEMU's name for it. Machines of the other byte order are not recognised
+/// by their headers here.
 const NAMES: &[(u16, &str)] = &[
     (MACHINE_AARCH64, "aarch64"),
     (40, "arm"),

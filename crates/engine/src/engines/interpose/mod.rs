@@ -46,7 +46,8 @@ pub const CAPS: Caps = Caps {
     limits: true,
 };
 
-/// How well an engine that traces its programs fits a host; `filtered` if it lets a filter choose the calls that stop.
+/// How well an engine that traces its programs fits a host; `filtered` if a filter chooses the
+/// calls that stop.
 #[must_use]
 pub fn fit_of_tracing(facts: &Facts, filtered: bool) -> Fit {
     let filter = [&facts.no_seccomp, &facts.no_seccomp_stops];

@@ -1,8 +1,9 @@
-//! Names of mounts while the table grows: a guest path to what will be there, and places to mount on.
+//! Resolves the targets of mounts while the table of bindings grows, and makes mount points.
 //!
-//! A target is resolved as a program in the container would: through what is mounted so far, links included, `..` stopping at the root.
-//! Whoever lives in the container already could swap directories for links meanwhile; that changes where its own names lead, and
-//! nothing is ever made through a link ([`sys::fs::resolve`]).
+//! A target is resolved as a program in the container would resolve it: through what is mounted so
+//! far, links included, and `..` stops at the root. A process in the container could replace
+//! directories by links meanwhile. That changes only where its own names lead: nothing is ever made
+//! through a link ([`sys::fs::resolve`]).
 
 use super::world::{Bound, is_at_or_below};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -135,8 +136,9 @@ impl Points {
         Ok(Found { guest: at, host, kind })
     }
 
-    /// Makes a missing directory or empty file, with the directories above it. In the container's own tree everything is made step by
-    /// step from its top; elsewhere (a volume) by its host path.
+    /// Makes a missing directory or empty file, with the directories above it. In the container's
+    /// own tree everything is made step by step from its top; elsewhere (a volume) by its host
+    /// path.
     pub(super) fn make(&self, found: &Found, directory: bool) -> Result<(), Errno> {
         let in_tree = |mount: &&Bound| mount.kind == Kind::Tree && mount.guest == b"/";
         match self.mount_of(&found.guest).filter(in_tree) {

@@ -1,4 +1,4 @@
-//! From a plan to a world on disk: what the kernel would have mounted is made as directories, files and links.
+//! Makes on disk what the kernel would have mounted: directories, files and links.
 //!
 //! | the plan says | here |
 //! |---|---|
@@ -8,7 +8,8 @@
 //! | a link | a link |
 //! | mask, read-only | a binding of something empty, a flag of the bindings |
 //!
-//! `noexec`, `nosuid` and `nodev` have no counterpart: set-id bits and devices are never real here, and executing is not prevented.
+//! `noexec`, `nosuid` and `nodev` have no counterpart: set-id bits and devices are never real here,
+//! and executing is not prevented.
 
 use super::points::{Found, Points};
 use super::world::{Bound, Compiled};
@@ -30,7 +31,8 @@ const DEVICES: &str = "/dev";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";
-/// How many of the container's own files may have changed text that is kept; where there are more, most are of files that are gone.
+/// How many changed texts of the container's own files are kept. Where there are more, most are of
+/// files that are gone.
 const TEXTS_MAX: usize = 512;
 /// The bit of a mode on disk that says that there is a record.
 const MARK: u32 = 0o1000;
@@ -42,14 +44,16 @@ const DIRECTORY: u32 = 0o040_000;
 pub struct Files {
     /// The tree that is `/`, canonical.
     pub root: PathBuf,
-    /// The inodes of the tree that belong to the image: little-endian pairs of inode number (`u64`) and number of names inside the image
-    /// (`u32`), 12 bytes each, sorted by inode. There may be none (a tree that is wholly the container's own).
+    /// The inodes of the tree that belong to the image: pairs of inode number (`u64`) and number of
+    /// names inside the image (`u32`), little-endian, 12 bytes each, sorted by inode. The file may
+    /// be missing (a tree that is wholly the container's own).
     pub image_inodes: PathBuf,
     /// The log of records of inodes without attributes. There may be none yet.
     pub notes: PathBuf,
-    /// A directory of this container's in which the engine may put what it needs while somebody lives there (the loader's file).
+    /// A directory of this container for what the engine needs while a process lives there (the
+    /// loader's file).
     pub run: PathBuf,
-    /// A directory beside the image's tree, for what is made of the image's files. There may be none.
+    /// A directory beside the image's tree, for what is made of the image's files.
     pub beside_image: Option<PathBuf>,
 }
 
@@ -66,8 +70,9 @@ pub struct Prepared {
 
 /// Makes everything that the plan mounts, and compiles its table.
 ///
-/// The caller holds the container's turn ([`crate::records::Records::turn`]). `fresh` says that nobody lives in the container: then memory
-/// is emptied first; else it is found as the members left it.
+/// The caller holds the container's lock ([`crate::records::Records::turn`]). `fresh` says that no
+/// process lives in the container: then memory is emptied first; else it stays as the processes
+/// there left it.
 pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let Root::Directory { path } = &plan.root else {
         return Err(Error::Invalid {
@@ -127,8 +132,8 @@ fn identity(plan: &Plan) -> Identity {
     }
 }
 
-/// Empties what stood for memory, and removes copies that nobody finished. For whoever finds that nobody lives in the container any more,
-/// holding its turn.
+/// Empties the directories in the place of memory, and removes temporary files of killed processes.
+/// The caller holds the container's lock and has found that no process lives there.
 pub fn clean(place: &Path) {
     let Ok(run) = rustix::fs::open(place.join(layout::RUN), sys::fs::DIRECTORY, Mode::empty())
     else {
@@ -232,8 +237,8 @@ impl Maker {
         Ok(())
     }
 
-    /// The place of a mount, made if it is missing. Where it cannot be made although there is a directory for it, the view shows it there
-    /// all the same.
+    /// The place of a mount, made if it is missing. Where it cannot be made although there is a
+    /// directory for it, the view shows it there all the same.
     fn place(&self, target: &Path, directory: bool, make: bool) -> Result<Found> {
         let failed =
             |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
@@ -317,7 +322,8 @@ impl Maker {
         self.points.make_read_only(&found.guest);
     }
 
-    /// The host path of the program's working directory, which is made where the container is to have it.
+    /// The host path of the program's working directory, which is made where the container should
+    /// have it.
     fn working_directory(&self, plan: &Plan) -> Result<PathBuf> {
         let process = &plan.process;
         let failed = |errno: Errno| Error::WorkingDirectory {
@@ -362,7 +368,8 @@ fn devices(mounts: &[Mount]) -> u64 {
     hash(places.flat_map(|place| place.as_os_str().as_bytes().iter().copied().chain([0])))
 }
 
-/// A file name for a guest path: `+` stands for a slash, `++` for itself; a long one is cut and told apart by a hash.
+/// A file name for a guest path: `+` stands for a slash, `++` for itself. A long one is cut, and a
+/// hash tells it apart.
 ///
 /// What runs in one container has its memory in common, but for a `/dev`: its entries say which
 /// devices there are, so runs that were given others have others.
@@ -409,7 +416,8 @@ fn set_top(host: &Path, options: &[(String, String)], user: (u32, u32)) -> Resul
     }
 }
 
-/// Puts the program by which guests are executed into the container's [`Files::run`] and returns its path. Cheap where it is there already.
+/// Puts the program by which guests are executed into the container's [`Files::run`] and returns
+/// its path. It is quick where the program is there already.
 pub fn place_loader(files: &Files, name: &str, program: &[u8]) -> Result<PathBuf> {
     use std::os::unix::fs::OpenOptionsExt;
     let path = files.run.join(name);
@@ -436,8 +444,9 @@ pub fn place_loader(files: &Files, name: &str, program: &[u8]) -> Result<PathBuf
     Ok(path)
 }
 
-/// The same for the stage for one of its places, under a name that begins so. The name tells builds and places apart: a file of the right
-/// size need not be compared, nor the stage be unpacked.
+/// The same for the stage at one of its addresses, under a name with this beginning. The name tells
+/// builds and addresses apart: a file of the right size need not be compared, nor the stage be
+/// unpacked.
 pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let name = format!("{beginning}{}-{base}", blobs::STAGE_MARK);

@@ -1,4 +1,5 @@
-//! What engines without namespaces share in starting a program: who waits for whom, what is made ready, and how a failure is told.
+//! The steps of starting a program that the engines without namespaces share: which process waits
+//! for which, what is made ready, and how a failure is reported.
 //!
 //! An engine lends a [`Become`]: how the process that was made ready turns into the guest.
 
@@ -156,7 +157,8 @@ pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
     records.is_empty() && Presence::is_none(place) && !by_stage::any(place)
 }
 
-/// Tidies up in the container whose directory is `place` if nobody lives there any more, and nobody is just starting.
+/// Tidies up in the container whose directory is `place`, if no process lives there and none is
+/// just starting.
 pub(crate) fn tidy(place: &Path) {
     if let Some(records) = Records::existing(place) {
         let _ = try_to_tidy(place, &records);

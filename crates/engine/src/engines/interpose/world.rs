@@ -1,7 +1,8 @@
-//! The plan's mounts as the view's table of bindings.
+//! Compiles the plan's mounts into the view's table of bindings.
 //!
-//! Pure, but for the question whether mount points exist: whoever [prepares](super::prepare) has resolved symbolic links on both sides. Later mounts hide earlier ones at and beneath their
-//! target, as the kernel's do.
+//! Pure, except for the question whether mount points exist: [`super::prepare`] has resolved
+//! symbolic links on both sides. Later mounts hide earlier ones at and beneath their target, as the
+//! kernel's do.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -61,14 +62,19 @@ impl Compiled {
         self.identity
     }
 
-    /// The table for a [`view::World`]; it borrows the names, so keep it beside them:
-    /// `let bindings = compiled.bindings(); let world = World::new(&bindings, compiled.identity(), &[]);`
+    /// The table for a [`view::World`]. It borrows the names, so it is kept beside them:
+    ///
+    /// ```text
+    /// let bindings = compiled.bindings();
+    /// let world = World::new(&bindings, compiled.identity(), &[]);
+    /// ```
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding<'_>> {
         self.bound.iter().map(Bound::borrow).collect()
     }
 
-    /// Whether some mount point is missing on disk, so that the listing of its directory has to be completed.
+    /// Whether a mount point is missing on disk, so that the listing of its directory must be
+    /// completed.
     #[must_use]
     pub fn lacks_mount_points(&self) -> bool {
         let bindings = self.bindings();
