@@ -1,8 +1,8 @@
 //! The life of containers: from a request to a record, from a record to a running process, removal.
 //!
 //! ```text
-//! request + image ─ draft ─► Draft ─ make ─► container.json (Record) ─ root_form ─► plan::Root ─┐
-//!                                          a run's own request ─ existing ─► Overrides ─────────┴─ launch ─► process
+//! request + image ─ draft ─► Draft ─ make ─► container.json (Record) ─ root_form ─► Root ─┐
+//!                 a run's own request ─ existing ─► Overrides ─── launch ─► process ◄─────┘
 //! ```
 
 pub mod accounts;

@@ -1,5 +1,5 @@
-//! What a second front end would write: a process with threads, a store of its own, a listener and a
-//! token for each operation, and errors that it maps by their kind.
+//! Uses the crate as a second front end would: a process with threads, a store of its own, a
+//! listener and a token for each operation, and errors that it maps by their kind.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

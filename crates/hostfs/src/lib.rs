@@ -12,7 +12,7 @@
 //!
 //! - [`kernel`]: the system calls that an implementation provides, one method each.
 //! - [`at`]: how a [`view::Dir`] and a path become arguments of one system call.
-//! - [`files`]: the methods of [`view::Host`] that concern files; [`delegate_files`] forwards to them.
+//! - [`files`]: the methods of [`view::Host`] on files; [`delegate_files`] forwards to them.
 //! - [`mod@copy_up`]: replaces a file that is shared with the image by a copy.
 //! - [`inode_log`]: records of inodes that cannot have extended attributes.
 //! - [`lock`]: the exclusive lock that both protocols use. [`io`]: complete reads and writes.

@@ -103,13 +103,18 @@ const ONLY: &[Only] = &[
             // Before there is a context: the logger, colours of an error, the name it is called by.
             "crates/cli/src/logging.rs",
             "crates/cli/src/report.rs",
-            "crates/cli/src/udocker.rs",
+            "crates/cli/src/dialect.rs",
         ],
         reason: "the environment is read once, in `cli::context`",
     },
     Only {
         text: "exit_now(",
-        places: &["crates/engine/src/engines/", "crates/engine/src/supervise/", "crates/sys/src/"],
+        places: &[
+            "crates/engine/src/engines/",
+            "crates/engine/src/launch/",
+            "crates/engine/src/supervise/",
+            "crates/sys/src/",
+        ],
         reason: "only a forked child ends itself",
     },
     Only {

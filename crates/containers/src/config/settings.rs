@@ -11,8 +11,8 @@ use super::value::{Bounded, Duration, Kind, SettingValue, Size};
 pub struct Setting {
     /// Dotted key in the files.
     pub key: &'static str,
-    /// Variables of the environment, the first that is set wins. `NAME=value`: if NAME is set at all,
-    /// the setting is `value`.
+    /// Variables of the environment; the first that is set wins. `NAME=value`: if NAME is set, the
+    /// setting is `value`.
     pub environment: &'static [&'static str],
     /// What values look like.
     pub kind: Kind,
@@ -96,7 +96,7 @@ settings! {
     apptainer: Option<String> = None, "run.apptainer", ["CORACLE_APPTAINER"];
 
     /// Isolate containers as Docker does.
-    /// They get pid, ipc and network namespaces of their own, a seccomp profile and few capabilities.
+    /// They get their own pid, ipc and network namespaces, a seccomp profile and few capabilities.
     isolate: bool = false, "run.isolate", ["CORACLE_ISOLATE"];
 
     /// How ids are mapped in user namespaces.
@@ -155,7 +155,7 @@ settings! {
     retries: Bounded<0, 100> = Bounded::new(5), "registry.retries", ["CORACLE_RETRIES"];
 
     /// The file that `login` writes to.
-    /// The default is auth.json beside the user's config.toml. Docker's and Podman's files are read too.
+    /// The default is auth.json beside config.toml. Docker's and Podman's files are read too.
     auth_file: Option<PathBuf> = None, "registry.auth-file", ["CORACLE_AUTH_FILE", "REGISTRY_AUTH_FILE"];
 
     /// The registries.conf to read in place of the usual ones.
