@@ -1,8 +1,9 @@
-//! Builds the stage (`crates/stage`), checks that it has the shape that [`abi::boot`] promises, and packs it.
+//! Builds the stage (`crates/stage`), checks its shape against [`abi::boot`], and packs it.
 //!
-//! The loader cannot be a member of the workspace: it wants its own link arguments, its own panic strategy and no standard library. So it is
-//! built by a second cargo, in a target directory of its own (two builds in one directory would wait for each other's lock), from what the
-//! first cargo has fetched already (`--offline --locked`: its one dependency is the workspace's too).
+//! The stage cannot be a member of the workspace: it has its own link arguments and panic strategy,
+//! and no standard library. So a second cargo builds it, in its own target directory (two builds in
+//! one directory would wait for each other's lock), from packages that the first cargo has fetched
+//! (`--offline --locked`: its dependencies are the workspace's too).
 
 use std::env;
 use std::fs;
@@ -66,8 +67,8 @@ fn fingerprint(image: &[u8]) -> u64 {
     })
 }
 
-/// Makes the linker's position-independent image one for a fixed address: what is only there to be relocated by goes, but for the list of
-/// places (offsets in the file) of words that hold addresses.
+/// Turns the linker's position-independent image into one for a fixed address. Removes the data
+/// for relocation and returns the offsets in the file of the words that hold addresses.
 fn finish(linked: &[u8]) -> Result<(Vec<u8>, Vec<u32>), String> {
     let end = Endianness::Little;
     let text = |error: object::read::Error| error.to_string();
@@ -96,7 +97,8 @@ fn finish(linked: &[u8]) -> Result<(Vec<u8>, Vec<u32>), String> {
     image[16..18].copy_from_slice(&ET_EXEC.0.to_le_bytes());
     image[40..48].fill(0);
     image[60..64].fill(0);
-    // The first program header's sizes; the second one's (empty) place in the file, which must be there.
+    // The first program header's sizes; the second one's offset in the file, which must exist even
+    // though the segment is empty there.
     let table = usize::try_from(header.e_phoff(end)).map_err(|error| error.to_string())?;
     image[table + 32..table + 40].copy_from_slice(&whole);
     image[table + 40..table + 48].copy_from_slice(&whole);
@@ -136,7 +138,8 @@ fn build(stage: &Path, target: &Path) {
     cargo.args(["build", "--release", "--locked", "--offline", "--quiet", "--target", TARGET]);
     cargo.arg("--manifest-path").arg(stage.join("Cargo.toml"));
     cargo.arg("--target-dir").arg(target);
-    // What the outer cargo decided for its own build (wrappers such as clippy's, profiles, flags) is not meant for this one.
+    // Settings of the outer cargo's build (wrappers such as clippy's, profiles, flags) must not
+    // reach this one.
     for (name, _) in env::vars_os() {
         let Some(text) = name.to_str() else { continue };
         let ours = [

@@ -1,7 +1,8 @@
-//! Programs for other worlds, built with this crate and carried inside the binary.
+//! Freestanding programs that are built with this crate and embedded in the binary.
 //!
-//! [`stage`] is the static program that guests execute in place of their own (see [`abi::boot`]), [`LOADER_I386`] the one for 32-bit guests
-//! ([`abi::boot32`]). Engines write them to a file or to memory.
+//! [`stage`] is the static program that guests execute instead of their own (see [`abi::boot`]),
+//! [`LOADER_I386`] the one for 32-bit guests ([`abi::boot32`]). Engines write them to a file or to
+//! memory.
 
 mod stub32;
 
@@ -13,15 +14,18 @@ const PACKED: &[u8] = include_bytes!(env!("CORACLE_STAGE"));
 /// Bytes of the stage's file.
 pub const STAGE_SIZE: usize = decimal(env!("CORACLE_STAGE_SIZE"));
 
-/// Tells one build of the stage from another: part of a file's name, so that a file of the right name and size need not be compared.
+/// Identifies a build of the stage. It is part of a file's name, so that a file with the right name
+/// and size need not be compared.
 pub const STAGE_MARK: &str = env!("CORACLE_STAGE_MARK");
 
-/// Offsets of the program headers in the file, and how many there are with an address: the link script's.
+/// Offset of the program headers in the file, the size of one, and the number of those with an
+/// address, as the link script makes them.
 const HEADERS: usize = 64;
 const HEADER: usize = 56;
 const LOADED: usize = 2;
 
-/// The stage for x86-64, for one of its places (0 to [`BASES`] - 1): an ELF file, complete. Unpacked each time: about half a millisecond.
+/// The stage for x86-64 at one of its addresses (0 to [`BASES`] - 1), as a complete ELF file. Each
+/// call unpacks it, which takes about half a millisecond.
 ///
 /// # Panics
 /// Where there is no such place.

@@ -1,7 +1,7 @@
 //! The loader for i386: an ELF file around some machine code.
 //!
-//! What it does and why it is made this way stands in [`abi::boot32`]; the instructions with their comments stand in `stub32.s`, and a test
-//! assembles them again where there is an assembler.
+//! [`abi::boot32`] says what it does and why. `stub32.s` has the instructions with their comments;
+//! a test assembles them again if there is an assembler.
 
 use abi::boot32::{BLOCK_AT, END, START};
 

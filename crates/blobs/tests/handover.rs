@@ -1,6 +1,8 @@
-//! The stage as it stays: a container of one process and what comes of it, started without an engine.
+//! Tests of the stage as a backend in the process: a container of one process and its descendants,
+//! started without an engine.
 //!
-//! The container's root is the host's, with a directory bound to `/inside`, whose own name on the host is hidden.
+//! The container's root is the host's, with a directory bound to `/inside`; the directory's name on
+//! the host is hidden.
 
 mod container;
 

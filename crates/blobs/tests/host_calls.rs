@@ -1,5 +1,6 @@
-//! What the stage does for the view by its own hands: descriptors and their limit, bad pointers, copies of the image's files, notes, names of
-//! sockets, other processes; and that nothing of it suffers when processes are killed in the middle.
+//! Tests of the calls that the stage makes for the view: descriptors and their limit, bad pointers,
+//! copies of the image's files, the inode log, names of sockets, other processes; and of the state
+//! after processes were killed at any moment.
 
 mod container;
 

@@ -1,5 +1,5 @@
-//! The loader without a tracer: the boot block is put into a copy of its file, and what a program finds is compared with what it finds
-//! when the kernel loads it.
+//! Tests of the loader without a tracer. A copy of its file gets the boot block, and the state that
+//! a program finds is compared with the state that the kernel's own loading gives it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use abi::boot32::Operations;
 use abi::elf::{self, Class, Header};
 use testkit::command::output;
 
-/// A loader that carries its boot block: the block becomes the file's contents of the second segment.
+/// A loader with its boot block: the block becomes the contents of the second segment.
 fn patched(boot: &Boot<'_>) -> Vec<u8> {
     const SECOND: usize = 64 + 56;
     let mut block = [0; BOOT_ROOM];

@@ -90,7 +90,8 @@ impl Container {
         guest
     }
 
-    /// Writes what the first program of a container is started with; the numbers of the world and of the filter.
+    /// Writes the files that a container's first program needs. Returns the numbers of the world
+    /// and of the filter.
     fn prepare(&self, way: &Way) -> (u32, u32) {
         let Way { base, switches, in_memory, tree } = *way;
         let stage = self.file("stage");

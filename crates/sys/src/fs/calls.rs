@@ -42,8 +42,8 @@ pub fn fstatfs(file: impl AsFd) -> Result<statfs64, Errno> {
     }
 }
 
-/// [statx(2)](https://man7.org/linux/man-pages/man2/statx.2.html) with the basic members and the time
-/// of birth, in the kernel's own structure.
+/// [statx(2)](https://man7.org/linux/man-pages/man2/statx.2.html) with the basic members and the
+/// time of birth, in the kernel's own structure.
 pub fn statx(dir: impl AsFd, path: &CStr, flags: u32) -> Result<statx, Errno> {
     let mut facts = MaybeUninit::<statx>::zeroed();
     let (number, mask) = (dir.as_fd().as_raw_fd() as usize, STATX_BASIC_STATS | STATX_BTIME);
@@ -57,7 +57,8 @@ pub fn statx(dir: impl AsFd, path: &CStr, flags: u32) -> Result<statx, Errno> {
     }
 }
 
-/// [fstatat(2)](https://man7.org/linux/man-pages/man2/fstatat.2.html), in the kernel's own structure.
+/// [fstatat(2)](https://man7.org/linux/man-pages/man2/fstatat.2.html), in the kernel's own
+/// structure.
 pub fn fstatat(dir: impl AsFd, path: &CStr, flags: u32) -> Result<stat, Errno> {
     let mut facts = MaybeUninit::<stat>::zeroed();
     let number = dir.as_fd().as_raw_fd() as usize;

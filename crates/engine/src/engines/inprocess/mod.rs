@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   engine (here)                          stage (crate `stage`, in each process of the container)
-//!   ─────────────                          ────────────────────────────────────────────────────────
+//!   ─────────────                          ───────────────────────────────────────────────────────
 //!   prepares the world on disk
 //!   makes the shared file, adds this world ──────► maps it
 //!   plans the first `execve` with the view

@@ -7,7 +7,7 @@
 //! sandbox forbids them).
 //!
 //! ```text
-//!   guest ──call──► filter ──stop──► tracer: registers ──► view ──► verdict ──► registers ──► guest goes on
+//!   guest ──call──► filter ──stop──► tracer: registers ──► view ──► verdict ──► registers ─► guest
 //!                     │ pass                                  │
 //!                     ▼                                       ▼
 //!                   kernel                        calls for the guest, made by the tracer

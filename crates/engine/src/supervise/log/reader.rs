@@ -65,9 +65,9 @@ impl Line {
     }
 }
 
-/// Reads the log of the container in `dir` and hands out its entries until `each` answers
-/// `false`. Lines that are not JSON (torn by a crash of the machine) are left out. `goes_on` is asked
-/// before each pause of following, which ends where it says no.
+/// Reads the log of the container in `dir` and passes its entries to `each` until that returns
+/// `false`. Lines that are not JSON (torn by a crash of the machine) are left out. Following calls
+/// `goes_on` before each pause and ends when it returns `false`.
 pub fn read(
     dir: &Path,
     query: &Query,

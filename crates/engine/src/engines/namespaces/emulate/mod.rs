@@ -7,7 +7,7 @@
 //! process that dropped its ids reads back what it set (`apt` checks).
 //!
 //! ```text
-//!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: records 42:42 in an attribute of f
+//!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: sets an attribute of f to 42:42
 //!      ▲                                                        │
 //!      └──────────────────────── 0 ◄───────────────────────────┘
 //! ```
