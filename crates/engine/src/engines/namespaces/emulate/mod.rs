@@ -7,7 +7,7 @@
 //! process that dropped its ids reads back what it set (`apt` checks).
 //!
 //! ```text
-//!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: sets an attribute of f to 42:42
+//!   program ──chown("f", 42, 42)──► filter ──► listener ──► notifier: gives f an attribute
 //!      ▲                                                        │
 //!      └──────────────────────── 0 ◄───────────────────────────┘
 //! ```
