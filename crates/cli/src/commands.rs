@@ -2,7 +2,6 @@
 
 pub(crate) mod attach;
 pub(crate) mod clone;
-pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod create;

@@ -1,8 +1,9 @@
-//! Coracle: a container engine for one person. The binary.
+//! The binary `coracle`: the command line as a front end of the crate `containers`.
 //!
-//! `args` says what was typed, `commands` do it (one file each), `output`, `progress` and `report`
-//! talk to the user, `context` alone reads the environment. Libraries below never print and never
-//! exit.
+//! `parser` reads the words into the types of `args`, each command has a file in `commands`,
+//! `output`, `terminal` and `report` write to the user, `context` reads the environment. A module
+//! uses only those after it in this list: `parser`, `commands`, `udocker`, `context`, `terminal`,
+//! `args`, `output`, `report`. The libraries beneath never print and never exit.
 
 mod args;
 mod commands;
@@ -10,6 +11,7 @@ mod context;
 mod dialect;
 mod logging;
 mod output;
+mod parser;
 mod prompt;
 mod report;
 mod terminal;
@@ -32,10 +34,10 @@ fn version_line() -> String {
 }
 
 /// Does what the words on the command line came to.
-fn run(parsed: args::Parsed) -> Result<Exit, Report> {
+fn run(parsed: parser::Parsed) -> Result<Exit, Report> {
     match parsed {
-        args::Parsed::Text(text) => output::print(&text).map(|()| Exit::OK),
-        args::Parsed::Command(global, command, matches) => {
+        parser::Parsed::Text(text) => output::print(&text).map(|()| Exit::OK),
+        parser::Parsed::Command(global, command, matches) => {
             logging::start(global.debug, global.log_level.as_deref())?;
             (command.run)(&Context::new(global), &matches)
         }
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
         ));
     }
     engine::launch::lift_file_limit();
-    let ended = args::parse(words, as_udocker).and_then(run);
+    let ended = parser::parse(words, as_udocker).and_then(run);
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

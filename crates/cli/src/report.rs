@@ -134,12 +134,6 @@ impl fmt::Display for Report {
     }
 }
 
-impl From<crate::output::template::Error> for Report {
-    fn from(error: crate::output::template::Error) -> Self {
-        Self::of(&error, None).hint("see 'coracle help formats' for what templates can do")
-    }
-}
-
 /// The one place where a failure of the core becomes an exit status.
 fn status_of(error: &containers::Error) -> Exit {
     use containers::Error;

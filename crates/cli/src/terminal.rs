@@ -14,6 +14,8 @@ use containers::events::{Events, Part, Question};
 use containers::{Event, size};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output;
+
 /// A line for people.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -192,7 +194,7 @@ impl Events for Terminal {
             // The program's terminal is raw: a line does not return by itself.
             Event::Notice(text) => note(&format!("{text}\r")),
             Event::Starting { container, command } if self.shown.banner => {
-                crate::udocker::banner(container, command);
+                banner(container, command);
             }
             Event::Progress { work, text } => self.say(*work, text),
             Event::Expected { work, bytes } => self.with_bars(*work, |bars| bars.expect(*bytes)),
@@ -227,4 +229,17 @@ fn rate(bytes: u64, span: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let rate = bytes as f64 / span.as_secs_f64().max(0.001);
     size::human(rate as u64)
+}
+
+/// Prints udocker's box of stars when a container starts.
+fn banner(id: &str, command: &[String]) {
+    let line = "*".repeat(78);
+    let starting = format!("STARTING {}", id.chars().take(36).collect::<String>());
+    let program = command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+    let text = format!(
+        "\n {line}\n *{0:76}*\n *{starting:^76}*\n *{0:76}*\n {line}\n executing: {program}\n",
+        ""
+    );
+    // The program itself notices a terminal that is gone.
+    let _ = output::print(&text);
 }

@@ -10,7 +10,6 @@ pub(crate) mod listing;
 use std::path::Path;
 
 use crate::args::run::ContainerFlags;
-use crate::output;
 use crate::report::Exit;
 
 /// The version of udocker whose habits these are.
@@ -70,19 +69,6 @@ fn volume(text: &str) -> Option<String> {
         return None;
     }
     Some(if text.contains(':') { text.to_owned() } else { format!("{text}:{text}") })
-}
-
-/// Says on a terminal that a container starts.
-pub(crate) fn banner(id: &str, command: &[String]) {
-    let line = "*".repeat(78);
-    let starting = format!("STARTING {}", id.chars().take(36).collect::<String>());
-    let program = command.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
-    let text = format!(
-        "\n {line}\n *{0:76}*\n *{starting:^76}*\n *{0:76}*\n {line}\n executing: {program}\n",
-        ""
-    );
-    // The program itself notices a terminal that is gone.
-    let _ = output::print(&text);
 }
 
 #[cfg(test)]

@@ -166,3 +166,7 @@ pub(crate) struct MigrateArgs {
     #[arg(long = "mv")]
     pub remove_source: bool,
 }
+
+/// No flags at all.
+#[derive(clap::Args, Debug)]
+pub(crate) struct NoArgs {}

@@ -5,8 +5,8 @@
 
 use serde_json::json;
 
-use crate::args::NoArgs;
 use crate::args::system::ConfigArgs;
+use crate::args::system::NoArgs;
 use crate::context::Context;
 use crate::output;
 use crate::output::table::{cell, columns, shorten};

@@ -15,7 +15,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Exit, Report> 
         [stream, name] if stream == "-" && args.output.is_none() => name,
         _ => return Err(Report::usage("only one container can be written at a time")),
     };
-    let target = Target::open(context, args.output.as_deref())?;
+    let target = Target::open(args.output.as_deref())?;
     export::export(context.session()?, name, args.clone, &mut target.writer()?)?;
     target.finish()?;
     Ok(Exit::OK)

@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, args: &SaveArgs) -> Result<Exit, Report> {
     {
         return Err(Report::new(format!("{} exists", path.display())));
     }
-    let target = Target::open(context, path)?;
+    let target = Target::open(path)?;
     let mut writer = BufWriter::with_capacity(BUFFER, target.writer()?);
     selection.write(form, &mut writer)?;
     drop(writer);

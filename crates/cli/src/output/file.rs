@@ -1,10 +1,9 @@
 //! Files that a command writes: whole, or not at all.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use crate::context::Context;
 use crate::report::Report;
 
 /// Where an archive is written: standard output, or a file that appears under its name when it is
@@ -15,9 +14,9 @@ pub(crate) struct Target {
 
 impl Target {
     /// `-` and nothing mean standard output, which must not be a terminal.
-    pub(crate) fn open(context: &Context, path: Option<&Path>) -> Result<Self, Report> {
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Report> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            if context.output_is_terminal() {
+            if io::stdout().is_terminal() {
                 return Err(Report::usage("an archive is not written to a terminal")
                     .hint("use --output FILE, or redirect"));
             }

@@ -16,15 +16,23 @@ mod parse;
 
 use serde_json::Value;
 
+use crate::report::Report;
+
 /// What is wrong with a template.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// The text is no template.
+    /// The text is not a template.
     #[error("template: {0}")]
     Syntax(String),
     /// It asks for something that the data do not have.
     #[error("template: {0}")]
     Eval(String),
+}
+
+impl From<Error> for Report {
+    fn from(error: Error) -> Self {
+        Self::of(&error, None).hint("see 'coracle help formats' for what templates can do")
+    }
 }
 
 /// A parsed template.

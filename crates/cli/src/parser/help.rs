@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use clap::{Arg, ArgAction, Args};
 
+use super::explain;
 use super::table::{self, COMMANDS, Command, GROUPS, Section};
-use super::{Global, explain};
+use crate::args::global::Global;
 use crate::report::Report;
 
 const ABOUT: &str = "A container engine for one person: no root, no daemon, nothing to install";

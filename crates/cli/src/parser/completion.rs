@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
+use super::help::tree;
 use crate::args::system::{CompletionArgs, ManArgs};
-use crate::args::tree;
 use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};

@@ -2,7 +2,8 @@
 
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use super::{archives, containers, images, run, system};
+use super::completion;
+use crate::args::{archives, containers, images, run, system};
 use crate::commands;
 use crate::context::Context;
 use crate::report::{Exit, Report};
@@ -101,10 +102,6 @@ macro_rules! command {
         }
     };
 }
-
-/// No flags at all.
-#[derive(Args, Debug)]
-pub(crate) struct NoArgs {}
 
 /// Every command.
 pub(crate) const COMMANDS: &[Command] = &[
@@ -445,7 +442,7 @@ coracle migrate udocker --from /scratch/me/udocker --mv"),
     command!(
         "showconf",
         Hidden,
-        NoArgs,
+        system::NoArgs,
         commands::config::showconf,
         "Show the settings in udocker's form (udocker)"
     ),
@@ -457,10 +454,10 @@ coracle migrate udocker --from /scratch/me/udocker --mv"),
         commands::version::info,
         "Show a summary of the store and the host"
     ),
-    command!("completion", Coracle, system::CompletionArgs, commands::completion::run,
+    command!("completion", Coracle, system::CompletionArgs, completion::run,
         "Print completions for bash, zsh or fish",
         examples: "coracle completion bash > ~/.local/share/bash-completion/completions/coracle"),
-    command!("__man", Hidden, system::ManArgs, commands::completion::man, "Write the manual pages"),
+    command!("__man", Hidden, system::ManArgs, completion::man, "Write the manual pages"),
 ];
 
 /// Finds a command by its one or two words: the command, how it was written, and how many words

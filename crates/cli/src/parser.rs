@@ -1,0 +1,196 @@
+//! Reads the command line, by one table of commands: each has a name, its flags as a `clap` type
+//! (in [`crate::args`]), and the function that runs it (in [`crate::commands`]).
+//!
+//! Only the command that was named is built. A `clap` tree of all commands costs more than a
+//! container's start, so [`parse`] reads the options before the command, finds the command in
+//! [`table::COMMANDS`], and builds that one. The whole tree ([`tree`]) exists for help,
+//! completions, man pages and suggestions.
+//!
+//! The words are first put into one form ([`normal`]): Docker's own parser takes `-e -x`, `-itd`,
+//! `--rm=false` and stops at the image's name, and `clap` alone differs in each of these.
+
+mod completion;
+mod explain;
+mod help;
+mod normal;
+mod table;
+mod unsupported;
+
+use std::ffi::OsString;
+
+use clap::{ArgMatches, FromArgMatches};
+
+use self::table::Command;
+use crate::args::global::Global;
+use crate::report::Report;
+
+/// What the words on the command line came to.
+pub(crate) enum Parsed {
+    /// A command with its options.
+    Command(Global, &'static Command, ArgMatches),
+    /// Help or another text that was asked for.
+    Text(String),
+}
+
+/// Reads the words after the program's name, which may be udocker's.
+pub(crate) fn parse(words: Vec<OsString>, as_udocker: bool) -> Result<Parsed, Report> {
+    let root = help::root();
+    let words = normal::normalise(&root, words, false);
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let (options, rest) = words.split_at(at);
+    let rest = rest.get(1..).unwrap_or_default();
+    let matches = match root.clone().try_get_matches_from(options) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
+            return Ok(Parsed::Text(help::overview()));
+        }
+        Err(error) => return Err(explain::report("coracle", &error)),
+    };
+    let global =
+        Global::from_arg_matches(&matches).map_err(|error| explain::report("coracle", &error))?;
+    if matches.get_flag("version") {
+        return Ok(Parsed::Text(crate::version_text()));
+    }
+    command(global, rest, as_udocker)
+}
+
+fn command(global: Global, words: &[OsString], as_udocker: bool) -> Result<Parsed, Report> {
+    let Some(first) = words.first() else { return Ok(Parsed::Text(help::overview())) };
+    let first = first.to_string_lossy();
+    if first == "help" {
+        return help::topic(&words[1..]).map(Parsed::Text);
+    }
+    let second = words.get(1).map(|word| word.to_string_lossy());
+    let Some((command, path, used)) = table::find(&first, second.as_deref()) else {
+        if table::is_group(&first) {
+            return match second.as_deref() {
+                None | Some("--help" | "-h" | "help") => Ok(Parsed::Text(help::group(&first))),
+                Some(other) => Err(explain::unknown_in_group(&first, other)),
+            };
+        }
+        return Err(explain::unknown_command(&first));
+    };
+    let name = format!("coracle {path}");
+    let mut clap = help::finished(command, &path);
+    if as_udocker && command.path == "run" {
+        clap = crate::udocker::options(clap);
+    }
+    let words = normal::normalise(&clap, words[used..].to_vec(), command.interspersed);
+    match clap.try_get_matches_from(words) {
+        Ok(matches) => Ok(Parsed::Command(global, command, matches)),
+        Err(error) if error.kind() == clap::error::ErrorKind::DisplayHelp => {
+            Ok(Parsed::Text(error.render().to_string()))
+        }
+        Err(error) => Err(explain::report(&name, &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(line: &[&str]) -> ArgMatches {
+        match parse(line.iter().map(OsString::from).collect(), false) {
+            Ok(Parsed::Command(_, _, matches)) => matches,
+            Ok(Parsed::Text(text)) => panic!("text: {text}"),
+            Err(report) => panic!("{report}"),
+        }
+    }
+
+    fn failure(line: &[&str]) -> String {
+        match parse(line.iter().map(OsString::from).collect(), false) {
+            Err(report) => report.to_string(),
+            Ok(_) => panic!("no error: {line:?}"),
+        }
+    }
+
+    fn run(line: &[&str]) -> crate::args::run::RunArgs {
+        crate::args::run::RunArgs::from_arg_matches(&matches(line)).unwrap()
+    }
+
+    #[test]
+    fn everything_after_the_image_is_the_commands() {
+        let args =
+            run(&["run", "-it", "--rm", "debian", "ls", "-la", "--rm=false", "--", "", "-x"]);
+        assert!(args.flags.process.interactive && args.flags.process.tty && args.flags.record.rm);
+        assert_eq!(args.image.as_deref(), Some("debian"));
+        assert_eq!(args.command, ["ls", "-la", "--rm=false", "--", "", "-x"]);
+        let args = run(&["run", "debian", "--", "--help"]);
+        assert_eq!(args.command, ["--", "--help"]);
+        let args = run(&["run", "--", "debian", "--", "x"]);
+        assert_eq!(args.command, ["--", "x"]);
+    }
+
+    #[test]
+    fn values_in_all_spellings() {
+        let args = run(&[
+            "run",
+            "-itde",
+            "A=1",
+            "-eB=2",
+            "--env=C=3",
+            "--env",
+            "-D",
+            "--entrypoint=",
+            "-p8080:80",
+            "--pids-limit",
+            "-1",
+            "--rm=true",
+            "--init=false",
+            "-w",
+            "/a",
+            "-w",
+            "/b",
+            "--sig-proxy=false",
+            "img",
+        ]);
+        assert!(args.detach && args.flags.record.rm && !args.flags.process.init && !args.sig_proxy);
+        assert_eq!(args.flags.process.env, ["A=1", "B=2", "C=3", "-D"]);
+        assert_eq!(args.flags.process.entrypoint.as_deref(), Some(""));
+        assert_eq!(args.flags.network.publish, ["8080:80"]);
+        assert_eq!(args.flags.resources.pids_limit, Some(-1));
+        assert_eq!(args.flags.process.workdir.as_deref(), Some("/b"));
+        assert!(args.command.is_empty());
+    }
+
+    #[test]
+    fn groups_and_global_options() {
+        let line = ["--store", "/s", "-q", "container", "ls", "-a", "-q"];
+        match parse(line.iter().map(OsString::from).collect(), false)
+            .unwrap_or_else(|report| panic!("{report}"))
+        {
+            Parsed::Command(global, command, matches) => {
+                assert_eq!(global.store.as_deref(), Some(std::path::Path::new("/s")));
+                assert!(global.quiet);
+                assert_eq!(command.path, "ps");
+                assert!(matches.get_flag("all") && matches.get_flag("quiet"));
+            }
+            Parsed::Text(_) => panic!("text"),
+        }
+    }
+
+    #[test]
+    fn mistakes_are_one_clear_line() {
+        assert_eq!(failure(&["run", "--nmae", "x", "img"]), "coracle run: unknown option '--nmae'");
+        assert_eq!(
+            failure(&["run", "--privileged", "img"]),
+            "coracle run has no option '--privileged'"
+        );
+        assert_eq!(failure(&["pulll", "x"]), r#"unknown command "pulll"; did you mean "pull"?"#);
+        assert_eq!(failure(&["run"]), "coracle run: missing CONTAINER|IMAGE");
+        assert_eq!(
+            failure(&["run", "--name"]),
+            "coracle run: option '--name' wants a value (NAME)"
+        );
+        assert_eq!(
+            failure(&["volume", "lss"]),
+            r#"unknown command "volume lss"; did you mean "volume ls"?"#
+        );
+        assert_eq!(failure(&["--stroe", "/x", "ps"]), "coracle: unknown option '--stroe'");
+        assert_eq!(
+            failure(&["ps", "-n", "x"]),
+            "coracle ps: option '--last' cannot be 'x' (invalid digit found in string)"
+        );
+        assert_eq!(failure(&["tag", "a", "b", "c"]), "coracle tag: unexpected argument 'c'");
+    }
+}
