@@ -76,7 +76,7 @@ impl Context {
         }
         settings.tls_verify &= !self.global.insecure;
         let dialect = if self.presentation.as_udocker {
-            let dialect = Dialect::udocker(self.udocker()?, self.home().as_deref());
+            let dialect = udocker::dialect(self.udocker()?, self.home().as_deref());
             (dialect, udocker::legacy::FOREIGN)
         } else {
             (Dialect::default(), Foreign::default())

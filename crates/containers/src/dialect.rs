@@ -4,15 +4,7 @@
 //! default is Coracle's own behaviour, which is Docker's where Docker has the command. How answers
 //! look is not decided here: that is the front end's.
 
-use std::path::{Path, PathBuf};
-
-use crate::udocker::settings;
-
-/// What is run under udocker's name where neither the image nor the request says what.
-const SHELL: [&str; 2] = ["bash", "-i"];
-
-/// The variable of the host that programs get under udocker's name, unless told otherwise.
-const TERMINAL: &str = "TERM";
+use std::path::PathBuf;
 
 /// The behaviours that differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,38 +60,4 @@ pub struct Legacy {
     pub containers: PathBuf,
     /// The user has named the directory of containers, and looks there for what `create` made.
     pub announces: bool,
-}
-
-impl Dialect {
-    /// udocker's behaviour, with udocker's settings.
-    pub fn udocker(settings: &settings::Settings, home: Option<&Path>) -> Self {
-        let shell = || SHELL.map(str::to_owned).to_vec();
-        Self {
-            containers_come_first: true,
-            passes_over_decided: true,
-            removes_existing: true,
-            default_command: settings.list("cmd").unwrap_or_else(shell),
-            host_variables: settings
-                .list("valid_host_env")
-                .unwrap_or_else(|| vec![TERMINAL.to_owned()]),
-            withheld_variables: settings.list("invalid_host_env").unwrap_or_default(),
-            names_user: true,
-            names_container: true,
-            knows_caller: true,
-            starts_at_home: true,
-            keeps_input: true,
-            ignores_volumes_from: true,
-            shows_whole_tree: true,
-            restart_variables: vec![(crate::udocker::CALLED.to_owned(), "1".to_owned())],
-            temporary: settings.temporary(),
-            keystore: Some(settings.keystore()),
-            root_of_all: settings.location(home),
-            legacy: Some(Legacy {
-                repos: settings.directory("repos"),
-                layers: settings.directory("layers"),
-                containers: settings.directory("containers"),
-                announces: settings.is_named("containers"),
-            }),
-        }
-    }
 }

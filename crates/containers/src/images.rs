@@ -2,11 +2,11 @@
 //! what registries say about them.
 
 pub mod change;
+pub mod docker_config;
 pub mod find;
 pub mod hello;
 pub mod history;
 pub mod import;
-pub mod import_clone;
 pub mod inspect;
 pub mod layers;
 pub mod list;

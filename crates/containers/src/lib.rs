@@ -52,6 +52,7 @@ pub mod filter;
 pub mod images;
 pub mod path;
 pub mod protect;
+pub mod protection;
 pub mod request;
 pub mod session;
 pub mod size;

@@ -1,11 +1,12 @@
 //! Protects containers and images from removal.
 //!
 //! What is protected is not removed by `rm`, `rmi`, `run --rm`, `create --force` or `prune`, with
-//! or without force. The marks are in [`crate::container::protection`].
+//! or without force. The marks are in [`crate::protection`].
 
-use crate::container::{protection, record};
+use crate::container::record;
 use crate::error::{Error, Result};
 use crate::images::find;
+use crate::protection;
 use crate::session::Session;
 
 /// Protects the container or image of this name, or with `on` false ends its protection. A name

@@ -128,6 +128,8 @@ pub struct Foreign {
     pub image: fn(&Session, &str) -> Result<Option<Image>>,
     /// Refuses to remove a container whose tree is the other program's.
     pub check_removable: fn(&ContainerDir) -> Result<()>,
+    /// Refuses to remove an image that is the other program's.
+    pub check_image_removable: fn(&Session, &str) -> Result<()>,
     /// Shows a new container where the other program's users look for it.
     pub announce: fn(&Session, &ContainerDir) -> Result<()>,
 }
@@ -139,6 +141,7 @@ impl Default for Foreign {
             container: |_, _| Ok(None),
             image: |_, _| Ok(None),
             check_removable: |_| Ok(()),
+            check_image_removable: |_, _| Ok(()),
             announce: |_, _| Ok(()),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use containers::container::imported;
 use containers::images::import::{self, ImportRequest};
-use containers::images::import_clone;
 use containers::images::source::Source;
 use containers::request::options;
 
@@ -25,12 +25,12 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     };
     let name = args.container.as_deref();
     if args.clone {
-        let container = import_clone::import_clone(&session, request, name)?;
+        let container = imported::of_archive(&session, request, name)?;
         output::line(container.id())?;
     } else {
         let imported = import::import(&session, request)?;
         if args.tocontainer {
-            output::line(import::container(&session, &imported, name)?.id())?;
+            output::line(imported::of_image(&session, &imported, name)?.id())?;
         } else {
             output::line(imported.id)?;
         }

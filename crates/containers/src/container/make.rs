@@ -21,7 +21,7 @@ use store::{ContainerDir, Image, Store};
 
 use super::made::Made;
 use super::record::{self, Own, Record, RootForm};
-use super::{draft, ids, protection, removal, root_form, running, spool, volumes};
+use super::{draft, ids, removal, root_form, running, spool, volumes};
 use crate::error::{Error, Result};
 use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
@@ -82,7 +82,7 @@ pub fn create(
         && let Some(name) = &request.record.name
         && let Some(old) = record::named(session, name)?
     {
-        protection::check_container(&old)?;
+        removal::check_protection(&old)?;
         if !removal::remove_idle(session, &old)? {
             return Err(running::running(&old));
         }

@@ -21,8 +21,9 @@ use store::ContainerDir;
 
 use super::made::Made;
 use super::running::{self, is_running};
-use super::{ids, protection, record, volumes};
+use super::{ids, record, volumes};
 use crate::error::Result;
+use crate::protection;
 use crate::session::Session;
 
 /// The right to remove a container at the end of this run.
@@ -163,7 +164,7 @@ pub fn remove(session: &Session, name: &str, request: RemoveRequest) -> Result<b
 
 /// Refuses to remove what is protected or another program's.
 pub fn check_removable(session: &Session, container: &ContainerDir) -> Result<()> {
-    protection::check_container(container)?;
+    check_protection(container)?;
     (session.foreign().check_removable)(container)
 }
 
@@ -197,4 +198,12 @@ pub fn remove_container(
 /// Waits until the removals of this session are on the disk: one wait for all of them.
 pub fn sync(session: &Session) -> Result<()> {
     Ok(session.store()?.containers().sync_removals()?)
+}
+
+/// Refuses to remove a container that is protected. A record that cannot be read protects nothing.
+pub fn check_protection(container: &ContainerDir) -> Result<()> {
+    if record::read(container).is_ok_and(|record| protection::holds(&record.config)) {
+        return Err(protection::refusal("container", &record::title(container)));
+    }
+    Ok(())
 }

@@ -11,11 +11,12 @@ use super::make;
 use super::ranks::Rank;
 use super::record::{self, Record};
 use super::removal::Removal;
-use super::{draft, existing, protection};
+use super::{draft, existing};
 use crate::config::PullPolicy;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::images::{find, remote};
+use crate::protection;
 use crate::request::{ContainerRequest, command_line};
 use crate::session::Session;
 

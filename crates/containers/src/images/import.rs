@@ -4,14 +4,12 @@ use std::io;
 use std::path::Path;
 
 use oci::{ConfigEditor, Descriptor, Digest, ImageConfig, Manifest, Platform, Reference, media};
-use store::{ContainerDir, Store};
+use store::Store;
 
 use super::pull::{self, Road};
 use super::source::{Source, Watched};
 use super::{change, find, layers, remote};
-use crate::container::make;
 use crate::error::{Error, Result};
-use crate::request::ContainerRequest;
 use crate::session::Session;
 
 /// What the history of an imported image says.
@@ -95,24 +93,6 @@ pub fn import(session: &Session, request: ImportRequest) -> Result<Imported> {
         }
     }
     Ok(Imported { id, reference })
-}
-
-/// Makes a container of what was imported.
-pub fn container(
-    session: &Session,
-    imported: &Imported,
-    name: Option<&str>,
-) -> Result<ContainerDir> {
-    // The record shows the short name, unless that would be looked up at another registry.
-    let reference = &imported.reference;
-    let familiar = reference.familiar();
-    let same = remote::reference(session, &familiar).is_ok_and(|other| other == *reference);
-    let mut request = ContainerRequest::default();
-    request.record.name = name.map(str::to_owned);
-    request.image.name = Some(if same { familiar } else { reference.to_string() });
-    let (made, _) = make::make(session, &request)?;
-    made.container().sync()?;
-    Ok(made.into_container())
 }
 
 /// Stores the layer: a directory is packed, an archive kept as it is.

@@ -24,9 +24,9 @@ use registry::{Client, Resolved};
 use store::{BeginBlob, Image, Store};
 
 use super::remote;
-use crate::container::protection;
 use crate::error::{Error, Result};
 use crate::events::Progress;
+use crate::protection;
 use crate::request::RegistryRequest;
 use crate::session::{Cancel, Session};
 use crate::size;

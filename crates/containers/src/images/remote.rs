@@ -12,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::events::Question;
 use crate::request::RegistryRequest;
 use crate::session::Session;
-use crate::udocker::settings::host_of;
 
 /// A name in canonical form; a name without a registry gets the configured one.
 pub fn reference(session: &Session, name: &str) -> Result<Reference> {
@@ -162,4 +161,15 @@ fn registries_conf(session: &Session) -> Result<RegistriesConf> {
     drop_ins.extend(configuration.map(|directory| directory.join("registries.conf.d")));
     let file = own.unwrap_or_else(|| PathBuf::from("/etc/containers/registries.conf"));
     Ok(RegistriesConf::load(&file, &drop_ins)?)
+}
+
+/// Host and port of a registry's URL, and whether the URL is plain HTTP.
+pub fn host_of(url: &str) -> (String, bool) {
+    let bare = url.trim_start_matches("https://").trim_start_matches("http://");
+    let host = bare.split('/').next().unwrap_or(bare);
+    let host = match host {
+        "registry-1.docker.io" | "index.docker.io" | "hub.docker.com" => "docker.io",
+        host => host,
+    };
+    (host.to_owned(), url.starts_with("http://"))
 }

@@ -3,10 +3,9 @@
 use oci::Digest;
 
 use super::{find, remote};
-use crate::container::protection;
 use crate::error::Result;
+use crate::protection;
 use crate::session::Session;
-use crate::udocker::legacy;
 
 /// What a removal did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ pub struct Removed {
 /// Removes the name, or the image of this id. `force`: also an image with several names, or one
 /// that containers use.
 pub fn remove(session: &Session, name: &str, force: bool) -> Result<Removed> {
-    legacy::check_image_removable(session, name)?;
+    (session.foreign().check_image_removable)(session, name)?;
     let known = find::stored(session, name)?;
     protection::check_image(&known, name)?;
     // The store takes the canonical name, which may have the configured registry; an id stays one.

@@ -1,8 +1,8 @@
 //! Gives images further names.
 
 use super::{find, remote};
-use crate::container::protection;
 use crate::error::{Error, Result};
+use crate::protection;
 use crate::session::Session;
 
 /// A name for an image.

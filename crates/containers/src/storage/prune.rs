@@ -10,9 +10,10 @@ use std::time::Duration;
 use engine::supervise::state::{self, Observed};
 use store::{CollectOptions, ContainerDir, Freed, Image, Volume};
 
-use crate::container::{ids, protection, record, volumes};
+use crate::container::{ids, record, volumes};
 use crate::error::{Error, Result};
 use crate::filter::Filters;
+use crate::protection;
 use crate::session::Session;
 use crate::time;
 

@@ -15,22 +15,25 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use oci::{Descriptor, Digest, ImageConfig, Manifest, Platform, Reference, media};
-use serde_json::{Value, json};
+use oci::{Descriptor, Digest, ImageConfig, Manifest, Reference, media};
+use serde_json::Value;
 use store::{ContainerDir, Image};
 
+use crate::container::make;
 use crate::container::record::{self, Record};
-use crate::container::{make, protection};
 use crate::dialect::Legacy;
 use crate::error::{Error, Result};
+use crate::images::docker_config::{image_config, platform};
 use crate::images::pull::{self, Road};
 use crate::images::source::Watched;
 use crate::images::{layers, remote};
+use crate::protection;
 use crate::request::ContainerRequest;
 use crate::session::{Foreign, Session};
 
 /// How operations use udocker's images and containers.
-pub const FOREIGN: Foreign = Foreign { container, image, check_removable, announce };
+pub const FOREIGN: Foreign =
+    Foreign { container, image, check_removable, check_image_removable, announce };
 
 /// The label of a container that was made of one of udocker's: udocker's id.
 pub const LABEL: &str = "dev.coracle.udocker.container";
@@ -242,33 +245,6 @@ fn layer(road: &Road<'_>, path: &Path) -> Result<(Descriptor, Digest)> {
             .with_hint("pull the image again"));
     }
     layers::described(road, &digest, size, path)
-}
-
-fn platform(config: &Value) -> Platform {
-    let part = |key: &str, usual: &str| config[key].as_str().unwrap_or(usual).to_owned();
-    let host = Platform::host();
-    let text = format!("{}/{}", part("os", &host.os), part("architecture", &host.architecture));
-    text.parse().unwrap_or(host)
-}
-
-/// An image's configuration, made of the parts that udocker keeps.
-pub fn image_config(old: &Value, diff_ids: &[Digest]) -> Result<ImageConfig> {
-    let digests: Vec<String> = diff_ids.iter().map(ToString::to_string).collect();
-    let platform = platform(old);
-    let running = [&old["config"], &old["container_config"]];
-    let running = running.into_iter().find(|value| value.is_object()).unwrap_or(&Value::Null);
-    let mut made = json!({
-        "architecture": platform.architecture,
-        "os": platform.os,
-        "rootfs": {"type": "layers", "diff_ids": digests},
-    });
-    if let Some(created) = old["created"].as_str() {
-        made["created"] = json!(created);
-    }
-    if running.is_object() {
-        made["config"] = running.clone();
-    }
-    Ok(ImageConfig::parse(made.to_string().into_bytes())?)
 }
 
 /// All containers of udocker's directory, if the dialect has one.

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use super::legacy;
-use crate::container::{list, protection, record};
+use crate::container::{list, record};
 use crate::error::Result;
+use crate::protection;
 use crate::session::Session;
 
 /// What is wanted of each image beyond its name.

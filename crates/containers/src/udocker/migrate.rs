@@ -7,11 +7,12 @@
 use std::path::{Path, PathBuf};
 
 use super::legacy::{self, LABEL, OldContainer, OldImage};
-use crate::container::{make, protection, record, removal, running};
+use crate::container::{make, record, removal, running};
 use crate::error::{Error, Result};
 use crate::images::import::{self, ImportRequest};
 use crate::images::remote;
 use crate::images::source::Source;
+use crate::protection;
 use crate::request::ContainerRequest;
 use crate::request::gpus::GpuRequest;
 use crate::session::Session;

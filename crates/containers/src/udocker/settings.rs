@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Origin};
 use crate::error::{Error, Result};
+use crate::images::remote::host_of;
 
 use super::STORE;
 
@@ -233,17 +234,6 @@ fn variable<'a>(environment: &'a BTreeMap<OsString, OsString>, name: &str) -> Op
         .get(OsStr::new(name))
         .and_then(|value| value.to_str())
         .filter(|text| !text.is_empty())
-}
-
-/// Host and port of a registry's URL, and whether the URL is plain HTTP.
-pub fn host_of(url: &str) -> (String, bool) {
-    let bare = url.trim_start_matches("https://").trim_start_matches("http://");
-    let host = bare.split('/').next().unwrap_or(bare);
-    let host = match host {
-        "registry-1.docker.io" | "index.docker.io" | "hub.docker.com" => "docker.io",
-        host => host,
-    };
-    (host.to_owned(), url.starts_with("http://"))
 }
 
 fn truth(text: &str) -> Option<bool> {

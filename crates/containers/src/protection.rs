@@ -1,9 +1,8 @@
 //! Knows which containers and images `protect` keeps from being removed.
 
 use engine::spec::ContainerConfig;
-use store::{ContainerDir, Image};
+use store::Image;
 
-use super::record;
 use crate::error::{Error, Result};
 
 /// The annotation of an image that is protected.
@@ -27,23 +26,16 @@ pub fn holds_image(image: &Image) -> bool {
     image.descriptor().annotations.contains_key(IMAGE_ANNOTATION)
 }
 
-/// Refuses to remove a container that is protected. A record that cannot be read protects nothing.
-pub fn check_container(container: &ContainerDir) -> Result<()> {
-    if record::read(container).is_ok_and(|record| holds(&record.config)) {
-        return Err(protected("container", &record::title(container)));
-    }
-    Ok(())
-}
-
 /// Refuses to remove an image that is protected.
 pub fn check_image(image: &Image, name: &str) -> Result<()> {
     if holds_image(image) {
-        return Err(protected("image", name));
+        return Err(refusal("image", name));
     }
     Ok(())
 }
 
-fn protected(what: &str, name: &str) -> Error {
+/// The error for a removal of what is protected: `what` is "container" or "image".
+pub fn refusal(what: &str, name: &str) -> Error {
     Error::denied(format!("{what} {name} is protected"))
         .with_hint(format!("coracle unprotect {name}"))
 }

@@ -1,9 +1,10 @@
-//! Makes a container from an archive that holds its tree and its configuration.
+//! Makes containers from imported trees, and from archives that hold a container's tree and its
+//! configuration.
 //!
-//! The archive has udocker's form, so containers go both ways: `ROOT/`, and beside it
+//! Such an archive has udocker's form, so containers go both ways: `ROOT/`, and beside it
 //! `container.json` (the image's configuration), `imagerepo.name` and `execmode`. What only Coracle
 //! knows (mounts, limits, labels, ...) is in `coracle.json`, which udocker ignores.
-//! [`crate::container::export`] writes such archives.
+//! [`super::export`] writes such archives.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,23 +13,41 @@ use std::io::BufWriter;
 use serde_json::Value;
 use store::ContainerDir;
 
-use super::import::{self, ImportRequest};
-use super::source::{Source, Watched};
-use crate::container::record::Record;
-use crate::container::{export, make, spool};
+use super::record::Record;
+use super::{export, make, spool};
 use crate::error::{Error, Result};
+use crate::images::import::{self, ImportRequest, Imported};
+use crate::images::source::{Source, Watched};
+use crate::images::{docker_config, remote};
 use crate::request::ContainerRequest;
 use crate::session::Session;
-use crate::udocker::legacy;
 
 /// The file with the image's configuration.
 const CONFIGURATION: &str = "container.json";
 /// Bytes of the tree that are kept before they are written.
 const BUFFER: usize = 1 << 20;
 
+/// Makes a container of what was imported.
+pub fn of_image(
+    session: &Session,
+    imported: &Imported,
+    name: Option<&str>,
+) -> Result<ContainerDir> {
+    // The record shows the short name, unless that would be looked up at another registry.
+    let reference = &imported.reference;
+    let familiar = reference.familiar();
+    let same = remote::reference(session, &familiar).is_ok_and(|other| other == *reference);
+    let mut request = ContainerRequest::default();
+    request.record.name = name.map(str::to_owned);
+    request.image.name = Some(if same { familiar } else { reference.to_string() });
+    let (made, _) = make::make(session, &request)?;
+    made.container().sync()?;
+    Ok(made.into_container())
+}
+
 /// Makes the container, called `name`, and an image of its tree. `source` is an archive that was
 /// exported with a container's configuration; `request.config` is replaced by that.
-pub fn import_clone(
+pub fn of_archive(
     session: &Session,
     request: ImportRequest,
     name: Option<&str>,
@@ -69,7 +88,7 @@ fn rebuild(
     let json =
         |name: &str| beside.get(name).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let config = json(CONFIGURATION).unwrap_or_default();
-    request.config = Some(legacy::image_config(&config, &[])?);
+    request.config = Some(docker_config::image_config(&config, &[])?);
     let imported = import::import(session, request)?;
     let mut request = ContainerRequest::default();
     request.record.name = name.map(str::to_owned);
