@@ -18,7 +18,7 @@ pub(crate) use containers::size;
 
 use crate::report::{Exit, Report};
 
-/// Writes text to standard output. A closed pipe is no error: nobody wants the rest.
+/// Writes text to standard output. A closed pipe is not an error: its reader has what it wants.
 pub(crate) fn print(text: &str) -> Result<(), Report> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

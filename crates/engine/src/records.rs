@@ -122,7 +122,7 @@ impl Records {
         Ok(Self { directory: directory.map_err(failed)?, path, here: Machine::here() })
     }
 
-    /// Opens the directory where there is one: none where nobody ever ran.
+    /// Opens the directory if it exists; there is none before the first run.
     pub fn existing(place: &Path) -> Option<Self> {
         let path = place.join(DIRECTORY);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -140,7 +140,7 @@ impl Records {
         &self.path
     }
 
-    /// Takes one's turn if it is nobody else's.
+    /// Takes the lock if it is free.
     pub fn turn_at_once(&self) -> Option<Turn> {
         let file = self.lock().ok()?;
         (lock::take(&file) == Taken::Ours).then_some(Turn(file))
@@ -246,7 +246,7 @@ impl Records {
         self.look().living
     }
 
-    /// Whether nobody lives in the container, here or elsewhere.
+    /// Returns true if no process lives in the container, on this host or elsewhere.
     pub fn is_empty(&self) -> bool {
         let seen = self.look();
         seen.living.is_empty() && seen.elsewhere.is_none()

@@ -20,8 +20,8 @@ const NAME: &str = ".runs";
 const LENGTH: usize = 64;
 const MORE: char = '+';
 
-/// A run begins in the container of these records; `fresh` if nobody lives there. The caller holds
-/// its turn, and may be in the container's namespaces already.
+/// A run begins in the container of these records; `fresh` if no process lives there. The caller
+/// holds its lock, and may be in the container's namespaces already.
 pub(crate) fn begin(records: &Records, fresh: bool) -> Result<()> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let (place, word) = if fresh {

@@ -426,7 +426,7 @@ pub enum RestartPolicy {
     No,
     /// When the exit code is not 0, at most so many times (`None`: without end).
     OnFailure(Option<u32>),
-    /// However it ends, as long as the supervisor lives: nobody starts it after a reboot.
+    /// However it ends, as long as the supervisor lives: nothing starts it after a reboot.
     Always,
     /// The same: what Docker's daemon would do differently when it starts does not arise.
     UnlessStopped,

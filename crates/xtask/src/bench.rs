@@ -202,7 +202,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 /// user is not measured.
 pub(crate) fn time_loop(words: &[String]) -> Outcome {
     let (count, rest) = words.split_first().ok_or("a count is needed")?;
-    let count: usize = count.parse().map_err(|_| "the count is no number")?;
+    let count: usize = count.parse().map_err(|_| "the count is not a number")?;
     let commands: Vec<&[String]> =
         rest.split(|word| word == "---").filter(|words| !words.is_empty()).collect();
     let mut failed = vec![None; commands.len()];

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: shows what Coracle does to somebody who has just cloned it.
+//! `cargo xtask demo`: shows what Coracle does, right after cloning.
 //!
 //! It compiles the release binary and meanwhile prepares a registry and an image ([`prepare`]).
 //! Then an unprivileged user pulls the image and runs it ([`road`]), in every mode that this host

@@ -120,7 +120,7 @@ fn root_path(context: &Context, name: &str) -> Result<(), Report> {
     let container = record::find(context.session()?, name)?;
     let mut record = record::read(&container)?;
     if context.session()?.dialect().shows_whole_tree {
-        // Whoever asks wants to use the tree.
+        // The caller wants to use the tree.
         convert::to_plain(context.session()?, context.store()?, &container, &mut record)?;
     }
     match root_form::prepare(context.session()?, context.store()?, &record, &container.path())? {

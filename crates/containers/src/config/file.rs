@@ -19,7 +19,7 @@ pub(crate) struct Item {
     pub value: toml::Value,
 }
 
-/// Tables deeper than this hold no setting of ours; TOML itself allows any depth.
+/// Tables deeper than this have no setting; TOML itself allows any depth.
 const DEEPEST: usize = 8;
 
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Vec<Item>, Error> {

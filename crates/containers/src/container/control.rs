@@ -116,12 +116,13 @@ pub fn wait(session: &Session, name: &str) -> Result<i32> {
     match supervise::wait(&container.path(), &|| !cancel.is_cancelled())? {
         Some(Waited::Code(code)) => Ok(code),
         None => Err(Error::cancelled(format!("the wait for {name} was cancelled"))),
-        Some(Waited::Unknown) => {
-            Err(Error::conflict(format!("{name} has ended, but nobody saw how")).with_hint(
-                "a program that runs without supervisor gives its exit code to whoever started \
-                 it; use -d",
-            ))
-        }
+        Some(Waited::Unknown) => Err(Error::conflict(format!(
+            "{name} has ended, and its exit code is unknown"
+        ))
+        .with_hint(
+            "a program without supervisor gives its exit code to the process that started it; \
+                 use -d",
+        )),
     }
 }
 

@@ -148,7 +148,7 @@ pub fn settled(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Res
 }
 
 fn open_staging(staging: &Staging) -> Result<rustix::fd::OwnedFd> {
-    // The tree is made by whoever fills it.
+    // The operation that fills the tree creates it.
     let _ = std::fs::remove_dir(staging.tree());
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, staging.dir(), flags, Mode::empty()).map_err(|error| {

@@ -150,7 +150,7 @@ impl Sink {
         }
     }
 
-    /// Writes one piece; `false` when nobody reads any more.
+    /// Writes one piece; `false` if the reader is gone.
     fn write(&mut self) -> bool {
         let (front, _) = self.queue.as_slices();
         let piece = &front[..front.len().min(self.piece)];

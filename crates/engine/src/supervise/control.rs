@@ -41,7 +41,7 @@ pub struct StopOptions {
 pub enum Waited {
     /// The exit code, or 128 + signal.
     Code(i32),
-    /// It ended, and nobody could see how: it ran without supervisor, or that was killed.
+    /// It ended without a witness: it ran without supervisor, or the supervisor was killed.
     Unknown,
 }
 
@@ -157,7 +157,7 @@ pub fn kill(dir: &Path, signal: Signal) -> Result<(), Error> {
     Ok(())
 }
 
-/// SIGKILL takes everything of an unsupervised container along, since nobody else would.
+/// SIGKILL takes everything of an unsupervised container along, since no other process would.
 fn kill_main(dir: &Path, main: &ProcessId, signal: Signal) -> Result<(), Error> {
     let mut members = (signal == Signal::KILL).then(|| Members::of(dir, &[main]));
     signal_one(main, signal)?;
@@ -248,7 +248,7 @@ pub fn pause(dir: &Path) -> Result<(), Error> {
     let running = running(dir)?.ok_or(Error::NotRunning)?;
     // First the mark: a supervisor in the foreground shall not stop with its program.
     state::set_paused(dir, true);
-    // Again until nobody new appears: a process may fork before it is reached.
+    // Again until no new process appears: a process may fork before it is reached.
     let mut seen = 0;
     for _ in 0..10 {
         let mut members = Members::running(dir, &running);

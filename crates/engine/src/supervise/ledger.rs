@@ -123,7 +123,7 @@ impl Ledger {
         }
     }
 
-    /// The program has ended. Nobody else may be able to tell: its record goes.
+    /// The program has ended. No other process may be able to tell, so its record is removed.
     fn ended(&mut self) {
         if let Some((pid, held)) = self.program.take() {
             if let Some(records) = Records::existing(&self.dir) {

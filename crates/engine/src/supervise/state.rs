@@ -158,7 +158,7 @@ pub(crate) fn observe_locked(dir: &Path) -> Result<Observed, Error> {
     Ok(judge(dir, &state, Records::existing(dir).as_ref(), true))
 }
 
-/// How often is looked again where nobody lives whom the file calls alive.
+/// Number of further readings if the file names a living process that does not exist.
 const LOOKS: usize = 8;
 
 /// The same, with what `state.json` said.

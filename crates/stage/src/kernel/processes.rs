@@ -34,7 +34,7 @@ const GENERATIONS: usize = 16;
 /// The container's first program enters itself, with its `task`; all others were entered by the
 /// program before ([`becomes`]).
 pub(crate) fn enter(path: &[u8], inode: (u32, u32, u64), task: Option<&Task>) {
-    // SAFETY: nobody else runs in this process yet.
+    // SAFETY: no other thread runs in this process yet.
     unsafe { *PROGRAM.get_mut() = program(path, inode) };
     if let Some(task) = task {
         tell(task);

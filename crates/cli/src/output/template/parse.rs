@@ -61,7 +61,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>, Error> {
     }
 }
 
-/// Deeper nesting is nobody's wish and would only grow the stack.
+/// The limit of nesting, so that no template can exhaust the stack.
 const MAX_DEPTH: usize = 64;
 
 fn list(pieces: &mut std::vec::IntoIter<Piece>, depth: usize) -> Result<(Vec<Node>, End), Error> {

@@ -40,7 +40,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The caller has the container's turn; `fresh` says that nobody lives there.
+    /// The caller holds the container's lock; `fresh` says that no process lives there.
     pub(super) fn new(
         mode: Mode,
         switches: u64,

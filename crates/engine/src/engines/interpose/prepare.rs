@@ -269,7 +269,7 @@ impl Maker {
         let host = self.memory.join(memory_name(&found.guest, self.devices));
         let made = match rustix::fs::mkdir(&host, Mode::from_raw_mode(0o700)) {
             Ok(()) => set_top(&host, options, user),
-            // Somebody lives here who has it already.
+            // A process lives here that uses it already.
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno),
         };

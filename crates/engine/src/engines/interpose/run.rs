@@ -96,7 +96,7 @@ pub(in crate::engines) struct Ready {
     pub(in crate::engines) program: program::Ready,
     pub(in crate::engines) prepared: Prepared,
     pub(in crate::engines) records: Records,
-    /// Nobody lived in the container.
+    /// No process lived in the container.
     pub(in crate::engines) fresh: bool,
     /// Held until the program is executed.
     pub(in crate::engines) turn: Turn,
@@ -152,7 +152,8 @@ pub(in crate::engines) fn take_directory_and_terminal(
     Ok(())
 }
 
-/// Whether nobody lives in the container whose directory is `place`. The caller holds its turn.
+/// Returns true if no process lives in the container whose directory is `place`. The caller holds
+/// its lock.
 pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
     records.is_empty() && Presence::is_none(place) && !by_stage::any(place)
 }

@@ -201,7 +201,7 @@ impl<H: TracerHost> Tracer<'_, H> {
         }
     }
 
-    /// The kernel does the call, and nobody looks at its end.
+    /// The kernel makes the call, and the tracer does not see its end.
     pub(super) fn pass(&mut self, stopped: Stopped) {
         if self.settings.every_call {
             self.set_phase(stopped.id(), Phase::Passing);

@@ -20,7 +20,8 @@ pub(super) struct Tracee {
 /// Where a thread is.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// In its own code, or in a call that nobody looks at: the next system call stop is an entry.
+    /// In its own code, or in a call that the tracer does not stop: the next system call stop is an
+    /// entry.
     Free,
     /// In a call at whose end something is to be done.
     InCall(Box<Pending>),
@@ -111,7 +112,7 @@ pub(super) struct Program {
     pub(super) inode: (u32, u32, u64),
     /// Files that its loader may still be about to open.
     pub(super) files: [Option<HostFd>; 2],
-    /// Memory of its that nobody else uses.
+    /// Memory in it that only the tracer uses.
     pub(super) room: Room,
     /// Likewise, within reach of 32-bit calls of a 64-bit program, once it has made one; see
     /// [`super::mapping`].

@@ -66,7 +66,7 @@ pub struct Tracer<'a, H> {
 }
 
 impl<'a, H: TracerHost> Tracer<'a, H> {
-    /// A tracer of nobody.
+    /// A tracer without tracees.
     pub fn new(settings: Settings<'a>, host: H) -> Self {
         let [loader, loader_i386] = [settings.loader, settings.loader_i386].map(canonical);
         let settings = Settings { loader, loader_i386, ..settings };
@@ -103,7 +103,7 @@ impl<'a, H: TracerHost> Tracer<'a, H> {
         while !(self.tracees.is_empty() && self.early.is_empty()) {
             match heard.next() {
                 Some(event) => self.handle(event),
-                // Nobody is left.
+                // No tracee is left.
                 None => return,
             }
         }
@@ -356,7 +356,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Waits for the next event; none where nobody is left.
+    /// Waits for the next event; `None` if no tracee is left.
     fn next(&mut self) -> Option<Event> {
         if let Some(event) = self.waiting.pop_front() {
             return Some(event);

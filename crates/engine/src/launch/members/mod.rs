@@ -33,7 +33,7 @@ pub(crate) fn roots(dir: &Path) -> Vec<ProcessId> {
     crate::processes::roots(&all(dir))
 }
 
-/// The process that traces another; `None` for nobody.
+/// The process that traces another; `None` if no process does.
 fn tracer(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;

@@ -114,7 +114,7 @@ fn past(until: Option<SystemTime>) -> bool {
 fn ended(dir: &Path) -> bool {
     use state::Observed::{Created, Restarting, Running};
     match state::observe(dir) {
-        // Without supervisor nobody writes the log any more.
+        // Without a supervisor no process writes to the log.
         Ok(Running(running)) => running.supervisor.is_none(),
         Ok(Restarting { .. } | Created) => false,
         _ => true,

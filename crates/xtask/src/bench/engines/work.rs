@@ -104,7 +104,7 @@ pub(super) const FORKS: Work = calls(
 /// `call-loop CALL COUNT`: the call and nothing else.
 pub(crate) fn call_loop(words: &[String]) -> Outcome {
     let [call, count] = words else { return Err("a call and a count are needed".to_owned()) };
-    let count: u32 = count.parse().map_err(|_| "the count is no number")?;
+    let count: u32 = count.parse().map_err(|_| "the count is not a number")?;
     let failed = |error: std::io::Error| format!("{call}: {error}");
     match call.as_str() {
         "stat" => {
