@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`session`], [`events`], [`error`], [`dialect`] | what operations share |
 //! | [`config`] | the settings, and reading them from files and variables that come in |
+//! | [`doctor`] | what this host allows, and which mode a run takes by itself |
 //! | [`request`] | requests as plain data, and readers of Docker's text forms |
 //! | [`container`] | the life of containers |
 //! | [`images`] | finding, pulling, listing, importing, loading, saving, naming, removing images |
@@ -46,6 +47,7 @@
 pub mod config;
 pub mod container;
 pub mod dialect;
+pub mod doctor;
 pub mod error;
 pub mod events;
 pub mod filter;
