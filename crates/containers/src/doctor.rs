@@ -1,7 +1,7 @@
 //! Examines the host: what it allows, which mode a run takes by itself, and why not the others.
 //!
-//! The facts and trials are those of the crate `host`; each engine says how well it fits them. Every
-//! mode has its line, also one that this build does not have.
+//! The facts and trials are those of the crate `host`; each engine says how well it fits them.
+//! Every mode has its line, also one that this build does not have.
 
 use engine::choose::{ENGINES, Fit, by_name, modes};
 use engine::facts::Facts;
