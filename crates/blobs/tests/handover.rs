@@ -62,6 +62,7 @@ fn vectors_and_descriptors_arrive() {
     let Some(guest) = container.compile("vectors.c", &[]) else { return };
     let start = Way { base: 1, ..Way::default() };
     let inside = text(&container.run(&start, &guest, &["main"]));
+    let _alone = container::alone();
     let native = Command::new(&guest).arg0("main").env_clear().env("A", "1").output().unwrap();
     assert_eq!(inside, text(&native));
 }

@@ -12,6 +12,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use abi::boot::{self, RANGE};
 use abi::calls::filter::{self, Interest};
@@ -164,6 +165,7 @@ impl Container {
     /// Runs a program as the first of the container.
     pub(crate) fn run(&self, start: &Way, program: &Path, arguments: &[&str]) -> Output {
         let (world, filter) = self.prepare(start);
+        let _alone = alone();
         let keep = |path: &Path| {
             let file = File::open(path).unwrap();
             rustix::io::fcntl_setfd(&file, FdFlags::empty()).unwrap();
@@ -223,6 +225,13 @@ impl Drop for Container {
             let _ = fs::remove_file(self.alias(digit));
         }
     }
+}
+
+/// Holds back other tests of this process that start a container, whose descriptors without
+/// `O_CLOEXEC` a program that is started now would inherit.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a container is started.

@@ -162,7 +162,7 @@ mod tests {
         let root = place.join("ROOT");
         std::fs::create_dir_all(root.join("bin")).unwrap();
         std::fs::create_dir_all(place.join("run")).unwrap();
-        std::fs::copy("/bin/true", root.join("bin/program")).unwrap();
+        testkit::command::copy_program(Path::new("/bin/true"), &root.join("bin/program"));
         let script = root.join("bin/script");
         std::fs::write(&script, "#!/bin/program -x\n").unwrap();
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();

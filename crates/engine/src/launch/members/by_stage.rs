@@ -119,7 +119,7 @@ mod tests {
         fs::create_dir(&run).unwrap();
         assert!(!any(&place));
         let stage = run.join(format!("{STAGE}x-0"));
-        fs::copy("/bin/sleep", &stage).unwrap();
+        testkit::command::copy_program(Path::new("/bin/sleep"), &stage);
         let shared = run.join(SHARED);
         fs::write(&shared, [0; 4096]).unwrap();
         assert!(!any(&place));
@@ -154,7 +154,7 @@ mod tests {
         let place = dir.path().canonicalize().unwrap();
         fs::create_dir(place.join(RUN)).unwrap();
         let loader = place.join(RUN).join(format!("{LOADER}x-0"));
-        fs::copy("/bin/sleep", &loader).unwrap();
+        testkit::command::copy_program(Path::new("/bin/sleep"), &loader);
         let mut child = std::process::Command::new(&loader).arg("60").spawn().unwrap();
         assert!(!any(&place));
         let presence = Presence::new(&place);
