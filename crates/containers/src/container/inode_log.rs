@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::error::{Error, Result};
 
-/// The log's name.
+/// The log's name: `INODE_LOG` of the crate `hostfs`.
 const NOTES: &str = "notes";
 
 /// Writes records into the log.
