@@ -129,7 +129,8 @@ impl<'a> Suite<'a> {
                             End::Skipped(why) => {
                                 println!("test {name} ... ignored, {why}\nSKIP {name}: {why}");
                             }
-                            End::Failed(_) => println!("test {name} ... FAILED{slow}"),
+                            // At once too: a log that is cut short has the reason beside it.
+                            End::Failed(why) => println!("test {name} ... FAILED{slow}\n{why}"),
                         }
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push((name, end));
                     }

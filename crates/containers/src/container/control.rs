@@ -19,8 +19,7 @@ const GRACE: i64 = 10;
 /// Starts a container in the background. As in Docker, starting a running container is no error.
 pub fn start(session: &Session, name: &str) -> Result<()> {
     let container = record::find(session, name)?;
-    running::is_here(&container)?;
-    if running::is_running(&container)? {
+    if running::is_running_here(&container)? {
         return Ok(());
     }
     background(session, container)
@@ -34,8 +33,7 @@ pub fn start_attached(
     detach_keys: Option<&str>,
 ) -> Result<Ended> {
     let container = record::find(session, name)?;
-    running::is_here(&container)?;
-    if running::is_running(&container)? {
+    if running::is_running_here(&container)? {
         return Err(Error::conflict(format!("container {name} is running"))
             .with_hint(format!("coracle attach {name}")));
     }

@@ -27,10 +27,23 @@ pub fn main_process(session: &Session, name: &str) -> Option<u32> {
     }
 }
 
-/// Whether something runs in a container, or will again.
+/// Whether something runs in a container, here or elsewhere, or will again.
 pub fn is_running(container: &ContainerDir) -> Result<bool> {
     let observed = state::observe(&container.path())?;
     Ok(matches!(observed, Observed::Running(_) | Observed::Restarting { .. }))
+}
+
+/// Whether something runs in a container here, or will again. Both answers are of one look: a
+/// container may be started elsewhere between two.
+///
+/// # Errors
+/// As [`is_here`].
+pub fn is_running_here(container: &ContainerDir) -> Result<bool> {
+    Ok(match state::observe(&container.path())? {
+        Observed::Running(running) => running.here().map(|_| true)?,
+        Observed::Restarting { .. } => true,
+        _ => false,
+    })
 }
 
 /// Refuses where a container runs on another machine that shares the store, or in another pid
@@ -41,8 +54,7 @@ pub fn is_here(container: &ContainerDir) -> Result<()> {
 
 /// Refuses where a container runs.
 pub fn not_running(container: &ContainerDir) -> Result<()> {
-    is_here(container)?;
-    if is_running(container)? { Err(running(container)) } else { Ok(()) }
+    if is_running_here(container)? { Err(running(container)) } else { Ok(()) }
 }
 
 /// The error where a container runs that must not.

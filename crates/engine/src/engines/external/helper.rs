@@ -7,7 +7,7 @@ use crate::exit::{Ended, Reason};
 use crate::launch::fork;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitId, WaitIdOptions};
 use std::io::{Read, Seek};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -98,6 +98,11 @@ pub(in crate::engines) fn await_adoption(pid: u32) {
     while parent_of(pid).is_some_and(|parent| Some(parent) != reaper) && Instant::now() < deadline {
         std::thread::sleep(LOOK);
     }
+    // While a process ends, the kernel changes the parent of each child, then sends it the signal
+    // that it asked for, and holds `tasklist_lock` meanwhile (`forget_original_parent`). A wait
+    // takes that lock, so after it the signal has been sent, or never will be.
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let _ = rustix::process::waitid(WaitId::All, options);
 }
 
 /// The parent of a process that is there.
