@@ -1,7 +1,8 @@
 //! The nearest of some names to one that was misspelt.
 
-/// The known name with the fewest edits from `name`, if it takes at most `limit` and less than half
-/// of the name.
+/// The known name with the fewest edits from `name`, if it takes at most `limit` and at most half
+/// of the name. Of several, one with the same letters, then one with more or fewer: letters are
+/// swapped, left out or doubled more often than replaced.
 pub fn nearest<'name>(
     name: &str,
     known: impl Iterator<Item = &'name str>,
@@ -9,9 +10,19 @@ pub fn nearest<'name>(
 ) -> Option<&'name str> {
     known
         .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(edits, _)| *edits <= limit && edits * 2 < name.len())
-        .min_by_key(|(edits, _)| *edits)
+        .filter(|(edits, _)| *edits <= limit && edits * 2 <= name.len())
+        .min_by_key(|(edits, candidate)| {
+            let replaced = candidate.len() == name.len() && letters(candidate) != letters(name);
+            (*edits, replaced, letters(candidate) != letters(name))
+        })
         .map(|(_, candidate)| candidate)
+}
+
+/// The letters of a word, sorted.
+fn letters(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = word.chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// Edits between two words: insertions, deletions, substitutions and swaps of neighbours (optimal
@@ -60,5 +71,15 @@ mod tests {
         assert_eq!(nearest("store.dri", known.into_iter(), 3), Some("store.dir"));
         assert_eq!(nearest("x", known.into_iter(), 3), None);
         assert_eq!(nearest("network", known.into_iter(), 3), None);
+    }
+
+    #[test]
+    fn a_letter_is_left_out_sooner_than_replaced() {
+        let known = ["image", "images", "rm", "rmi", "run", "ps"];
+        assert_eq!(nearest("rn", known.into_iter(), 3), Some("run"));
+        assert_eq!(nearest("rmm", known.into_iter(), 3), Some("rm"));
+        assert_eq!(nearest("rmo", known.into_iter(), 3), Some("rm"));
+        assert_eq!(nearest("imagse", known.into_iter(), 3), Some("images"));
+        assert_eq!(nearest("q", known.into_iter(), 3), None);
     }
 }
