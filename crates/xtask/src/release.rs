@@ -16,7 +16,7 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// | bytes | what it grew by |
 /// |---|---|
 /// | 9,332,056 | when containers became safe to share between hosts |
-/// | 9,514,520 | the crates `containers` and `hostfs`; not yet looked into |
+/// | 9,521,112 | `containers` (requests, events, errors with hints) 50 kB, reading and writing typed mounts and records 65 kB, `hostfs` beside the engine 33 kB, more of `std` 20 kB |
 const LARGEST: u64 = 9_530_000;
 
 /// The words for cargo.
