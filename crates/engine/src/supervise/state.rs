@@ -15,6 +15,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -176,7 +177,32 @@ pub fn look(dir: &Path) -> Result<(Observed, ContainerState), Error> {
         }
         seen = again;
     }
+    for _ in 0..STARTS {
+        if !is_starting(dir, &seen) {
+            break;
+        }
+        std::thread::sleep(START);
+        seen = look_once(dir)?;
+    }
     Ok(seen)
+}
+
+/// How often, and after what time, a container is looked at again while it starts.
+const STARTS: usize = 100;
+const START: Duration = Duration::from_millis(2);
+
+/// Whether processes of the container were found before their supervisor has written who and where
+/// it is. On another host, or in another pid namespace, they would be taken for processes here.
+fn is_starting(dir: &Path, (observed, state): &(Observed, ContainerState)) -> bool {
+    let Observed::Running(running) = observed else { return false };
+    let unknown = running.init.is_none()
+        && running.supervisor.is_none()
+        && running.elsewhere.is_none()
+        && !matches!(state.status, Status::Running | Status::Restarting);
+    unknown
+        && fs::File::open(dir.join(LOCK)).is_ok_and(|lock| {
+            records::asked(&lock, Relation::Kernel, Reach::Kernel) == records::Asked::Held
+        })
 }
 
 fn look_once(dir: &Path) -> Result<(Observed, ContainerState), Error> {
