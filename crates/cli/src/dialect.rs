@@ -38,6 +38,8 @@ pub(crate) struct Presentation {
     pub bare_names: bool,
     /// `login` keeps credentials without asking the registry.
     pub offline_login: bool,
+    /// `logout` fails without credentials.
+    pub logout_needs_login: bool,
     /// `save` refuses to replace a file.
     pub keeps_files: bool,
     /// The store is below the directory that a command names (`mkrepo`).
@@ -58,6 +60,7 @@ impl Presentation {
             ignores_attach: as_udocker,
             bare_names: as_udocker,
             offline_login: as_udocker,
+            logout_needs_login: as_udocker,
             keeps_files: as_udocker,
             store_below: as_udocker,
             keeps_names: as_udocker,

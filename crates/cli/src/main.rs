@@ -34,12 +34,14 @@ fn version_line() -> String {
 }
 
 /// Does what the words on the command line came to.
-fn run(parsed: parser::Parsed) -> Result<Exit, Report> {
+fn run(parsed: parser::Parsed, as_udocker: bool) -> Result<Exit, Report> {
     match parsed {
         parser::Parsed::Text(text) => output::print(&text).map(|()| Exit::OK),
         parser::Parsed::Command(global, command, matches) => {
-            logging::start(global.debug, global.log_level.as_deref())?;
-            (command.run)(&Context::new(global), &matches)
+            let done = logging::start(global.debug, global.log_level.as_deref())
+                .and_then(|()| (command.run)(&Context::new(global), &matches));
+            let keeps = as_udocker || command.runs_program();
+            done.map_err(|report| if keeps { report } else { report.of_plain_command() })
         }
     }
 }
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
         ));
     }
     engine::launch::lift_file_limit();
-    let ended = parser::parse(words, as_udocker).and_then(run);
+    let ended = parser::parse(words, as_udocker).and_then(|parsed| run(parsed, as_udocker));
     let exit = ended.unwrap_or_else(|report| {
         report.show();
         if as_udocker { udocker::status(report.status()) } else { report.status() }

@@ -1,8 +1,10 @@
 //! What the user reads when something did not work: the fact, its causes, and a hint; and the exit
 //! status.
 //!
-//! Exit codes are Docker's: 125 Coracle failed, 126 the command cannot be executed, 127 it was not
-//! found, 128+n it died by signal n. They are decided here alone ([`status_of`]).
+//! Exit codes are Docker's. For commands that run a program (`run`, `create`, `exec`): 125 Coracle
+//! failed, 126 the program cannot be executed, 127 it was not found, 128+n it died by signal n. All
+//! others fail with 1. A wrong option is 125 for every command, a wrong number of operands 1. They
+//! are decided here alone ([`status_of`], [`Report::of_plain_command`]).
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -16,6 +18,8 @@ impl Exit {
     pub(crate) const OK: Self = Self(0);
     /// Coracle itself failed.
     pub(crate) const FAILED: Self = Self(125);
+    /// A command failed that runs no program.
+    pub(crate) const PLAIN: Self = Self(1);
 }
 
 /// Why a command could not do what it was asked.
@@ -66,6 +70,20 @@ impl Report {
     pub(crate) fn exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
+    }
+
+    /// The words on the command line name nothing, or are too many or too few.
+    pub(crate) fn wrong_words(fact: impl Into<String>) -> Self {
+        Self::new(fact).exit(Exit::PLAIN)
+    }
+
+    /// The same failure of a command that runs no program, whose status cannot be mistaken for a
+    /// program's.
+    pub(crate) fn of_plain_command(self) -> Self {
+        match self.exit {
+            Exit(125..=127) => self.exit(Exit::PLAIN),
+            _ => self,
+        }
     }
 
     /// A report of a library error.

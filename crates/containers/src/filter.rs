@@ -30,7 +30,8 @@ impl Filters {
         Ok(Self(filters))
     }
 
-    fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    /// All values of a key.
+    pub fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 

@@ -12,6 +12,7 @@
 //! | [`session`], [`events`], [`error`], [`dialect`] | what operations share |
 //! | [`config`] | the settings, and reading them from files and variables that come in |
 //! | [`doctor`] | what this host allows, and which mode a run takes by itself |
+//! | [`info`] | program, store and host in Docker's form |
 //! | [`request`] | requests as plain data, and readers of Docker's text forms |
 //! | [`container`] | the life of containers |
 //! | [`images`] | finding, pulling, listing, importing, loading, saving, naming, removing images |
@@ -27,7 +28,7 @@
 //! |---|---|---|
 //! | [`container::launch`], [`container::run`], [`container::exec`], `start`, `restart` | forks a supervisor, or *becomes* the program by `execve` | refused |
 //! | files of subordinate users: [`container::ids`], which `cp`, `export`, `diff`, `clone`, removal, [`storage::prune`], [`volumes::Removal`], filling a volume and making true owners use | forks a child into a user namespace; it runs this crate's code and ends | refused |
-//! | [`Session::host`], [`Session::try_inside`] | forks children that try namespaces and mounts, and executes programs | see below |
+//! | [`Session::host`], [`Session::try_inside`], [`info::describe`] | forks children that try namespaces and mounts, and executes programs | see below |
 //! | `clone`, accounts, `top` of the host | executes `cp`, `getent`, `ps` by `std::process::Command` | safe: the child calls nothing but `execve` |
 //! | pulling, importing, loading, saving, listing, inspecting, [`storage::verify`], waiting, stopping | no process | safe |
 //!
@@ -52,6 +53,7 @@ pub mod error;
 pub mod events;
 pub mod filter;
 pub mod images;
+pub mod info;
 pub mod path;
 pub mod protect;
 pub mod protection;

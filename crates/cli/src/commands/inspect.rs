@@ -58,9 +58,11 @@ fn show(context: &Context, args: &InspectArgs, kind: Kind) -> Result<Exit, Repor
         None | Some("json" | "") => None,
         Some(format) => Some(Template::parse(format)?),
     };
+    // A template that asks for the size gets it, also without `--size`.
+    let size = args.size || args.format.as_deref().is_some_and(|text| text.contains(".SizeRw"));
     let mut found = Vec::new();
     let ended = super::each(&args.names, |name| {
-        let value = describe(context, name, kind, args.size)?;
+        let value = describe(context, name, kind, size)?;
         if let Some(template) = &template {
             output::line(template.render(&value)?)
         } else {
@@ -99,7 +101,8 @@ fn describe(context: &Context, name: &str, kind: Kind, size: bool) -> Result<Val
     if matches!(kind, Kind::Any | Kind::Image)
         && let Some(image) = image::local(context.session()?, name)?
     {
-        return Ok(containers::images::inspect::describe(&image)?);
+        let driver = root_form::driver(context.session()?, context.store()?);
+        return Ok(containers::images::inspect::describe(&image, driver)?);
     }
     if matches!(kind, Kind::Any | Kind::Volume)
         && let Some(volume) = context.store()?.volumes().get(name).ok().flatten()

@@ -118,11 +118,16 @@ pub(crate) fn logout(context: &Context, args: &LogoutArgs) -> Result<Exit, Repor
         vec![Server::parse(session, args.server.as_deref().or(args.host.as_deref()))?.key]
     };
     for key in &keys {
-        login::logout(session, key, authfile).map_err(|error| match error.kind() {
-            Kind::NotFound => Report::from(error).exit(Exit(1)),
-            _ => Report::from(error),
-        })?;
-        output::line(format!("Removed login credentials for {key}"))?;
+        match login::logout(session, key, authfile) {
+            Ok(()) => output::line(format!("Removed login credentials for {key}"))?,
+            // As in Docker: what the command is for is the case already.
+            Err(error)
+                if error.kind() == Kind::NotFound && !context.presentation().logout_needs_login =>
+            {
+                output::line(format!("Not logged in to {key}"))?;
+            }
+            Err(error) => return Err(Report::from(error)),
+        }
     }
     Ok(Exit::OK)
 }

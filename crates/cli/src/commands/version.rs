@@ -1,57 +1,34 @@
 //! `version` and `info`.
 
-use serde_json::json;
+use containers::info;
 
 use crate::args::system::FormatArgs;
 use crate::context::Context;
 use crate::output::{self, template::Template};
 use crate::report::{Exit, Report};
 
+/// The version of this program.
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+
 /// `version`.
 pub(crate) fn run(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
-    let target = format!("{}/{}", oci::Platform::host().os, oci::Platform::host().architecture);
-    let facts = json!({
-        "Version": env!("CARGO_PKG_VERSION"),
-        "Os": oci::Platform::host().os,
-        "Arch": oci::Platform::host().architecture,
-        "Client": {"Version": env!("CARGO_PKG_VERSION"), "Os": oci::Platform::host().os, "Arch": oci::Platform::host().architecture},
-    });
-    match args.format.as_deref() {
+    let FormatArgs { format } = args;
+    let platform = oci::Platform::host();
+    let target = format!("{}/{}", platform.os, platform.architecture);
+    match format.as_deref() {
         None if context.presentation().own_lines => output::print(&crate::udocker::version()),
         None => output::print(&format!("{}Platform: {target}\n", crate::version_line())),
-        Some("json") => output::line(facts),
-        Some(format) => output::line(Template::parse(format)?.render(&facts)?),
+        Some("json") => output::line(info::version(PROGRAM)),
+        Some(format) => output::line(Template::parse(format)?.render(&info::version(PROGRAM))?),
     }?;
     Ok(Exit::OK)
 }
 
 /// `info`.
 pub(crate) fn info(context: &Context, args: &FormatArgs) -> Result<Exit, Report> {
-    let store = context.store()?;
-    let host = context.session()?.host();
-    let containers = store.containers().map_nameless(|container| {
-        containers::container::running::is_running(container).unwrap_or(false)
-    })?;
-    let running = containers.iter().filter(|running| **running).count();
-    let abilities = store.abilities();
-    let facts = json!({
-        "ServerVersion": env!("CARGO_PKG_VERSION"),
-        "Containers": containers.len(),
-        "ContainersRunning": running,
-        "ContainersStopped": containers.len() - running,
-        "Images": store.images().list()?.len(),
-        "DockerRootDir": store.path(),
-        "Driver": containers::container::root_form::driver(context.session()?, store).name(),
-        "FileSystem": abilities.file_system,
-        "ReadOnly": store.read_only(),
-        "KernelVersion": host.kernel.release,
-        "OSType": "linux",
-        "Architecture": oci::Platform::host().architecture,
-        "Rootless": host.caller.uid != 0,
-        "SubordinateIds": host.subordinate.any(),
-        "NCPU": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-    });
-    match args.format.as_deref() {
+    let FormatArgs { format } = args;
+    let facts = info::describe(context.session()?, PROGRAM)?;
+    match format.as_deref() {
         Some("json") => output::line(facts),
         Some(format) => output::line(Template::parse(format)?.render(&facts)?),
         None => {

@@ -120,6 +120,15 @@ mod tests {
     }
 
     #[test]
+    fn names_of_go_are_those_of_json() {
+        let data =
+            json!({"Id": "abc", "Client": {"ApiVersion": "1.43"}, "Both": {"ID": "x", "Id": "y"}});
+        assert_eq!(render("{{.ID}} {{.Id}}", &data), "abc abc");
+        assert_eq!(render("{{.Client.APIVersion}}", &data), "1.43");
+        assert_eq!(render("{{.Both.ID}}{{.Both.Id}}", &data), "xy");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let data = json!({"ID": "abc"});
         for (template, part) in [

@@ -26,7 +26,7 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
     let help = format!("see '{name} --help'");
     match error.kind() {
         ErrorKind::UnknownArgument if !argument.starts_with('-') => {
-            Report::usage(format!("{name}: unexpected argument '{argument}'")).hint(help)
+            Report::wrong_words(format!("{name}: unexpected argument '{argument}'")).hint(help)
         }
         ErrorKind::UnknownArgument => {
             if let Some(advice) = unsupported::advice(option) {
@@ -41,7 +41,10 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = argument.replace(['<', '>'], "").replace("...", "");
-            Report::usage(format!("{name}: missing {missing}")).hint(help)
+            let fact = format!("{name}: missing {missing}");
+            let is_option = missing.starts_with('-');
+            let report = if is_option { Report::usage(fact) } else { Report::wrong_words(fact) };
+            report.hint(help)
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::NoEquals => {
             let given = context(error, ContextKind::InvalidValue).unwrap_or_default();
@@ -51,11 +54,12 @@ pub(super) fn report(name: &str, error: &Error) -> Report {
                 return Report::usage(format!("{name}: option '{option}' wants a value{wants}"))
                     .hint(help);
             }
-            let what = if option.starts_with('-') { "option " } else { "" };
+            let is_option = option.starts_with('-');
+            let what = if is_option { "option " } else { "" };
             let why =
                 std::error::Error::source(error).map(|why| format!(" ({why})")).unwrap_or_default();
-            let report =
-                Report::usage(format!("{name}: {what}'{option}' cannot be '{given}'{why}"));
+            let fact = format!("{name}: {what}'{option}' cannot be '{given}'{why}");
+            let report = if is_option { Report::usage(fact) } else { Report::wrong_words(fact) };
             match context(error, ContextKind::ValidValue) {
                 Some(values) => report.hint(format!("it is one of: {values}")),
                 None => report.hint(help),
@@ -87,17 +91,22 @@ fn suggest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
 pub(super) fn unknown_command(word: &str) -> Report {
     let fact = format!("unknown command {word:?}");
     if let Some(advice) = table::unsupported(word) {
-        return Report::usage(fact).hint(advice);
+        return Report::wrong_words(fact).hint(advice);
     }
     let meant = suggest(word, table::top_names());
-    Report::usage(with_meant(fact, meant.as_deref())).hint("see 'coracle --help'")
+    Report::wrong_words(with_meant(fact, meant.as_deref())).hint("see 'coracle --help'")
 }
 
 /// The group has no such command.
 pub(super) fn unknown_in_group(group: &str, word: &str) -> Report {
     let fact = format!("unknown command \"{group} {word}\"");
+    // `container stats` is `stats`.
+    if let Some(advice) = table::unsupported(word) {
+        return Report::wrong_words(fact).hint(advice);
+    }
     let meant = suggest(word, table::group_names(group)).map(|name| format!("{group} {name}"));
-    Report::usage(with_meant(fact, meant.as_deref())).hint(format!("see 'coracle {group} --help'"))
+    Report::wrong_words(with_meant(fact, meant.as_deref()))
+        .hint(format!("see 'coracle {group} --help'"))
 }
 
 /// A fact about an unknown name, with the name that was probably meant.

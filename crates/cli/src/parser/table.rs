@@ -54,6 +54,14 @@ pub(crate) struct Command {
     pub run: fn(&Context, &ArgMatches) -> Result<Exit, Report>,
 }
 
+impl Command {
+    /// Whether its exit status may be that of a program inside: as in Docker, its own failures are
+    /// 125 then.
+    pub(crate) fn runs_program(&self) -> bool {
+        matches!(self.path, "run" | "create" | "exec")
+    }
+}
+
 /// Groups and what they hold.
 pub(crate) const GROUPS: &[(&str, &str)] = &[
     ("container", "Containers, under Docker's longer names"),
@@ -72,8 +80,19 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ),
     ("commit", "use 'coracle export' and 'coracle import'"),
     ("push", "use 'coracle save --format oci-archive' and 'skopeo copy'"),
-    ("update", "limits are set when a container is created"),
-    ("stats", "use 'coracle top'"),
+    (
+        "buildx",
+        "building images is not there yet; build elsewhere and 'coracle pull' or 'coracle load'",
+    ),
+    (
+        "context",
+        "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
+    ),
+    (
+        "update",
+        "limits and --restart are set when a container is created; 'coracle clone' copies one",
+    ),
+    ("stats", "use 'coracle top', or 'ps' with the pids of 'coracle inspect -f {{.State.Pid}}'"),
     ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
     ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),

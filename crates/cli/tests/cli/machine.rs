@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{coracle, printed, transcript};
@@ -16,6 +17,53 @@ fn version() {
     assert!(printed(home.path(), &["version"]).starts_with(&line));
     let format = printed(home.path(), &["version", "--format", "{{.Version}} {{.Os}}"]);
     assert_eq!(format, format!("{} linux\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// Editors and CI services ask for these before anything else.
+#[test]
+fn version_and_info_answer_dockers_clients() {
+    let home = TempDir::new().unwrap();
+    let home = home.path();
+    let version = |format: &str| printed(home, &["version", "--format", format]);
+    let ours = env!("CARGO_PKG_VERSION");
+    assert_eq!(version("{{.Server.Version}} {{.Client.Version}}"), format!("{ours} {ours}\n"));
+    let api = version("{{.Server.APIVersion}}");
+    assert!(api.starts_with("1."), "{api}");
+    assert_eq!(version("{{.Client.APIVersion}}"), api);
+    assert_eq!(version("{{.Client.DefaultAPIVersion}}"), api);
+    assert_eq!(version("{{.Server.MinAPIVersion}}"), api);
+    assert_eq!(version("{{.Server.Os}} {{.Client.Context}}"), "linux default\n");
+    assert_eq!(version("{{range .Server.Components}}{{.Name}}{{end}}"), "Engine\n");
+    let json: Value = serde_json::from_str(&printed(home, &["version", "-f", "json"])).unwrap();
+    assert_eq!(json["Server"]["ApiVersion"], json["Client"]["ApiVersion"]);
+    assert_eq!(json["Server"]["KernelVersion"], uname("-r"));
+
+    let info: Value = serde_json::from_str(&printed(home, &["info", "-f", "json"])).unwrap();
+    assert_eq!(info["Architecture"], uname("-m"), "{info}");
+    assert_eq!(info["Name"], uname("-n"));
+    assert_eq!(info["LoggingDriver"], "json-file");
+    assert_eq!(info["Swarm"]["LocalNodeState"], "inactive");
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let memory = memory.lines().next().unwrap().split_whitespace().nth(1).unwrap();
+    assert_eq!(info["MemTotal"], memory.parse::<u64>().unwrap() * 1024);
+    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = info["OperatingSystem"].as_str().unwrap();
+    assert!(name == "Linux" || system.contains(name), "{name}");
+    let chosen = info["DefaultRuntime"].as_str().unwrap();
+    assert!(info["Runtimes"].get(chosen).is_some() || chosen.is_empty(), "{info}");
+    assert!(["cgroupfs", "systemd", "none"].contains(&info["CgroupDriver"].as_str().unwrap()));
+    assert!(["1", "2"].contains(&info["CgroupVersion"].as_str().unwrap()));
+    assert!(
+        info["Plugins"]["Volume"].as_array().is_some_and(|list| list.contains(&"local".into()))
+    );
+    assert!(info["Warnings"].is_array() && info["SecurityOptions"].is_array(), "{info}");
+    let id = printed(home, &["info", "-f", "{{.ID}}"]);
+    assert_eq!((id.trim().len(), &id), (36, &printed(home, &["info", "-f", "{{.ID}}"])));
+}
+
+fn uname(what: &str) -> String {
+    let output = Command::new("uname").arg(what).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[test]
@@ -65,5 +113,5 @@ fn closed_streams_are_survived() {
 #[test]
 fn a_place_that_cannot_be_a_store_is_told() {
     let text = transcript(&coracle(std::path::Path::new("/"), &["--store", "/proc/x", "ps"]));
-    assert!(text.contains("status 125") && text.contains("error:"), "{text}");
+    assert!(text.ends_with("status 1") && text.contains("error:"), "{text}");
 }

@@ -42,6 +42,23 @@ fn containers() {
         printed(home, &["inspect", "-f", "{{.Name}} {{.State.Status}}", "first"]),
         "/first created\n"
     );
+    let inspect = |format: &str| printed(home, &["inspect", "-f", format, "first"]);
+    assert_eq!(inspect("{{.ID}}"), inspect("{{.Id}}"));
+    assert_eq!(inspect("{{range .NetworkSettings.Networks}}<{{.IPAddress}}>{{end}}"), "<>\n");
+    assert_eq!(inspect("<{{.NetworkSettings.IPAddress}}{{.AppArmorProfile}}>"), "<>\n");
+    assert_eq!(inspect("<{{.State.Error}}> {{json .ExecIDs}}"), "<> null\n");
+    assert_eq!(inspect("{{.HostConfig.PidMode}} {{.HostConfig.IpcMode}}"), "host host\n");
+    assert_eq!(inspect("{{eq .GraphDriver.Name .Driver}}"), "true\n");
+    assert!(inspect("{{.SizeRw}}").trim().parse::<u64>().is_ok(), "a number of bytes");
+    let listed =
+        |filter: &str| printed(home, &["ps", "-a", "--filter", filter]).lines().count() - 1;
+    assert_eq!((listed("network=host"), listed("network=none")), (2, 0));
+    assert_eq!((listed("health=none"), listed("health=healthy")), (2, 0));
+    assert_eq!((listed("publish=80"), listed("expose=1-65535/udp")), (0, 0));
+    for wrong in ["publish=x", "expose=9-8", "health=ill"] {
+        let text = transcript(&coracle(home, &["ps", "--filter", wrong]));
+        assert!(text.contains("hint:") && text.contains("--filter"), "{text}");
+    }
     let newest = printed(home, &["ps", "-ql", "--no-trunc"]);
     let arguments =
         printed(home, &["inspect", "-f", "{{json .Args}} {{json .Config.Env}}", newest.trim()]);
@@ -85,6 +102,11 @@ fn images() {
         printed(home, &["inspect", "-f", "{{json .Config.Cmd}}", "my/hello:1"]),
         "[\"/hello\"]\n"
     );
+    let inspect = |format: &str| printed(home, &["image", "inspect", "-f", format, "my/hello:1"]);
+    assert_eq!(inspect("{{.ID}}"), inspect("{{.Id}}"));
+    assert_eq!(inspect("{{.VirtualSize}}"), inspect("{{.Size}}"));
+    assert_eq!(inspect("<{{.Parent}}{{.DockerVersion}}>"), "<>\n");
+    assert!(inspect("{{.Metadata.LastTagTime}}").starts_with("0001-01-01T"));
     filters().bind(|| {
         insta::assert_snapshot!(printed(home, &["history", "--format", "{{.CreatedBy}} {{.Comment}}", "coracle/hello"]), @"coracle embedded in the program");
     });

@@ -1,4 +1,4 @@
-//! Tests of errors on the command line: one clear line, a hint, status 125.
+//! Tests of errors on the command line: one clear line, a hint, and Docker's status.
 
 use tempfile::TempDir;
 
@@ -19,17 +19,81 @@ fn unknown_options_and_commands() {
     insta::assert_snapshot!(mistake(&["pul", "debian"]), @r#"
     error: unknown command "pul"; did you mean "pull"?
       hint: see 'coracle --help'
-    status 125
+    status 1
     "#);
     insta::assert_snapshot!(mistake(&["image", "rmm", "debian"]), @r#"
     error: unknown command "image rmm"; did you mean "image rm"?
       hint: see 'coracle image --help'
-    status 125
+    status 1
     "#);
+}
+
+/// As in Docker: 125 is for options, and for what fails in commands that run a program.
+#[test]
+fn statuses_are_dockers() {
+    let home = TempDir::new().unwrap();
+    let home = home.path();
+    coracle(home, &["create", "--name", "here", "hello"]);
+    coracle(home, &["create", "--name", "mute", "--log-driver=none", "hello"]);
+    for (status, words) in [
+        // Operands.
+        (1, &["run"][..]),
+        (1, &["tag", "one"]),
+        (1, &["tag", "a", "b", "c"]),
+        (1, &["logs"]),
+        (1, &["completion", "tcl"]),
+        (1, &["nonsense"]),
+        (1, &["help", "nonsense"]),
+        (1, &["container", "nonsense"]),
+        // Options.
+        (125, &["ps", "--nonsense"]),
+        (125, &["ps", "-n", "x"]),
+        (125, &["logs", "--tail"]),
+        // Objects that are absent.
+        (1, &["logs", "none"]),
+        (1, &["start", "none"]),
+        (1, &["start", "-a", "none"]),
+        (1, &["rename", "none", "other"]),
+        (1, &["cp", "none:/x", "."]),
+        (1, &["tag", "none", "other"]),
+        (1, &["history", "none"]),
+        (1, &["top", "none"]),
+        (1, &["diff", "none"]),
+        (1, &["port", "none"]),
+        (1, &["volume", "rm", "none"]),
+        (125, &["exec", "none", "true"]),
+        (125, &["run", "--pull=never", "none"]),
+        (125, &["create", "--pull=never", "none"]),
+        // What cannot be done.
+        (1, &["rename", "here", "here"]),
+        (1, &["logs", "mute"]),
+        (1, &["top", "here"]),
+        (1, &["ps", "--filter", "odd=1"]),
+        (1, &["inspect", "--type", "odd", "here"]),
+        (0, &["logs", "here"]),
+        (0, &["logout", "127.0.0.1:1"]),
+    ] {
+        let done = coracle(home, words);
+        assert_eq!(done.status.code(), Some(status), "{words:?}: {}", transcript(&done));
+    }
+    assert_eq!(crate::printed(home, &["logout", "x.test"]), "Not logged in to x.test\n");
 }
 
 #[test]
 fn what_docker_has_and_we_have_not() {
+    for words in [
+        &["buildx", "version"][..],
+        &["context", "ls"],
+        &["events"],
+        &["system", "events"],
+        &["stats"],
+        &["container", "stats"],
+        &["update", "x"],
+    ] {
+        let text = mistake(words);
+        assert!(text.starts_with("error: unknown command \"") && text.contains("hint:"), "{text}");
+        assert!(text.ends_with("status 1") && !text.contains("see 'coracle"), "{text}");
+    }
     insta::assert_snapshot!(mistake(&["run", "--privileged", "img"]), @r"
     error: coracle run has no option '--privileged'
       hint: a user's container can never have more rights than the user; see --cap-add, --security-opt, --device
@@ -38,7 +102,7 @@ fn what_docker_has_and_we_have_not() {
     insta::assert_snapshot!(mistake(&["push", "img"]), @r#"
     error: unknown command "push"
       hint: use 'coracle save --format oci-archive' and 'skopeo copy'
-    status 125
+    status 1
     "#);
 }
 
@@ -76,13 +140,13 @@ fn values() {
 fn passwords_do_not_show() {
     let home = TempDir::new().unwrap();
     let secret = "hunter2-never-shown";
-    for words in [
-        &["--debug", "login", "-u", "me", "-p", secret, "127.0.0.1:1"][..],
-        &["--debug", "pull", "--creds", &format!("me:{secret}"), "127.0.0.1:1/x/y:1"],
-        &["login", "--creds", &format!("me:{secret}"), "--nonsense", "127.0.0.1:1"],
+    for (words, status) in [
+        (&["--debug", "login", "-u", "me", "-p", secret, "127.0.0.1:1"][..], "status 1"),
+        (&["--debug", "pull", "--creds", &format!("me:{secret}"), "127.0.0.1:1/x/y:1"], "status 1"),
+        (&["login", "--creds", &format!("me:{secret}"), "--nonsense", "127.0.0.1:1"], "status 125"),
     ] {
         let text = transcript(&coracle(home.path(), words));
-        assert!(text.contains("status 125"), "{text}");
+        assert!(text.ends_with(status), "{text}");
         assert!(!text.contains(secret), "{text}");
     }
 }

@@ -134,7 +134,11 @@ pub fn every_id(session: &Session) -> Result<Vec<String>> {
 /// replaced, else all.
 pub fn rename(session: &Session, name: &str, new: &str) -> Result<()> {
     let mut container = record::find(session, name)?;
-    let old = container.names()?.into_iter().find(|known| known == name);
+    let names = container.names()?;
+    if names.iter().any(|known| known == new) {
+        return Err(Error::conflict(format!("container {name} has the name '{new}' already")));
+    }
+    let old = names.into_iter().find(|known| known == name);
     container.rename(old.as_deref(), new)?;
     Ok(())
 }

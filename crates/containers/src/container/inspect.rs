@@ -1,10 +1,14 @@
 //! Describes a container as Docker's `inspect` does, as far as the fields have a meaning here.
 
 use engine::mount_options::Propagation;
-use engine::spec::{MountKind, MountSpec, NetworkMode, RestartPolicy};
+use engine::spec::{
+    ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, RestartPolicy,
+};
 use engine::supervise::state::{self, Observed};
 use serde_json::{Map, Value, json};
 use store::ContainerDir;
+
+mod network;
 
 use super::list;
 use super::record::{self, Record};
@@ -19,12 +23,14 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
     let record = record::read(container)?;
     let config = &record.config;
     let names = container.names()?;
+    let (state, main) = state_of(container)?;
+    let driver = record.own.root_form.driver.map_or("", rootfs::Driver::name);
     let mut value = json!({
         "Id": container.id(),
         "Created": config.created,
         "Path": config.command.first(),
         "Args": config.command.get(1..).unwrap_or_default(),
-        "State": state_of(container)?,
+        "State": state,
         "Image": config.image.as_ref().map_or("", |image| &image.config),
         "ResolvConfPath": "",
         "HostnamePath": "",
@@ -33,15 +39,18 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "Name": format!("/{}", names.first().map_or("", String::as_str)),
         "Names": names,
         "RestartCount": state::read(&container.path())?.restart_count,
-        "Driver": record.own.root_form.driver.map_or("", rootfs::Driver::name),
+        "Driver": driver,
         "Platform": config.platform.split('/').next().unwrap_or_default(),
         "MountLabel": "",
         "ProcessLabel": "",
+        "AppArmorProfile": "",
+        "ExecIDs": null,
         "ExecMode": config.exec_mode,
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
         "Config": settings(container, &record),
-        "NetworkSettings": network(&record),
+        "GraphDriver": {"Name": driver, "Data": places(container)},
+        "NetworkSettings": network::settings(&record, main),
         "Directory": container.path(),
     });
     if size && let Some(map) = value.as_object_mut() {
@@ -51,7 +60,19 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
     Ok(value)
 }
 
-fn state_of(container: &ContainerDir) -> Result<Value> {
+/// The directories of its own files, as Docker's storage drivers show theirs.
+fn places(container: &ContainerDir) -> Map<String, Value> {
+    let known = [("UpperDir", "upper"), ("WorkDir", "work"), ("RootDir", "ROOT")];
+    let there = known.map(|(key, name)| (key, container.join(name)));
+    there
+        .into_iter()
+        .filter(|(_, path)| path.is_dir())
+        .map(|(key, path)| (key.to_owned(), path.to_string_lossy().into()))
+        .collect()
+}
+
+/// Its state, and its main process if that runs on this machine.
+fn state_of(container: &ContainerDir) -> Result<(Value, Option<u32>)> {
     let path = container.path();
     let (observed, kept) = state::look(&path)?;
     let running = match &observed {
@@ -75,7 +96,9 @@ fn state_of(container: &ContainerDir) -> Result<Value> {
         Observed::Dead { reason } => reason.clone(),
         _ => kept.error.clone().unwrap_or_default(),
     };
-    Ok(json!({
+    let here = running.is_some_and(|running| running.elsewhere.is_none());
+    let process = main.filter(|_| here).map(|process| process.pid);
+    let state = json!({
         "Status": list::status_word(&observed),
         "Running": running.is_some(),
         "Paused": running.is_some_and(|running| running.paused),
@@ -92,7 +115,8 @@ fn state_of(container: &ContainerDir) -> Result<Value> {
         "StartedAt": started,
         "FinishedAt": if kept.finished.is_empty() { NEVER } else { &kept.finished },
         "Health": Value::Null,
-    }))
+    });
+    Ok((state, process))
 }
 
 /// A container that runs on another machine: its process there, since when, and whether a lock
@@ -145,7 +169,7 @@ fn host_config(record: &Record) -> Value {
         config.add_host.iter().map(|(name, address)| format!("{name}:{address}")).collect();
     json!({
         "Binds": binds(record),
-        "NetworkMode": String::from(config.network.mode.clone()),
+        "NetworkMode": String::from(network_mode(config)),
         "PortBindings": port_bindings(record),
         "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
         "AutoRemove": config.auto_remove,
@@ -156,9 +180,13 @@ fn host_config(record: &Record) -> Value {
         "DnsSearch": config.dns.search,
         "ExtraHosts": hosts,
         "GroupAdd": config.group_add,
-        "IpcMode": String::from(config.namespaces.ipc.clone()),
-        "PidMode": String::from(config.namespaces.pid.clone()),
-        "UTSMode": String::from(config.namespaces.uts.clone()),
+        "IpcMode": namespace(config, &config.namespaces.ipc, "private"),
+        "PidMode": namespace(config, &config.namespaces.pid, ""),
+        "UTSMode": match config.hostname {
+            Some(_) => String::new(),
+            None => namespace(config, &config.namespaces.uts, ""),
+        },
+        "CgroupnsMode": namespace(config, &config.namespaces.cgroup, "private"),
         "UsernsMode": serde_json::to_value(config.namespaces.user).unwrap_or_default(),
         "Privileged": false,
         "Isolate": config.security.isolate,
@@ -262,11 +290,46 @@ fn settings(container: &ContainerDir, record: &Record) -> Value {
     })
 }
 
-fn network(record: &Record) -> Value {
-    let mode = match &record.config.network.mode {
-        NetworkMode::Default if record.config.security.isolate => "private".to_owned(),
-        NetworkMode::Default => "host".to_owned(),
-        mode => String::from(mode.clone()),
-    };
-    json!({"Ports": port_bindings(record), "Networks": {mode: {}}, "IPAddress": "", "Gateway": ""})
+/// In Docker's words, what a namespace is; `private` is Docker's word for one of its own.
+fn namespace(config: &ContainerConfig, mode: &NamespaceMode, private: &str) -> String {
+    match (mode, &config.join) {
+        (NamespaceMode::Default, Some(name)) | (NamespaceMode::Container(name), _) => {
+            format!("container:{name}")
+        }
+        (NamespaceMode::Default, None) if config.security.isolate => private.to_owned(),
+        (NamespaceMode::Private, _) => private.to_owned(),
+        (NamespaceMode::Default | NamespaceMode::Host, _) => "host".to_owned(),
+    }
+}
+
+fn network_mode(config: &ContainerConfig) -> NetworkMode {
+    match (&config.network.mode, &config.join) {
+        (NetworkMode::Default, Some(name)) => NetworkMode::Container(name.clone()),
+        _ => list::network_mode(&config.network, config.security.isolate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_in_dockers_words() {
+        let mut config = ContainerConfig::default();
+        let pid = |config: &ContainerConfig| namespace(config, &config.namespaces.pid, "");
+        let ipc = |config: &ContainerConfig| namespace(config, &config.namespaces.ipc, "private");
+        assert_eq!((pid(&config).as_str(), ipc(&config).as_str()), ("host", "host"));
+        assert_eq!(network_mode(&config), NetworkMode::Host);
+        config.security.isolate = true;
+        assert_eq!((pid(&config).as_str(), ipc(&config).as_str()), ("", "private"));
+        assert_eq!(network_mode(&config), NetworkMode::Private);
+        config.join = Some("db".into());
+        assert_eq!(
+            (pid(&config).as_str(), ipc(&config).as_str()),
+            ("container:db", "container:db")
+        );
+        assert_eq!(network_mode(&config), NetworkMode::Container("db".into()));
+        config.namespaces.pid = NamespaceMode::Host;
+        assert_eq!(pid(&config), "host");
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engine::spec::{MountSpec, NetworkSpec, ProcessId};
+use engine::spec::{MountSpec, NetworkMode, NetworkSpec, ProcessId};
 use engine::supervise::state::{self, Observed};
 use jiff::{SignedDuration, Timestamp};
 use oci::Reference;
@@ -50,6 +50,8 @@ pub struct Glance {
     pub mounts: Vec<MountSpec>,
     /// Network and published ports.
     pub network: NetworkSpec,
+    /// Whether it is isolated.
+    pub security: GlanceSecurity,
     /// The mode of execution that it keeps.
     pub exec_mode: Option<String>,
     /// The image, as the user wrote it.
@@ -66,6 +68,31 @@ pub struct GlanceImage {
     pub manifest: String,
     /// Digest of the configuration: the image's id.
     pub config: String,
+}
+
+/// The isolation of a [`Glance`].
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub struct GlanceSecurity {
+    /// `--isolate`.
+    pub isolate: bool,
+}
+
+/// The network that a container has, where the request may leave it to the profile.
+pub fn network_mode(network: &NetworkSpec, isolate: bool) -> NetworkMode {
+    match &network.mode {
+        NetworkMode::Default if isolate => NetworkMode::Private,
+        NetworkMode::Default => NetworkMode::Host,
+        mode => mode.clone(),
+    }
+}
+
+/// The ports that a container's image exposes, as `80/tcp` or `8000-8010/udp`. None are known of an
+/// image that is gone.
+pub fn exposed(store: &Store, glance: &Glance) -> Vec<String> {
+    let image = glance.image.as_ref().and_then(|image| store.images().find(&image.config).ok());
+    let config = image.and_then(|image| image.config().ok());
+    config.map(|config| config.exposed_ports().to_vec()).unwrap_or_default()
 }
 
 /// Looks at containers, several at once, and makes something of each. `every`: also of those that

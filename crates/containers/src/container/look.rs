@@ -42,7 +42,8 @@ pub fn processes_by_ps(session: &Session, name: &str, options: &[String]) -> Res
 /// Reads what a container has written. `show` gets each entry and says whether to go on.
 ///
 /// # Errors
-/// [`Error::Cancelled`] if the session was cancelled.
+/// [`Error::Cancelled`] if the session was cancelled, [`Error::Unsupported`] if the container keeps
+/// no log.
 pub fn logs(
     session: &Session,
     name: &str,
@@ -50,6 +51,10 @@ pub fn logs(
     show: &mut dyn FnMut(Entry) -> bool,
 ) -> Result<()> {
     let container = record::find(session, name)?;
+    if record::read(&container)?.config.log.disabled {
+        return Err(Error::unsupported(format!("container {name} keeps no log"))
+            .with_hint("it was created with --log-driver=none"));
+    }
     let cancel = session.cancel();
     log::read(&container.path(), query, &|| !cancel.is_cancelled(), &mut |entry| {
         !cancel.is_cancelled() && show(entry)

@@ -9,14 +9,15 @@ use crate::error::{Error, Result};
 /// The time of images that do not say when they were made.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// An image in Docker's form.
-pub fn describe(image: &Image) -> Result<Value> {
+/// An image in Docker's form. `driver`: how roots of containers are made of it.
+pub fn describe(image: &Image, driver: rootfs::Driver) -> Result<Value> {
     let config = image.config()?;
     let manifest = image.manifest()?;
     let (tags, digests) = names(image)?;
     let platform = config.platform();
     let comment = config.history().last().and_then(|step| step.comment().clone());
     let diff_ids: Vec<String> = config.diff_ids().iter().map(ToString::to_string).collect();
+    let size = manifest.layers_size() + manifest.config.size;
     Ok(json!({
         "Id": image.id()?.to_string(),
         "RepoTags": tags,
@@ -28,11 +29,27 @@ pub fn describe(image: &Image) -> Result<Value> {
         "Architecture": platform.architecture,
         "Variant": platform.variant,
         "Os": platform.os,
-        "Size": manifest.layers_size() + manifest.config.size,
+        "Size": size,
+        "VirtualSize": size,
+        "Parent": "",
+        "DockerVersion": docker_version(&config),
+        "Metadata": {"LastTagTime": NEVER},
+        "GraphDriver": {"Name": driver.name(), "Data": {}},
         "RootFS": {"Type": "layers", "Layers": diff_ids},
         "Config": settings(&config),
         "Manifest": layers(manifest),
     }))
+}
+
+/// The version of Docker that built the image, which is no part of OCI's configuration.
+fn docker_version(config: &oci::ImageConfig) -> String {
+    #[derive(serde::Deserialize)]
+    struct Builder {
+        #[serde(default)]
+        docker_version: String,
+    }
+    let read = serde_json::from_slice::<Builder>(config.raw());
+    read.map(|builder| builder.docker_version).unwrap_or_default()
 }
 
 /// The image's names with tags, and with the digest by which the registry knows it.

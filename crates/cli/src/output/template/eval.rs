@@ -233,7 +233,7 @@ impl Run<'_> {
     fn fields(&self, value: &Value, names: &[String]) -> Result<Value, Error> {
         let mut at = value;
         for name in names {
-            at = match at.get(name) {
+            at = match at.get(name).or_else(|| at.get(in_json(name)?)) {
                 Some(next) => next,
                 None if std::ptr::eq(at, self.root) => {
                     return Err(match at.as_object() {
@@ -249,6 +249,23 @@ impl Run<'_> {
         }
         Ok(at.clone())
     }
+}
+
+/// Fields that Docker's templates name otherwise than its JSON does: a template sees Go's names.
+const GO_NAMES: [(&str, &str); 9] = [
+    ("ID", "Id"),
+    ("APIVersion", "ApiVersion"),
+    ("NanoCPUs", "NanoCpus"),
+    ("CPUShares", "CpuShares"),
+    ("CPUPeriod", "CpuPeriod"),
+    ("CPUQuota", "CpuQuota"),
+    ("DNS", "Dns"),
+    ("DNSOptions", "DnsOptions"),
+    ("DNSSearch", "DnsSearch"),
+];
+
+fn in_json(name: &str) -> Option<&'static str> {
+    GO_NAMES.iter().find(|(go, _)| *go == name).map(|(_, json)| *json)
 }
 
 fn known(map: &serde_json::Map<String, Value>) -> String {

@@ -44,7 +44,7 @@ fn search_and_tags() {
     assert_eq!(tags, ["1", "2"]);
     let listed = place.run(&["search", &format!("{host}/tool")]);
     assert!(listed.ok().out().contains("team/tool"), "{listed:?}");
-    place.run(&["search", "--list-tags", &format!("{host}/team/none")]).expect(125);
+    place.run(&["search", "--list-tags", &format!("{host}/team/none")]).expect(1);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn manifests() {
     let verbose = inspect(&["-v", &format!("{host}/team/tool@{}", amd.manifest.digest)]);
     assert_eq!(verbose["Descriptor"]["digest"], Value::from(amd.manifest.digest.as_str()));
     let missing = place.run(&["manifest", "inspect", &format!("{host}/team/none")]);
-    assert!(missing.expect(125).err().contains("team/none"), "{missing:?}");
+    assert!(missing.expect(1).err().contains("team/none"), "{missing:?}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn images_are_found_and_removed() {
     }
     assert_eq!(list(&[&second]), names[1..]);
     assert_eq!(list(&["--filter", "dangling=true"]), [] as [&str; 0]);
-    place.run(&["images", "--filter", "odd=1"]).expect(125);
+    place.run(&["images", "--filter", "odd=1"]).expect(1);
     let shown = place.run(&["images", "--digests", &format!("{host}/team/first")]);
     assert!(shown.ok().out().contains(&first.manifest.digest), "{shown:?}");
     let row = place.run(&["images", "--format", "json", &second]);

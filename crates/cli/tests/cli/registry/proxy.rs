@@ -95,7 +95,7 @@ fn a_private_authority_behind_a_proxy() {
     let pull = ["pull", "-q", name];
 
     let refused = place.with(&[through], &pull);
-    assert!(refused.expect(125).err().contains("certificate"), "{refused:?}");
+    assert!(refused.expect(1).err().contains("certificate"), "{refused:?}");
     assert!(refused.err().contains("hint: "), "{refused:?}");
     let asked = proxy.asked();
     assert!(asked[0].starts_with("CONNECT registry.test:8443 "), "{asked:?}");
@@ -112,7 +112,7 @@ fn a_private_authority_behind_a_proxy() {
     let directory = authority.parent().unwrap();
     place.with(&[through], &["pull", "-q", "--cert-dir", text(&directory), name]).ok();
     let told = place.with(&[through], &["pull", "-q", "--cert-dir", "/nonexistent", name]);
-    assert!(told.expect(125).err().contains("/nonexistent"), "{told:?}");
+    assert!(told.expect(1).err().contains("/nonexistent"), "{told:?}");
     let config =
         format!("[registry]\nca-files = [\"~/certs/authority.crt\"]\nhttps-proxy = \"{url}\"\n");
     let config = place.file(".config/coracle/config.toml", &config);
@@ -126,7 +126,7 @@ fn a_private_authority_behind_a_proxy() {
     // An excepted host is reached directly, or not at all.
     proxy.asked();
     for except in ["registry.test", ".test", "*"] {
-        place.with(&[through, ("NO_PROXY", except), ("CORACLE_RETRIES", "0")], &pull).expect(125);
+        place.with(&[through, ("NO_PROXY", except), ("CORACLE_RETRIES", "0")], &pull).expect(1);
         assert_eq!(proxy.asked().len(), 0, "{except}");
     }
 }

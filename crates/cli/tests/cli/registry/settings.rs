@@ -38,15 +38,15 @@ fn every_value_says_where_it_comes_from() {
     assert!(place.person.home.join("my store/containers/first").exists());
     // An error names its position; a misspelt name gets a suggestion.
     let wrong = place.with(&[("CORACLE_RETRIES", "many")], &["images"]);
-    assert!(wrong.expect(125).err().contains("CORACLE_RETRIES"), "{wrong:?}");
+    assert!(wrong.expect(1).err().contains("CORACLE_RETRIES"), "{wrong:?}");
     let near = place.with(&[("CORACLE_RETRIE", "1")], &["images"]);
     assert!(near.ok().err().contains("CORACLE_RETRIES"), "{near:?}");
     place.file(".config/coracle/config.toml", "[registry]\nretries = \"x\"\n");
     let wrong = place.run(&["images"]);
-    assert!(wrong.expect(125).err().contains("config.toml:2"), "{wrong:?}");
+    assert!(wrong.expect(1).err().contains("config.toml:2"), "{wrong:?}");
     place.file(".config/coracle/config.toml", "[registry\n");
     let wrong = place.run(&["images"]);
-    assert!(wrong.expect(125).err().contains("config.toml"), "{wrong:?}");
+    assert!(wrong.expect(1).err().contains("config.toml"), "{wrong:?}");
     place.run(&["--help"]).ok();
 }
 
@@ -59,13 +59,13 @@ fn homes_that_are_missing_or_read_only() {
     let store = place.person.dir("elsewhere with spaces");
     let missing = [("HOME", "/nonexistent/home")];
     let refused = place.with(&missing, &["images"]);
-    assert!(refused.expect(125).err().contains("/nonexistent"), "{refused:?}");
+    assert!(refused.expect(1).err().contains("/nonexistent"), "{refused:?}");
     assert!(refused.err().contains("hint: "), "{refused:?}");
     let named = [missing[0], ("CORACLE_DIR", text(&store))];
     place.with(&named, &["pull", "-q", &name]).ok();
     place.with(&named, &["create", "--name", "first", &name]).ok();
     let words = ["login", "-u", "ada", "-p", "x", &registry.host()];
-    place.with(&named, &words).expect(125);
+    place.with(&named, &words).expect(1);
     let file = place.person.home.join("auth.json");
     place.with(&[named[0], ("REGISTRY_AUTH_FILE", text(&file))], &words).ok();
 
@@ -86,10 +86,10 @@ fn homes_that_are_missing_or_read_only() {
         run_with(&mut command, Input::Null, LIMIT)
     };
     let refused = read_only(&["pull", &name]);
-    assert!(refused.expect(125).err().contains("ead-only"), "{refused:?}");
+    assert!(refused.expect(1).err().contains("ead-only"), "{refused:?}");
     let refused = read_only(&words);
     assert!(
-        refused.expect(125).err().contains("auth.json") || refused.err().contains("ead-only"),
+        refused.expect(1).err().contains("auth.json") || refused.err().contains("ead-only"),
         "{refused:?}"
     );
     // The content can be read.
@@ -150,7 +150,7 @@ fn completions_load() {
         let offered = place.other(&[], "bash", &words);
         assert!(offered.ok().out().contains(wanted), "{offered:?}");
     }
-    place.run(&["completion", "tcl"]).expect(125);
+    place.run(&["completion", "tcl"]).expect(1);
 }
 
 #[test]

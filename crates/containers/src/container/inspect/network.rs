@@ -1,0 +1,188 @@
+//! The part of `inspect` about networks: ports, and the addresses of a running container.
+//!
+//! A network has no daemon that hands out addresses, so they are read where the kernel shows them:
+//! in `/proc/PID/net` of the container's main process. A container in the host's network has none
+//! of its own, as in Docker.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use engine::spec::NetworkMode;
+use serde_json::{Map, Value, json};
+
+use super::super::record::Record;
+
+/// `NetworkSettings` of a container whose main process is `main`, if it runs here.
+pub(super) fn settings(record: &Record, main: Option<u32>) -> Value {
+    let mode = super::network_mode(&record.config);
+    let own = main.filter(|_| mode == NetworkMode::Private);
+    let addresses = own.map(Addresses::read).unwrap_or_default();
+    let mut network = addresses.fields();
+    let ports = super::port_bindings(record);
+    let mut all = Map::new();
+    for (key, value) in [
+        ("Bridge", json!("")),
+        ("SandboxID", json!("")),
+        ("SandboxKey", json!(own.map_or_else(String::new, |pid| format!("/proc/{pid}/ns/net")))),
+        ("Ports", ports),
+    ] {
+        all.insert(key.to_owned(), value);
+    }
+    all.extend(network.clone());
+    for (key, value) in [
+        ("IPAMConfig", Value::Null),
+        ("Links", Value::Null),
+        ("Aliases", Value::Null),
+        ("DriverOpts", Value::Null),
+        ("NetworkID", json!("")),
+    ] {
+        network.insert(key.to_owned(), value);
+    }
+    // What another container is connected to is that container's, as in Docker.
+    let connected = !matches!(mode, NetworkMode::Container(_));
+    let networks: Map<String, Value> =
+        connected.then(|| (String::from(mode), Value::Object(network))).into_iter().collect();
+    all.insert("Networks".to_owned(), networks.into());
+    all.into()
+}
+
+/// The addresses of a network namespace.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Addresses {
+    v4: Option<(Ipv4Addr, u32)>,
+    gateway: Option<Ipv4Addr>,
+    v6: Option<(Ipv6Addr, u32)>,
+}
+
+impl Addresses {
+    fn read(pid: u32) -> Self {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/net/{file}"));
+        let text = |file| read(file).unwrap_or_default();
+        Self::parse(&text("fib_trie"), &text("route"), &text("if_inet6"))
+    }
+
+    fn parse(fib_trie: &str, route: &str, if_inet6: &str) -> Self {
+        let routes: Vec<Route> = route.lines().filter_map(Route::parse).collect();
+        let address = local_addresses(fib_trie).into_iter().next();
+        let v4 = address.map(|address| {
+            let holds = |route: &&Route| {
+                route.mask != 0 && u32::from(address) & route.mask == route.destination
+            };
+            let longest = routes.iter().filter(holds).map(|route| route.mask.count_ones()).max();
+            (address, longest.unwrap_or(32))
+        });
+        let gateway = routes.iter().find(|route| route.mask == 0 && route.gateway != 0);
+        Self {
+            v4,
+            gateway: gateway.map(|route| Ipv4Addr::from(route.gateway)),
+            v6: if_inet6.lines().find_map(global),
+        }
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let text = |address: Option<String>| Value::from(address.unwrap_or_default());
+        let length = |length: Option<u32>| Value::from(length.unwrap_or(0));
+        [
+            ("EndpointID", json!("")),
+            ("Gateway", text(self.gateway.map(|address| address.to_string()))),
+            ("GlobalIPv6Address", text(self.v6.map(|(address, _)| address.to_string()))),
+            ("GlobalIPv6PrefixLen", length(self.v6.map(|(_, length)| length))),
+            ("IPAddress", text(self.v4.map(|(address, _)| address.to_string()))),
+            ("IPPrefixLen", length(self.v4.map(|(_, length)| length))),
+            ("IPv6Gateway", json!("")),
+            ("MacAddress", json!("")),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+    }
+}
+
+/// A line of `/proc/net/route`: numbers in the order of the network.
+struct Route {
+    destination: u32,
+    gateway: u32,
+    mask: u32,
+}
+
+impl Route {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace().skip(1);
+        let mut number = || u32::from_str_radix(words.next()?, 16).ok().map(u32::from_be);
+        let (destination, gateway) = (number()?, number()?);
+        // Flags, references, uses and metric stand between.
+        let mask = line.split_whitespace().nth(7)?;
+        let mask = u32::from_str_radix(mask, 16).ok().map(u32::from_be)?;
+        Some(Self { destination, gateway, mask })
+    }
+}
+
+/// The host's own addresses in `/proc/net/fib_trie` (`|-- ADDRESS`, then `/32 host LOCAL`), without
+/// those of the loopback device.
+fn local_addresses(fib_trie: &str) -> Vec<Ipv4Addr> {
+    let mut found = Vec::new();
+    let mut last = None;
+    for line in fib_trie.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse::<Ipv4Addr>().ok();
+        } else if line == "/32 host LOCAL"
+            && let Some(address) = last.filter(|address| !address.is_loopback())
+            && !found.contains(&address)
+        {
+            found.push(address);
+        }
+    }
+    found
+}
+
+/// The address of a line of `/proc/net/if_inet6` whose scope is global.
+fn global(line: &str) -> Option<(Ipv6Addr, u32)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [address, _, length, "00", ..] = words[..] else { return None };
+    let address = u128::from_str_radix(address, 16).ok()?;
+    Some((Ipv6Addr::from(address), u32::from_str_radix(length, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIE: &str = "Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 10.0.2.0/24 2 0 2
+        |-- 10.0.2.0
+           /24 link UNICAST
+Local:
+  +-- 0.0.0.0/0 3 0 5
+     +-- 10.0.2.0/24 2 0 2
+        |-- 10.0.2.100
+           /32 host LOCAL
+        |-- 10.0.2.255
+           /32 link BROADCAST
+     +-- 127.0.0.0/8 2 0 2
+        |-- 127.0.0.1
+           /32 host LOCAL
+";
+    const ROUTE: &str =
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+tap0\t00000000\t0202000A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+tap0\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+";
+    const INET6: &str = "00000000000000000000000000000001 01 80 10 80       lo
+fd000000000000000000000000000100 02 40 00 00     tap0
+";
+
+    #[test]
+    fn what_the_kernel_shows() {
+        let read = Addresses::parse(TRIE, ROUTE, INET6);
+        assert_eq!(read.v4, Some((Ipv4Addr::new(10, 0, 2, 100), 24)));
+        assert_eq!(read.gateway, Some(Ipv4Addr::new(10, 0, 2, 2)));
+        assert_eq!(
+            read.v6.map(|(address, length)| (address.to_string(), length)),
+            Some(("fd00::100".to_owned(), 64))
+        );
+        assert_eq!(Addresses::parse("", "", ""), Addresses::default());
+        assert_eq!(Addresses::default().fields()["IPAddress"], json!(""));
+    }
+}
