@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use containers::udocker::CALLED;
+use containers::udocker::{CALLED, uuid};
 
 /// Whether this program was started as `udocker`, by a person or by itself.
 pub(crate) fn is_udocker() -> bool {
@@ -30,7 +30,7 @@ pub(crate) struct Presentation {
     pub plain_listings: bool,
     /// `inspect` of one object shows its configuration alone.
     pub bare_inspect: bool,
-    /// `version` and `setup` show udocker's lines.
+    /// `version`, `setup` and `verify` show udocker's lines.
     pub own_lines: bool,
     /// `run --attach` has no effect.
     pub ignores_attach: bool,
@@ -44,6 +44,8 @@ pub(crate) struct Presentation {
     pub keeps_files: bool,
     /// The store is below the directory that a command names (`mkrepo`).
     pub store_below: bool,
+    /// Ids of containers are shown in the form of UUIDs.
+    pub uuids: bool,
     /// `tag` refuses a name that an image has.
     pub keeps_names: bool,
 }
@@ -63,8 +65,14 @@ impl Presentation {
             logout_needs_login: as_udocker,
             keeps_files: as_udocker,
             store_below: as_udocker,
+            uuids: as_udocker,
             keeps_names: as_udocker,
         }
+    }
+
+    /// A container's id as it is shown.
+    pub(crate) fn id(self, id: &str) -> String {
+        if self.uuids { uuid(id) } else { id.to_owned() }
     }
 }
 

@@ -37,6 +37,13 @@ pub struct Dialect {
     pub ignores_volumes_from: bool,
     /// `inspect -p` gives a container a whole tree on disk.
     pub shows_whole_tree: bool,
+    /// `rmi` removes an image that containers use. They keep its layers.
+    pub removes_used_images: bool,
+    /// `setup` keeps a mode that cannot be used now, and says so.
+    pub keeps_unusable_modes: bool,
+    /// The mode that is shown for a container for which none was set; `None` for the one that
+    /// would be chosen.
+    pub usual_mode: Option<&'static str>,
     /// Variables that are set where this program executes itself again.
     pub restart_variables: Vec<(String, String)>,
     /// Where large temporary files go; `None` for the store.

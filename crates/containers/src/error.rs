@@ -324,7 +324,8 @@ fn of_engine(error: &engine::Error) -> Kind {
         E::Invalid { .. }
         | E::UnknownMode { .. }
         | E::NoSuchAccount { .. }
-        | E::UnmappedId { .. } => Kind::Invalid,
+        | E::UnmappedId { .. }
+        | E::ImpossibleId { .. } => Kind::Invalid,
         E::Unsupported { .. }
         | E::Unusable { .. }
         | E::NoEngine(_)

@@ -114,6 +114,14 @@ pub enum Error {
         /// The id inside.
         id: u32,
     },
+    /// An id that no process can have.
+    #[error("{kind} id {id} cannot be used: the kernel reserves that number")]
+    ImpossibleId {
+        /// "user" or "group".
+        kind: String,
+        /// The number.
+        id: u32,
+    },
     /// Another container that was to be joined does not run.
     #[error("container '{0}' is not running, so its namespaces cannot be joined")]
     NotRunning(String),
@@ -312,6 +320,10 @@ impl Error {
             Self::NoEngine(_) => Some("`coracle doctor` explains what this host allows".into()),
             Self::Missing { hint, .. } => hint.clone(),
             Self::NoSuchAccount { .. } => Some("give numbers (UID:GID) instead of names".into()),
+            Self::ImpossibleId { kind, .. } => Some(format!(
+                "give a lower number by --user; the image's {} may have it",
+                if kind == "user" { "USER or /etc/passwd" } else { "USER, /etc/passwd or /etc/group" }
+            )),
             Self::UnmappedId { .. } => Some(
                 "the container has only the ids that the host gave the caller; subordinate ids come from \
                  /etc/subuid and /etc/subgid"

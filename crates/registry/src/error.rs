@@ -137,6 +137,24 @@ pub enum Error {
         /// The registry's message.
         message: String,
     },
+    /// The token server could not be asked.
+    #[error("cannot get a token from {realm}: {source}")]
+    TokenServer {
+        /// Its URL, without query.
+        realm: String,
+        /// The failure.
+        source: Box<Error>,
+    },
+    /// A small document that comes too slowly.
+    #[error("{what} comes too slowly: {bytes} bytes in {seconds} s")]
+    TooSlow {
+        /// The document.
+        what: String,
+        /// The bytes so far.
+        bytes: u64,
+        /// The time so far.
+        seconds: u64,
+    },
     /// The token server gave no token.
     #[error("cannot get a token from {realm}: {reason}")]
     Token {
@@ -308,6 +326,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Error::Document { source, .. } => return source.hint(),
+            Error::TokenServer { source, .. } => return source.hint(),
             Error::Resolve { .. } => {
                 "check the registry's name and this host's network; behind a proxy set HTTPS_PROXY"
                     .to_owned()
@@ -317,7 +336,10 @@ impl Error {
             {
                 format!("nothing listens on {host}; check the port, and that the registry runs")
             }
-            Error::Connect { .. } | Error::Timeout { .. } | Error::Broken { .. } => {
+            Error::Connect { .. }
+            | Error::Timeout { .. }
+            | Error::Broken { .. }
+            | Error::TooSlow { .. } => {
                 "check this host's network; behind a proxy set HTTPS_PROXY".to_owned()
             }
             Error::Tls { host, untrusted: true, .. } => format!(

@@ -152,7 +152,8 @@ impl Containers<'_> {
         unreachable!("the loop ends by returning")
     }
 
-    /// Finds a container by a name, an id or the beginning of an id. A whole name or id costs one
+    /// Finds a container by a name, an id or the beginning of an id, also in the form of a UUID. A
+    /// whole name or id costs one
     /// system call.
     pub fn find(self, name: &str) -> Result<ContainerDir> {
         let root = &self.0.inner.root;
@@ -168,12 +169,14 @@ impl Containers<'_> {
         {
             return Ok(self.dir(id));
         }
-        if name.is_empty() || !names::is_hex(name) {
+        let digits = names::without_dashes(name);
+        let beginning = digits.as_deref().unwrap_or(name);
+        if beginning.is_empty() || !names::is_hex(beginning) {
             return Err(unknown());
         }
         let mut ids: Vec<String> =
             root.list(DIRECTORY)?.into_iter().map(|(entry, _)| entry).collect();
-        ids.retain(|entry| names::is_id(entry) && entry.starts_with(name));
+        ids.retain(|entry| names::is_id(entry) && entry.starts_with(beginning));
         match ids.len() {
             0 => Err(unknown()),
             1 => Ok(self.dir(ids.remove(0))),

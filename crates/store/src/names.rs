@@ -34,6 +34,14 @@ pub(crate) fn is_id(name: &str) -> bool {
     name.len() == 64 && is_hex(name)
 }
 
+/// The digits of a text in the form of a UUID (8-4-4-4-12 hexadecimal digits), in lower case.
+pub(crate) fn without_dashes(text: &str) -> Option<String> {
+    let dashes = text.bytes().enumerate().filter(|(_, byte)| *byte == b'-').map(|(at, _)| at);
+    let is_uuid = text.len() == 36 && dashes.eq([8, 13, 18, 23]);
+    let digits = is_uuid.then(|| text.replace('-', "").to_ascii_lowercase())?;
+    is_hex(&digits).then_some(digits)
+}
+
 /// Returns true if all characters are lower-case hexadecimal digits.
 pub(crate) fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -18,6 +18,6 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Exit, Report> 
     let request = request::container(&flags, image, &args.command, context.surroundings())?;
     let session = context.session_for(args.quiet)?;
     let container = make::create(&session, &request, args.force)?;
-    output::line(container.id())?;
+    output::line(context.presentation().id(container.id()))?;
     Ok(Exit::OK)
 }

@@ -26,11 +26,12 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Exit, Report> 
     let name = args.container.as_deref();
     if args.clone {
         let container = imported::of_archive(&session, request, name)?;
-        output::line(container.id())?;
+        output::line(context.presentation().id(container.id()))?;
     } else {
         let imported = import::import(&session, request)?;
         if args.tocontainer {
-            output::line(imported::of_image(&session, &imported, name)?.id())?;
+            let container = imported::of_image(&session, &imported, name)?;
+            output::line(context.presentation().id(container.id()))?;
         } else {
             output::line(imported.id)?;
         }

@@ -22,17 +22,24 @@ pub(crate) fn run(context: &Context, args: &MigrateArgs) -> Result<Exit, Report>
     let mut failures: Vec<Report> = Vec::new();
     for old in migrate::find(&places)? {
         let session = if matches!(old, Old::Image(_)) { loud } else { &quiet };
-        failures.extend(take(session, &old, args.remove_source).err());
+        failures.extend(take(context, session, &old, args.remove_source).err());
     }
     let last = failures.pop();
     failures.iter().for_each(Report::show);
     last.map_or(Ok(Exit::OK), |report| Err(report.exit(Exit(1))))
 }
 
-fn take(session: &Session, old: &Old, remove_source: bool) -> Result<(), Report> {
+fn take(
+    context: &Context,
+    session: &Session,
+    old: &Old,
+    remove_source: bool,
+) -> Result<(), Report> {
     match migrate::take(session, old)? {
         Taken::Image { name } => output::line(format!("image {name}"))?,
-        Taken::Container { name, id } => output::line(format!("container {name} {id}"))?,
+        Taken::Container { name, id } => {
+            output::line(format!("container {name} {}", context.presentation().id(&id)))?;
+        }
         Taken::Already => {}
     }
     if remove_source {

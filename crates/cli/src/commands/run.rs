@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use containers::container::launch::Ended;
 use containers::container::run::{self, RunRequest};
 
 use crate::args::request;
@@ -39,7 +40,10 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     } else {
         context.session()?
     };
-    output::ended(run::run(session, request)?)
+    output::ended(match run::run(session, request)? {
+        Ended::Background(id) => Ended::Background(context.presentation().id(&id)),
+        ended => ended,
+    })
 }
 
 fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {

@@ -76,6 +76,14 @@ fn unknown_names_are_refused(w: &World) -> Outcome {
             assert!(!done.err().is_empty(), "{done:?}");
         }
     }
+    // In a system call this number means that an id stays.
+    for flag in ["--user=4294967295", "--user=0:4294967295", "--group-add=4294967295"] {
+        let done = w.guest(&[flag], &["ids"]);
+        done.expect(125);
+        let err = done.err();
+        assert!(err.contains("id 4294967295 cannot be used"), "{done:?}");
+        assert!(err.contains("hint: ") && err.lines().count() == 2, "{done:?}");
+    }
     Ok(())
 }
 

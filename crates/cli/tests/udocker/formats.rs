@@ -56,7 +56,7 @@ fn create_prints_the_id_alone(w: &World) -> Outcome {
     let name = w.unique("made");
     let done = w.udocker(&["create", &format!("--name={name}"), IMAGE]);
     let id = done.ok().out();
-    assert!(id.ends_with('\n') && id.trim().bytes().all(|b| b.is_ascii_hexdigit()), "{done:?}");
+    assert!(id.ends_with('\n') && is_uuid(id.trim()), "{done:?}");
     let by_id = w.udocker(&["run", id.trim(), "echo", "by id"]);
     assert_eq!(by_id.ok().out(), "by id\n");
     assert_eq!(w.udocker(&["create", &format!("--name={name}"), IMAGE]).code(), 1);
@@ -66,16 +66,25 @@ fn create_prints_the_id_alone(w: &World) -> Outcome {
     Ok(())
 }
 
+/// 8-4-4-4-12 hexadecimal digits.
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
+        && parts.concat().bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 fn ps(w: &World) -> Outcome {
     let name = w.unique("seen");
     let id = w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok().line();
     let text = w.udocker(&["ps"]).ok().out();
     let line = text.lines().find(|line| line.contains(&name)).expect("its line");
     assert!(text.starts_with("CONTAINER ID                         P M NAMES"), "{text}");
-    assert!(line.starts_with(&format!("{} . W ['{name}']", &id[..36])), "{line}");
+    assert!(line.starts_with(&format!("{id} . W ['{name}']")), "{line}");
     assert!(line.ends_with(IMAGE), "{line}");
     let text = w.udocker(&["ps", "-m", "-s", "-p"]).ok().out();
     assert!(text.contains(" MOD SIZE  PLATFORM     NAMES"), "{text}");
+    let line = text.lines().find(|line| line.contains(&name)).expect("its line");
+    assert!(line.starts_with(&format!("{id} . W P1 ")), "{line}");
     w.udocker(&["rm", "-f", &name]).ok();
     assert!(!w.udocker(&["ps"]).ok().out().contains(&name));
     Ok(())
@@ -177,7 +186,12 @@ fn setup(w: &World) -> Outcome {
     let name = w.unique("mode");
     w.udocker(&["create", &format!("--name={name}"), IMAGE]).ok();
     let mode = w.udocker(&["setup", &name]).ok().out();
-    assert!(mode.starts_with("execmode: ") && mode.ends_with("\nnvidiamode: False\n"), "{mode}");
+    assert_eq!(mode, "execmode: P1\nnvidiamode: False\n");
+    // What cannot be used here now may be usable where the container runs next.
+    let done = w.udocker(&["setup", "--execmode=R1", &name]);
+    assert_eq!(done.ok().out(), "", "{done:?}");
+    assert!(w.name != "forbidden" || done.err().contains("it is set anyway"), "{done:?}");
+    assert!(w.udocker(&["setup", &name]).ok().out().starts_with("execmode: R1\n"));
     w.udocker(&["setup", "--execmode=P1", &name]).ok();
     assert!(w.udocker(&["setup", &name]).ok().out().starts_with("execmode: P1\n"));
     assert_eq!(w.udocker(&["run", &name, "echo", "traced"]).ok().out(), "traced\n");
@@ -210,12 +224,14 @@ fn archives(w: &World) -> Outcome {
     ];
     let id = w.udocker(&words).ok().line();
     assert!(!dir.join("tree.tar").exists());
-    assert!(w.udocker(&["ps"]).ok().out().contains(&id[..36]));
+    assert!(is_uuid(&id) && w.udocker(&["ps"]).ok().out().contains(&id));
     w.udocker(&["run", &made, "cat", "/opt/app/dev/x"]).ok();
     w.udocker(&["save", "-o", &place("image.tar"), IMAGE]).ok();
     w.udocker(&["save", "-o", &place("image.tar"), IMAGE]).expect(1);
     assert_eq!(w.udocker(&["load", "-i", &place("image.tar")]).ok().out(), format!("{IMAGE}\n"));
-    w.udocker(&["verify", IMAGE]).ok();
+    let told = format!("Info: verifying: {IMAGE}\nInfo: image Ok\n");
+    assert_eq!(w.udocker(&["verify", IMAGE]).ok().out(), told);
+    assert_eq!(w.udocker(&["-q", "verify", IMAGE]).ok().out(), "");
     w.udocker(&["rm", &name, &made]).ok();
     Ok(())
 }

@@ -10,6 +10,7 @@ use store::ContainerDir;
 use crate::error::Result;
 use crate::path;
 use crate::session::Session;
+use crate::udocker::uuid;
 
 /// Sets variables that name the user inside, and the one who started the container. Those that are
 /// set already stay.
@@ -43,7 +44,7 @@ pub(super) fn name_container(
         ("PS1", format!("{}{sign} ", &id[..id.len().min(8)])),
         ("SHLVL", "0".to_owned()),
         ("container_root", tree.to_string_lossy().into_owned()),
-        ("container_uuid", id.to_owned()),
+        ("container_uuid", uuid(id)),
         ("container_execmode", mode.to_owned()),
         ("container_names", container.names()?.join(",")),
     ];

@@ -5,6 +5,7 @@ use engine::facts::Facts;
 
 use super::{convert, record, running};
 use crate::error::Result;
+use crate::events::Event;
 use crate::request::gpus::GpuRequest;
 use crate::session::Session;
 
@@ -29,33 +30,50 @@ pub struct Mode {
     pub gpus: bool,
 }
 
-/// The mode that a container keeps, or that would be chosen for it.
+/// The mode that a container keeps, or else the dialect's usual one, or the one that would be
+/// chosen.
 pub fn mode(session: &Session, name: &str) -> Result<Mode> {
     let record = record::read(&record::find(session, name)?)?;
-    let facts = Facts::of(session.host(), &session.probing(), &record.config);
-    let engine = choose::choose(&facts, None, &record.config)?;
     let kept = record.config.exec_mode.as_deref();
+    let known = kept.or(session.dialect().usual_mode);
+    let chosen = || -> Result<&str> {
+        let facts = Facts::of(session.host(), &session.probing(), &record.config);
+        Ok(choose::choose(&facts, None, &record.config)?.name())
+    };
     Ok(Mode {
-        name: kept.unwrap_or(engine.name()).to_owned(),
+        name: known.map_or_else(chosen, Ok)?.to_owned(),
         kept: kept.is_some(),
         gpus: !record.own.gpus.gpus.is_empty(),
     })
 }
 
 /// Keeps a mode for a container, and brings the container into the form that the mode wants.
-/// `force`: also while it runs.
+/// `force`: also while it runs. A mode that cannot be used on this host is an error, unless the
+/// dialect keeps it.
 pub fn set_mode(session: &Session, name: &str, mode: &str, force: bool) -> Result<()> {
     let container = record::find(session, name)?;
     let mut record = record::read(&container)?;
     let mut config = record.config.clone();
     config.exec_mode = Some(mode.to_owned());
     let facts = Facts::of(session.host(), &session.probing(), &config);
-    let engine = choose::choose(&facts, Some(mode), &record.config)?;
+    let engine = match choose::choose(&facts, Some(mode), &record.config) {
+        Ok(engine) => Some(engine),
+        // It may be usable on the host where the container runs next.
+        Err(error @ engine::error::Error::Unusable { .. })
+            if session.dialect().keeps_unusable_modes =>
+        {
+            session.events().event(&Event::Notice(&format!("warning: {error}; it is set anyway")));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
     running::is_here(&container)?;
     if !force {
         running::not_running(&container)?;
     }
-    convert::fit(session, session.store()?, &container, &mut record, engine)?;
+    if let Some(engine) = engine {
+        convert::fit(session, session.store()?, &container, &mut record, engine)?;
+    }
     let _lock = container.lock_exclusive()?;
     let mut record = record::read(&container)?;
     // As it was asked for: F3 is another name of F2.

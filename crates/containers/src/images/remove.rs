@@ -29,6 +29,9 @@ pub fn remove(session: &Session, name: &str, force: bool) -> Result<Removed> {
         (Ok(asked), Some(found)) if asked == found => asked.to_string(),
         _ => name.to_owned(),
     };
+    // A container's record keeps the layers that it needs.
+    let unused = session.dialect().removes_used_images && known.references()?.len() <= 1;
+    let force = force || unused;
     let removal = session.store()?.images().remove(&canonical, force)?;
     let familiar = |name: &String| {
         oci::Reference::parse(name).map_or_else(|_| name.clone(), |reference| reference.familiar())

@@ -1,6 +1,6 @@
 //! Reads variables of a container from `-e` and `--env-file`, and applies them to the image's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -79,20 +79,39 @@ fn parse(text: &str, host: &BTreeMap<OsString, OsString>) -> Result<Vec<Change>,
 
 /// Makes the changes; a variable keeps its place.
 pub fn apply(variables: &mut Vec<String>, changes: impl IntoIterator<Item = Change>) {
+    let mut changes = changes.into_iter().peekable();
+    if changes.peek().is_none() {
+        return;
+    }
+    // By name, so that many variables take no longer than a few, each.
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(variables.len());
+    let mut all: Vec<Option<String>> = Vec::with_capacity(variables.len());
+    for variable in variables.drain(..) {
+        let name = variable.split('=').next().unwrap_or_default();
+        // The first of a name is the one that counts.
+        places.entry(name.to_owned()).or_insert(all.len());
+        all.push(Some(variable));
+    }
     for change in changes {
-        let name = match &change {
-            Change::Set(name, _) | Change::Unset(name) => name.clone(),
-        };
-        let at = variables.iter().position(|known| known.split('=').next() == Some(name.as_str()));
-        match (change, at) {
-            (Change::Set(_, value), Some(at)) => variables[at] = format!("{name}={value}"),
-            (Change::Set(_, value), None) => variables.push(format!("{name}={value}")),
-            (Change::Unset(_), Some(at)) => {
-                variables.remove(at);
+        match change {
+            Change::Set(name, value) => {
+                let variable = Some(format!("{name}={value}"));
+                match places.get(&name) {
+                    Some(&at) => all[at] = variable,
+                    None => {
+                        places.insert(name, all.len());
+                        all.push(variable);
+                    }
+                }
             }
-            (Change::Unset(_), None) => {}
+            Change::Unset(name) => {
+                if let Some(at) = places.remove(&name) {
+                    all[at] = None;
+                }
+            }
         }
     }
+    variables.extend(all.into_iter().flatten());
 }
 
 #[cfg(test)]
@@ -129,5 +148,24 @@ mod tests {
         assert_eq!(variables, ["A=mine", "B=", "HOSTVAR=from host"]);
         assert!(flag("=x", &host()).is_err());
         assert!(flag("", &host()).is_err());
+    }
+
+    #[test]
+    fn what_is_taken_away_can_be_set_again() {
+        let mut variables = vec!["A=1".to_owned(), "B=2".to_owned()];
+        let set = |name: &str| Change::Set(name.to_owned(), "new".to_owned());
+        apply(&mut variables, [Change::Unset("A".to_owned()), set("A"), set("B")]);
+        assert_eq!(variables, ["B=new", "A=new"]);
+    }
+
+    /// Looking at all others for each would take minutes.
+    #[test]
+    fn many_take_no_longer_each() {
+        let many = || (0..200_000).map(|at| Change::Set(format!("V{at}"), at.to_string()));
+        let (mut variables, begun) = (Vec::new(), std::time::Instant::now());
+        apply(&mut variables, many());
+        apply(&mut variables, many());
+        assert_eq!(variables.len(), 200_000);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 }

@@ -303,7 +303,7 @@ pub fn announce(session: &Session, container: &ContainerDir) -> Result<()> {
     let Some(legacy) = session.dialect().legacy.as_ref().filter(|legacy| legacy.announces) else {
         return Ok(());
     };
-    let directory = legacy.containers.join(container.id());
+    let directory = legacy.containers.join(super::uuid(container.id()));
     let image = record::read(container)?.own.image_name;
     let written = std::fs::create_dir_all(&directory)
         .and_then(|()| std::fs::write(directory.join("imagerepo.name"), image));

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::legacy;
+use super::{legacy, uuid};
 use crate::container::{list, record};
 use crate::error::Result;
 use crate::protection;
@@ -80,13 +80,13 @@ pub fn images(session: &Session, wanted: Wanted) -> Result<Vec<ListedImage>> {
 /// A container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedContainer {
-    /// Its id.
+    /// Its id, as a UUID.
     pub id: String,
     /// It is protected.
     pub protected: bool,
     /// `W` if its tree can be written, else `R`.
     pub access: char,
-    /// Its execution mode; empty if none was set.
+    /// Its execution mode; if none was set the dialect's usual one, else nothing.
     pub mode: String,
     /// Bytes of its own files; 0 unless wanted.
     pub bytes: u64,
@@ -103,28 +103,35 @@ pub struct ListedContainer {
 pub fn containers(session: &Session, sizes: bool) -> Result<Vec<ListedContainer>> {
     let store = session.store()?;
     let (mut listed, mut taken) = (Vec::new(), Vec::new());
+    let old = legacy::containers(session);
+    let usual = session.dialect().usual_mode.unwrap_or_default();
     for container in store.containers().list()? {
         let Ok(record) = record::read(&container) else { continue };
-        taken.extend(record.config.labels.get(legacy::LABEL).cloned());
+        // One of udocker's keeps the id that it had there.
+        let label = record.config.labels.get(legacy::LABEL);
+        let own = label.filter(|label| old.iter().any(|old| old.id == **label)).cloned();
+        taken.extend(own.clone());
         listed.push(ListedContainer {
-            id: container.id().to_owned(),
+            id: own.unwrap_or_else(|| uuid(container.id())),
             protected: protection::holds(&record.config),
             access: if record.config.read_only { 'R' } else { 'W' },
-            mode: record.config.exec_mode.clone().unwrap_or_default(),
+            mode: record.config.exec_mode.clone().unwrap_or_else(|| usual.to_owned()),
             bytes: if sizes { store.container_size(container.id())? } else { 0 },
             platform: record.config.platform.clone(),
             names: container.names().unwrap_or_default(),
             image: list::image_name(&record),
         });
     }
-    for found in legacy::containers(session) {
+    for found in old {
         if taken.contains(&found.id) {
             continue;
         }
         listed.push(ListedContainer {
             protected: found.directory.join("PROTECT").exists(),
             access: found.access(),
-            mode: found.mode(),
+            mode: Some(found.mode())
+                .filter(|mode| !mode.is_empty())
+                .unwrap_or_else(|| usual.into()),
             bytes: 0,
             platform: String::new(),
             names: found.names.clone(),

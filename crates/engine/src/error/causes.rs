@@ -107,6 +107,10 @@ fn of_step(step: Step, errno: E) -> Option<&'static str> {
             "the controller for this limit is not delegated to the caller, or its value is out of \
              range; `coracle doctor` lists the controllers"
         }
+        (Step::File, E::NOENT | E::NOTDIR) => {
+            "the file or its directory was removed meanwhile, or never made: if it is the store's, \
+             `coracle verify` checks it"
+        }
         (Step::Fork, E::AGAIN) => {
             "the limit of processes is reached (ulimit -u, or pids.max of a control group)"
         }
@@ -142,6 +146,10 @@ fn of_any(errno: E) -> Option<&'static str> {
         }
         E::NOMEM => "the memory, or that of the enclosing control group, is used up",
         E::AGAIN => "a limit of the caller is reached (ulimit -a)",
+        E::FBIG => "the limit of the size of files is reached (ulimit -f)",
+        E::IO => "the disk or its server reports an error; `dmesg` may tell",
+        E::STALE => "the file is gone on its server: start again, or look at the server's mounts",
+        E::TXTBSY => "a program executes the file: start again",
         E::MFILE | E::NFILE => "the limit of open files is reached (ulimit -n)",
         _ => return None,
     })
@@ -171,6 +179,9 @@ mod tests {
                 assert!(text.is_some_and(|text| text.len() > 20), "{step:?} {errno:?}");
             }
             assert_eq!(hint(step, E::XDEV.into()), None);
+        }
+        for errno in [E::NOENT, E::DQUOT, E::FBIG, E::IO, E::ROFS, E::STALE, E::TXTBSY] {
+            assert!(hint(Step::File, errno.into()).is_some(), "{errno:?}");
         }
         assert!(hint(Step::Root, E::INVAL.into()).unwrap().contains("--execmode=P1"));
     }

@@ -5,7 +5,7 @@ use super::{Capabilities, Cgroup, Ids, Plan, Process, Root, Source, identity, mo
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::spec::{ContainerConfig, Limits, MountSpec, UserNamespace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 /// What differs from the container's own configuration for one `run` or `exec`.
@@ -309,6 +309,9 @@ fn process(
     })
 }
 
+/// Up to so many variables are compared one by one.
+const COMPARED: usize = 64;
+
 /// The container's variables, then Docker's own where they are missing. A later value for a name
 /// replaces an earlier one in its place.
 fn environment(
@@ -318,13 +321,28 @@ fn environment(
     hostname: Option<&str>,
 ) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
+    // Few are compared one by one, which is quicker than a map of them; many would take minutes.
+    let mut places: HashMap<String, usize> = HashMap::new();
     let mut set = |text: &str, replace: bool| {
+        let name_of = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
         let name = text.split('=').next().unwrap_or_default();
-        let same = |other: &String| other.split('=').next().unwrap_or_default() == name;
-        match all.iter_mut().find(|other| same(other)) {
-            Some(other) if replace => text.clone_into(other),
+        if all.len() == COMPARED && places.is_empty() {
+            places.extend(all.iter().enumerate().map(|(at, other)| (name_of(other), at)));
+        }
+        let at = if all.len() < COMPARED {
+            all.iter().position(|other| other.split('=').next().unwrap_or_default() == name)
+        } else {
+            places.get(name).copied()
+        };
+        match at {
+            Some(at) if replace => text.clone_into(&mut all[at]),
             Some(_) => {}
-            None => all.push(text.into()),
+            None => {
+                if all.len() >= COMPARED {
+                    places.insert(name.to_owned(), all.len());
+                }
+                all.push(text.into());
+            }
         }
     };
     for text in request.config.env.iter().chain(&request.overrides.env) {

@@ -67,7 +67,14 @@ pub(super) fn person(
     if let Some(group) = group.filter(|group| !group.is_empty()) {
         person.gid = group_id(group, accounts)?;
     }
+    possible("user", person.uid)?;
+    possible("group", person.gid)?;
     Ok(person)
+}
+
+/// Refuses the number that no process can have: in a system call it means that an id stays.
+fn possible(kind: &str, id: u32) -> Result<()> {
+    if id == u32::MAX { Err(Error::ImpossibleId { kind: kind.into(), id }) } else { Ok(()) }
 }
 
 /// The home directory of a user, who is resolved as for a plan: `NAME|UID[:GROUP|GID]`.
@@ -115,7 +122,7 @@ fn lookup(user: &str, keeps: bool, facts: &Facts, accounts: &dyn Accounts) -> Re
 /// A group's number from its name or number.
 pub(super) fn group_id(group: &str, accounts: &dyn Accounts) -> Result<u32> {
     if let Ok(number) = group.parse() {
-        return Ok(number);
+        return possible("group", number).map(|()| number);
     }
     let text = accounts.group()?;
     host::users::parse_groups(&text)
@@ -310,6 +317,20 @@ mod tests {
         assert_eq!(get("").unwrap().uid, 0);
         assert!(matches!(get("bob"), Err(Error::NoSuchAccount { .. })));
         assert!(matches!(get("ana:x"), Err(Error::NoSuchAccount { .. })));
+    }
+
+    #[test]
+    fn the_number_that_means_none_is_refused() {
+        for text in ["4294967295", "4294967295:0", "0:4294967295", "root:4294967295"] {
+            let refused = person(text, UserNamespace::Auto, &facts(), &Image).unwrap_err();
+            assert!(
+                matches!(refused, Error::ImpossibleId { id: u32::MAX, .. }),
+                "{text}: {refused}"
+            );
+            assert!(refused.hint().is_some());
+        }
+        assert!(group_id("4294967295", &Image).is_err());
+        assert!(person("4294967294", UserNamespace::Auto, &facts(), &Image).is_ok());
     }
 
     #[test]

@@ -168,9 +168,11 @@ impl Inner {
             }
             other => by_get(url.clone(), service, &scopes, other, purpose),
         };
-        let response = self.send_with_retries(&request)?;
+        let of_server = |error| of_token_server(&url, error);
+        let mut response = self.send_with_retries(&request).map_err(of_server)?;
         let status = response.status;
-        let body = response_text::read_limited(response.body, limits::TOKEN, || url.to_string())?;
+        let body =
+            self.document(&mut response, limits::TOKEN, || url.to_string()).map_err(of_server)?;
         if status != 200 {
             let message = response_text::error_words(&body);
             return Err(match status {
@@ -193,6 +195,24 @@ impl Inner {
             token.expires_in.map_or(LIFETIME, |s| Duration::from_secs(s.min(LIFETIME_MAX)));
         let refresh = token.refresh_token.filter(|t| !t.is_empty()).map(Secret::new);
         Ok((Fresh { text: text.into(), lifetime }, refresh))
+    }
+}
+
+/// Marks an error as the token server's: it says nothing about the registry, which is neither asked
+/// again nor by another scheme.
+fn of_token_server(url: &Url, error: Error) -> Error {
+    match error {
+        Error::Resolve { .. }
+        | Error::Connect { .. }
+        | Error::Tls { .. }
+        | Error::PlainHttp { .. }
+        | Error::Proxy { .. }
+        | Error::Timeout { .. }
+        | Error::Broken { .. }
+        | Error::TooSlow { .. } => {
+            Error::TokenServer { realm: url.to_string(), source: Box::new(error) }
+        }
+        other => other,
     }
 }
 

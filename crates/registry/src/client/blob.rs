@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use oci::{Descriptor, Reference};
 
-use super::session::Ask;
+use super::session::{Ask, encoded};
 use super::{Client, Endpoint, Inner};
 use crate::Error;
 use crate::http::{Response, explain_io};
@@ -150,6 +150,12 @@ impl BlobReader {
             });
         }
         let length = response.header("content-length").and_then(|n| n.parse::<u64>().ok());
+        // Some stores serve a compressed layer as it is and call that an encoding.
+        let encoding = response.header("content-encoding").unwrap_or_default().trim();
+        let whole = length.is_some_and(|n| begin.saturating_add(n) == self.descriptor.size);
+        if !(encoding.is_empty() || encoding.eq_ignore_ascii_case("identity") || whole) {
+            return Err(encoded(&response));
+        }
         if let Some(length) = length
             && begin.saturating_add(length) > self.descriptor.size
         {

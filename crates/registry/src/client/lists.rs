@@ -13,8 +13,10 @@ use crate::http::Response;
 use crate::url::{Url, encode};
 use crate::{Error, limits};
 
-/// Docker Hub's search is on another host than its registry.
+/// Docker Hub's searches are on other hosts than its registry: version 1, and the one of its
+/// pages.
 const HUB_SEARCH: &str = "index.docker.io";
+const HUB_PAGES: &str = "hub.docker.com";
 const PAGE_SIZE: usize = 1000;
 /// Maximum number of results in one page of a version 1 search.
 const SEARCH_PAGE: usize = 100;
@@ -51,6 +53,40 @@ struct Found {
     is_automated: bool,
 }
 
+/// A page of the search on Docker Hub's own site.
+#[derive(Deserialize)]
+struct HubSearch {
+    #[serde(default)]
+    results: Vec<HubFound>,
+    #[serde(default)]
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct HubFound {
+    repo_name: String,
+    #[serde(default)]
+    short_description: Option<String>,
+    #[serde(default)]
+    star_count: u64,
+    #[serde(default)]
+    is_official: bool,
+    #[serde(default)]
+    is_automated: bool,
+}
+
+impl From<HubFound> for Found {
+    fn from(found: HubFound) -> Self {
+        Found {
+            name: found.repo_name,
+            description: found.short_description,
+            star_count: found.star_count,
+            is_official: found.is_official,
+            is_automated: found.is_automated,
+        }
+    }
+}
+
 impl Client {
     /// The repository's tags in the registry's order, at most `limit` (0: all).
     pub fn tags(&self, reference: &Reference, limit: usize) -> Result<Vec<String>, Error> {
@@ -75,7 +111,7 @@ impl Client {
     }
 
     /// Searches a registry (`docker.io` for Docker Hub), at most `limit` results: by the version 1
-    /// search if the registry has it, else by filtering the catalog.
+    /// search if the registry has it, else by Docker Hub's own search or by filtering the catalog.
     pub fn search(
         &self,
         registry: &str,
@@ -83,6 +119,16 @@ impl Client {
         limit: usize,
     ) -> Result<Vec<SearchResult>, Error> {
         match self.search_v1(registry, term, limit) {
+            Err(first) if registry == HUB.0 => {
+                self.search_hub(term, limit).map_err(|second| match (first, second) {
+                    // Neither is there: what a 404 says of an image does not fit a search.
+                    (Error::NotFound { .. }, Error::NotFound { .. }) => {
+                        Error::Unsupported { registry: registry.to_owned(), what: "search" }
+                    }
+                    (Error::NotFound { .. } | Error::Unsupported { .. }, second) => second,
+                    (first, _) => first,
+                })
+            }
             Err(
                 Error::NotFound { .. }
                 | Error::Unsupported { .. }
@@ -90,7 +136,7 @@ impl Client {
                 | Error::Unauthorized { .. }
                 | Error::Denied { .. }
                 | Error::Status { status: 400..=499, .. },
-            ) if registry != HUB.0 => self.search_catalog(registry, term, limit),
+            ) => self.search_catalog(registry, term, limit),
             other => other,
         }
     }
@@ -109,14 +155,7 @@ impl Client {
         for page in 1..=limits::PAGES {
             let size = limit.saturating_sub(results.len()).clamp(1, SEARCH_PAGE);
             let path = format!("/v1/search?q={}&n={size}&page={page}", encode(term));
-            let answer = self.inner.ask(&endpoint, &Ask::get(path, String::new()), registry)?;
-            let url = answer.response.url.to_string();
-            let body =
-                response_text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
-            let found: Search = serde_json::from_slice(&body).map_err(|_| Error::Unsupported {
-                registry: registry.to_owned(),
-                what: "search",
-            })?;
+            let found: Search = self.search_page(&endpoint, path, registry)?;
             let empty = found.results.is_empty();
             results.extend(found.results.into_iter().map(|f| result(registry, f)));
             if empty || results.len() >= limit || page >= found.num_pages {
@@ -125,6 +164,41 @@ impl Client {
         }
         results.truncate(limit);
         Ok(results)
+    }
+
+    /// The search of Docker Hub's own site.
+    fn search_hub(&self, term: &str, limit: usize) -> Result<Vec<SearchResult>, Error> {
+        let mut endpoint = self.inner.registry(HUB.0);
+        HUB_PAGES.clone_into(&mut endpoint.authority);
+        let mut results = Vec::new();
+        // Pages are counted by their size, which therefore stays the same.
+        let size = limit.clamp(1, SEARCH_PAGE);
+        for page in 1..=limits::PAGES {
+            let term = encode(term);
+            let path =
+                format!("/v2/search/repositories/?query={term}&page={page}&page_size={size}");
+            let found: HubSearch = self.search_page(&endpoint, path, HUB.0)?;
+            let last = found.results.is_empty() || found.next.is_none_or(|next| next.is_empty());
+            results.extend(found.results.into_iter().map(|f| result(HUB.0, f.into())));
+            if last || results.len() >= limit {
+                break;
+            }
+        }
+        results.truncate(limit);
+        Ok(results)
+    }
+
+    fn search_page<T: serde::de::DeserializeOwned>(
+        &self,
+        endpoint: &Endpoint,
+        path: String,
+        registry: &str,
+    ) -> Result<T, Error> {
+        let mut answer = self.inner.ask(endpoint, &Ask::get(path, String::new()), registry)?;
+        let url = answer.response.url.to_string();
+        let body = self.inner.document(&mut answer.response, limits::PAGE, || url.clone())?;
+        serde_json::from_slice(&body)
+            .map_err(|_| Error::Unsupported { registry: registry.to_owned(), what: "search" })
     }
 
     fn search_catalog(
@@ -187,11 +261,10 @@ impl Inner {
         let mut path = first;
         let mut size = 0;
         for _ in 0..limits::PAGES {
-            let answer = self.ask(endpoint, &Ask::get(path.clone(), scope.to_owned()), what)?;
+            let mut answer = self.ask(endpoint, &Ask::get(path.clone(), scope.to_owned()), what)?;
             let next = next_page(&answer.response);
             let url = answer.response.url.to_string();
-            let body =
-                response_text::read_limited(answer.response.body, limits::PAGE, || url.clone())?;
+            let body = self.document(&mut answer.response, limits::PAGE, || url.clone())?;
             size += body.len() as u64;
             if size > limits::LIST {
                 let what = format!("the list at {url}");

@@ -5,7 +5,7 @@ use oci::media;
 use oci::{Descriptor, Digest, Document, ImageConfig, Index, Manifest, Platform, Reference};
 
 use super::session::{Answer, Ask};
-use super::{Client, Endpoint, Fetched, Inner, Resolved, response_text};
+use super::{Client, Endpoint, Fetched, Inner, Resolved};
 use crate::http::Method;
 use crate::{Error, limits};
 
@@ -67,7 +67,7 @@ impl Client {
             return Err(Error::TooLarge { what: what(), limit: limits::CONFIG });
         }
         let reader = self.blob(reference, descriptor, 0)?;
-        let bytes = response_text::read_limited(reader, limits::CONFIG, what)?;
+        let bytes = self.inner.read_in_time(reader, limits::CONFIG, what)?;
         check_digest(&what(), &descriptor.digest, &bytes)?;
         ImageConfig::parse(bytes).map_err(|e| document(reference, e))
     }
@@ -80,8 +80,7 @@ impl Inner {
         let mut attempt = 0;
         let (bytes, answer) = loop {
             let mut answer = self.ask(endpoint, &ask, &what())?;
-            let body = std::mem::replace(&mut answer.response.body, Box::new(std::io::empty()));
-            match response_text::read_limited(body, limits::MANIFEST, what) {
+            match self.document(&mut answer.response, limits::MANIFEST, what) {
                 Ok(bytes) => break (bytes, answer),
                 Err(error) => {
                     self.pause(&endpoint.authority, &error, attempt).ok_or(error)?;
@@ -106,7 +105,9 @@ impl Inner {
         let answer = self.ask(endpoint, &ask, &reference.familiar())?;
         let header = |name| answer.response.header(name);
         let digest = header("docker-content-digest").and_then(|d| d.parse::<Digest>().ok());
-        let size = header("content-length").and_then(|n| n.parse().ok());
+        // The length of an encoded document is not its size.
+        let plain = header("content-encoding").is_none();
+        let size = header("content-length").filter(|_| plain).and_then(|n| n.parse().ok());
         let media_type = header("content-type").map(media::essence).unwrap_or_default();
         let known = media::is_index(media_type) || media::is_manifest(media_type);
         match (digest, size) {

@@ -1,8 +1,8 @@
 //! Prepares servers' texts for messages: limits their length, and removes control characters that
 //! would affect the user's terminal.
 
-use std::io::Read;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::io::{self, Read};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
 
@@ -72,13 +72,45 @@ pub(crate) fn read_limited(
     what: impl Fn() -> String,
 ) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    body.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Error::Broken { host: what(), reason: e.to_string() })?;
+    body.take(limit + 1).read_to_end(&mut bytes).map_err(|e| {
+        Error::from_io(e).unwrap_or_else(|e| Error::Broken { host: what(), reason: e.to_string() })
+    })?;
     if bytes.len() as u64 > limit {
         return Err(Error::TooLarge { what: what(), limit });
     }
     Ok(bytes)
+}
+
+/// The slowest a small document may come on average, in bytes per second. A modem is faster; a
+/// server that sends a byte now and then would otherwise be waited for without end.
+const SLOWEST: u64 = 256;
+
+/// Reads a body, and fails if it comes slower than [`SLOWEST`] after a time of grace.
+pub(crate) struct InTime<R> {
+    body: R,
+    begun: Instant,
+    grace: Duration,
+    received: u64,
+    what: String,
+}
+
+impl<R> InTime<R> {
+    pub(crate) fn new(body: R, grace: Duration, what: String) -> Self {
+        Self { body, begun: Instant::now(), grace, received: 0, what }
+    }
+}
+
+impl<R: Read> Read for InTime<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.body.read(buffer)?;
+        self.received += count as u64;
+        let taken = self.begun.elapsed();
+        if count > 0 && taken > self.grace + Duration::from_secs(self.received / SLOWEST) {
+            let (what, bytes) = (std::mem::take(&mut self.what), self.received);
+            return Err(Error::TooSlow { what, bytes, seconds: taken.as_secs() }.into_io());
+        }
+        Ok(count)
+    }
 }
 
 /// The messages of an unsuccessful response; errors while reading them are ignored.
@@ -147,6 +179,23 @@ mod tests {
         for bad in ["", "-1", "soon", "Sun, 06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT"] {
             assert_eq!(wait(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_too_slow() {
+        struct Drops;
+        impl Read for Drops {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                std::thread::sleep(Duration::from_millis(5));
+                buffer[0] = b'x';
+                Ok(1)
+            }
+        }
+        let slow = InTime::new(Drops, Duration::from_millis(50), "a manifest".to_owned());
+        let error = read_limited(slow, 100_000, String::new).unwrap_err();
+        assert!(matches!(error, Error::TooSlow { bytes: 1..=11, .. }), "{error}");
+        let early = InTime::new(Drops.take(20), Duration::from_mins(1), String::new());
+        assert_eq!(read_limited(early, 100, String::new).unwrap().len(), 20);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! retried if the host was reached before: then it may be restarting. Otherwise it is probably
 //! wrong or down, and retrying would only delay the error by a minute.
 
+use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use super::authorize::Purpose;
@@ -17,6 +18,10 @@ use crate::auth::Credential;
 use crate::http::{Method, Request, Response};
 use crate::url::{Scheme, Url};
 use crate::{Error, Secret, limits};
+
+/// How often a token server is asked again after a connection failed. It answers in one packet, so
+/// that a further attempt rarely helps, and the user waits.
+const TOKEN_RETRIES: u32 = 2;
 
 /// A request to a registry's API.
 #[derive(Debug, Clone)]
@@ -115,10 +120,12 @@ impl Inner {
                 (*after <= retries.retry_after).then_some((*after).max(backoff))
             }
             Error::RateLimited { .. }
-            | Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. }
-            | Error::Broken { .. } => Some(backoff),
-            // A host that drops packets costs the whole timeout each time.
-            Error::Timeout { .. } if reached || attempt == 0 => Some(backoff),
+            | Error::Status { status: 408 | 425 | 500 | 502 | 503 | 504, .. } => Some(backoff),
+            // A host that drops packets costs the whole timeout each time; one that hangs up before
+            // it ever answered is probably no registry.
+            Error::Broken { .. } | Error::Timeout { .. } if reached || attempt == 0 => {
+                Some(backoff)
+            }
             Error::Connect { .. } | Error::Tls { untrusted: false, .. } if reached => Some(backoff),
             _ => None,
         }?;
@@ -239,11 +246,53 @@ impl Inner {
                         _ => return Ok(response),
                     }
                 }
+                Err(error) if attempt >= TOKEN_RETRIES => return Err(error),
                 Err(error) => error,
             };
             self.pause(&authority, &error, attempt).ok_or(error)?;
             attempt += 1;
         }
+    }
+
+    /// Reads a small document: within a limit of bytes, and at least as fast as [`SLOWEST`] after
+    /// the time that a body may be silent. An encoding that was not asked for is undone.
+    pub(super) fn document(
+        &self,
+        response: &mut Response,
+        limit: u64,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<u8>, Error> {
+        let body = std::mem::replace(&mut response.body, Box::new(std::io::empty()));
+        let encoding = response.header("content-encoding").unwrap_or_default().trim();
+        let body: Box<dyn Read + Send> = match encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => body,
+            "gzip" | "x-gzip" => Box::new(flate2::read::MultiGzDecoder::new(body)),
+            _ => return Err(encoded(response)),
+        };
+        self.read_in_time(body, limit, what)
+    }
+
+    /// The same for bytes that come as they are.
+    pub(super) fn read_in_time(
+        &self,
+        body: impl Read,
+        limit: u64,
+        what: impl Fn() -> String,
+    ) -> Result<Vec<u8>, Error> {
+        let grace = self.settings.timeouts.idle;
+        response_text::read_limited(response_text::InTime::new(body, grace, what()), limit, what)
+    }
+}
+
+/// The error of a body in an encoding that was not asked for.
+pub(super) fn encoded(response: &Response) -> Error {
+    let encoding = response.header("content-encoding").unwrap_or_default();
+    Error::Protocol {
+        url: response.url.to_string(),
+        reason: format!(
+            "it has Content-Encoding: {}, which was not asked for",
+            response_text::clean(encoding, 40)
+        ),
     }
 }
 

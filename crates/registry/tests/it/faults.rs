@@ -387,3 +387,60 @@ fn secrets_do_not_show() {
     let client = client_as("h", "user", "hunter2");
     assert!(!format!("{client:?}").contains("hunter2"));
 }
+
+/// A token server that hangs up is named after a few attempts, and the registry is neither asked
+/// again nor over plain HTTP.
+#[test]
+fn a_token_server_that_hangs_up_is_named() {
+    let (registry, _) = serve(Auth::Anonymous, 100);
+    let server = Registry::start().unwrap();
+    server.fault("/token", Fault::HangUp, 1000);
+    let realm = format!("http://{}/token", server.host());
+    registry.realm(&realm);
+    let error = client().resolve(&reference(&registry.host(), "a:1"), None).unwrap_err();
+    assert!(matches!(&error, Error::TokenServer { .. }), "{error}");
+    assert!(
+        error.to_string().starts_with(&format!("cannot get a token from {realm}: ")),
+        "{error}"
+    );
+    assert!(server.asked("/token").len() <= 3, "{:?}", server.asked("/token"));
+    assert_eq!(registry.asked("/manifests/").len(), 1);
+    // The registry may be the token server too; then it has answered before.
+    let (registry, _) = serve(Auth::Anonymous, 100);
+    registry.fault("/token", Fault::HangUp, 1000);
+    let error = client().resolve(&reference(&registry.host(), "a:1"), None).unwrap_err();
+    assert!(matches!(&error, Error::TokenServer { .. }), "{error}");
+    assert!(registry.asked("/token").len() <= 3);
+}
+
+#[test]
+fn a_manifest_that_trickles_is_not_waited_for() {
+    let (registry, _) = serve(Auth::Open, 100);
+    registry.fault("/manifests/", Fault::Slow(1, Duration::from_millis(20)), 1);
+    let mut settings = settings();
+    settings.timeouts.idle = Duration::from_millis(200);
+    let begun = std::time::Instant::now();
+    let client = Client::new(settings).unwrap();
+    let error = client.resolve(&reference(&registry.host(), "a:1"), None).unwrap_err();
+    assert!(matches!(&error, Error::TooSlow { .. }), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(registry.asked("/manifests/").len(), 1);
+}
+
+/// An encoding that was not asked for is undone for documents. A layer is taken as it is if its
+/// length is right, else refused in words.
+#[test]
+fn encodings_that_were_not_asked_for() {
+    let (registry, image) = serve(Auth::Open, 20_000);
+    let reference = reference(&registry.host(), "a:1");
+    registry.fault("/manifests/", Fault::Encoded("gzip"), 1);
+    client().resolve(&reference, Some(&amd64())).unwrap();
+    registry.fault("/manifests/", Fault::Encoded("br"), 1);
+    let error = client().resolve(&reference, Some(&amd64())).unwrap_err().to_string();
+    assert!(error.ends_with("it has Content-Encoding: br, which was not asked for"), "{error}");
+    registry.fault("/blobs/", Fault::Encoded("gzip"), 1);
+    let error = read(&client(), &reference, &layer_of(&image), 0).unwrap_err().to_string();
+    assert!(error.ends_with("it has Content-Encoding: gzip, which was not asked for"), "{error}");
+    registry.fault("/blobs/", Fault::SaidEncoded("gzip"), 1);
+    assert_eq!(read(&client(), &reference, &layer_of(&image), 0).unwrap(), image.layers[0].bytes);
+}

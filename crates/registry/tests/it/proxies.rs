@@ -166,6 +166,40 @@ fn every_kind_of_proxy() {
     assert_eq!(proxy.asked().len(), before);
 }
 
+/// Docker Hub's own search is asked where its registry has none; what a 404 says of an image is not
+/// said of a search.
+#[test]
+fn docker_hub_is_searched_on_its_site() {
+    let registry = Registry::start().unwrap();
+    let proxy = Proxy::start(registry.host().parse().unwrap());
+    let mut settings = settings();
+    let url = format!("http://{}", proxy.address);
+    settings.proxy = ProxySettings { all: Some(url.into()), ..ProxySettings::default() };
+    settings.plain_http.extend(["index.docker.io".to_owned(), "hub.docker.com".to_owned()]);
+    let client = Client::new(settings).unwrap();
+    let error = client.search("docker.io", "deb ian", 3).unwrap_err();
+    assert_eq!(error.to_string(), "docker.io does not support search");
+    let page = |page: u32, next: &str, name: &str| {
+        let path = format!("/v2/search/repositories/?query=deb%20ian&page={page}&page_size=3");
+        let found = format!(
+            r#"{{"count":2,"next":"{next}","results":[{{"repo_name":"{name}","short_description":"d","star_count":7,"is_official":true}}]}}"#
+        );
+        registry.page(&path, &[], &found);
+    };
+    page(1, "https://hub.docker.com/next", "debian");
+    page(2, "", "some/debian");
+    let found = client.search("docker.io", "deb ian", 3).unwrap();
+    let names: Vec<&str> = found.iter().map(|found| found.name.as_str()).collect();
+    assert_eq!(names, ["debian", "some/debian"]);
+    assert!(found[0].official && found[0].stars == 7 && found[0].description == "d");
+    let asked = proxy.asked();
+    assert!(asked.contains(&"connect index.docker.io:80".to_owned()), "{asked:?}");
+    // The version 1 search comes first where it answers.
+    let found = r#"{"num_pages":1,"results":[{"name":"first"}]}"#;
+    registry.page("/v1/search?q=deb%20ian&n=3&page=1", &[], found);
+    assert_eq!(client.search("docker.io", "deb ian", 3).unwrap()[0].name, "first");
+}
+
 /// A static glibc program that resolves through NSS loads the host's libraries.
 #[test]
 fn no_name_service_is_loaded() {

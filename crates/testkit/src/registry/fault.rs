@@ -31,6 +31,10 @@ pub enum Fault {
     Chunked,
     /// `Docker-Content-Digest` has another digest.
     WrongDigestHeader,
+    /// The body is compressed by gzip, and `Content-Encoding` says this.
+    Encoded(&'static str),
+    /// `Content-Encoding` says this, and the body is as it should be.
+    SaidEncoded(&'static str),
     /// Another media type.
     ContentType(String),
 }

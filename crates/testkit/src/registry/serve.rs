@@ -199,8 +199,14 @@ fn write(
         }
         _ => {}
     }
-    let mut body = answer.body;
+    let Answer { status, mut headers, mut body } = answer;
     match fault {
+        Some(Fault::Encoded(name) | Fault::SaidEncoded(name)) => {
+            headers.push(("Content-Encoding".to_owned(), (*name).to_owned()));
+            if matches!(fault, Some(Fault::Encoded(_))) {
+                body = crate::image::compress(&body, crate::image::Pack::Gzip);
+            }
+        }
         Some(Fault::Corrupt) => {
             if let Some(byte) = body.last_mut() {
                 *byte ^= 1;
@@ -211,8 +217,8 @@ fn write(
         _ => {}
     }
     let chunked = matches!(fault, Some(Fault::Chunked));
-    let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
-    for (name, value) in &answer.headers {
+    let mut head = format!("HTTP/1.1 {} X\r\n", status);
+    for (name, value) in &headers {
         let _ = write!(head, "{name}: {value}\r\n");
     }
     if chunked {

@@ -425,7 +425,7 @@ pub fn place_loader(files: &Files, name: &str, program: &[u8]) -> Result<PathBuf
         return Ok(path);
     }
     let failed = |error: std::io::Error| Error::File {
-        doing: "write".into(),
+        doing: "write the program that starts the container's programs:".into(),
         path: path.clone(),
         errno: error.into(),
     };

@@ -136,6 +136,23 @@ fn environment_has_dockers_names_once() {
     assert_eq!(plan.process.env, ["A=2", "PATH=/x", "B=3", "HOME=/root", "TERM=xterm"]);
 }
 
+/// Many variables take no longer than a few, each.
+#[test]
+fn an_environment_may_be_large() {
+    let variable = |at: usize| format!("V{at}={at}");
+    let config = ContainerConfig { env: (0..200_000).map(variable).collect(), ..config() };
+    let again = (0..200_000).step_by(7).map(|at| format!("V{at}=again")).collect();
+    let overrides = Overrides { env: again, ..Overrides::default() };
+    let begun = std::time::Instant::now();
+    let env = planned(&config, &facts(), &overrides).unwrap().process.env;
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(
+        (env[0].as_str(), env[7].as_str(), env[70].as_str()),
+        ("V0=again", "V7=again", "V70=again")
+    );
+    assert_eq!((env[71].as_str(), env.len()), ("V71=71", 200_002));
+}
+
 #[test]
 fn published_ports_need_a_network_of_their_own() {
     let config = ContainerConfig {
