@@ -1,7 +1,7 @@
 //! Describes a container as Docker's `inspect` does, as far as the fields have a meaning here.
 
 use engine::mount_options::Propagation;
-use engine::spec::{MountKind, MountSpec, NetworkMode, RestartPolicy};
+use engine::spec::{MountKind, MountSpec, NetworkMode, Publish, RestartPolicy};
 use engine::supervise::state::{self, Observed};
 use serde_json::{Map, Value, json};
 use store::ContainerDir;
@@ -41,7 +41,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
         "Config": settings(container, &record),
-        "NetworkSettings": network(&record),
+        "NetworkSettings": network(container, &record)?,
         "Directory": container.path(),
     });
     if size && let Some(map) = value.as_object_mut() {
@@ -146,7 +146,7 @@ fn host_config(record: &Record) -> Value {
     json!({
         "Binds": binds(record),
         "NetworkMode": String::from(config.network.mode.clone()),
-        "PortBindings": port_bindings(record),
+        "PortBindings": port_bindings(&config.network.publish),
         "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
         "AutoRemove": config.auto_remove,
         "CapAdd": config.cap_add,
@@ -191,9 +191,9 @@ fn requests(record: &Record) -> Vec<Value> {
     requests
 }
 
-fn port_bindings(record: &Record) -> Value {
+fn port_bindings(publish: &[Publish]) -> Value {
     let mut map = Map::new();
-    for publish in &record.config.network.publish {
+    for publish in publish {
         let protocol = if publish.udp { "udp" } else { "tcp" };
         for offset in 0..publish.count.max(1) {
             let address =
@@ -262,11 +262,14 @@ fn settings(container: &ContainerDir, record: &Record) -> Value {
     })
 }
 
-fn network(record: &Record) -> Value {
+fn network(container: &ContainerDir, record: &Record) -> Result<Value> {
     let mode = match &record.config.network.mode {
         NetworkMode::Default if record.config.security.isolate => "private".to_owned(),
         NetworkMode::Default => "host".to_owned(),
         mode => String::from(mode.clone()),
     };
-    json!({"Ports": port_bindings(record), "Networks": {mode: {}}, "IPAddress": "", "Gateway": ""})
+    let is_running = matches!(state::look(&container.path())?.0, Observed::Running(_));
+    let published = if is_running { record.config.network.published() } else { &[] };
+    let ports = port_bindings(published);
+    Ok(json!({"Ports": ports, "Networks": {mode: {}}, "IPAddress": "", "Gateway": ""}))
 }

@@ -26,6 +26,9 @@ use std::path::PathBuf;
 /// Address under which pasta answers name queries for the host.
 pub const DNS_FORWARD: &str = "169.254.1.1";
 
+/// Address under which slirp4netns does.
+pub const SLIRP_DNS: &str = "10.0.2.3";
+
 /// How the names of containers' control groups begin.
 pub(crate) const CGROUP_PREFIX: &str = "coracle-";
 
@@ -284,6 +287,8 @@ pub enum Network {
         program: PathBuf,
         /// Whether it is slirp4netns.
         slirp: bool,
+        /// The slirp4netns that is used where pasta does not start.
+        or_slirp: Option<PathBuf>,
         /// Ports.
         publish: Vec<crate::spec::Publish>,
     },

@@ -271,7 +271,7 @@ fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile
     use std::fmt::Write;
     let (mut text, mut without) = (String::new(), Vec::new());
     let forwarder = match network {
-        Network::Helper { slirp: true, .. } => Some("10.0.2.3"),
+        Network::Helper { slirp: true, .. } => Some(super::SLIRP_DNS),
         Network::Helper { slirp: false, .. } => Some(super::DNS_FORWARD),
         _ => None,
     };
