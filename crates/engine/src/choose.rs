@@ -159,7 +159,7 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
     let needs: [Need; 13] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
-        ("--hostname", config.hostname.is_some(), |caps| caps.namespaces),
+        ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
         ("--pid", private(&asked.pid), |caps| caps.namespaces),
         ("--ipc", private(&asked.ipc), |caps| caps.namespaces),
         ("--uts", private(&asked.uts), |caps| caps.namespaces),

@@ -42,6 +42,8 @@ pub struct Facts {
     pub no_default_route: bool,
     /// The first port that the caller may listen on.
     pub first_port: u16,
+    /// The size of the host's `/dev/shm`, where the container asks for one.
+    pub shm_size: Option<u64>,
     /// A cgroup v2 directory in which the caller may make children with controllers.
     pub cgroup: Option<Delegated>,
     /// Path of `systemd-run` where a user manager answers.
@@ -146,6 +148,10 @@ impl Facts {
             }
         }
         let limits = &config.limits;
+        if limits.shm_size.is_some() {
+            let found = rustix::fs::statvfs("/dev/shm").ok();
+            facts.shm_size = found.map(|found| found.f_frsize.saturating_mul(found.f_blocks));
+        }
         if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
             let cgroup = host.cgroup_now(context);
             let (path, controllers) = (cgroup.delegated, cgroup.controllers);
@@ -198,8 +204,8 @@ fn surrounded() -> Option<String> {
 /// Whether the kernel has a route to everywhere, for either family; true where it does not tell.
 fn has_default_route() -> bool {
     let text = |path| std::fs::read_to_string(path).ok();
-    // Destination and mask are columns 1 and 7 of the one, and destination with its length columns
-    // 0 and 1 of the other, whose last is the device. The loopback's route there refuses everything.
+    // Destination and mask are columns 1 and 7 of the one, destination and its length columns 0 and
+    // 1 of the other, whose last is the device. The loopback's route there refuses everything.
     let old = text("/proc/self/net/route").map(|text| {
         text.lines().skip(1).any(|line| {
             let fields: Vec<_> = line.split_whitespace().collect();

@@ -224,6 +224,13 @@ pub enum Mount {
         /// `size=`, `mode=`... for the file system.
         options: Vec<(String, String)>,
     },
+    /// What a process of another container has at the same path.
+    Shared {
+        /// The process.
+        of: u32,
+        /// Path in both.
+        path: PathBuf,
+    },
     /// A file system of the kernel: `proc`, `sysfs`, `devpts`, `mqueue`, `cgroup2`.
     Kernel {
         /// Type.

@@ -42,6 +42,14 @@ pub(super) fn namespaces(
     chosen.private_or_shared(hostname)?;
     let network = chosen.network(warnings)?;
     chosen.join()?;
+    // The host's name is not known on a network of the container's own.
+    let namespaces = &mut chosen.namespaces;
+    if namespaces.net == Source::New
+        && namespaces.uts == Source::Host
+        && request.config.namespaces.uts == NamespaceMode::Default
+    {
+        namespaces.uts = Source::New;
+    }
     Ok((chosen.namespaces, network))
 }
 
