@@ -33,6 +33,8 @@ pub struct Dialect {
     pub starts_at_home: bool,
     /// `exec` without `--interactive` leaves a program its standard input.
     pub keeps_input: bool,
+    /// `-p` alone leaves a container on the host's network, where its ports are as they are.
+    pub publishes_in_place: bool,
     /// `--volumes-from` has no effect.
     pub ignores_volumes_from: bool,
     /// `inspect -p` gives a container a whole tree on disk.

@@ -46,6 +46,7 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
     Dialect {
         containers_come_first: true,
         passes_over_decided: true,
+        publishes_in_place: true,
         removes_existing: true,
         default_command: settings.list("cmd").unwrap_or_else(shell),
         host_variables: settings

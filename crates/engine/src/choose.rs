@@ -157,14 +157,15 @@ fn check(engine: &dyn Engine, facts: &Facts, config: &ContainerConfig) -> Result
         || config.limits.pids.is_some();
     let filtered =
         !matches!(config.security.seccomp, SeccompChoice::Default | SeccompChoice::Unconfined);
-    let needs: [Need; 12] = [
+    let needs: [Need; 13] = [
         ("--isolate", config.security.isolate, |caps| caps.namespaces && caps.security),
-        ("--hostname", config.hostname.is_some(), |caps| caps.namespaces),
+        ("--hostname", config.hostname.is_some(), |caps| caps.host_name),
         ("--pid", private(&asked.pid), |caps| caps.namespaces),
         ("--ipc", private(&asked.ipc), |caps| caps.namespaces),
         ("--uts", private(&asked.uts), |caps| caps.namespaces),
         ("--cgroupns", private(&asked.cgroup), |caps| caps.namespaces),
         ("--join", config.join.is_some(), |caps| caps.namespaces),
+        ("--publish", !config.network.published().is_empty(), |caps| caps.network),
         ("--network", own_network, |caps| caps.network),
         ("--read-only", config.read_only, |caps| caps.read_only),
         (

@@ -38,6 +38,12 @@ pub struct Facts {
     pub pasta: Option<PathBuf>,
     /// Path of `slirp4netns`.
     pub slirp4netns: Option<PathBuf>,
+    /// This host has no default route, which pasta takes its addresses from.
+    pub no_default_route: bool,
+    /// The first port that the caller may listen on.
+    pub first_port: u16,
+    /// The size of the host's `/dev/shm`, where the container asks for one.
+    pub shm_size: Option<u64>,
     /// A cgroup v2 directory in which the caller may make children with controllers.
     pub cgroup: Option<Delegated>,
     /// Path of `systemd-run` where a user manager answers.
@@ -136,8 +142,16 @@ impl Facts {
         if private {
             facts.pasta = host.programs.find("pasta");
             facts.slirp4netns = host.programs.find("slirp4netns");
+            facts.no_default_route = !has_default_route();
+            if caller.uid != 0 {
+                facts.first_port = first_port();
+            }
         }
         let limits = &config.limits;
+        if limits.shm_size.is_some() {
+            let found = rustix::fs::statvfs("/dev/shm").ok();
+            facts.shm_size = found.map(|found| found.f_frsize.saturating_mul(found.f_blocks));
+        }
         if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
             let cgroup = host.cgroup_now(context);
             let (path, controllers) = (cgroup.delegated, cgroup.controllers);
@@ -185,6 +199,37 @@ fn surrounded() -> Option<String> {
     (0..BASES).any(|place| sys::mapped::is_mapped(start(place))).then(|| {
         "this is a container without namespaces itself, whose programs an engine serves already, and cannot be traced for another".into()
     })
+}
+
+/// Whether the kernel has a route to everywhere, for either family; true where it does not tell.
+fn has_default_route() -> bool {
+    let text = |path| std::fs::read_to_string(path).ok();
+    // Destination and mask are columns 1 and 7 of the one, destination and its length columns 0 and
+    // 1 of the other, whose last is the device. The loopback's route there refuses everything.
+    let old = text("/proc/self/net/route").map(|text| {
+        text.lines().skip(1).any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000")
+        })
+    });
+    let new = text("/proc/self/net/ipv6_route").map(|text| {
+        text.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields.get(1) == Some(&"00")
+                && fields.first().is_some_and(|to| to.bytes().all(|byte| byte == b'0'))
+                && fields.last() != Some(&"lo")
+        })
+    });
+    match (old, new) {
+        (None, None) => true,
+        (old, new) => old.unwrap_or(false) || new.unwrap_or(false),
+    }
+}
+
+/// The first port that is not kept for root.
+fn first_port() -> u16 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The ids that exist in this user namespace: root maps each of them as it is.

@@ -325,6 +325,15 @@ pub struct NetworkSpec {
     pub publish: Vec<Publish>,
 }
 
+impl NetworkSpec {
+    /// The ports that the container has on the host: without a network of its own none, whatever
+    /// was asked for.
+    #[must_use]
+    pub fn published(&self) -> &[Publish] {
+        if self.mode == NetworkMode::Private { &self.publish } else { &[] }
+    }
+}
+
 /// One `-p [ADDRESS:]HOST[-HOST]:INSIDE[-INSIDE][/PROTOCOL]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

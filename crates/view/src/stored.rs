@@ -5,6 +5,7 @@
 //!   flags (4), switches (8), filter (4), identity (4 × 4)
 //!   numbers of bindings and emulators (4, 4)
 //!   places: host paths
+//!   host name
 //!   bindings: flags (1), guest path, host path
 //!   emulators: machine (2), host path
 //! ```
@@ -58,6 +59,8 @@ pub struct Start<'a> {
     pub filter: u32,
     /// Host paths.
     pub places: Places<'a>,
+    /// The host name that the guest sees ([`World::host_name`]).
+    pub host_name: &'a [u8],
 }
 
 /// The name in `/proc/PID/maps` of the memory in which the stage keeps a program's code with its
@@ -136,6 +139,7 @@ pub fn write(start: &Start<'_>, world: &World<'_>, into: &mut [u8]) -> Option<us
     for path in [tree, stage, shared, notes, copy_dir, run, aliases, texts] {
         writer.path(path)?;
     }
+    writer.path(start.host_name)?;
     for binding in world.bindings {
         let read_only = if binding.read_only { READ_ONLY } else { 0 };
         writer.bytes(&[kind_number(binding.kind) | read_only])?;
@@ -207,8 +211,9 @@ pub fn read(bytes: &[u8]) -> Option<(Start<'_>, Tables<'_>)> {
         aliases: reader.path()?,
         texts: reader.path()?,
     };
+    let host_name = reader.path()?;
     Some((
-        Start { identity, switches, filter, places },
+        Start { identity, switches, filter, places, host_name },
         Tables { bindings, emulators, rest: reader.0 },
     ))
 }
@@ -323,8 +328,13 @@ mod tests {
             texts: b"/t/texts/stage-0",
             ..Places::default()
         };
-        let start =
-            Start { identity: Some(identity), switches: Switches::NO_OPENAT2, filter: 9, places };
+        let start = Start {
+            identity: Some(identity),
+            switches: Switches::NO_OPENAT2,
+            filter: 9,
+            places,
+            host_name: b"box",
+        };
         let mut bytes = [0; 512];
         let length = write(&start, &world, &mut bytes).unwrap();
         assert_eq!(write(&start, &world, &mut [0; 512][..length - 1]), None);

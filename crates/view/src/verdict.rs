@@ -122,6 +122,8 @@ pub enum After {
     Peer,
     /// `bind` made a socket in the file system: record its owner.
     Bound,
+    /// The kernel told about itself: put the container's host name into it.
+    HostName,
     /// The guest installed a seccomp filter: count it.
     Filter,
     /// A file was opened for reading by a name that the view did not look at before, and without

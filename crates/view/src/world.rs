@@ -40,6 +40,8 @@ pub struct World<'a> {
     pub identity: Option<Identity>,
     /// Programs of the host that run programs for other architectures.
     pub emulators: &'a [Emulator<'a>],
+    /// The host name that the guest sees; empty for the host's own.
+    pub host_name: &'a [u8],
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -51,7 +53,7 @@ impl<'a> World<'a> {
         identity: Option<Identity>,
         emulators: &'a [Emulator<'a>],
     ) -> Self {
-        Self { bindings, identity, emulators, names: Names::of(bindings) }
+        Self { bindings, identity, emulators, host_name: b"", names: Names::of(bindings) }
     }
 
     /// Returns true if a name is a component of a binding's guest path.

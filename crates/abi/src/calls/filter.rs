@@ -48,6 +48,8 @@ pub struct Interest {
     /// There are mount points that the tree does not contain, so directory listings have to be
     /// completed.
     pub listing: bool,
+    /// The container has a host name of its own.
+    pub host_name: bool,
     /// Addresses (start, end exclusive) of code whose calls pass: the loader's.
     pub loader: Option<(u64, u64)>,
     /// The backend is in the guest's process and is called by `SIGSYS` with [`MARK`] in `si_errno`.
@@ -304,6 +306,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         | Op::Adjtimex
         | Op::ClockAdjtime
         | Op::ClockAdjtime64 => Catch::Stop,
+        Op::Uname | Op::Olduname | Op::Oldolduname if interest.host_name => Catch::Stop,
         // The kernel itself refuses the host's caller.
         _ => {
             debug_assert!(op.entry().number(arch).is_some());
@@ -588,11 +591,12 @@ mod tests {
     }
 
     fn interest() -> impl Strategy<Value = Interest> {
-        (any::<[bool; 4]>(), any::<bool>()).prop_map(
-            |([identity, shared_image, listing, in_process], loader)| Interest {
+        (any::<[bool; 5]>(), any::<bool>()).prop_map(
+            |([identity, shared_image, listing, host_name, in_process], loader)| Interest {
                 identity,
                 shared_image,
                 listing,
+                host_name,
                 in_process,
                 loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
             },
@@ -655,6 +659,7 @@ mod tests {
             identity: true,
             shared_image: true,
             listing: true,
+            host_name: true,
             loader: Some((1, 2)),
             in_process: true,
         };

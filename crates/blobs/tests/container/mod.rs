@@ -152,7 +152,7 @@ impl Container {
             texts: b"",
         };
         let mut buffer = vec![0; 65536];
-        let begin = Start { identity, switches, filter, places };
+        let begin = Start { identity, switches, filter, places, host_name: b"" };
         let world = World::new(&bindings, identity, &[]);
         let length = view::stored::write(&begin, &world, &mut buffer).unwrap();
         let world = shared.records().add(&buffer[..length]).unwrap();

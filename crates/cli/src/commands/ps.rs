@@ -379,7 +379,7 @@ fn ports(seen: &Listed) -> String {
     if !matches!(seen.state, Observed::Running(_)) {
         return String::new();
     }
-    let ports: Vec<String> = seen.glance.network.publish.iter().map(port).collect();
+    let ports: Vec<String> = seen.glance.network.published().iter().map(port).collect();
     ports.join(", ")
 }
 

@@ -27,6 +27,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("signal_mask_is_clean", signal_mask_is_clean),
     ("own_name_and_path", own_name_and_path),
     ("a_long_environment", a_long_environment),
+    // Also for the engine that runs no cases about isolation.
+    ("host_name", crate::isolation::host_name),
 ];
 
 fn list(value: &Value) -> Vec<String> {

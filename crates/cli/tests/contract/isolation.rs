@@ -18,6 +18,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("masked_paths", masked_paths),
     ("no_new_privileges", no_new_privileges),
     ("host_name", host_name),
+    ("own_network_own_name", own_network_own_name),
+    ("shared_memory_of_another", shared_memory_of_another),
+    ("memory_has_the_size", memory_has_the_size),
     ("limits_or_an_error", limits_or_an_error),
     ("join_shares_namespaces", join_shares_namespaces),
     ("join_starts_a_missing_container", join_starts_a_missing_container),
@@ -106,9 +109,18 @@ fn no_new_privileges(w: &World) -> Outcome {
     Ok(())
 }
 
-fn host_name(w: &World) -> Outcome {
+pub(crate) fn host_name(w: &World) -> Outcome {
     assert_eq!(w.guest(&["--hostname", "my-name"], &["hostname"]).ok().line(), "my-name");
     assert_eq!(w.guest(&["-h", "other"], &["getenv", "HOSTNAME"]).ok().line(), "\"other\"");
+    for file in ["/proc/sys/kernel/hostname", "/etc/hostname"] {
+        assert_eq!(w.guest(&["-h", "my-name"], &["read", file]).ok().out(), "my-name\n", "{file}");
+    }
+    let c = w.detached(&["-h", "named"], &["ready", ";", "sleep", "300"]);
+    c.said("ready");
+    assert_eq!(c.exec(&[], &["hostname"]).ok().line(), "named");
+    let long = "x".repeat(65);
+    let said = w.guest(&["-h", &long], &["exit", "0"]).expect(125).err();
+    assert!(said.contains("at most 64"), "{said}");
     Ok(())
 }
 
@@ -174,6 +186,56 @@ fn namespaces_of_another(w: &World) -> Outcome {
         assert_ne!(first["namespaces"]["mnt"], second["namespaces"]["mnt"]);
     }
     w.guest(&["--pid=container:no-such-container"], &["exit", "0"]).expect(125);
+    Ok(())
+}
+
+/// Without the host's network nothing knows the host's name.
+fn own_network_own_name(w: &World) -> Outcome {
+    w.boundary()?;
+    let c = w.detached(&["--network=none"], &["hostname", ";", "ready", ";", "sleep", "300"]);
+    c.said("ready");
+    let id = w.coracle(&["inspect", "--format={{.Id}}", &c.name]).ok().line();
+    let log = w.coracle(&["logs", &c.name]).ok().out();
+    assert_eq!(log.lines().next(), id.get(..12));
+    let same = w.guest(&["--network=none", "--uts=host"], &["hostname"]).ok().line();
+    assert_eq!(same, w.guest(&[], &["hostname"]).ok().line());
+    Ok(())
+}
+
+/// A container that shares another's IPC shares its memory, too.
+fn shared_memory_of_another(w: &World) -> Outcome {
+    w.boundary()?;
+    for flags in [["--ipc=private"].as_slice(), &["--isolate", "--network=none"]] {
+        let write = ["write", "/dev/shm/coracle-ipc", "seen", ";", "ready", ";", "sleep", "300"];
+        let c = w.detached(flags, &write);
+        c.said("ready");
+        for flag in [format!("--ipc=container:{}", c.name), format!("--join={}", c.name)] {
+            let done = w.guest(&[&flag], &["read", "/dev/shm/coracle-ipc"]);
+            assert_eq!(done.ok().out(), "seen", "{flags:?} {flag}");
+        }
+        let of = format!("--ipc=container:{}", c.name);
+        let both = w.guest(&[&of, "--shm-size=1m"], &["exit", "0"]).expect(125).err();
+        assert!(both.contains("--shm-size"), "{both}");
+    }
+    Ok(())
+}
+
+/// Memory with a size, or an error that says why not; or the host's, which has the size.
+fn memory_has_the_size(w: &World) -> Outcome {
+    let said = w.guest(&["--shm-size=3m"], &["statfs", "/dev/shm"]);
+    said.ok();
+    let size = crate::world::json(&said)["size"].as_u64();
+    if w.has_overlay() {
+        assert_eq!(size, Some(3 << 20));
+        return Ok(());
+    }
+    assert!(
+        size.is_some_and(|size| size >= 3 << 20) && said.err().contains("--shm-size"),
+        "{said:?}"
+    );
+    let done = w.guest(&["--shm-size=90000g"], &["exit", "0"]);
+    let text = done.expect(125).err();
+    assert!(text.contains("/dev/shm") && text.contains("hint:"), "{text}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 use testkit::harness::Known;
 
 /// An engine without namespaces answers these with an error that names the engines that have them.
-const NO_NAMESPACES: &str = "the case asks for namespaces of the kernel's (--pid, --ipc, --hostname, --network, --isolate), which engines that trace \
+const NO_NAMESPACES: &str = "the case asks for namespaces of the kernel's (--pid, --ipc, --network, --isolate), which engines that trace \
      programs do not have: the error names the engines that do";
 const NO_MEMORY: &str = "what stands for memory is a directory on the store's disk: it shows that file system's type and has no size of its own";
 
@@ -49,7 +49,6 @@ const KNOWN: &[Known] = &[
     },
     Known { case: "P*::mounts::memory", reason: NO_MEMORY },
     Known { case: "P*::mounts::long_form", reason: NO_MEMORY },
-    Known { case: "P*::mounts::hosts_and_resolver", reason: NO_NAMESPACES },
     Known { case: "P*::devices::no_disks_no_memory", reason: NO_NAMESPACES },
     Known { case: "P*::devices::shared_memory", reason: NO_NAMESPACES },
     Known { case: "P*::devices::proc_is_there", reason: NO_NAMESPACES },
@@ -64,7 +63,6 @@ const KNOWN: &[Known] = &[
     Known { case: "P*::network::publishing_needs_a_private_network", reason: NO_NAMESPACES },
     Known { case: "P*::isolate::isolate_keeps_apart", reason: NO_NAMESPACES },
     Known { case: "P*::isolate::masked_paths", reason: NO_NAMESPACES },
-    Known { case: "P*::isolate::host_name", reason: NO_NAMESPACES },
     Known { case: "P*::isolate::namespaces_of_another", reason: NO_NAMESPACES },
     Known {
         case: "P*::isolate::capabilities",
@@ -78,7 +76,6 @@ const KNOWN: &[Known] = &[
         case: "P*::isolate::no_new_privileges",
         reason: "the kernel's own flag is set for every program that is traced by a filter, and shown as not set; the option changes nothing more",
     },
-    Known { case: "P*::debian::shell_and_tools", reason: NO_NAMESPACES },
     Known {
         case: "P2::*::nest::in_podman",
         reason: "a tracer of every call skips one by the number -1, and the filter of podman's and Docker's answers that number with ENOSYS; P1 works there, \

@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use testkit::command::{find_program, until};
+use testkit::command::{Input, find_program, run_with, until};
 use testkit::skip::Outcome;
+use testkit::users::Setting;
 
-use crate::world::{Case, World};
+use crate::world::{Case, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("host_by_default", host_by_default),
@@ -16,6 +17,11 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("private_reaches_out", private_reaches_out),
     ("private_publishes", private_publishes),
     ("publishing_needs_a_private_network", publishing_needs_a_private_network),
+    ("publishing_makes_a_private_network", publishing_makes_a_private_network),
+    ("what_is_not_published_is_not_listed", what_is_not_published_is_not_listed),
+    ("ports_of_root", ports_of_root),
+    ("without_default_route", without_default_route),
+    ("another_helper_where_one_fails", another_helper_where_one_fails),
 ];
 
 fn greeter() -> (SocketAddr, std::thread::JoinHandle<()>) {
@@ -72,12 +78,18 @@ fn private_reaches_out(w: &World) -> Outcome {
 }
 
 fn private_publishes(w: &World) -> Outcome {
+    published(w, &["--network=private"])
+}
+
+fn published(w: &World, flags: &[&str]) -> Outcome {
     helper()?;
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port");
     let publish = format!("127.0.0.1:{}:7777", free.port());
-    let c = w.detached(&["--network=private", "-p", &publish], &["listen", "0.0.0.0:7777", "100"]);
+    let c = w.detached(&[flags, &["-p", &publish]].concat(), &["listen", "0.0.0.0:7777", "100"]);
     c.said("ready");
+    let listed = w.coracle(&["port", &c.name]).ok().line();
+    assert_eq!(listed, format!("7777/tcp -> 127.0.0.1:{}", free.port()));
     let ports =
         w.coracle(&["ps", "-a", "--filter", &format!("name={}", c.name), "--format={{.Ports}}"]);
     assert!(ports.ok().out().contains("7777"), "{ports:?}");
@@ -97,5 +109,90 @@ fn publishing_needs_a_private_network(w: &World) -> Outcome {
     let done = w.guest(&["--network=none", "-p", "8080:80"], &["exit", "0"]);
     // As Docker: reported, not silently ignored.
     assert!([0, 125].contains(&done.code()) && done.err().contains("port"), "{done:?}");
+    Ok(())
+}
+
+/// A port without a network means one of the container's own, or an error where none can be made.
+fn publishing_makes_a_private_network(w: &World) -> Outcome {
+    if w.has_overlay() {
+        return published(w, &[]);
+    }
+    let done = w.guest(&["-p", "8080:80"], &["exit", "0"]);
+    let said = done.expect(125).err();
+    assert!(said.contains("--publish") && said.contains("--network=host"), "{said}");
+    Ok(())
+}
+
+/// Where the container has the host's network, no command says that a port is published.
+fn what_is_not_published_is_not_listed(w: &World) -> Outcome {
+    let c = w.detached(&["--network=host", "-p", "8080:80"], &["say", "up", ";", "sleep", "100"]);
+    c.said("up");
+    assert_eq!(w.coracle(&["port", &c.name]).ok().out(), "");
+    let name = format!("name={}", c.name);
+    assert_eq!(w.coracle(&["ps", "--filter", &name, "--format={{.Ports}}"]).ok().line(), "");
+    let format = "--format={{json .NetworkSettings.Ports}}";
+    assert_eq!(w.coracle(&["inspect", format, &c.name]).ok().line(), "{}");
+    Ok(())
+}
+
+/// A port that the caller may not have on the host is one error, before anything is started.
+fn ports_of_root(w: &World) -> Outcome {
+    helper()?;
+    if !w.has_overlay() {
+        testkit::skip!("this mode publishes no ports");
+    }
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    if first.ok().and_then(|text| text.trim().parse::<u16>().ok()).is_none_or(|first| first <= 80) {
+        testkit::skip!("everyone may listen on port 80 of this host");
+    }
+    let done = w.guest(&["-p", "80:80"], &["exit", "0"]);
+    let said = done.expect(125).err();
+    assert!(said.contains("port 80") && said.contains("-p 8080:"), "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    Ok(())
+}
+
+/// Runs a command with a private network under further conditions; its interfaces.
+fn interfaces(w: &World, setting: &Setting, around: &[&str]) -> String {
+    let words = w.words(&["--network=private"], &["interfaces", ";", "read", "/etc/resolv.conf"]);
+    let command = w.command_in(setting, &words);
+    let Some((program, rest)) = around.split_first() else {
+        return run_with(&mut { command }, Input::Null, LIMIT).ok().out();
+    };
+    let mut outer = std::process::Command::new(program);
+    outer.args(rest).arg(command.get_program()).args(command.get_args()).env_clear();
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    run_with(&mut outer, Input::Null, LIMIT).ok().out()
+}
+
+/// pasta takes addresses and routes of the host, which may have none.
+fn without_default_route(w: &World) -> Outcome {
+    both_helpers(w)?;
+    let said = interfaces(w, &Setting::default(), &["unshare", "-n", "--"]);
+    assert!(said.contains("tap0") && said.contains("nameserver 10.0.2.3"), "{said}");
+    Ok(())
+}
+
+fn another_helper_where_one_fails(w: &World) -> Outcome {
+    both_helpers(w)?;
+    let directory = w.files.join("helpers-that-fail");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let program = directory.join("pasta");
+    std::fs::write(&program, "#!/bin/sh\necho no luck >&2\nexit 1\n").expect("a program");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let before = format!("export PATH={}:$PATH; ", directory.display());
+    let said = interfaces(w, &Setting { before, ..Setting::default() }, &[]);
+    assert!(said.contains("tap0") && said.contains("nameserver 10.0.2.3"), "{said}");
+    Ok(())
+}
+
+fn both_helpers(w: &World) -> Outcome {
+    helper()?;
+    if !w.has_overlay() {
+        testkit::skip!("this mode has no private networks");
+    }
+    if find_program("pasta").is_none() || find_program("slirp4netns").is_none() {
+        testkit::skip!("pasta and slirp4netns are not both installed");
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use engine::spec::{
     ContainerConfig, DeviceSpec, ImageSource, LogSpec, MountKind, MountSpec, Namespaces,
-    NetworkSpec, RestartPolicy, Security, UserNamespace,
+    NetworkMode, NetworkSpec, RestartPolicy, Security, UserNamespace,
 };
 use oci::ImageConfig;
 
@@ -19,8 +19,8 @@ use crate::path;
 use crate::request::environment::{self, Change};
 use crate::request::mounts::MountRequest;
 use crate::request::{
-    ContainerRequest, FileRequest, LogRequest, SecurityOption, SecurityRequest, VolumesFrom,
-    command_line, options,
+    ContainerRequest, FileRequest, LogRequest, NetworkRequest, SecurityOption, SecurityRequest,
+    VolumesFrom, command_line, options,
 };
 use crate::session::Session;
 
@@ -53,10 +53,7 @@ pub fn draft(
         hostname: network.hostname.clone(),
         devices: devices(files)?,
         namespaces: namespaces(security, settings),
-        network: NetworkSpec {
-            mode: network.mode.clone().unwrap_or_default(),
-            publish: network.publish.clone(),
-        },
+        network: network_of(session, network, security)?,
         limits: limits.clone(),
         cap_add: security.cap_add.clone(),
         cap_drop: security.cap_drop.clone(),
@@ -102,6 +99,33 @@ pub fn draft(
     }
     let mounts = mounts(session, files)?;
     Ok(Draft { config, mounts })
+}
+
+/// The network. Who publishes a port and names no network means a private one: on the host's there
+/// is nothing to publish.
+fn network_of(
+    session: &Session,
+    network: &NetworkRequest,
+    security: &SecurityRequest,
+) -> Result<NetworkSpec> {
+    let publish = network.publish.clone();
+    let joins = network.mode.is_none() && security.join.is_some();
+    let mode = match &network.mode {
+        Some(NetworkMode::Container(_)) if !publish.is_empty() => {
+            return Err(of_another("network"));
+        }
+        None if joins && !publish.is_empty() => return Err(of_another("join")),
+        None if !publish.is_empty() && !session.dialect().publishes_in_place => {
+            NetworkMode::Private
+        }
+        mode => mode.clone().unwrap_or_default(),
+    };
+    Ok(NetworkSpec { mode, publish })
+}
+
+fn of_another(flag: &str) -> Error {
+    let what = format!("--publish is not possible with another container's network (--{flag})");
+    Error::invalid(what).with_hint("publish the port when that container is made")
 }
 
 /// Puts what the request says in the place of what the image says.

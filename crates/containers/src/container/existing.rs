@@ -7,7 +7,7 @@
 //! does not compile until it has one of these meanings.
 
 use engine::plan::Overrides;
-use engine::spec::{DnsSpec, Limits, MountKind};
+use engine::spec::{DnsSpec, Limits, MountKind, NetworkMode};
 use store::ContainerDir;
 
 use super::record::Record;
@@ -54,10 +54,11 @@ pub fn adapted(
     if request.security.join.is_some() {
         config.join = new.join;
     }
-    if request.network.mode.is_some() {
+    let publishes = !new.network.publish.is_empty();
+    if request.network.mode.is_some() || publishes && config.network.mode == NetworkMode::Default {
         config.network.mode = new.network.mode;
     }
-    if !new.network.publish.is_empty() {
+    if publishes {
         config.network.publish = new.network.publish;
         ports::choose(&mut config.network.publish)?;
     }

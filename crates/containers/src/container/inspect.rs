@@ -2,7 +2,7 @@
 
 use engine::mount_options::Propagation;
 use engine::spec::{
-    ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, RestartPolicy,
+    ContainerConfig, MountKind, MountSpec, NamespaceMode, NetworkMode, Publish, RestartPolicy,
 };
 use engine::supervise::state::{self, Observed};
 use serde_json::{Map, Value, json};
@@ -170,7 +170,7 @@ fn host_config(record: &Record) -> Value {
     json!({
         "Binds": binds(record),
         "NetworkMode": String::from(network_mode(config)),
-        "PortBindings": port_bindings(record),
+        "PortBindings": port_bindings(&config.network.publish),
         "RestartPolicy": {"Name": restart, "MaximumRetryCount": retries},
         "AutoRemove": config.auto_remove,
         "CapAdd": config.cap_add,
@@ -219,9 +219,9 @@ fn requests(record: &Record) -> Vec<Value> {
     requests
 }
 
-fn port_bindings(record: &Record) -> Value {
+fn port_bindings(publish: &[Publish]) -> Value {
     let mut map = Map::new();
-    for publish in &record.config.network.publish {
+    for publish in publish {
         let protocol = if publish.udp { "udp" } else { "tcp" };
         for offset in 0..publish.count.max(1) {
             let address =

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use engine::supervise::state::{self, Observed};
 use engine::supervise::{self, log};
 
 use super::record;
@@ -75,11 +76,15 @@ pub struct PublishedPort {
     pub host: u16,
 }
 
-/// All published ports, ranges taken apart.
+/// All published ports, ranges taken apart; none while the container does not run.
 pub fn ports(session: &Session, name: &str) -> Result<Vec<PublishedPort>> {
-    let config = record::read(&record::find(session, name)?)?.config;
+    let container = record::find(session, name)?;
+    let config = record::read(&container)?.config;
     let mut ports = Vec::new();
-    for publish in &config.network.publish {
+    if !matches!(state::look(&container.path())?.0, Observed::Running(_)) {
+        return Ok(ports);
+    }
+    for publish in config.network.published() {
         ports.extend((0..publish.count.max(1)).map(|offset| PublishedPort {
             inside: publish.inside + offset,
             udp: publish.udp,

@@ -118,8 +118,10 @@ pub struct Caps {
     pub private_binds: bool,
     /// Memory file systems.
     pub tmpfs: bool,
-    /// Private pid, ipc, uts and cgroup namespaces, host names.
+    /// Private pid, ipc, uts and cgroup namespaces.
     pub namespaces: bool,
+    /// A host name of its own.
+    pub host_name: bool,
     /// A network of its own.
     pub network: bool,
     /// Capability sets and system call filters of the user's choice.

@@ -8,6 +8,9 @@ use crate::spec::{ContainerConfig, Limits, MountSpec, UserNamespace};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+/// The longest host name; see uname(2).
+const HOSTNAME_MAX: usize = 64;
+
 /// What differs from the container's own configuration for one `run` or `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overrides {
@@ -79,6 +82,10 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         ids
     };
     let hostname = config.hostname.clone().filter(|name| !name.is_empty());
+    check_hostname(hostname.as_deref())?;
+    if request.own_ids {
+        check_shared_memory(request, &mut warnings)?;
+    }
     let (namespaces, network) = namespaces(request, hostname.as_deref(), &mut warnings)?;
     let hostname = match (namespaces.uts, hostname) {
         (Source::New, None) => Some(config.id.chars().take(12).collect()),
@@ -117,6 +124,41 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         files,
         wrapper,
         warnings,
+    })
+}
+
+fn check_hostname(name: Option<&str>) -> Result<()> {
+    match name {
+        Some(name) if name.len() > HOSTNAME_MAX || name.contains(['\0', '\n', '/']) => {
+            Err(Error::Invalid {
+                what: "--hostname".into(),
+                value: name.into(),
+                why: format!("a host name has at most {HOSTNAME_MAX} characters, and no '/'"),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Without mounts of the container's own it has the host's `/dev/shm`, which may be large enough.
+fn check_shared_memory(request: &Request<'_>, warnings: &mut Vec<String>) -> Result<()> {
+    let Some(asked) = request.config.limits.shm_size else { return Ok(()) };
+    let host = request.facts.shm_size.unwrap_or(0);
+    if host >= asked {
+        warnings.push(format!(
+            "--shm-size has no effect in this mode: the host's /dev/shm of {host} bytes is used"
+        ));
+        return Ok(());
+    }
+    Err(Error::Missing {
+        what: format!("--shm-size={asked}"),
+        needs: format!(
+            "a mode with mounts of its own: this one uses the host's /dev/shm, which has {host} bytes"
+        ),
+        hint: Some(
+            "use --execmode=N1 where it works (`coracle doctor`), or ask for no more than the host has"
+                .into(),
+        ),
     })
 }
 

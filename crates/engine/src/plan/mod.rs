@@ -26,6 +26,9 @@ use std::path::PathBuf;
 /// Address under which pasta answers name queries for the host.
 pub const DNS_FORWARD: &str = "169.254.1.1";
 
+/// Address under which slirp4netns does.
+pub const SLIRP_DNS: &str = "10.0.2.3";
+
 /// How the names of containers' control groups begin.
 pub(crate) const CGROUP_PREFIX: &str = "coracle-";
 
@@ -221,6 +224,13 @@ pub enum Mount {
         /// `size=`, `mode=`... for the file system.
         options: Vec<(String, String)>,
     },
+    /// What a process of another container has at the same path.
+    Shared {
+        /// The process.
+        of: u32,
+        /// Path in both.
+        path: PathBuf,
+    },
     /// A file system of the kernel: `proc`, `sysfs`, `devpts`, `mqueue`, `cgroup2`.
     Kernel {
         /// Type.
@@ -284,6 +294,8 @@ pub enum Network {
         program: PathBuf,
         /// Whether it is slirp4netns.
         slirp: bool,
+        /// The slirp4netns that is used where pasta does not start.
+        or_slirp: Option<PathBuf>,
         /// Ports.
         publish: Vec<crate::spec::Publish>,
     },

@@ -48,7 +48,7 @@ pub(super) fn mounts(
     let config = request.config;
     let mut list = Vec::new();
     proc_and_sys(config, namespaces, &mut list);
-    devices(config, namespaces, own_terminals, &mut list)?;
+    devices(request, namespaces, own_terminals, &mut list)?;
     let files = etc(request, network, hostname, &mut list);
     let mut asked: Vec<&MountSpec> =
         config.mounts.iter().chain(&request.overrides.mounts).collect();
@@ -110,11 +110,12 @@ fn proc_and_sys(config: &ContainerConfig, namespaces: &Namespaces, list: &mut Ve
 /// A small one is made when isolation is asked for, when only some devices are to be seen, and when
 /// a device is wanted under another name, since no name can be made in the host's `/dev`.
 fn devices(
-    config: &ContainerConfig,
+    request: &Request<'_>,
     namespaces: &Namespaces,
     own_terminals: bool,
     list: &mut Vec<Mount>,
 ) -> Result<()> {
+    let config = request.config;
     for device in &config.devices {
         absolute("--device", &device.source)?;
         absolute("--device", &device.target)?;
@@ -123,7 +124,17 @@ fn devices(
         device.source != device.target && device.target.starts_with("/dev")
     };
     let own = config.security.isolate || config.own_devices || config.devices.iter().any(renamed);
-    let shm_size = config.limits.shm_size;
+    let shm_size = match (namespaces.ipc, config.limits.shm_size) {
+        (Source::Of(_), Some(size)) => {
+            return Err(Error::Invalid {
+                what: "--shm-size".into(),
+                value: size.to_string(),
+                why: "the other container's /dev/shm is used (--ipc, --join), with its size".into(),
+            });
+        }
+        // The host's own, which is large enough: that was checked.
+        (_, size) => size.filter(|_| !request.own_ids),
+    };
     let shm = |size: Option<u64>| Mount::Tmpfs {
         target: "/dev/shm".into(),
         flags: LOCKED_DOWN,
@@ -145,21 +156,23 @@ fn devices(
             list.push(Mount::Symlink { path: Path::new("/dev").join(name), to: to.into() });
         }
         list.push(terminals());
-        if namespaces.ipc == Source::Host && shm_size.is_none() {
-            list.push(bind("/dev/shm", true));
-        } else {
-            list.push(shm(shm_size));
+        match namespaces.ipc {
+            Source::Of(of) => list.push(Mount::Shared { of, path: "/dev/shm".into() }),
+            Source::Host if shm_size.is_none() => list.push(bind("/dev/shm", true)),
+            Source::Host | Source::New => list.push(shm(shm_size)),
         }
     } else {
         list.push(bind("/dev", false));
         if own_terminals {
             list.push(terminals());
         }
-        if namespaces.ipc == Source::New || shm_size.is_some() {
-            list.push(shm(shm_size));
+        match namespaces.ipc {
+            Source::Of(of) => list.push(Mount::Shared { of, path: "/dev/shm".into() }),
+            Source::Host if shm_size.is_none() => {}
+            Source::Host | Source::New => list.push(shm(shm_size)),
         }
     }
-    if namespaces.ipc == Source::New {
+    if namespaces.ipc != Source::Host {
         list.push(kernel("mqueue", "/dev/mqueue", LOCKED_DOWN, &[]));
     } else if own {
         list.push(bind("/dev/mqueue", true));
@@ -271,7 +284,7 @@ fn resolv(config: &ContainerConfig, network: &Network, path: PathBuf) -> EtcFile
     use std::fmt::Write;
     let (mut text, mut without) = (String::new(), Vec::new());
     let forwarder = match network {
-        Network::Helper { slirp: true, .. } => Some("10.0.2.3"),
+        Network::Helper { slirp: true, .. } => Some(super::SLIRP_DNS),
         Network::Helper { slirp: false, .. } => Some(super::DNS_FORWARD),
         _ => None,
     };

@@ -42,6 +42,14 @@ pub(super) fn namespaces(
     chosen.private_or_shared(hostname)?;
     let network = chosen.network(warnings)?;
     chosen.join()?;
+    // The host's name is not known on a network of the container's own.
+    let namespaces = &mut chosen.namespaces;
+    if namespaces.net == Source::New
+        && namespaces.uts == Source::Host
+        && request.config.namespaces.uts == NamespaceMode::Default
+    {
+        namespaces.uts = Source::New;
+    }
     Ok((chosen.namespaces, network))
 }
 
@@ -149,9 +157,14 @@ impl Chosen<'_> {
 fn helper(request: &Request<'_>) -> Result<Network> {
     let facts = request.facts;
     let publish = request.config.network.publish.clone();
-    let (program, slirp) = match (&facts.pasta, &facts.slirp4netns) {
-        (Some(pasta), _) => (pasta.clone(), false),
-        (None, Some(slirp)) => (slirp.clone(), true),
+    if let Some(low) = publish.iter().find(|one| one.host < facts.first_port) {
+        return Err(low_port(low.host, facts.first_port));
+    }
+    let (program, slirp, or_slirp) = match (&facts.pasta, &facts.slirp4netns) {
+        // Without a default route pasta finds no addresses to copy.
+        (Some(_), Some(slirp)) if facts.no_default_route => (slirp.clone(), true, None),
+        (Some(pasta), slirp) => (pasta.clone(), false, slirp.clone()),
+        (None, Some(slirp)) => (slirp.clone(), true, None),
         (None, None) => {
             return Err(Error::Missing {
                 what: "a private network".into(),
@@ -160,5 +173,18 @@ fn helper(request: &Request<'_>) -> Result<Network> {
             });
         }
     };
-    Ok(Network::Helper { program, slirp, publish })
+    Ok(Network::Helper { program, slirp, or_slirp, publish })
+}
+
+/// The helper listens as the user.
+fn low_port(port: u16, first: u16) -> Error {
+    Error::Missing {
+        what: format!("publishing the host's port {port}"),
+        needs: format!("root: this host keeps the ports below {first} for it"),
+        hint: Some(format!(
+            "publish at another port of the host, as -p {}:PORT; the administrator can lower \
+             net.ipv4.ip_unprivileged_port_start",
+            if port < 1000 { 8000 + port } else { first }
+        )),
+    }
 }

@@ -193,6 +193,7 @@ fn wants(number: u32) -> bool {
         identity: true,
         shared_image: true,
         listing: true,
+        host_name: true,
         loader: None,
         in_process: true,
     };

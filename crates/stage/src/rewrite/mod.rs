@@ -99,6 +99,7 @@ fn caught(number: u32) -> Option<(Op, Catch)> {
     let entry = abi::calls::find_on(Arch::X86_64, number)?;
     let interest = Interest {
         identity: shared::world().identity.is_some(),
+        host_name: !shared::world().host_name.is_empty(),
         in_process: true,
         ..Interest::default()
     };

@@ -155,7 +155,9 @@ pub fn leave<N: Backend>(
             open::record_created(context, result, gid, kind, clear);
             result
         }
-        After::Filter | After::Forgive => process::leave(context, after, call, result),
+        After::Filter | After::Forgive | After::HostName => {
+            process::leave(context, after, call, result)
+        }
         After::Address { .. }
         | After::AddressFrom { .. }
         | After::Message { .. }

@@ -38,6 +38,9 @@ const CLONE_ARGUMENTS: usize = 88;
 /// Size of the smallest `struct clone_args`.
 const CLONE_ARGUMENTS_LEAST: usize = 64;
 const SIGCONT: u32 = 18;
+/// Size of a field of `struct utsname`, and of the first Linux's.
+const UTS: usize = 65;
+const UTS_OLDEST: usize = 9;
 
 /// Decides a call of [`abi::calls::Class::Process`] or [`abi::calls::Class::Refused`], and of those
 /// with a path: `chroot`, `pivot_root`, `mount`, `umount`, `umount2`, `open_tree`, `move_mount`,
@@ -59,6 +62,9 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Chroot => chroot(context, call),
         Op::Adjtimex => adjust_clock(context, call.arguments[0]),
         Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(context, call.arguments[1]),
+        Op::Uname | Op::Olduname | Op::Oldolduname if !context.world.host_name.is_empty() => {
+            Ok(Verdict::Watch(After::HostName))
+        }
         Op::Setrlimit => Ok(or_forgive(context, Capability(raw::CAP_SYS_RESOURCE))),
         // A call that also reads the old limit would not get it, so the kernel's error stays.
         Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
@@ -74,7 +80,8 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
     }
 }
 
-/// Finishes a call for [`After::Filter`] and [`After::Forgive`]; returns the result for the guest.
+/// Finishes a call for [`After::Filter`], [`After::Forgive`] and [`After::HostName`]; returns the
+/// result for the guest.
 pub fn leave<N: Backend>(
     context: &mut CallContext<'_, N>,
     after: After,
@@ -86,9 +93,23 @@ pub fn leave<N: Backend>(
         After::Forgive if [Errno::EPERM.result(), Errno::EACCES.result()].contains(&result) => {
             return 0;
         }
+        After::HostName if result == 0 => {
+            return put_host_name(context, call).map_or_else(Errno::result, |()| 0);
+        }
         _ => {}
     }
     result
+}
+
+/// Replaces the second field of a `struct utsname`. Each field ends with a zero.
+fn put_host_name<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<()> {
+    let oldest =
+        abi::calls::find(call.arch, call.number).is_some_and(|entry| entry.op == Op::Oldolduname);
+    let size = if oldest { UTS_OLDEST } else { UTS };
+    let mut field = [0; UTS];
+    let length = context.world.host_name.len().min(size - 1);
+    field[..length].copy_from_slice(&context.world.host_name[..length]);
+    context.backend.write(call.arguments[0] + size as u64, &field[..size])
 }
 
 /// Lets the kernel decide, but hides its refusal if the guest has the capability.
@@ -249,6 +270,7 @@ pub(super) const fn is_32_bit(call: &Call) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest::Guest;
     use crate::identity::Groups;
     use crate::testing::{Bench, Fake, binding, string, task};
     use crate::world::{Binding, Identity, Kind};
@@ -313,6 +335,32 @@ mod tests {
         assert_eq!(trace(&mut bench, 0), Err(Errno::EPERM));
         assert_eq!(trace(&mut bench, 0x4206), Err(Errno::EPERM));
         assert_eq!(trace(&mut bench, 0x4200), Err(Errno::ESRCH));
+    }
+
+    #[test]
+    fn the_host_name_is_the_containers() {
+        let mut bench = bench();
+        assert_eq!(ask(&mut bench, Op::Uname, [0x1000; 6]), Ok(Verdict::Pass));
+        bench.world.host_name = b"a-long-name";
+        assert_eq!(ask(&mut bench, Op::Uname, [0; 6]), Ok(Verdict::Watch(After::HostName)));
+        for (op, arch, size, seen) in [
+            (Op::Uname, Arch::X86_64, 65, "a-long-name"),
+            (Op::Olduname, Arch::I386, 65, "a-long-name"),
+            (Op::Oldolduname, Arch::I386, 9, "a-long-n"),
+        ] {
+            bench.fake.map(0x1000, &[b'x'; 512]);
+            let number = op.entry().number(arch).unwrap();
+            let call = Call { arch: arch.audit(), number, arguments: [0x1000; 6] };
+            let mut after =
+                |result| bench.context(|context| leave(context, After::HostName, &call, result));
+            assert_eq!((after(-14), after(0)), (-14, 0));
+            let mut found = [0; 512];
+            Guest::read(&mut bench.fake, 0x1000, &mut found).unwrap();
+            let mut wanted = [b'x'; 512];
+            wanted[size..2 * size].fill(0);
+            wanted[size..size + seen.len()].copy_from_slice(seen.as_bytes());
+            assert_eq!(found, wanted, "{}", op.name());
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(super) fn settings(record: &Record, main: Option<u32>) -> Value {
     let own = main.filter(|_| mode == NetworkMode::Private);
     let addresses = own.map(Addresses::read).unwrap_or_default();
     let mut network = addresses.fields();
-    let ports = super::port_bindings(record);
+    let published = main.map_or(&[][..], |_| record.config.network.published());
+    let ports = super::port_bindings(published);
     let mut all = Map::new();
     for (key, value) in [
         ("Bridge", json!("")),

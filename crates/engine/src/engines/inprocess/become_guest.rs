@@ -98,7 +98,8 @@ impl Entry<'_> {
         let emulators: Vec<Emulator<'_>> =
             found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
         let bindings = prepared.world.bindings();
-        let world = World::new(&bindings, prepared.world.identity(), &emulators);
+        let mut world = World::new(&bindings, prepared.world.identity(), &emulators);
+        world.host_name = prepared.world.host_name();
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
         let mut host = HostCalls::new(run::parts(prepared)?);

@@ -94,7 +94,8 @@ impl Shared {
             aliases: aliases.as_bytes(),
             texts: texts.as_os_str().as_bytes(),
         };
-        let start = Start { identity: prepared.world.identity(), switches, filter, places };
+        let (identity, host_name) = (prepared.world.identity(), prepared.world.host_name());
+        let start = Start { identity, switches, filter, places, host_name };
         let mut bytes = vec![0; WORLD_MAX];
         let length = stored::write(&start, world, &mut bytes).ok_or_else(|| Error::Invalid {
             what: "mounts".into(),
@@ -142,6 +143,7 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
         identity: prepared.world.identity().is_some(),
         shared_image: prepared.files.image_inodes.exists(),
         listing: prepared.world.lacks_mount_points(),
+        host_name: !prepared.world.host_name().is_empty(),
         loader: Some((start, start + RANGE)),
         in_process: true,
     };

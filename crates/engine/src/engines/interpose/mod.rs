@@ -39,6 +39,7 @@ pub const CAPS: Caps = Caps {
     private_binds: false,
     tmpfs: true,
     namespaces: false,
+    host_name: true,
     network: false,
     security: false,
     read_only: true,

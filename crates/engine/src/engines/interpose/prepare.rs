@@ -109,7 +109,11 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
     let cwd = maker.working_directory(plan)?;
     let identity = plan.emulate_root.then(|| identity(plan));
-    let world = Compiled::new(maker.points.finish(), identity);
+    let host_name = plan.hostname.as_deref().unwrap_or_default();
+    if !host_name.is_empty() {
+        maker.show_host_name(&place)?;
+    }
+    let world = Compiled::new(maker.points.finish(), identity).with_host_name(host_name);
     let mut files = Files::of(&place, root);
     files.beside_image.clone_from(&plan.beside_image);
     Ok(Prepared { world, files, cwd })
@@ -186,6 +190,8 @@ impl Maker {
             Mount::Symlink { path, to } if to == Path::new("pts/ptmx") => {
                 self.bind(Path::new("/dev/ptmx"), path, MountFlags::default(), true)
             }
+            // Without namespaces there is nothing of another container's.
+            Mount::Shared { .. } => Ok(()),
             Mount::Symlink { path, to } => self.link(path, to),
             Mount::Mask { path } => self.mask(path),
             Mount::ReadOnly { path } => {
@@ -286,6 +292,13 @@ impl Maker {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Shows the container's `/etc/hostname` where the kernel tells the host's name.
+    fn show_host_name(&mut self, place: &Path) -> Result<()> {
+        let flags = MountFlags { read_only: true, ..MountFlags::default() };
+        let name = place.join("etc/hostname");
+        self.bind(&name, Path::new("/proc/sys/kernel/hostname"), flags, true)
     }
 
     /// What the image does not have needs no cover.

@@ -35,6 +35,7 @@ impl Bound {
 pub struct Compiled {
     bound: Vec<Bound>,
     identity: Option<Identity>,
+    host_name: Vec<u8>,
 }
 
 impl Compiled {
@@ -47,7 +48,19 @@ impl Compiled {
             bound.push(mount);
         }
         bound.sort_by(|one, other| one.guest.cmp(&other.guest));
-        Self { bound, identity }
+        Self { bound, identity, host_name: Vec::new() }
+    }
+
+    /// The same with a host name of the container's own; empty for the host's.
+    #[must_use]
+    pub fn with_host_name(self, name: &str) -> Self {
+        Self { host_name: name.into(), ..self }
+    }
+
+    /// The host name that the guest sees ([`World::host_name`]).
+    #[must_use]
+    pub fn host_name(&self) -> &[u8] {
+        &self.host_name
     }
 
     /// Sorted by guest path.

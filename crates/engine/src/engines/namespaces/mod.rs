@@ -44,6 +44,7 @@ pub(super) const CAPS: Caps = Caps {
     private_binds: true,
     tmpfs: true,
     namespaces: true,
+    host_name: true,
     network: true,
     security: true,
     read_only: true,

@@ -3,6 +3,7 @@
 //! `pasta` (passt) copies the host's addresses and routes into the namespace and carries the
 //! traffic over ordinary sockets; it goes into the background when it is ready. `slirp4netns` is
 //! the older way: a network 10.0.2.0/24 with address translation; it stays in the foreground.
+//! It is used where pasta does not start, as on a host without a default route.
 //! Neither ends by itself (pasta does for namespaces that are files, not for those of processes),
 //! so a small process waits until the container is empty and ends them.
 //!
@@ -10,7 +11,8 @@
 //! `net.ipv4.ip_unprivileged_port_start`.
 
 use crate::error::{Error, Result};
-use crate::plan::{DNS_FORWARD, Network, Plan};
+use crate::launch::etc_files::write_file;
+use crate::plan::{DNS_FORWARD, EtcFile, Network, Plan, SLIRP_DNS};
 use crate::processes;
 use crate::spec::Publish;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
@@ -25,13 +27,32 @@ use sys::fork::ForkResult;
 pub(super) fn connect(plan: &Plan, pid: u32) -> Result<()> {
     match &plan.network {
         Network::Inherit | Network::Loopback => Ok(()),
-        Network::Helper { program, slirp: false, publish } => {
-            pasta(program, publish, &plan.place, pid)
-        }
-        Network::Helper { program, slirp: true, publish } => {
+        Network::Helper { program, slirp: true, or_slirp: _, publish } => {
             slirp(program, publish, &plan.place, pid)
         }
+        Network::Helper { program, slirp: false, or_slirp, publish } => {
+            match (pasta(program, publish, &plan.place, pid), or_slirp) {
+                (Err(first), Some(other)) => instead(plan, other, publish, pid, first),
+                (done, _) => done,
+            }
+        }
     }
+}
+
+/// Uses slirp4netns where pasta did not start.
+fn instead(plan: &Plan, program: &Path, publish: &[Publish], pid: u32, first: Error) -> Result<()> {
+    // It answers name queries at another address.
+    let lines = [DNS_FORWARD, SLIRP_DNS].map(|address| format!("nameserver {address}\n"));
+    for file in plan.files.iter().filter(|file| file.text.contains(&lines[0])) {
+        let text = file.text.replace(&lines[0], &lines[1]);
+        write_file(&EtcFile { text, ..file.clone() })?;
+    }
+    slirp(program, publish, &plan.place, pid).map_err(|second| match (first, second) {
+        (Error::Helper { program, status, output }, second @ Error::Helper { .. }) => {
+            Error::Helper { program, status, output: format!("{output}; then {second}") }
+        }
+        (_, second) => second,
+    })
 }
 
 /// Forks a process that is no child of the caller, and runs `work` in it.

@@ -23,6 +23,7 @@ mod sources;
 
 pub(in crate::engines) use overlay::mount_overlay;
 pub(super) use points::make_directories;
+pub(in crate::engines) use sources::of_process;
 pub(super) use sources::open_sources;
 
 use crate::error::{Error, Result};
@@ -125,6 +126,10 @@ impl World<'_> {
             }
             Mount::Tmpfs { target, flags, options } => {
                 kernel("tmpfs", &self.place(target, true, first)?, *flags, options)
+            }
+            Mount::Shared { path, .. } => {
+                let flags = crate::plan::MountFlags::default();
+                bind(source, &self.place(path, true, first)?, flags, true)
             }
             Mount::Kernel { kind, target, flags, options, or_bind } => {
                 let place = self.place(target, true, first)?;

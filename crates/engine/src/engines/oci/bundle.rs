@@ -128,7 +128,8 @@ impl Config {
                 Mount::Kernel { kind, target, flags, options, or_bind: _ } => {
                     mounts.push(kernel(kind, target, *flags, options));
                 }
-                Mount::Symlink { .. } => {}
+                // What is shared stands in the bundle as a bind.
+                Mount::Symlink { .. } | Mount::Shared { .. } => {}
                 Mount::Mask { path } => linux.masked_paths.push(path.clone()),
                 Mount::ReadOnly { path } => linux.readonly_paths.push(path.clone()),
                 Mount::ReadOnlyRoot => readonly = true,

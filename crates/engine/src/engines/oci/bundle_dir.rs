@@ -13,7 +13,7 @@ use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::thread::CapabilitySet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +67,8 @@ impl BundleDir {
         if first.engine.is_none() {
             readable_accounts(&root)?;
         }
-        let present = Plan { mounts: present(plan, &root)?, ..plan.clone() };
+        let shared = share(plan, &directory)?;
+        let present = Plan { mounts: present(&shared, &root)?, ..shared };
         let mut args = vec![LAUNCHER.to_owned(), WORD.to_owned()];
         args.extend(plan.process.argv.iter().cloned());
         let capabilities = match first.engine {
@@ -151,6 +152,26 @@ fn readable_accounts(root: &Path) -> Result<()> {
 /// Whether a mount is the host's root in its own place: then it is the tree, as it is.
 fn is_whole(mount: &Mount) -> bool {
     matches!(mount, Mount::Bind { target, .. } if target == Path::new("/"))
+}
+
+/// The plan with what it takes from other containers mounted in the bundle, where the runtime finds
+/// it by its path.
+fn share(plan: &Plan, directory: &Path) -> Result<Plan> {
+    let mut plan = plan.clone();
+    for (n, mount) in plan.mounts.iter_mut().enumerate() {
+        let Mount::Shared { of, path } = mount else { continue };
+        let tree = tree::of_process(*of, path)?;
+        let source = directory.join(format!("shared-{n}"));
+        make(&source)?;
+        sys::mount::attach(tree.as_fd(), &source).map_err(|errno| Error::Mount {
+            what: "another container's memory".into(),
+            target: path.clone(),
+            errno: errno.into(),
+        })?;
+        let (target, flags) = (path.clone(), crate::plan::MountFlags::default());
+        *mount = Mount::Bind { source, target, flags, optional: false };
+    }
+    Ok(plan)
 }
 
 /// The mounts of a plan that can be made: optional ones need their source, and a place in a tree

@@ -85,7 +85,8 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         // it.
         held.set(Some(Records::open(&plan.place)?.hold(this)?));
         let identity = prepared.world.identity();
-        let world = World::new(&bindings, identity, &emulators);
+        let mut world = World::new(&bindings, identity, &emulators);
+        world.host_name = prepared.world.host_name();
         let every_call = mode == Mode::EveryCall;
         let mut host = HostCalls::new(run::parts(&prepared)?);
         if let Some(root) = bindings.iter().find(|binding| binding.guest == b"/") {
@@ -118,6 +119,7 @@ fn interest(prepared: &Prepared) -> Interest {
         identity: prepared.world.identity().is_some(),
         shared_image: prepared.files.image_inodes.exists(),
         listing: prepared.world.lacks_mount_points(),
+        host_name: !prepared.world.host_name().is_empty(),
         loader: Some((LOADER_START, LOADER_END)),
         in_process: false,
     }

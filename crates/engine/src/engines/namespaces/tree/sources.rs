@@ -6,6 +6,8 @@ use crate::plan::{Mount, Plan};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use sys::namespace::{Held, Kinds};
 
 /// A source that was opened while the host was still visible.
 #[derive(Debug)]
@@ -53,7 +55,40 @@ pub(in crate::engines::namespaces) fn open_sources(plan: &Plan) -> Result<Source
     Ok(Sources { opened, host, null: null.transpose()? })
 }
 
+/// Copies what a process has at a path. Only in its mount namespace can that be copied, so this
+/// process enters it for the moment. It is in the user namespace that owns it.
+pub(in crate::engines) fn of_process(pid: u32, path: &Path) -> Result<OwnedFd> {
+    let copied = || -> Result<OwnedFd, Errno> {
+        let open = |path: &str, flags: OFlags| {
+            rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+        };
+        // By `/proc/self`: it is the host's, and this process may have another number inside.
+        let own = open("/proc/self/ns/mnt", OFlags::RDONLY)?;
+        let (root, cwd) = (open("/", OFlags::PATH)?, open(".", OFlags::PATH)?);
+        let theirs = Held::of(pid, Kinds::MOUNT)?;
+        let top = sys::life::root(pid)?;
+        theirs.enter()?;
+        let tree = sys::mount::copy_tree_at(top.as_fd(), path.strip_prefix("/").unwrap_or(path));
+        rustix::thread::move_into_link_name_space(own.as_fd(), None)?;
+        rustix::process::fchdir(&root)?;
+        rustix::process::chroot(".")?;
+        rustix::process::fchdir(&cwd)?;
+        tree
+    };
+    copied().map_err(|errno| Error::MountSource {
+        path: Path::new("/proc")
+            .join(pid.to_string())
+            .join("root")
+            .join(path.strip_prefix("/").unwrap_or(path)),
+        target: path.into(),
+        errno: errno.into(),
+    })
+}
+
 fn open_source(mount: &Mount) -> Result<Opened> {
+    if let Mount::Shared { of, path } = mount {
+        return of_process(*of, path).map(Opened::Tree);
+    }
     let Mount::Bind { source, target, flags, optional } = mount else {
         return Ok(Opened::Nothing);
     };
