@@ -29,6 +29,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("hosts_and_resolver", hosts_and_resolver),
     ("image_below_is_untouched", image_below_is_untouched),
     ("plain_tree_as_root", plain_tree_as_root),
+    ("one_directory_under_two_names", one_directory_under_two_names),
 ];
 
 fn bind(source: &Path, target: &str) -> String {
@@ -344,5 +345,58 @@ fn plain_tree_as_root(w: &World) -> Outcome {
     let words = ["run", "--rm", &mode, "--rootfs", &path, "/bin/guest", "write", "/tmp/made", "x"];
     w.coracle(&words).ok();
     assert!(tree.join("tmp/made").exists(), "a plain tree is used as it is");
+    Ok(())
+}
+
+/// Bindings of the same host directory: `..` and the working directory's name follow the path by
+/// which the directory was entered, as with mounts.
+fn one_directory_under_two_names(w: &World) -> Outcome {
+    let dir = w.dir("twice");
+    for name in ["data/sub", "beside"] {
+        fs::create_dir_all(dir.join(name)).expect("a directory");
+    }
+    w.file(&dir.join("beside"), "file", "found\n");
+    let same = |path: &str| format!("{path} {path}\n");
+    let flags = |volumes: &[&str], cwd: &str| -> Vec<String> {
+        let volumes = volumes.iter().flat_map(|volume| ["-v".to_owned(), (*volume).to_owned()]);
+        volumes.chain(["-w".to_owned(), cwd.to_owned()]).collect()
+    };
+    let nested =
+        flags(&[&bind(&dir, "/home/me"), &bind(&dir.join("data"), "/second")], "/home/me/data");
+    let nested: Vec<&str> = nested.iter().map(String::as_str).collect();
+    let steps = ["cwd", ";", "read", "../beside/file", ";", "cd", "sub", ";", "cwd", ";"];
+    let more = [
+        "cd",
+        "../..",
+        ";",
+        "cwd",
+        ";",
+        "cd",
+        "/second/sub",
+        ";",
+        "cwd",
+        ";",
+        "exec",
+        "/bin/guest",
+        "cwd",
+    ];
+    let done = w.guest(&nested, &[&steps[..], &more[..]].concat());
+    let expected = [
+        same("/home/me/data"),
+        "found\n".to_owned(),
+        same("/home/me/data/sub"),
+        same("/home/me"),
+        same("/second/sub"),
+        same("/second/sub"),
+    ];
+    assert_eq!(done.ok().out(), expected.concat());
+    // Descriptors have a name too.
+    let twice = flags(&[&bind(&dir, "/a"), &bind(&dir, "/mnt/b")], "/mnt/b/data");
+    let twice: Vec<&str> = twice.iter().map(String::as_str).collect();
+    let steps = ["cd-fd", "sub", ";", "cwd", ";", "cd-fd", "..", ";", "cwd", ";"];
+    let more = ["cd-fd", "/a/data", ";", "cwd", ";", "cd-fd", "/mnt/b", ";", "cwd"];
+    let done = w.guest(&twice, &[&steps[..], &more[..]].concat());
+    let expected = ["/mnt/b/data/sub", "/mnt/b/data", "/a/data", "/mnt/b"].map(same);
+    assert_eq!(done.ok().out(), expected.concat());
     Ok(())
 }
