@@ -505,7 +505,10 @@ fn allowed_to_make<N: Backend>(
     }
     let Some(identity) = emulated(context, place.kind) else { return Ok(After::Nothing) };
     let parent = look_parent(context, &identity, place, 0)?;
-    after_making(context, request, place.kind, &identity, &parent)
+    let after = after_making(context, request, place.kind, &identity, &parent)?;
+    let at = (place.at, context.buffers.host.as_c_str());
+    identity::open_to_owner(context.backend, &identity, place.kind, at, &parent)?;
+    Ok(after)
 }
 
 /// The work to do after a file has been made in `parent`.
@@ -551,6 +554,8 @@ fn open_existing<N: Backend>(
             return Err(Errno::EROFS);
         }
         let after = after_making(context, request, place.kind, identity, &found)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        identity::open_to_owner(context.backend, identity, place.kind, (dir, path), &found)?;
         return on_place(context, arguments, place, 0, after);
     }
     if found.truth.is_directory() && (flags.writes() || flags.create()) {
