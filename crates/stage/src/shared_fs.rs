@@ -25,6 +25,7 @@ struct Page {
     /// Counts changes.
     changes: AtomicU32,
     umask: u32,
+    entered: u16,
     root: Text,
 }
 
@@ -126,6 +127,7 @@ pub(crate) fn publish(task: &Task) {
     let Some(page) = page().filter(|_| is_member(system::process())) else { return };
     let changes = with_page(page, |page| {
         page.umask = task.umask;
+        page.entered = task.entered;
         page.root.clone_from(&task.root);
         page.changes.fetch_add(1, Ordering::Relaxed) + 1
     });
@@ -147,6 +149,7 @@ pub(crate) fn update(task: &mut Task) {
     let Some(page) = page() else { return };
     let changes = with_page(page, |page| {
         task.umask = page.umask;
+        task.entered = page.entered;
         task.root.clone_from(&page.root);
         page.changes.load(Ordering::Relaxed)
     });

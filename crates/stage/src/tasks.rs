@@ -98,6 +98,8 @@ pub(crate) const fn changes(op: Op) -> bool {
     matches!(
         op,
         Op::Umask
+            | Op::Chdir
+            | Op::Fchdir
             | Op::Chroot
             | Op::Prctl
             | Op::Seccomp
@@ -429,6 +431,7 @@ fn store_fs(new: &Task, vfork_child: bool) {
     let put = |task: &mut Task| {
         task.root = new.root;
         task.umask = new.umask;
+        task.entered = new.entered;
     };
     if let Some(own) = if vfork_child { enter(true) } else { own_entry().filter(|own| own.fs) } {
         return put(&mut own.task);

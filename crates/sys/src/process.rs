@@ -101,6 +101,22 @@ pub fn inherited() -> Result<Vec<(u32, OwnedFd)>, Errno> {
     Ok(all)
 }
 
+/// The signal of `F_SETSIG` that an open file has; 0 if none was set.
+pub fn signal_of(file: impl AsFd) -> Result<i32, Errno> {
+    let number = file.as_fd().as_raw_fd() as usize;
+    let arguments = [number, numbers::F_GETSIG as usize, 0, 0, 0];
+    // SAFETY: this command of fcntl takes no pointer.
+    unsafe { raw::call(numbers::__NR_fcntl, arguments) }.map(|signal| signal as i32)
+}
+
+/// Sets it (`F_SETSIG`).
+pub fn set_signal_of(file: impl AsFd, signal: i32) -> Result<(), Errno> {
+    let number = file.as_fd().as_raw_fd() as usize;
+    let arguments = [number, numbers::F_SETSIG as usize, signal as usize, 0, 0];
+    // SAFETY: this command of fcntl takes an integer, no pointer.
+    unsafe { raw::call(numbers::__NR_fcntl, arguments) }.map(drop)
+}
+
 /// Gives these numbers to copies of descriptors, for a program that is executed next and inherits
 /// them. Descriptors that had the numbers are closed.
 ///

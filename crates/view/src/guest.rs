@@ -221,6 +221,20 @@ pub trait Host {
         true
     }
 
+    /// Index of the binding by which the directory of a guest's descriptor was entered, if
+    /// [`Host::set_entered`] has noted it.
+    fn entered(&mut self, descriptor: i32) -> Option<usize> {
+        let _ = descriptor;
+        None
+    }
+    /// Notes it, so that every copy of the descriptor has it. The view asks for it only where
+    /// bindings overlap. The kernel keeps it with the open file as the signal of `F_SETSIG`, which
+    /// means nothing for a directory without `F_NOTIFY`: that is inherited, copied and sent as the
+    /// file is. So only 64 bindings can be noted, and none for `O_PATH`.
+    fn set_entered(&mut self, descriptor: i32, binding: usize) {
+        let _ = (descriptor, binding);
+    }
+
     /// Id of the calling process (`getpid`, as the guest sees it).
     fn pid(&self) -> u32;
     /// Id of the calling thread.

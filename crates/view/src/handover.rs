@@ -118,6 +118,7 @@ impl Writer<'_> {
         let Credentials { uid, gid, groups, capabilities, no_new_privileges } = &task.creds;
         self.text(task.root.as_bytes())?;
         self.number(task.umask.into())?;
+        self.number(task.entered.into())?;
         self.number(u64::from(*no_new_privileges) | u64::from(task.dumpable) << 1)?;
         self.ids(uid)?;
         self.ids(gid)?;
@@ -187,6 +188,7 @@ impl<'a> Reader<'a> {
     fn task(&mut self, task: &mut Task) -> Option<()> {
         task.root.set(self.text()?).ok()?;
         task.umask = self.short()?;
+        task.entered = u16::try_from(self.number()?).ok()?;
         let flags = self.number()?;
         task.fs_changed = false;
         task.dumpable = flags & 2 != 0;

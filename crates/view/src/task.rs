@@ -1,4 +1,4 @@
-//! The emulated state of one thread of the guest: ids, umask, root. `fork` and `clone` copy it;
+//! The emulated state of one thread of the guest: ids, umask, root, binding of its directory. `fork` and `clone` copy it;
 //! `execve` keeps it with the changes of credentials(7).
 
 use crate::identity::Credentials;
@@ -16,8 +16,11 @@ use crate::text::Text;
 pub struct Task {
     /// `umask(2)`.
     pub umask: u32,
-    /// The call that was just decided changed `root` or `umask`.
+    /// The call that was just decided changed `root`, `umask` or `entered`.
     pub fs_changed: bool,
+    /// Index of the binding by which the thread entered its working directory. It chooses a name
+    /// where bindings overlap; elsewhere it says nothing, and it may be outdated.
+    pub entered: u16,
     /// Ids, groups and capabilities, as the guest sees them.
     pub creds: Credentials,
     /// Seccomp filters that the guest itself has installed.
@@ -55,9 +58,10 @@ impl Clone for Task {
 
     /// Copies only the used bytes of the root's path.
     fn clone_from(&mut self, from: &Self) {
-        let Self { umask, fs_changed, creds, filters, dumpable, root } = from;
+        let Self { umask, fs_changed, entered, creds, filters, dumpable, root } = from;
         self.umask = *umask;
         self.fs_changed = *fs_changed;
+        self.entered = *entered;
         self.creds.clone_from(creds);
         self.filters = *filters;
         self.dumpable = *dumpable;
@@ -72,9 +76,18 @@ impl Task {
             root: Text::ROOT,
             umask,
             fs_changed: false,
+            entered: 0,
             creds,
             filters: Filters::NONE,
             dumpable: true,
+        }
+    }
+
+    /// Remembers the binding by which the working directory is entered.
+    pub(crate) fn enter(&mut self, binding: Option<usize>) {
+        let entered = binding.and_then(|index| u16::try_from(index).ok()).unwrap_or(0);
+        if self.entered != entered {
+            (self.entered, self.fs_changed) = (entered, true);
         }
     }
 

@@ -42,6 +42,9 @@ pub struct World<'a> {
     pub emulators: &'a [Emulator<'a>],
     /// The host name that the guest sees; empty for the host's own.
     pub host_name: &'a [u8],
+    /// A directory may have several names for the guest, because one binding's host path contains
+    /// another's and their guest paths do not correspond.
+    pub(crate) overlaps: bool,
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -53,7 +56,8 @@ impl<'a> World<'a> {
         identity: Option<Identity>,
         emulators: &'a [Emulator<'a>],
     ) -> Self {
-        Self { bindings, identity, emulators, host_name: b"", names: Names::of(bindings) }
+        let (overlaps, names) = (overlap(bindings), Names::of(bindings));
+        Self { bindings, identity, emulators, host_name: b"", overlaps, names }
     }
 
     /// Returns true if a name is a component of a binding's guest path.
@@ -63,6 +67,65 @@ impl<'a> World<'a> {
                 binding.guest.split(|byte| *byte == b'/').any(|component| component == name)
             })
     }
+}
+
+/// Returns true if the host path of one binding contains that of another, and it is not the same
+/// directory for the guest (`-v /home/me:/home/me -v /home/me/work:/home/me/work`). What hides
+/// files has no directories that a process would enter.
+const fn overlap(bindings: &[Binding<'_>]) -> bool {
+    let mut one = 0;
+    while one < bindings.len() {
+        let mut other = 0;
+        while other < bindings.len() {
+            let (above, below) = (&bindings[one], &bindings[other]);
+            if one != other
+                && !matches!(above.kind, Kind::Mask)
+                && !matches!(below.kind, Kind::Mask)
+                && contains(above.host, below.host)
+                && !corresponds(above, below)
+            {
+                return true;
+            }
+            other += 1;
+        }
+        one += 1;
+    }
+    false
+}
+
+/// Returns true if a binding within another on the host is at the same place for the guest.
+const fn corresponds(above: &Binding<'_>, below: &Binding<'_>) -> bool {
+    let start = if above.host.len() == 1 { 0 } else { above.host.len() };
+    let guest = if above.guest.len() == 1 { 0 } else { above.guest.len() };
+    let rest = below.host.len() - start;
+    if rest == 0 || below.guest.len() != guest + rest || !contains(above.guest, below.guest) {
+        return false;
+    }
+    let mut at = 0;
+    while at < rest {
+        if below.host[start + at] != below.guest[guest + at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Returns true if `below` is the directory `above` or a path in it.
+const fn contains(above: &[u8], below: &[u8]) -> bool {
+    // The directory `/` ends with its slash, others do without.
+    let mut at = if above.len() == 1 { 0 } else { above.len() };
+    if at > below.len() || (at < below.len() && below[at] != b'/') {
+        return false;
+    }
+    // From the end: paths that differ mostly begin alike.
+    while at > 0 {
+        at -= 1;
+        if above[at] != below[at] {
+            return false;
+        }
+    }
+    true
 }
 
 /// A set of names with false positives: one bit for each of 256 classes.

@@ -1,6 +1,7 @@
 //! Tests of host directories, files, volumes and memory file systems in the container's tree.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,6 +30,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("hosts_and_resolver", hosts_and_resolver),
     ("image_below_is_untouched", image_below_is_untouched),
     ("plain_tree_as_root", plain_tree_as_root),
+    ("one_directory_under_two_names", one_directory_under_two_names),
+    ("directories_closed_to_their_owner", directories_closed_to_their_owner),
 ];
 
 fn bind(source: &Path, target: &str) -> String {
@@ -344,5 +347,93 @@ fn plain_tree_as_root(w: &World) -> Outcome {
     let words = ["run", "--rm", &mode, "--rootfs", &path, "/bin/guest", "write", "/tmp/made", "x"];
     w.coracle(&words).ok();
     assert!(tree.join("tmp/made").exists(), "a plain tree is used as it is");
+    Ok(())
+}
+
+/// Bindings of the same host directory: `..` and the working directory's name follow the path by
+/// which the directory was entered, as with mounts.
+fn one_directory_under_two_names(w: &World) -> Outcome {
+    let dir = w.dir("twice");
+    for name in ["data/sub", "beside"] {
+        fs::create_dir_all(dir.join(name)).expect("a directory");
+    }
+    w.file(&dir.join("beside"), "file", "found\n");
+    let same = |path: &str| format!("{path} {path}\n");
+    let flags = |volumes: &[&str], cwd: &str| -> Vec<String> {
+        let volumes = volumes.iter().flat_map(|volume| ["-v".to_owned(), (*volume).to_owned()]);
+        volumes.chain(["-w".to_owned(), cwd.to_owned()]).collect()
+    };
+    let nested =
+        flags(&[&bind(&dir, "/home/me"), &bind(&dir.join("data"), "/second")], "/home/me/data");
+    let nested: Vec<&str> = nested.iter().map(String::as_str).collect();
+    let steps = ["cwd", ";", "read", "../beside/file", ";", "cd", "sub", ";", "cwd", ";"];
+    let more = [
+        "cd",
+        "../..",
+        ";",
+        "cwd",
+        ";",
+        "cd",
+        "/second/sub",
+        ";",
+        "cwd",
+        ";",
+        "exec",
+        "/bin/guest",
+        "cwd",
+    ];
+    let done = w.guest(&nested, &[&steps[..], &more[..]].concat());
+    let expected = [
+        same("/home/me/data"),
+        "found\n".to_owned(),
+        same("/home/me/data/sub"),
+        same("/home/me"),
+        same("/second/sub"),
+        same("/second/sub"),
+    ];
+    assert_eq!(done.ok().out(), expected.concat());
+    // Descriptors have a name too.
+    let twice = flags(&[&bind(&dir, "/a"), &bind(&dir, "/mnt/b")], "/mnt/b/data");
+    let twice: Vec<&str> = twice.iter().map(String::as_str).collect();
+    let steps = ["cd-fd", "sub", ";", "cwd", ";", "cd-fd", "..", ";", "cwd", ";"];
+    let more = ["cd-fd", "/a/data", ";", "cwd", ";", "cd-fd", "/mnt/b", ";", "cwd"];
+    let done = w.guest(&twice, &[&steps[..], &more[..]].concat());
+    let expected = ["/mnt/b/data/sub", "/mnt/b/data", "/a/data", "/mnt/b"].map(same);
+    assert_eq!(done.ok().out(), expected.concat());
+    Ok(())
+}
+
+/// The container's root changes names in directories without write permission for their owner, as
+/// images of some distributions have them, and sees their mode unchanged.
+fn directories_closed_to_their_owner(w: &World) -> Outcome {
+    let dir = w.dir("closed");
+    let give = |path: &Path| std::os::unix::fs::chown(path, Some(w.user.uid), Some(w.user.gid));
+    for name in ["one", "two", "one/moved"] {
+        let path = dir.join(name);
+        fs::create_dir(&path).expect("a directory");
+        give(&path).expect("giving it to the user");
+    }
+    w.file(&dir.join("one"), "old", "");
+    for name in ["one/moved", "one", "two"] {
+        let closed = fs::Permissions::from_mode(0o555);
+        fs::set_permissions(dir.join(name), closed).expect("a mode");
+    }
+    let volume = bind(&dir, "/v");
+    let made = ["write", "/v/one/new", "x", ";", "mkdir", "/v/two/dir", ";", "fifo", "/v/two/pipe"];
+    let more = [";", "remove", "/v/one/old", ";", "rename", "/v/one/moved", "/v/two/came"];
+    w.guest(&["-v", &volume], &[&made[..], &more[..]].concat()).ok();
+    let modes = ["/v/one", "/v/two", "/v/two/came"].map(|path| {
+        let seen = w.json(&["-v", &volume], &["stat", path]);
+        seen["mode"].as_str().unwrap_or_default().to_owned()
+    });
+    assert_eq!(modes, ["555"; 3]);
+    let mut names = crate::world::json(&w.guest(&["-v", &volume], &["list", "/v/two"]));
+    names.as_array_mut().expect("a list").sort_by_key(ToString::to_string);
+    assert_eq!(names, json!(["came", "dir", "pipe"]));
+    // Other users, and a read-only volume, are refused as before.
+    let flags = ["-v", &volume, "-u", "33:33"];
+    w.guest(&flags, &["write", "/v/one/more", "x"]).expect(9);
+    let read_only = format!("{volume}:ro");
+    w.guest(&["-v", &read_only], &["write", "/v/one/more", "x"]).expect(9);
     Ok(())
 }

@@ -11,7 +11,7 @@ use abi::shared::Switches;
 use core::ffi::CStr;
 use hostfs::at::{Process, from_root, start};
 use hostfs::inode_log::IndexedLog;
-use linux_raw_sys::general::{F_GETFL, O_PATH};
+use linux_raw_sys::general::{F_GETFL, F_GETSIG, F_SETSIG, O_PATH};
 use view::errno::Result;
 use view::guest::Straight;
 use view::{Dir, Errno, Host, HostFd, Task, Text};
@@ -110,6 +110,15 @@ impl Host for Backend<'_> {
 
     fn opens_by_path(&self) -> bool {
         false
+    }
+
+    fn entered(&mut self, descriptor: i32) -> Option<usize> {
+        let mark = calls::fcntl(descriptor, F_GETSIG, 0).ok()?;
+        usize::try_from(mark).ok()?.checked_sub(1)
+    }
+
+    fn set_entered(&mut self, descriptor: i32, binding: usize) {
+        let _ = calls::fcntl(descriptor, F_SETSIG, binding as u64 + 1);
     }
 
     fn pid(&self) -> u32 {

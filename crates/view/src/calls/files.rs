@@ -35,6 +35,7 @@ pub(super) fn chdir<N: Backend>(
             }
             rules::may_search(&context.task.creds, &found.truth)?;
         }
+        context.task.enter(place.binding);
         on_place(context, arguments, place, 0, After::Nothing)
     })
 }
@@ -54,6 +55,16 @@ pub(super) fn fchdir<N: Backend>(
             rules::may_search(&context.task.creds, &found.truth)?;
         }
     }
+    if context.world.overlaps {
+        let CallContext { backend, world, task, buffers } = &mut *context;
+        backend.path_of(at, &mut buffers.link)?;
+        let entered = || paths::entered(*backend, task, at);
+        let host = buffers.link.as_bytes();
+        let origin = paths::reverse_by(world, host, entered, &mut buffers.host)?;
+        task.enter(if let Origin::Inside(index) = origin { Some(index) } else { None });
+    } else {
+        context.task.enter(None);
+    }
     Ok(Verdict::Pass)
 }
 
@@ -66,6 +77,7 @@ pub(super) fn getcwd<N: Backend>(
     let (buffer, size) = (arguments.word(0), arguments.word(1));
     let buffers = &mut *context.buffers;
     if context.task.root.as_bytes() == b"/"
+        && context.task.entered == 0
         && context.backend.remembered_cwd(&mut buffers.link)
         && let Some(here) = paths::in_tree(context.world, buffers.link.as_bytes())
     {
@@ -80,7 +92,9 @@ pub(super) fn getcwd<N: Backend>(
             return Err(Errno::ENOENT);
         }
     }
-    let origin = paths::reverse(context.world, buffers.link.as_bytes(), &mut buffers.host)?;
+    let entered = || Some(context.task.entered.into());
+    let host = buffers.link.as_bytes();
+    let origin = paths::reverse_by(context.world, host, entered, &mut buffers.host)?;
     if !matches!(origin, Origin::Inside(_)) || !seen_from(&context.task.root, &mut buffers.host)? {
         buffers.host.set(UNREACHABLE)?;
     }

@@ -151,6 +151,10 @@ pub fn leave<N: Backend>(
             abandon(context.backend, after);
             result
         }
+        After::Entered(binding) => {
+            open::note_entered(context, result, binding);
+            result
+        }
         After::Created { gid, kind, clear } => {
             open::record_created(context, result, gid, kind, clear);
             result

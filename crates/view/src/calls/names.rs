@@ -180,6 +180,26 @@ pub(super) fn record_new<N: Backend>(
     Ok(Verdict::Done(0))
 }
 
+/// Makes a call that changes a name. If the kernel refuses it because of the mode of the directory
+/// that contains the name, the directory is opened to its owner first.
+pub(super) fn in_directory<N: Backend, T>(
+    context: &mut CallContext<'_, N>,
+    places: &[(&Place, usize)],
+    mut call: impl FnMut(&mut CallContext<'_, N>) -> Result<T>,
+) -> Result<T> {
+    let result = call(context);
+    if !matches!(result, Err(Errno::EACCES)) {
+        return result;
+    }
+    let mut opened = false;
+    for (place, which) in places {
+        if let Some(identity) = emulated(context, place.kind).filter(|_| !place.read_only) {
+            opened |= identity::open_parent(context, &identity, place, *which).unwrap_or(false);
+        }
+    }
+    if opened { call(context) } else { result }
+}
+
 fn make_directory<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -188,7 +208,9 @@ fn make_directory<N: Backend>(
     let mode = mode & 0o1777 & !context.task.umask;
     let new = allow_new(context, place, 0, S_IFDIR | mode, (0, 0))?;
     let bits = new.map_or(mode, |new| new.disk_bits());
-    context.backend.mkdir(place.at, context.buffers.found[0].as_c_str(), bits)?;
+    in_directory(context, &[(place, 0)], |context| {
+        context.backend.mkdir(place.at, context.buffers.found[0].as_c_str(), bits)
+    })?;
     record_new(context, place, 0, new.as_ref())
 }
 
@@ -202,9 +224,11 @@ fn symlink<N: Backend>(
     }
     with_place(context, arguments, Intent::NAME, |context, place| {
         let new = allow_new(context, place, 0, S_IFLNK | 0o777, (0, 0))?;
-        let buffers = &*context.buffers;
-        let (target, path) = (buffers.spare[0].as_c_str(), buffers.found[0].as_c_str());
-        context.backend.symlink(target, place.at, path)?;
+        in_directory(context, &[(place, 0)], |context| {
+            let buffers = &*context.buffers;
+            let (target, path) = (buffers.spare[0].as_c_str(), buffers.found[0].as_c_str());
+            context.backend.symlink(target, place.at, path)
+        })?;
         record_new(context, place, 0, new.as_ref())
     })
 }
@@ -253,7 +277,9 @@ fn remove<N: Backend>(
     }
     let known = directory || in_root(context, place, 0);
     let removed = clearing_cache(context, known && place.kind == Kind::Tree, |context| {
-        context.backend.unlink(place.at, context.buffers.found[0].as_c_str(), flags)
+        in_directory(context, &[(place, 0)], |context| {
+            context.backend.unlink(place.at, context.buffers.found[0].as_c_str(), flags)
+        })
     });
     match removed {
         // Emulated root passes the kernel's check of `/proc`, and so does every thread for its own
@@ -297,12 +323,38 @@ fn rename<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<V
     let identity = emulated(context, old.kind).filter(|_| flags & WHITEOUT != 0);
     let flags = if identity.is_some() { flags & !WHITEOUT } else { *flags };
     clearing_cache(context, known || identity.is_some(), |context| {
-        let buffers = &*context.buffers;
-        let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
-        context.backend.rename((old.at, from), (new.at, to), flags)?;
+        let call = |context: &mut CallContext<'_, N>| {
+            let buffers = &*context.buffers;
+            let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
+            context.backend.rename((old.at, from), (new.at, to), flags)
+        };
+        match in_directory(context, &[(old, 0), (new, 1)], call) {
+            // A directory that gets another parent is itself written to.
+            Err(Errno::EACCES) if open_moved(context, pair) => call(context)?,
+            result => result?,
+        }
         identity.map_or(Ok(()), |identity| make_whiteout(context, old, &identity))
     })?;
     Ok(Verdict::Done(0))
+}
+
+/// Opens directories that a `rename` moves to their owner. Returns true if it was done.
+fn open_moved<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> bool {
+    let exchanged = pair.flags & EXCHANGE != 0;
+    let mut opened = false;
+    for (place, which) in
+        [(&pair.old, 0), (&pair.new, 1)].into_iter().take(1 + usize::from(exchanged))
+    {
+        if let Some(identity) = emulated(context, place.kind)
+            && let Ok(found) = look(context, &identity, place, which)
+            && rules::may(&context.task.creds, &found.truth, Want::WRITE).is_ok()
+        {
+            let at = (place.at, context.buffers.found[which].as_c_str());
+            let done = identity::open_to_owner(context.backend, &identity, place.kind, at, &found);
+            opened |= done.unwrap_or(false);
+        }
+    }
+    opened
 }
 
 /// Makes overlay's whiteout, a device (0, 0), in the place of the file that was renamed. Like every
@@ -566,16 +618,18 @@ fn link<N: Backend>(context: &mut CallContext<'_, N>, pair: &Pair) -> Result<Ver
         }
         return copy_up(context, old, 0);
     }
-    let buffers = &*context.buffers;
-    let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
     let flags = if old.magic {
         AT_SYMLINK_FOLLOW
-    } else if from.is_empty() {
+    } else if context.buffers.found[0].is_empty() {
         AT_EMPTY_PATH
     } else {
         0
     };
-    context.backend.link((old.at, from), (new.at, to), flags)?;
+    in_directory(context, &[(new, 1)], |context| {
+        let buffers = &*context.buffers;
+        let (from, to) = (buffers.found[0].as_c_str(), buffers.found[1].as_c_str());
+        context.backend.link((old.at, from), (new.at, to), flags)
+    })?;
     if needs_emulation(&found) {
         context.backend.changed();
     }

@@ -61,7 +61,11 @@ pub(super) fn enter<N: Backend>(
     request.flags.check()?;
     let (dir, address) = arguments.path(0)?;
     context.backend.read_text(address, &mut context.buffers.named[0])?;
-    if is_single_name(context, &request, dir) {
+    // Where bindings overlap, a directory has several names: its descriptor needs to know by which
+    // it was opened.
+    let enters = context.world.overlaps && request.reads();
+    context.buffers.careful |= enters;
+    if !enters && is_single_name(context, &request, dir) {
         let generation = context.backend.plain_generation().filter(|_| !context.buffers.careful);
         if let Some(generation) = generation.filter(|_| arguments.op() != Op::Openat2) {
             return open_unseen(context, arguments, &request, (generation, true));
@@ -95,12 +99,39 @@ pub(super) fn enter<N: Backend>(
         held = None;
     }
     Place { held, ..place }.close(context.backend);
-    match verdict? {
+    let verdict = verdict?;
+    let verdict = if enters { watch_entered(verdict, &place) } else { verdict };
+    match verdict {
         Verdict::Instead(call, after) if arguments.op() == Op::Openat2 => {
             let how = how(context, &request).inspect_err(|_| abandon(context.backend, after))?;
             Ok(Verdict::Instead(call_at(&call, &[(2, how), (3, HOW)]), after))
         }
         verdict => Ok(verdict),
+    }
+}
+
+/// Notes by which binding a directory was opened, after it was.
+pub(super) fn note_entered<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    descriptor: i64,
+    binding: usize,
+) {
+    let Ok(descriptor @ 0..) = i32::try_from(descriptor) else { return };
+    let (at, mut facts) = (Dir::Guest(descriptor), identity::files::NO_FACTS);
+    if context.backend.statx(at, c"", AT_EMPTY_PATH, &mut facts).is_ok()
+        && u32::from(facts.stx_mode) & S_IFMT == S_IFDIR
+    {
+        context.backend.set_entered(descriptor, binding);
+    }
+}
+
+/// Has the binding of a directory noted, if nothing else is to be done after it was opened.
+fn watch_entered(verdict: Verdict, place: &Place) -> Verdict {
+    let Some(after) = place.binding.map(After::Entered) else { return verdict };
+    match verdict {
+        Verdict::Pass => Verdict::Watch(after),
+        Verdict::Instead(call, After::Nothing) => Verdict::Instead(call, after),
+        other => other,
     }
 }
 
@@ -474,7 +505,10 @@ fn allowed_to_make<N: Backend>(
     }
     let Some(identity) = emulated(context, place.kind) else { return Ok(After::Nothing) };
     let parent = look_parent(context, &identity, place, 0)?;
-    after_making(context, request, place.kind, &identity, &parent)
+    let after = after_making(context, request, place.kind, &identity, &parent)?;
+    let at = (place.at, context.buffers.host.as_c_str());
+    identity::open_to_owner(context.backend, &identity, place.kind, at, &parent)?;
+    Ok(after)
 }
 
 /// The work to do after a file has been made in `parent`.
@@ -520,6 +554,8 @@ fn open_existing<N: Backend>(
             return Err(Errno::EROFS);
         }
         let after = after_making(context, request, place.kind, identity, &found)?;
+        let (dir, path) = reach(context.buffers, place, 0);
+        identity::open_to_owner(context.backend, identity, place.kind, (dir, path), &found)?;
         return on_place(context, arguments, place, 0, after);
     }
     if found.truth.is_directory() && (flags.writes() || flags.create()) {

@@ -6,7 +6,7 @@
 
 use super::arguments::Arguments;
 use super::ids::Width;
-use super::names::{allow_new, record_new, unless_taken};
+use super::names::{allow_new, in_directory, record_new, unless_taken};
 use super::stat::{kind_of, place_of};
 use super::support::{
     Target, at_flags, binding_of, copy_up, find, is_shared, look, more_than_a_name, reach,
@@ -274,8 +274,8 @@ fn make_node<N: Backend>(
     let numbers = if is_device { decode_device(device) } else { (0, 0) };
     let mode = mode & !context.task.umask;
     let new = allow_new(context, place, 0, mode, numbers)?;
-    let path = context.buffers.found[0].as_c_str();
     let Some(truth) = new else {
+        let path = context.buffers.found[0].as_c_str();
         context.backend.mknod(place.at, path, mode)?;
         return Ok(Verdict::Done(0));
     };
@@ -285,7 +285,10 @@ fn make_node<N: Backend>(
         return Err(unless_taken(context, place, 0, Errno::EPERM));
     }
     let on_disk = if is_device { S_IFREG } else { truth.kind() };
-    context.backend.mknod(place.at, path, on_disk | truth.disk_bits())?;
+    in_directory(context, &[(place, 0)], |context| {
+        let path = context.buffers.found[0].as_c_str();
+        context.backend.mknod(place.at, path, on_disk | truth.disk_bits())
+    })?;
     let recorded = record_new(context, place, 0, Some(&truth));
     if is_device {
         // The cache may contain this name as an ordinary file.

@@ -339,11 +339,11 @@ pub fn target_of<N: Backend>(
 
 /// What kind of files the binding of an open file holds, and if it is read-only.
 pub fn binding_of<N: Backend>(context: &mut CallContext<'_, N>, at: Dir) -> Result<(Kind, bool)> {
-    let buffers = &mut *context.buffers;
-    let origin = context
-        .backend
-        .path_of(at, &mut buffers.link)
-        .and_then(|()| paths::reverse(context.world, buffers.link.as_bytes(), &mut buffers.host));
+    let CallContext { backend, world, task, buffers } = &mut *context;
+    let origin = backend.path_of(at, &mut buffers.link).and_then(|()| {
+        let entered = || paths::entered(*backend, task, at);
+        paths::reverse_by(world, buffers.link.as_bytes(), entered, &mut buffers.host)
+    });
     Ok(match origin {
         Ok(Origin::Inside(index)) => {
             let binding = &context.world.bindings[index];

@@ -48,7 +48,7 @@ pub use execution::{Executed, execute};
 pub use files::{
     Found, NO_FACTS, created, is_plain_new, look, search, set_truth, truth_of, unrecorded, written,
 };
-pub use names::look_parent;
+pub use names::{look_parent, open_parent, open_to_owner};
 pub use record::{OWNER, Truth, note_key};
 pub use rules::{
     Want, may, may_change, may_chown, may_create, may_delete, may_open, may_search, may_set_times,

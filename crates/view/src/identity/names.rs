@@ -1,12 +1,14 @@
-//! Finds owner and mode of the directory that contains a name.
+//! Finds owner and mode of the directory that contains a name, and opens it to its owner.
 
 use super::files::{self, Found};
+use super::rules;
 use crate::CallContext;
 use crate::errno::Result;
-use crate::guest::Backend;
+use crate::guest::{Backend, Dir, Host};
 use crate::paths::Place;
 use crate::text::Text;
-use crate::world::Identity;
+use crate::world::{Identity, Kind};
+use core::ffi::CStr;
 
 /// The directory that contains the name at `buffers.found[which]`. For a mount point this may be a
 /// directory of another binding, but rules never make or remove a mount point.
@@ -19,6 +21,41 @@ pub fn look_parent<N: Backend>(
     parent_of(&context.buffers.found[which], &mut context.buffers.host)?;
     let path = context.buffers.host.as_c_str();
     files::look(context.backend, identity, place.kind, place.at, path)
+}
+
+/// Lets the host's caller change the names in a directory of its own, if the mode on disk forbids
+/// that and the guest may do it (its root may). As everywhere, the owner's bits are set on disk
+/// from then on, and a record keeps the mode that the guest sees. A mode that is changed for one
+/// call only would disturb other processes, and would stay if the process were killed. Returns true
+/// if something was changed.
+pub fn open_to_owner(
+    host: &mut impl Host,
+    identity: &Identity,
+    kind: Kind,
+    at: (Dir, &CStr),
+    found: &Found,
+) -> Result<bool> {
+    const CHANGE: u32 = 0o300;
+    let closed = u32::from(found.facts.stx_mode) & CHANGE != CHANGE;
+    let kept = matches!(kind, Kind::Tree | Kind::Host);
+    if !closed || !kept || !found.truth.is_directory() || found.facts.stx_uid != identity.host_uid {
+        return Ok(false);
+    }
+    files::set_truth(host, identity, kind, at, found, &found.truth)?;
+    Ok(true)
+}
+
+/// [`open_to_owner`] for the directory that contains a name.
+pub fn open_parent<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    identity: &Identity,
+    place: &Place,
+    which: usize,
+) -> Result<bool> {
+    let parent = look_parent(context, identity, place, which)?;
+    rules::may_create(&context.task.creds, &parent.truth)?;
+    let at = (place.at, context.buffers.host.as_c_str());
+    open_to_owner(context.backend, identity, place.kind, at, &parent)
 }
 
 /// Puts the directory part of a host path into `parent`. It is empty for a single name, which is in

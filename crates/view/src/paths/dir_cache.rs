@@ -194,15 +194,16 @@ impl<N: Backend> Walker<'_, '_, N> {
         if self.from != Dir::Cwd || !self.may_use_cache() {
             return false;
         }
-        let CallContext { backend, world, buffers, .. } = &mut *self.context;
-        backend.remembered_cwd(&mut buffers.link)
+        let CallContext { backend, world, task, buffers } = &mut *self.context;
+        task.entered == 0
+            && backend.remembered_cwd(&mut buffers.link)
             && in_tree(world, buffers.link.as_bytes()).is_some()
     }
 
     /// Puts the path together in `buffers.position`, from `buffers.named`, or from `buffers.walk`
     /// if a link was `followed`.
     fn compose(&mut self, followed: bool) -> Option<Shape> {
-        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let CallContext { backend, world, task, buffers } = &mut *self.context;
         let path = if followed { &buffers.walk } else { &buffers.named[self.which] };
         let path = path.as_bytes();
         let position = &mut buffers.position;
@@ -214,7 +215,7 @@ impl<N: Backend> Walker<'_, '_, N> {
         } else {
             // The target of a relative link was joined to its directory, so this is the guest's own
             // path.
-            if !backend.remembered_cwd(&mut buffers.link) {
+            if task.entered != 0 || !backend.remembered_cwd(&mut buffers.link) {
                 return None;
             }
             let here = in_tree(world, buffers.link.as_bytes())?;

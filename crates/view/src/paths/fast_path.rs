@@ -46,7 +46,7 @@ pub fn fast_path<N: Backend>(
     let whole = named[0] == b'/';
     // Only one slash is skipped: a path that begins with two would still be absolute, and lead the
     // kernel into the host's root.
-    if !(whole && named.get(1) != Some(&b'/') || !whole && from == Dir::Cwd)
+    if !(whole && named.get(1) != Some(&b'/') || !whole && from == Dir::Cwd && task.entered == 0)
         || matches!(name, b"" | b"." | b"..")
         || buffers.careful
         || task.root.as_bytes() != b"/"

@@ -55,7 +55,7 @@ pub(super) fn learn_missing<N: Backend>(
         return;
     }
     if named[0] != b'/' && from == Dir::Cwd && named.contains(&b'/') {
-        if !backend.remembered_cwd(&mut buffers.link) {
+        if task.entered != 0 || !backend.remembered_cwd(&mut buffers.link) {
             return;
         }
         let Some(here) = in_tree(world, buffers.link.as_bytes()) else { return };

@@ -11,7 +11,7 @@
 //! shown. The old `readdir` of i386, which reads one entry at a time, shows none.
 
 use super::bindings::{behind, mounts_beneath};
-use super::reverse::{Origin, reverse};
+use super::reverse::{Origin, reverse_by};
 use crate::CallContext;
 use crate::calls::arguments::Arguments;
 use crate::errno::{Errno, Result};
@@ -119,7 +119,8 @@ fn fill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, room: usize) 
 fn look<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> Result<bool> {
     let CallContext { backend, world, buffers, .. } = context;
     backend.path_of(Dir::Guest(fd), &mut buffers.link)?;
-    let origin = reverse(world, buffers.link.as_bytes(), &mut buffers.position)?;
+    let entered = || backend.entered(fd);
+    let origin = reverse_by(world, buffers.link.as_bytes(), entered, &mut buffers.position)?;
     Ok(matches!(origin, Origin::Inside(_))
         && mounts_beneath(world, buffers.position.as_bytes()).next().is_some())
 }

@@ -53,6 +53,7 @@ pub use bindings::{find, is_mount_point, mounts_beneath};
 pub(crate) use dir_cache::in_tree;
 pub use dir_cache::is_in_root;
 pub use fast_path::{Start, fast_path};
+pub use origin::entered;
 pub use place::{End, Intent, Last, Look, Place};
 pub use resolve::{resolve, resolve_cached};
-pub use reverse::{Origin, reverse, seen_from};
+pub use reverse::{Origin, reverse, reverse_by, seen_from};

@@ -2,12 +2,13 @@
 //! directory above.
 
 use super::bindings::{find, is_mount_point};
-use super::reverse::{Origin, reverse};
+use super::reverse::{Origin, reverse_by};
 use super::walker::{Component, SUFFIX_MAX, WalkOrigin, Walker, pop, push_to};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, HostFd};
+use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity;
+use crate::task::Task;
 use crate::text::{PATH_MAX, Text};
 use crate::world::Kind;
 use linux_raw_sys::general::{
@@ -58,7 +59,7 @@ impl<N: Backend> Walker<'_, '_, N> {
 
     /// Finds the guest's name of a directory: sets origin, position and binding.
     pub(super) fn locate(&mut self, dir: Dir) -> Result<()> {
-        let CallContext { backend, world, buffers, .. } = &mut *self.context;
+        let CallContext { backend, world, task, buffers } = &mut *self.context;
         buffers.position.clear();
         self.binding = None;
         match backend.path_of(dir, &mut buffers.link) {
@@ -69,7 +70,9 @@ impl<N: Backend> Walker<'_, '_, N> {
             }
             Err(error) => return Err(error),
         }
-        let origin = match reverse(world, buffers.link.as_bytes(), &mut buffers.position) {
+        let entered = || entered(*backend, task, dir);
+        let position = &mut buffers.position;
+        let origin = match reverse_by(world, buffers.link.as_bytes(), entered, position) {
             Err(Errno::ENAMETOOLONG) => {
                 buffers.position.clear();
                 self.origin = WalkOrigin::Lost;
@@ -292,6 +295,15 @@ impl<N: Backend> Walker<'_, '_, N> {
             self.rest = 0;
         }
         done.is_ok()
+    }
+}
+
+/// Index of the binding by which the guest entered a directory, as far as it is known.
+pub fn entered(host: &mut impl Host, task: &Task, dir: Dir) -> Option<usize> {
+    match dir {
+        Dir::Cwd => Some(task.entered.into()),
+        Dir::Guest(descriptor) => host.entered(descriptor),
+        Dir::Root | Dir::Held(_) => None,
     }
 }
 

@@ -23,7 +23,32 @@ pub enum Origin {
 /// If bindings overlap and the file has several names, the binding with the longest host path wins,
 /// then the first in the table. A name that another binding hides does not count.
 pub fn reverse(world: &World<'_>, host: &[u8], into: &mut Text) -> Result<Origin> {
+    reverse_by(world, host, || None, into)
+}
+
+/// As [`reverse`], for a directory that was entered by a known binding. If several bindings contain
+/// the directory, `entered` is asked for that binding's index, and its name is the one that the
+/// kernel would show if each binding were a mount.
+pub fn reverse_by(
+    world: &World<'_>,
+    host: &[u8],
+    entered: impl FnOnce() -> Option<usize>,
+    into: &mut Text,
+) -> Result<Origin> {
     into.clear();
+    if world.overlaps
+        && world.bindings.iter().filter(|one| behind(host, one.host).is_some()).nth(1).is_some()
+        && let Some(index) = entered()
+        && let Some(binding) = world.bindings.get(index)
+        && let Some(rest) = behind(host, binding.host)
+    {
+        into.set(if rest.is_empty() || binding.guest != b"/" { binding.guest } else { b"" })?;
+        into.push(rest)?;
+        if find(world, into.as_bytes()).is_some_and(|(found, _)| found == index) {
+            return Ok(Origin::Inside(index));
+        }
+        into.clear();
+    }
     if host.first() != Some(&b'/') || host.starts_with(b"/memfd:") {
         return Ok(Origin::Unnamed);
     }

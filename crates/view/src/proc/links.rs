@@ -5,7 +5,7 @@ use crate::calls::support::is_copy_of;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host};
 use crate::identity::files::NO_FACTS;
-use crate::paths::{Origin, reverse};
+use crate::paths::{Origin, reverse_by};
 use crate::task::Task;
 use crate::text::Text;
 use crate::world::World;
@@ -63,9 +63,15 @@ pub fn follow<N: Backend>(
     match entry.rest {
         b"exe" => exe(backend, world, &entry, link, into),
         b"root" => root(backend, task, &entry, into),
-        b"cwd" => named(backend, world, link, into),
-        rest if rest.starts_with(b"fd/") => named(backend, world, link, into),
-        rest if rest.starts_with(b"map_files/") => match named(backend, world, link, into)? {
+        b"cwd" => {
+            let entered = directory_of(backend, task, &entry);
+            named(backend, world, link, entered, into)
+        }
+        rest if rest.starts_with(b"fd/") => {
+            let entered = if world.overlaps { descriptor_of(backend, &entry) } else { None };
+            named(backend, world, link, entered, into)
+        }
+        rest if rest.starts_with(b"map_files/") => match named(backend, world, link, None, into)? {
             // The loader's mappings are anonymous memory for the guest.
             Target::Kernel if is_only_on_host(into) => Err(Errno::ENOENT),
             target => Ok(target),
@@ -118,7 +124,25 @@ fn exe<N: Backend>(
         return Ok(Target::Jump);
     }
     *into = kernels;
-    named(backend, world, link, into)
+    named(backend, world, link, None, into)
+}
+
+/// The binding by which a thread entered its working directory, if that is known.
+fn directory_of<N: Backend>(backend: &mut N, task: &Task, entry: &Entry<'_>) -> Option<usize> {
+    let own = [backend.pid(), backend.tid()];
+    if own.contains(&entry.task()) {
+        return Some(task.entered.into());
+    }
+    let mut entered = None;
+    backend.with_task(entry.task(), &mut |other| entered = Some(other.entered.into()));
+    entered
+}
+
+/// The same for a descriptor of the calling process.
+fn descriptor_of<N: Backend>(backend: &mut N, entry: &Entry<'_>) -> Option<usize> {
+    let own = [backend.pid(), backend.tid()].contains(&entry.process);
+    let number = core::str::from_utf8(entry.rest.get(3..)?).ok()?.parse().ok()?;
+    own.then(|| backend.entered(number)).flatten()
 }
 
 /// The kernel does not know a guest's `chroot`. A process that is not of this container appears to
@@ -143,11 +167,12 @@ fn named(
     backend: &mut impl Host,
     world: &World<'_>,
     link: &CStr,
+    entered: Option<usize>,
     into: &mut Text,
 ) -> Result<Target> {
     let kernels = *into;
     let gone = kernels.as_bytes().ends_with(DELETED) && !has_that_name(backend, link, &kernels);
-    match reverse(world, kernels.as_bytes(), into)? {
+    match reverse_by(world, kernels.as_bytes(), || entered, into)? {
         // To the guest, the copy of a file of the image is that file.
         Origin::Inside(_) if gone && has_copy(backend, link, &kernels) => {
             into.truncate(into.len() - DELETED.len());

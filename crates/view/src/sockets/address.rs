@@ -275,6 +275,7 @@ fn new_socket<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Re
     let Some((parent, new)) = truth_of_new(context, place)? else { return Ok(false) };
     identity::may_create(&context.task.creds, &parent)?;
     let Some(ids) = &context.world.identity else { return Ok(false) };
+    identity::open_parent(context, ids, place, 0)?;
     Ok(!identity::files::is_plain_new(ids, place.kind, &new))
 }
 

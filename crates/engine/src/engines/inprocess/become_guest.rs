@@ -56,7 +56,7 @@ fn ignored() -> u64 {
 fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Infallible> {
     let Ready { program, prepared, records, fresh, turn } = ready;
     run::take_directory_and_terminal(plan, &prepared, ties)?;
-    let task = run::first_task(plan)?;
+    let task = run::first_task(plan, &prepared)?;
     let (switches, process) = (plan.switches, &plan.process);
     let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };
     let error = entry.execute(&program, || {

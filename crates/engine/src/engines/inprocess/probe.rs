@@ -87,7 +87,7 @@ fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
         ],
         None,
     );
-    Ok(Prepared { world, files: Files::of(&place, root.clone()), cwd: root })
+    Ok(Prepared { world, files: Files::of(&place, root.clone()), cwd: root, entered: 0 })
 }
 
 fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert::Infallible> {

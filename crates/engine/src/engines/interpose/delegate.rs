@@ -7,7 +7,8 @@ use view::guest::{Backend, Guest, Host};
 use view::text::Text;
 
 /// Inside an `impl Host`: forwards all methods to the field `host` that do not depend on who is
-/// asking. Not forwarded: `pid`, `tid`, `program_of`, `with_task`, `is_executed`, `signal_all`.
+/// asking. Not forwarded: `pid`, `tid`, `program_of`, `with_task`, `is_executed`, `signal_all`,
+/// `entered`, `set_entered`.
 macro_rules! delegate_to_host {
     () => {
         hostfs::delegate_files!(host);
@@ -74,6 +75,14 @@ impl Guest for DynBackend<'_> {
 
 impl Host for DynBackend<'_> {
     delegate_to_host!();
+
+    fn entered(&mut self, descriptor: i32) -> Option<usize> {
+        self.host.entered(descriptor)
+    }
+
+    fn set_entered(&mut self, descriptor: i32, binding: usize) {
+        self.host.set_entered(descriptor, binding);
+    }
 
     fn pid(&self) -> u32 {
         self.host.pid()

@@ -66,6 +66,8 @@ pub struct Prepared {
     pub files: Files,
     /// The program's working directory on the host.
     pub cwd: PathBuf,
+    /// The binding by which it is entered.
+    pub entered: u16,
 }
 
 /// Makes everything that the plan mounts, and compiles its table.
@@ -107,7 +109,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let mut maker = Maker { points, memory, own, devices: devices(&plan.mounts) };
     let user = user_of(&plan.ids);
     plan.mounts.iter().try_for_each(|mount| maker.mount(mount, user))?;
-    let cwd = maker.working_directory(plan)?;
+    let directory = maker.working_directory(plan)?;
     let identity = plan.emulate_root.then(|| identity(plan));
     let host_name = plan.hostname.as_deref().unwrap_or_default();
     if !host_name.is_empty() {
@@ -116,7 +118,8 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let world = Compiled::new(maker.points.finish(), identity).with_host_name(host_name);
     let mut files = Files::of(&place, root);
     files.beside_image.clone_from(&plan.beside_image);
-    Ok(Prepared { world, files, cwd })
+    let entered = world.binding_of(&directory.guest);
+    Ok(Prepared { world, files, cwd: directory.host, entered })
 }
 
 /// The container's user and group.
@@ -335,9 +338,8 @@ impl Maker {
         self.points.make_read_only(&found.guest);
     }
 
-    /// The host path of the program's working directory, which is made where the container should
-    /// have it.
-    fn working_directory(&self, plan: &Plan) -> Result<PathBuf> {
+    /// The program's working directory, which is made where the container should have it.
+    fn working_directory(&self, plan: &Plan) -> Result<Found> {
         let process = &plan.process;
         let failed = |errno: Errno| Error::WorkingDirectory {
             path: process.cwd.clone(),
@@ -353,7 +355,7 @@ impl Maker {
             }
             None => self.points.make(&found, true).map_err(failed)?,
         }
-        Ok(found.host)
+        Ok(found)
     }
 }
 

@@ -213,7 +213,7 @@ pub(in crate::engines) fn parts(prepared: &Prepared) -> Result<Parts> {
 }
 
 /// The first thread, as the guest is to see it.
-pub(in crate::engines) fn first_task(plan: &Plan) -> Result<Task> {
+pub(in crate::engines) fn first_task(plan: &Plan, prepared: &Prepared) -> Result<Task> {
     let process = &plan.process;
     let groups = match &process.groups {
         Groups::Set(groups) => groups.clone(),
@@ -228,5 +228,7 @@ pub(in crate::engines) fn first_task(plan: &Plan) -> Result<Task> {
         .map_err(|errno| call("set the groups")(Errno::from_raw_os_error(i32::from(errno.0))))?;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    Ok(Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits()))
+    let mut task = Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits());
+    task.entered = prepared.entered;
+    Ok(task)
 }

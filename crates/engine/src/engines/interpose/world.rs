@@ -86,6 +86,14 @@ impl Compiled {
         self.bound.iter().map(Bound::borrow).collect()
     }
 
+    /// Index of the binding that contains a guest path.
+    #[must_use]
+    pub fn binding_of(&self, guest: &[u8]) -> u16 {
+        let bindings = self.bindings();
+        let found = view::paths::find(&World::new(&bindings, None, &[]), guest);
+        found.and_then(|(index, _)| u16::try_from(index).ok()).unwrap_or(0)
+    }
+
     /// Whether a mount point is missing on disk, so that the listing of its directory must be
     /// completed.
     #[must_use]

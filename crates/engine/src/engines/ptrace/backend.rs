@@ -6,7 +6,9 @@ use super::scratch::{Chunks, Room, Scratch, Spot};
 use super::tracee::{Program, Tracee};
 use crate::engines::interpose::delegate::delegate_to_host;
 use crate::engines::interpose::host::HostCalls;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno as Raw;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CStr;
 use sys::ptrace::{Id, Memory};
@@ -119,6 +121,15 @@ fn take(bytes: &[u8], into: &mut Text) -> Result<bool, Errno> {
     Ok(end.is_some())
 }
 
+impl<H> Backend<'_, H> {
+    /// A copy of a descriptor of the guest's process (Linux 5.6).
+    fn descriptor(&self, number: i32) -> Option<OwnedFd> {
+        let process = Pid::from_raw(self.process as i32)?;
+        let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
+        pidfd_getfd(process, number, PidfdGetfdFlags::empty()).ok()
+    }
+}
+
 impl<H: Host> Host for Backend<'_, H> {
     delegate_to_host!();
 
@@ -147,6 +158,18 @@ impl<H: Host> Host for Backend<'_, H> {
                 true
             }
             None => false,
+        }
+    }
+
+    fn entered(&mut self, descriptor: i32) -> Option<usize> {
+        let file = self.descriptor(descriptor)?;
+        let mark = sys::process::signal_of(&file).ok()?;
+        usize::try_from(mark).ok()?.checked_sub(1)
+    }
+
+    fn set_entered(&mut self, descriptor: i32, binding: usize) {
+        if let (Some(file), Ok(mark)) = (self.descriptor(descriptor), i32::try_from(binding + 1)) {
+            let _ = sys::process::set_signal_of(&file, mark);
         }
     }
 

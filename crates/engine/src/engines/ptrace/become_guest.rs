@@ -71,7 +71,7 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         ),
         Mode::EveryCall => None,
     };
-    let guest = Guest { task: run::first_task(plan)?, filtered: filter.is_some() };
+    let guest = Guest { task: run::first_task(plan, &prepared)?, filtered: filter.is_some() };
     let bindings = prepared.world.bindings();
     let emulators: Vec<view::world::Emulator<'_>> = found
         .iter()

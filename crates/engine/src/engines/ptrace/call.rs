@@ -193,6 +193,7 @@ impl<H: TracerHost> Tracer<'_, H> {
             if task.fs_changed && other.fs == fs {
                 state.root = task.root;
                 state.umask = task.umask;
+                state.entered = task.entered;
             }
             if task.filters.synchronised && other.process == process {
                 state.filters = task.filters;

@@ -96,6 +96,27 @@ pub(crate) fn read(path: &Path) -> Answer {
     Ok(0)
 }
 
+/// Changes the working directory.
+pub(crate) fn change_directory(path: &Path) -> Answer {
+    std::env::set_current_dir(path).map_err(|e| name_of(&e))?;
+    Ok(0)
+}
+
+/// The same by an open directory (`fchdir`).
+pub(crate) fn change_directory_by_descriptor(path: &Path) -> Answer {
+    let directory = fs::File::open(path).map_err(|e| name_of(&e))?;
+    rustix::process::fchdir(directory).map_err(|errno| name_of(&errno.into()))?;
+    Ok(0)
+}
+
+/// Prints the working directory, as `getcwd` and as `/proc` name it.
+pub(crate) fn working_directory() -> Answer {
+    let asked = std::env::current_dir().map_err(|e| name_of(&e))?;
+    let linked = fs::read_link("/proc/self/cwd").map_err(|e| name_of(&e))?;
+    println!("{} {}", asked.display(), linked.display());
+    Ok(0)
+}
+
 pub(crate) fn read_link(path: &Path) -> Answer {
     println!("{}", latin(fs::read_link(path).map_err(|e| name_of(&e))?.as_os_str().as_bytes()));
     Ok(0)

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::identity::Credentials;
+use crate::paths::reverse_by;
 use crate::world::Identity;
 use std::format;
 
@@ -261,10 +262,44 @@ fn reverse_of_overlapping_bindings() {
     assert_eq!(reversed("/"), (Origin::Inside(3), "/host".into()));
     assert_eq!(reversed("/etc"), (Origin::Inside(3), "/host/etc".into()));
     assert_eq!(reversed("/c/x"), (Origin::Inside(0), "/x".into()));
+    assert!(bench.world.overlaps);
+    // The name by which the directory was entered, if it still leads there.
+    let entered = |host: &str, by: usize| {
+        let mut into = crate::Text::EMPTY;
+        let origin = reverse_by(&bench.world, host.as_bytes(), || Some(by), &mut into).unwrap();
+        (origin, string(&into))
+    };
+    assert_eq!(entered("/same/x", 1), (Origin::Inside(1), "/a/x".into()));
+    assert_eq!(entered("/same/x", 2), (Origin::Inside(2), "/b/x".into()));
+    assert_eq!(entered("/same", 2), (Origin::Inside(2), "/b".into()));
+    assert_eq!(entered("/same/x", 3), (Origin::Inside(3), "/host/same/x".into()));
+    assert_eq!(entered("/c/x", 3), (Origin::Inside(0), "/x".into()), "hidden by another");
+    assert_eq!(entered("/same/x", 0), (Origin::Inside(1), "/a/x".into()), "not in there");
+    assert_eq!(entered("/same/x", 77), (Origin::Inside(1), "/a/x".into()));
     let mut path = crate::testing::text("/srv/www/x");
     assert!(seen_from(&crate::testing::text("/srv"), &mut path).unwrap());
     assert_eq!(string(&path), "/www/x");
     assert!(!seen_from(&crate::testing::text("/w"), &mut path).unwrap());
     assert!(seen_from(&crate::testing::text("/www/x"), &mut path).unwrap());
     assert_eq!(string(&path), "/");
+}
+
+/// Bindings that lie within another on the host.
+#[test]
+fn which_bindings_overlap() {
+    let overlaps = |pairs: &[(&'static str, &'static str)]| {
+        let table: Vec<_> =
+            pairs.iter().map(|(guest, host)| binding(guest, host, Kind::Host)).collect();
+        crate::World::new(&table, None, &[]).overlaps
+    };
+    assert!(!overlaps(&[("/", "/c"), ("/a", "/v"), ("/b", "/vw"), ("/d", "/w/v")]));
+    assert!(overlaps(&[("/", "/c"), ("/a", "/v"), ("/b", "/v")]));
+    assert!(overlaps(&[("/", "/c"), ("/a", "/v/w"), ("/b", "/v")]));
+    assert!(overlaps(&[("/", "/c"), ("/a", "/c/usr")]));
+    assert!(overlaps(&[("/", "/c"), ("/a", "/"), ("/b", "/v")]));
+    // The same place for the guest.
+    assert!(!overlaps(&[("/", "/c"), ("/home/me", "/home/me"), ("/home/me/w", "/home/me/w")]));
+    assert!(!overlaps(&[("/", "/"), ("/home", "/home")]));
+    assert!(!overlaps(&[("/", "/c"), ("/etc", "/c/etc")]));
+    assert!(overlaps(&[("/", "/c"), ("/a", "/v"), ("/a/x", "/v/y")]));
 }
