@@ -35,4 +35,5 @@ pub mod run;
 pub mod running;
 pub mod setup;
 pub mod spool;
+pub mod stats;
 pub mod volumes;
