@@ -26,6 +26,7 @@ pub mod look;
 pub mod made;
 pub mod make;
 mod naming;
+pub mod port_filter;
 pub mod prepare;
 pub mod ranks;
 pub mod record;
