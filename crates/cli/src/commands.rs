@@ -35,6 +35,7 @@ pub(crate) mod save;
 pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod start;
+pub(crate) mod stats;
 pub(crate) mod stop;
 pub(crate) mod tag;
 pub(crate) mod top;

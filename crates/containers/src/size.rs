@@ -15,6 +15,31 @@ pub fn human(bytes: u64) -> String {
     format!("{}{}", significant(size), UNITS[unit])
 }
 
+/// `1.172MiB`, `512B`: four significant digits of binary units, as Docker's `BytesSize`.
+pub fn binary(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let places = match size {
+        n if n >= 999.95 => 0,
+        n if n >= 99.995 => 1,
+        n if n >= 9.9995 => 2,
+        _ => 3,
+    };
+    let text = format!("{size:.places$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text.as_str()
+    };
+    format!("{text}{}", UNITS[unit])
+}
+
 /// Go's `%.3g` for numbers below 1000.
 fn significant(number: f64) -> String {
     let places = match number {
@@ -68,6 +93,21 @@ mod tests {
             (1_239_999_999, "1.24GB"),
         ] {
             assert_eq!(human(bytes), text);
+        }
+    }
+
+    #[test]
+    fn binary_units() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1KiB"),
+            (1536, "1.5KiB"),
+            (1_228_931, "1.172MiB"),
+            (25_276_502_016, "23.54GiB"),
+            (131_072_000, "125MiB"),
+        ] {
+            assert_eq!(binary(bytes), text);
         }
     }
 

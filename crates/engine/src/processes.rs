@@ -41,6 +41,8 @@ pub struct Stat {
     pub terminal: u32,
     /// User plus system time, clock ticks.
     pub ticks: u64,
+    /// The same of its children that have ended and were waited for.
+    pub ended_ticks: u64,
     /// How many threads it has, also a first one that has ended.
     pub threads: u64,
     /// Start, clock ticks after boot.
@@ -72,6 +74,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         session: field(6)?.parse().ok()?,
         terminal: field(7)?.parse::<i32>().ok()? as u32,
         ticks: number(14)? + number(15)?,
+        ended_ticks: number(16)? + number(17)?,
         threads: number(20)?,
         start_time: number(22)?,
         resident: number(24)?,

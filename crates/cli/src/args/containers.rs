@@ -251,6 +251,26 @@ pub(crate) struct TopArgs {
     pub options: Vec<String>,
 }
 
+/// `stats`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct StatsArgs {
+    /// Containers that do not run too
+    #[arg(short, long)]
+    pub all: bool,
+    /// Print once and end
+    #[arg(long)]
+    pub no_stream: bool,
+    /// Print whole ids
+    #[arg(long)]
+    pub no_trunc: bool,
+    /// Output: table, json, or a Go template
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Containers; all that run when none is given
+    #[arg(value_name = "CONTAINER")]
+    pub containers: Vec<String>,
+}
+
 /// `diff`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DiffArgs {

@@ -92,7 +92,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "update",
         "limits and --restart are set when a container is created; 'coracle clone' copies one",
     ),
-    ("stats", "use 'coracle top', or 'ps' with the pids of 'coracle inspect -f {{.State.Pid}}'"),
     ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
     ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),
@@ -212,6 +211,10 @@ coracle ps --format 'table {{.Names}}\\t{{.Status}}'"),
 coracle inspect -f '{{json .Config.Env}}' debian"),
     command!("top" ["container top"], Containers, containers::TopArgs, commands::top::run,
         "List the processes of a running container", ends: true),
+    command!("stats" ["container stats"], Containers, containers::StatsArgs, commands::stats::run,
+        "Show what running containers use, again each second",
+        examples: "coracle stats web
+coracle stats --no-stream --format '{{.Name}} {{.CPUPerc}} {{.MemUsage}}'"),
     command!("cp" ["container cp"], Containers, archives::CpArgs, commands::cp::run,
         "Copy files between a container and the host",
         examples: "coracle cp web:/etc/nginx/nginx.conf .

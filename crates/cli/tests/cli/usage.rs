@@ -86,8 +86,6 @@ fn what_docker_has_and_we_have_not() {
         &["context", "ls"],
         &["events"],
         &["system", "events"],
-        &["stats"],
-        &["container", "stats"],
         &["update", "x"],
     ] {
         let text = mistake(words);

@@ -30,6 +30,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("names", names),
     ("attach", attach),
     ("top_shows_processes", top_shows_processes),
+    ("stats_measure_what_runs", stats_measure_what_runs),
     ("ids_by_prefix", ids_by_prefix),
     ("clone_copies_changes", clone_copies_changes),
     ("mode_is_kept", mode_is_kept),
@@ -332,6 +333,40 @@ fn ids_by_prefix(w: &World) -> Outcome {
         assert_eq!(w.coracle(&["inspect", "--format={{.Id}}", &id[..length]]).ok().line(), id);
     }
     w.coracle(&["kill", &id[..12]]).ok();
+    Ok(())
+}
+
+fn stats_measure_what_runs(w: &World) -> Outcome {
+    let busy = w.detached(&["--log-driver=none"], &["flood", "100000000"]);
+    let idle = w.detached(&[], &["sleep", "300"]);
+    let ended = w.detached(&[], &["exit", "3"]);
+    ended.becomes("exited");
+    let format = "--format={{.Name}} {{.CPUPerc}} {{.PIDs}} {{.MemUsage}}";
+    let words = ["stats", "--no-stream", format, &busy.name, &idle.name, &ended.name];
+    let text = w.coracle(&words).ok().out();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let percent = |line: &[&str]| line[1].trim_end_matches('%').parse::<f64>().expect("a number");
+    assert_eq!((lines[0][0], lines[1][0]), (busy.name.as_str(), idle.name.as_str()), "{text}");
+    assert!(percent(&lines[0]) > 1.0 && percent(&lines[0]) > 2.0 * percent(&lines[1]), "{text}");
+    for line in &lines[..2] {
+        assert!(line[2].parse::<u64>().is_ok_and(|threads| threads > 0), "{text}");
+        assert!(line[3].ends_with('B') && line[3] != "0B" && line[5].ends_with("iB"), "{text}");
+    }
+    assert_eq!(lines[2], [ended.name.as_str(), "--", "--", "--", "/", "--"], "{text}");
+    let names = |flags: &[&str]| {
+        let words = [&["stats", "--no-stream", "--format={{.Name}}"], flags].concat();
+        w.coracle(&words).ok().out().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let running = names(&[]);
+    assert!(running.contains(&idle.name) && !running.contains(&ended.name), "{running:?}");
+    assert!(names(&["-a"]).contains(&ended.name));
+    w.coracle(&["stats", "--no-stream", "no-such"]).expect(1);
+    // A stream ends with the containers that were named.
+    let mut stream = Running::start(&mut w.command(&["stats", &idle.name]));
+    stream.expect(&idle.name);
+    w.coracle(&["rm", "-f", &idle.name]).ok();
+    assert_eq!(stream.end(TEN), 0, "{}", stream.text());
     Ok(())
 }
 

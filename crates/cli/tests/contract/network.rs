@@ -93,6 +93,18 @@ fn published(w: &World, flags: &[&str]) -> Outcome {
     let ports =
         w.coracle(&["ps", "-a", "--filter", &format!("name={}", c.name), "--format={{.Ports}}"]);
     assert!(ports.ok().out().contains("7777"), "{ports:?}");
+    let by = |filter: &str| {
+        let listed = w.coracle(&["ps", "--filter", filter, "--format={{.Names}}"]).ok().out();
+        listed.lines().any(|name| name == c.name)
+    };
+    assert!(by(&format!("publish={}", free.port())) && !by("publish=7777/udp"));
+    assert!(by("expose=7770-7777") && !by("expose=7778") && by("network=private"));
+    assert!(!by("network=host") && by("health=none"));
+    // The address is that of the container's own device.
+    let address = c.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}");
+    assert_eq!(address, c.inspect("{{.NetworkSettings.IPAddress}}"));
+    assert!(address.parse::<Ipv4Addr>().is_ok_and(|address| !address.is_loopback()), "{address}");
+    assert_eq!(c.inspect("{{.HostConfig.NetworkMode}}"), "private");
     // pasta of 2023 sometimes loses an answer when the other side closes at once.
     let greeting = until(Duration::from_secs(20), || {
         let mut stream = TcpStream::connect_timeout(&free, Duration::from_secs(1)).ok()?;
