@@ -5,7 +5,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use containers::udocker::{CALLED, uuid};
+use containers::dialect::uuid;
+use containers::udocker::CALLED;
 
 /// Whether this program was started as `udocker`, by a person or by itself.
 pub(crate) fn is_udocker() -> bool {

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod accounts;
+pub mod attached;
 pub mod changes;
 pub mod clone;
 pub mod control;

@@ -70,3 +70,26 @@ pub struct Legacy {
     /// The user has named the directory of containers, and looks there for what `create` made.
     pub announces: bool,
 }
+
+/// An id in the form that udocker's ids have: a UUID of its first 32 digits. The store finds a
+/// container by it as by any other beginning of its id.
+pub fn uuid(id: &str) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, digit) in id.chars().take(32).enumerate() {
+        if matches!(at, 8 | 12 | 16 | 20) {
+            text.push('-');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn ids_in_the_form_of_uuids() {
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!(super::uuid(&id), "01234567-89ab-cdef-0123-456789abcdef");
+        assert_eq!(super::uuid("0123"), "0123");
+    }
+}

@@ -27,19 +27,6 @@ const TERMINAL: &str = "TERM";
 /// The mode that udocker's users expect of a container for which none was set.
 const USUAL_MODE: &str = "P1";
 
-/// An id in the form that udocker's ids have: a UUID of its first 32 digits. The store finds a
-/// container by it as by any other beginning of its id.
-pub fn uuid(id: &str) -> String {
-    let mut text = String::with_capacity(36);
-    for (at, digit) in id.chars().take(32).enumerate() {
-        if matches!(at, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// udocker's behaviour, with udocker's settings.
 pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
     let shell = || SHELL.map(str::to_owned).to_vec();
@@ -73,15 +60,5 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
             containers: settings.directory("containers"),
             announces: settings.is_named("containers"),
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn ids_in_the_form_of_uuids() {
-        let id = "0123456789abcdef".repeat(4);
-        assert_eq!(super::uuid(&id), "01234567-89ab-cdef-0123-456789abcdef");
-        assert_eq!(super::uuid("0123"), "0123");
     }
 }

@@ -18,6 +18,10 @@ use crate::time;
 /// The only driver.
 pub const DRIVER: &str = "local";
 
+/// The label of a volume that was made without a name, as in Docker: `volume prune` removes it, but
+/// no container that mounts it by its name does.
+pub const UNNAMED: &str = "com.docker.volume.anonymous";
+
 /// The filters that a list of volumes knows.
 pub const FILTERS: &[&str] = &["name", "label", "dangling", "driver"];
 
@@ -34,10 +38,13 @@ pub struct VolumeRequest {
 
 /// Makes a volume, unless there is one of this name; its name.
 pub fn create(session: &Session, request: VolumeRequest) -> Result<String> {
-    let VolumeRequest { name, driver, labels } = request;
+    let VolumeRequest { name, driver, mut labels } = request;
     if let Some(driver) = driver.filter(|driver| driver != DRIVER) {
         return Err(Error::unsupported(format!("there is no volume driver '{driver}'"))
             .with_hint(format!("{DRIVER} is the only one")));
+    }
+    if name.is_none() {
+        labels.insert(UNNAMED.to_owned(), String::new());
     }
     let name = name.map_or_else(volumes::random_name, Ok)?;
     let info = VolumeInfo { created: time::now().to_string(), labels, ..VolumeInfo::default() };

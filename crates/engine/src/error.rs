@@ -343,6 +343,15 @@ impl Error {
             }
             Self::Narrow { .. } => Some("use --execmode=P1, which traces its programs".into()),
             Self::NotExecutable { errno, .. }
+                if errno.0 == rustix::io::Errno::TOOBIG.raw_os_error() =>
+            {
+                Some(
+                    "arguments and environment together are larger than the kernel takes: a quarter \
+                     of the stack's limit (ulimit -s), and at most 6 MiB"
+                        .into(),
+                )
+            }
+            Self::NotExecutable { errno, .. }
                 if errno.0 == rustix::io::Errno::NOEXEC.raw_os_error() =>
             {
                 Some("the file is neither a program for this machine nor a script with '#!'".into())

@@ -342,12 +342,21 @@ pub struct Publish {
     pub address: Option<std::net::IpAddr>,
     /// First host port; 0 lets the caller choose before the run.
     pub host: u16,
+    /// One of so many host ports from `host` on is taken, which the caller chooses before the run;
+    /// 0 where `host` is meant.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub among: u16,
     /// First port inside.
     pub inside: u16,
     /// Length of the range, at least 1.
     pub count: u16,
     /// `udp` instead of `tcp`.
     pub udp: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
 }
 
 /// Resource limits.

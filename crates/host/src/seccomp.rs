@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sys::probe::filter::{Action, Answer, WAIT_KILLABLE_RECV, call_caught};
 use sys::probe::{Ended, in_child};
@@ -127,8 +128,21 @@ fn notify(timeout: Duration, answer: Answer, what: &str) -> Trial {
             _ => Err(not_as_told("the call returned another result")),
         }
     });
-    outcome(&how, result)
-        .advise("emulated root in single-id namespaces needs this; use kernel 5.5 or newer")
+    let errno = result.as_ref().err().and_then(|failure| failure.errno);
+    outcome(&how, result).advise(listener_advice(errno))
+}
+
+/// Only some errors say that the kernel is too old for listeners.
+fn listener_advice(errno: Option<Errno>) -> &'static str {
+    match errno {
+        Some(Errno::INVAL | Errno::NOSYS) => {
+            "emulated root in single-id namespaces needs this; use kernel 5.5 or newer"
+        }
+        _ => {
+            "emulated root in single-id namespaces needs this; a filter around this process may \
+             have a listener already (EBUSY), or a security policy forbids it"
+        }
+    }
 }
 
 fn wait_killable(timeout: Duration) -> Trial {
@@ -138,8 +152,7 @@ fn wait_killable(timeout: Duration) -> Trial {
             .step("seccomp(SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)")
             .map(drop)
     });
-    outcome(how, result)
-        .advise("needs kernel 5.19 or newer; without it signals may repeat emulated calls")
+    outcome(how, result).advise("without it (kernel 5.19) signals may repeat emulated calls")
 }
 
 fn not_as_told(what: &str) -> Failure {
@@ -150,5 +163,18 @@ fn outcome(how: &str, result: Result<(), Failure>) -> Trial {
     match result {
         Ok(()) => Trial::works(how),
         Err(failure) => Trial::fails(how, failure.why()).with_errno(failure.number()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_kernel_is_advised_for_old_ones_alone() {
+        assert!(listener_advice(Some(Errno::INVAL)).contains("use kernel 5.5"));
+        for errno in [None, Some(Errno::BUSY), Some(Errno::PERM)] {
+            assert!(!listener_advice(errno).contains("kernel 5.5"), "{errno:?}");
+        }
     }
 }

@@ -77,6 +77,11 @@ impl Descriptor {
         Compression::from_media_type(&self.media_type)
     }
 
+    /// True if the blob is encrypted (ocicrypt's media types).
+    pub fn is_encrypted(&self) -> bool {
+        media::essence(&self.media_type).ends_with("+encrypted")
+    }
+
     /// True if the blob has to be fetched from [`Descriptor::urls`] and not from the registry.
     pub fn is_foreign(&self) -> bool {
         media::is_foreign_layer(&self.media_type) && !self.urls.is_empty()

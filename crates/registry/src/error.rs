@@ -271,6 +271,12 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// An archive in a compression that is not supported.
+    #[error("the archive is compressed by {method}, which is not supported")]
+    Compression {
+        /// The method.
+        method: String,
+    },
     /// An archive could not be read or written.
     #[error("cannot {action} the archive: {source}")]
     ArchiveIo {
@@ -402,6 +408,9 @@ impl Error {
             }
             Error::ForeignLayer { .. } => {
                 "such layers belong to Windows images; choose another --platform".to_owned()
+            }
+            Error::Compression { method } => {
+                format!("decompress it first: {method} -dc FILE | coracle load")
             }
             Error::Archive { .. } => {
                 "use the output of 'coracle save', 'docker save' or 'podman save', or an OCI \

@@ -1,7 +1,8 @@
 //! OCI image layouts in directories (image-layout.md), which `skopeo copy oci:DIR`, `umoci` and
 //! `podman save --format oci-dir` use.
 //!
-//! [`read`] copies the images of a layout into a [`BlobSink`]; [`write()`] makes a layout from a
+//! [`read`] copies the images of a layout, or the one of a plain directory (`skopeo copy dir:DIR`),
+//! into a [`BlobSink`]; [`write()`] makes a layout from a
 //! [`BlobSource`] and converts manifests in Docker's format to OCI's. A layout is not a store:
 //! nothing here takes locks, and writing adds to the existing content.
 
@@ -10,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use oci::{Descriptor, Digest, Index, Platform, media};
+use oci::{Descriptor, Digest, Document, ImageConfig, Index, Platform, media};
 
 use crate::archive::{self, Documents, Export, Image, invalid};
 use crate::{BlobSink, BlobSource, Error, limits};
@@ -19,12 +20,14 @@ use crate::{BlobSink, BlobSource, Error, limits};
 #[derive(Debug, Clone)]
 pub struct LayoutDir {
     path: PathBuf,
+    /// The blobs lie beside the manifest, named by their digits (`skopeo copy dir:DIR`).
+    plain: bool,
 }
 
 impl LayoutDir {
     /// Opens the layout at `path`, which must have an `oci-layout` file of a known version.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let layout = LayoutDir { path: path.to_owned() };
+        let layout = LayoutDir { path: path.to_owned(), plain: false };
         let bytes = layout.small("oci-layout", limits::CONFIG)?;
         let version: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let version = version.get("imageLayoutVersion").and_then(|v| v.as_str()).unwrap_or("none");
@@ -42,6 +45,9 @@ impl LayoutDir {
     }
 
     fn blob(&self, digest: &Digest) -> PathBuf {
+        if self.plain {
+            return self.path.join(digest.hex());
+        }
         self.path.join("blobs").join(digest.algorithm().as_str()).join(digest.hex())
     }
 
@@ -100,6 +106,9 @@ pub fn read(
     sink: &mut dyn BlobSink,
     platform: Option<&Platform>,
 ) -> Result<Vec<Image>, Error> {
+    if name.is_none() && is_plain(path) {
+        return Ok(vec![read_plain(path, sink)?]);
+    }
     let mut layout = LayoutDir::open(path)?;
     let mut index = layout.index()?;
     if let Some(name) = name {
@@ -125,6 +134,42 @@ pub fn read(
     Ok(images)
 }
 
+/// Whether it is a directory of one image as `skopeo copy dir:DIR` writes it.
+fn is_plain(path: &Path) -> bool {
+    !path.join("oci-layout").exists()
+        && path.join("version").is_file()
+        && path.join("manifest.json").is_file()
+}
+
+/// Copies the image of such a directory into a sink. It has no name there.
+fn read_plain(path: &Path, sink: &mut dyn BlobSink) -> Result<Image, Error> {
+    let mut layout = LayoutDir { path: path.to_owned(), plain: true };
+    let what = || path.join("manifest.json").display().to_string();
+    let document = |source| Error::Document { what: what(), source };
+    let bytes = layout.small("manifest.json", limits::MANIFEST)?;
+    let manifest = match Document::parse(bytes, "").map_err(document)? {
+        Document::Manifest(manifest) => manifest,
+        Document::Index(_) => return Err(invalid("it holds several platforms; copy one of them")),
+    };
+    manifest.check_is_image().map_err(document)?;
+    for blob in manifest.layers.iter().chain([&manifest.config]) {
+        copy(&layout, &blob.digest, sink)?;
+    }
+    let config = layout.document(&manifest.config.digest)?.unwrap_or_default();
+    let config = ImageConfig::parse(config).map_err(document)?;
+    let descriptor = manifest.descriptor();
+    let fail = |source| Error::Blob { action: "store", what: what(), source };
+    sink.put(Some(&descriptor.digest), &mut manifest.raw()).map_err(fail)?;
+    Ok(Image {
+        names: Vec::new(),
+        references: Vec::new(),
+        manifest,
+        descriptor,
+        index: None,
+        config,
+    })
+}
+
 fn copy(layout: &LayoutDir, digest: &Digest, sink: &mut dyn BlobSink) -> Result<(), Error> {
     if sink.has(digest) {
         return Ok(());
@@ -141,7 +186,7 @@ fn copy(layout: &LayoutDir, digest: &Digest, sink: &mut dyn BlobSink) -> Result<
 /// Writes images into a layout at `path`, which is made if it is missing; its content stays, except
 /// entries of the same names.
 pub fn write(path: &Path, images: &[Export], source: &dyn BlobSource) -> Result<(), Error> {
-    let layout = LayoutDir { path: path.to_owned() };
+    let layout = LayoutDir { path: path.to_owned(), plain: false };
     let mut entries = Vec::new();
     if path.join("oci-layout").exists() {
         entries = LayoutDir::open(path)?.index()?.manifests;

@@ -172,6 +172,10 @@ impl Error {
             Self::Limit { .. } => {
                 "if you trust the image, raise the limit in config.toml, section [limits]"
             }
+            Self::Compression(_) => {
+                "no engine of containers reads such a layer from a registry: copy the image with its \
+                 layers compressed anew, as 'skopeo copy --dest-compress-format gzip'"
+            }
             Self::Table { .. } => "remove the image and pull it again",
             _ => return None,
         };

@@ -39,7 +39,7 @@ pub(crate) struct RegistryFlags {
 /// `pull`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PullArgs {
-    /// Print only the digest of the image
+    /// Print only the name of the image
     #[arg(short, long)]
     pub quiet: bool,
     /// Platform of the image: OS/ARCHITECTURE[/VARIANT]

@@ -315,7 +315,7 @@ pub(crate) struct RunArgs {
     /// Keys that leave a container with a terminal
     #[arg(long, value_name = "KEYS")]
     pub detach_keys: Option<String>,
-    /// Attach to stdin, stdout or stderr
+    /// Attach to stdin, stdout or stderr alone
     #[arg(short, long, value_name = "STREAM")]
     pub attach: Vec<String>,
     /// Pass signals on to the process

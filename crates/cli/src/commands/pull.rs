@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::output;
 use crate::report::{Exit, Report};
 
-/// Pulls images and prints the digest of each.
+/// Pulls images and prints what Docker prints at the end: digest, state, and last the whole name.
 pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
     let PullArgs { quiet, platform, all_tags, no_unpack, registry, images } = args;
     let session = context.session_for(*quiet)?;
@@ -25,11 +25,13 @@ pub(crate) fn run(context: &Context, args: &PullArgs) -> Result<Exit, Report> {
         let remote = Remote::find(&session, &request)?;
         for reference in remote.references() {
             let pulled = remote.pull(reference)?;
-            if *quiet {
-                output::line(pulled.digest)?;
-            } else {
-                output::line(format!("{}@{}", reference.name(), pulled.digest))?;
+            if !quiet {
+                let found =
+                    if pulled.unchanged { "Image is up to date" } else { "Downloaded newer image" };
+                output::line(format!("Digest: {}", pulled.digest))?;
+                output::line(format!("Status: {found} for {}", reference.familiar()))?;
             }
+            output::line(reference)?;
         }
     }
     Ok(Exit::OK)

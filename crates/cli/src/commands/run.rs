@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use containers::container::attached::Attached;
 use containers::container::launch::Ended;
 use containers::container::run::{self, RunRequest};
 
@@ -22,12 +23,14 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
         // udocker keeps nothing of a tree outside its repository.
         flags.record.rm |= flags.image.rootfs.is_some() && flags.record.name.is_none();
     }
-    check(context, args, &flags)?;
+    check(args, &flags)?;
+    let attached = attached(context, args, &mut flags)?;
     let image = args.image.as_deref();
     let container = request::container(&flags, image, &args.command, context.surroundings())?;
     let request = RunRequest {
         container,
         detach: args.detach,
+        attached,
         detach_keys: args.detach_keys.clone(),
         sig_proxy: args.sig_proxy,
         explain: args.explain,
@@ -46,7 +49,7 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Exit, Report> {
     })
 }
 
-fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
+fn check(args: &RunArgs, flags: &ContainerFlags) -> Result<(), Report> {
     if flags.process.tty
         && flags.process.interactive
         && !args.detach
@@ -55,13 +58,35 @@ fn check(context: &Context, args: &RunArgs, flags: &ContainerFlags) -> Result<()
         return Err(Report::usage("standard input is not a terminal, so -it cannot connect to it")
             .hint("use -i alone, or -t alone"));
     }
-    let has = |stream: &str| args.attach.iter().any(|given| given.eq_ignore_ascii_case(stream));
-    let attach = !args.attach.is_empty() && !context.presentation().ignores_attach;
-    if attach && !["stdout", "stderr"].iter().all(|stream| has(stream)) {
-        return Err(Report::usage(
-            "--attach: standard output and standard error are always attached together",
-        )
-        .hint("redirect what you do not want: >/dev/null, 2>/dev/null"));
-    }
     Ok(())
+}
+
+/// The streams of `--attach`; all where none is named. Input that is not attached is empty.
+fn attached(
+    context: &Context,
+    args: &RunArgs,
+    flags: &mut ContainerFlags,
+) -> Result<Attached, Report> {
+    if args.attach.is_empty() || context.presentation().ignores_attach {
+        return Ok(Attached::default());
+    }
+    let streams: Vec<String> = args.attach.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let has = |stream: &str| streams.iter().any(|given| given == stream);
+    if let Some(other) =
+        streams.iter().find(|name| !["stdin", "stdout", "stderr"].contains(&name.as_str()))
+    {
+        return Err(Report::usage(format!("--attach: there is no stream '{other}'"))
+            .hint("the streams are stdin, stdout and stderr"));
+    }
+    if args.detach {
+        return Err(Report::usage("--attach and --detach exclude each other")
+            .hint("leave one out; 'coracle attach' connects to what runs in the background"));
+    }
+    let attached = Attached { stdout: has("stdout"), stderr: has("stderr") };
+    if !(attached.stdout || attached.stderr) {
+        return Err(Report::usage("--attach: input alone cannot be attached")
+            .hint("attach stdout as well, or leave --attach out and redirect: >/dev/null"));
+    }
+    flags.process.interactive &= has("stdin");
+    Ok(attached)
 }

@@ -98,7 +98,7 @@ fn by_digest(w: &World) -> Outcome {
     let digest = image.build().manifest.digest;
     let name = push(w, &w.name("digest"), &image)?;
     let by = format!("{}@{digest}", name.trim_end_matches(":1"));
-    assert_eq!(pull(w, &by), digest);
+    assert_eq!(pull(w, &by), by);
     w.coracle(&["run", "--rm", &by, "/bin/guest", "exit", "8"]).expect(8);
     let wrong = format!("{}@sha256:{}", name.trim_end_matches(":1"), "0".repeat(64));
     w.coracle(&["pull", "--tls-verify=false", &wrong]).expect(1);
@@ -198,6 +198,17 @@ fn save_and_load(w: &World) -> Outcome {
         other.guest(&[], &["exit", "9"]).expect(9);
         other.coracle(&["rmi", "-f", &w.image]).ok();
     }
+    // What is there already stays one image, in whatever form it comes once more.
+    let own = w.at(&w.dir("load-again"));
+    let ids = || own.coracle(&["images", "-a", "--format={{.Repository}} {{.ID}}"]).ok().out();
+    for n in [2, 0, 1, 0] {
+        let file = dir.join(format!("saved-{n}")).display().to_string();
+        own.coracle(&["load", "-i", &file]).ok();
+        assert_eq!(ids().lines().count(), 1, "{n}: {}", ids());
+    }
+    own.coracle(&["image", "prune", "-f"]).ok();
+    own.guest(&[], &["exit", "9"]).expect(9);
+    own.coracle(&["rmi", &own.image]).ok();
     Ok(())
 }
 

@@ -258,6 +258,15 @@ fn volumes(w: &World) -> Outcome {
     assert_ne!(refused.code(), 0, "a volume in use was removed: {refused:?}");
     drop(container);
     w.coracle(&["volume", "rm", &name]).ok();
+    // One made without a name goes when none uses it, as in Docker; one with a name stays.
+    let unnamed = w.coracle(&["volume", "create"]).ok().line();
+    w.coracle(&["volume", "create", &name]).ok();
+    w.guest(&["-v", &format!("{unnamed}:/v")], &["write", "/v/x", ""]).ok();
+    let listed = w.coracle(&["volume", "ls", "-q"]).ok().out();
+    assert!(listed.lines().any(|line| line == unnamed), "--rm took it: {listed}");
+    let pruned = w.coracle(&["volume", "prune", "-f"]).ok().out();
+    assert!(pruned.lines().any(|line| line == unnamed), "{pruned}");
+    w.coracle(&["volume", "rm", &name]).ok();
     // Made at its first use.
     let fresh = w.name("fresh");
     w.guest(&["-v", &format!("{fresh}:/v")], &["write", "/v/x", ""]).ok();

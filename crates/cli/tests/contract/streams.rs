@@ -18,6 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("closed_input", closed_input),
     ("output_is_whole", output_is_whole),
     ("output_and_errors_stay_apart", output_and_errors_stay_apart),
+    ("one_output_alone", one_output_alone),
     ("no_output_of_coracle_in_between", no_output_of_coracle_in_between),
     ("output_into_a_file", output_into_a_file),
     ("a_reader_that_closes_the_pipe", a_reader_that_closes_the_pipe),
@@ -99,6 +100,27 @@ fn output_and_errors_stay_apart(w: &World) -> Outcome {
         let done = w.coracle(&words);
         assert_eq!(done.ok().out(), "out\nend\n");
         assert_eq!(done.stderr.len(), (2 << 20) + 4);
+    }
+    Ok(())
+}
+
+/// `--attach` of one output leaves the other out; errors of the start are told all the same.
+fn one_output_alone(w: &World) -> Outcome {
+    for verb in VERBS {
+        let run = |flags: &[&str], words: &[&str]| w.coracle(&w.words_for(verb, flags, words));
+        let both = ["say", "out", ";", "complain", "err"];
+        for (flag, out, err) in [("--attach=stdout", "out\n", ""), ("--attach=STDERR", "", "err\n")]
+        {
+            let done = run(&[flag], &both);
+            assert_eq!((done.ok().out().as_str(), done.err().as_str()), (out, err), "{done:?}");
+        }
+        let done = run(&["-a", "stdout", "-a", "stderr"], &both);
+        assert_eq!((done.ok().out().as_str(), done.err().as_str()), ("out\n", "err\n"));
+        let done = run(&["-a", "stdout", "--user=nobody-here"], &both);
+        assert!(done.expect(125).err().contains("nobody-here"), "{done:?}");
+        for flags in [&["-a", "stdin"][..], &["-a", "stdio"], &["-d", "-a", "stdout"]] {
+            assert!(run(flags, &both).expect(125).err().contains("hint: "), "{flags:?}");
+        }
     }
     Ok(())
 }

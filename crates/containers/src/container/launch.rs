@@ -16,6 +16,7 @@ use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
 use store::ContainerDir;
 
+use super::attached::Attached;
 use super::made::Made;
 use super::prepare::{Prepared, prepare};
 use super::record::{self, Record};
@@ -40,6 +41,8 @@ pub struct Run {
     pub overrides: Overrides,
     /// Leave a supervisor behind and come back.
     pub detach: bool,
+    /// The program's outputs that are the caller's, in the foreground.
+    pub attached: Attached,
     /// Remove the container afterwards, by this right.
     pub removal: Option<Removal>,
     /// Forward signals.
@@ -65,6 +68,7 @@ impl Run {
             record,
             overrides: Overrides::default(),
             detach: false,
+            attached: Attached::default(),
             removal: None,
             sig_proxy: true,
             detach_keys: None,
@@ -162,6 +166,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     if let Some(wrapper) = &prepared.plan.wrapper {
         return within_limits(session, wrapper, run);
     }
+    let _hidden = run.attached.hide()?;
     let config = &run.record.config;
     let supervised = config.tty
         || run.removal.is_some()

@@ -7,10 +7,10 @@ use engine::plan::{Accounts, Overrides, Root};
 use engine::spec::ContainerConfig;
 use store::ContainerDir;
 
+use crate::dialect::uuid;
 use crate::error::Result;
 use crate::path;
 use crate::session::Session;
-use crate::udocker::uuid;
 
 /// Sets variables that name the user inside, and the one who started the container. Those that are
 /// set already stay.

@@ -5,6 +5,7 @@
 
 use store::ContainerDir;
 
+use super::attached::Attached;
 use super::launch::{self, Ended, Run};
 use super::made::Made;
 use super::make;
@@ -28,6 +29,8 @@ pub struct RunRequest {
     pub container: ContainerRequest,
     /// Leave a supervisor behind and come back.
     pub detach: bool,
+    /// The program's outputs that are the caller's, in the foreground.
+    pub attached: Attached,
     /// Keys that leave a container with a terminal.
     pub detach_keys: Option<String>,
     /// Forward signals.
@@ -280,6 +283,7 @@ fn joined(
 fn prepared(request: &RunRequest, container: ContainerDir, record: Record) -> Run {
     let mut run = Run::new(container, record);
     run.detach = request.detach;
+    run.attached = request.attached;
     run.sig_proxy = request.sig_proxy;
     run.detach_keys.clone_from(&request.detach_keys);
     run.explain = request.explain;

@@ -88,9 +88,18 @@ fn keep(
     let road = Road::new(session, progress)?;
     let index = image.index.as_ref().map(oci::Index::descriptor);
     let known_as = index.as_ref().map_or(&image.descriptor.digest, |index| &index.digest);
-    let descriptor = pull::keep(road.store, &image.manifest, &image.config, known_as)?;
-    pull::put(road.store, &image.manifest.config, image.config.raw())?;
-    pull::unpack_all(&road, &image.manifest, &image.config)?;
+    let descriptor = match stored(road.store, image)? {
+        Some(known) => {
+            pull::unpack(&road, &known)?;
+            known.descriptor().clone()
+        }
+        None => {
+            let kept = pull::keep(road.store, &image.manifest, &image.config, known_as)?;
+            pull::put(road.store, &image.manifest.config, image.config.raw())?;
+            pull::unpack_all(&road, &image.manifest, &image.config)?;
+            kept
+        }
+    };
     let mut references = match named {
         Some(named) => vec![named.clone()],
         None => image.references.clone(),
@@ -109,6 +118,25 @@ fn keep(
         road.store.images().tag(reference, &descriptor)?;
     }
     Ok(references)
+}
+
+/// The same image (by its id) where the store has it whole. An archive may hold it with another
+/// manifest, as its layers are compressed in another way; two entries of one image would be left,
+/// one of them without a name.
+fn stored(store: &Store, image: &Image) -> Result<Option<store::Image>> {
+    let id = &image.manifest.config.digest;
+    for known in store.images().list()?.into_iter().filter(store::Image::is_own) {
+        let Ok(manifest) = known.manifest() else { continue };
+        // An index stands for further platforms too.
+        if manifest.config.digest != *id || manifest.descriptor().digest != *known.digest() {
+            continue;
+        }
+        let is_whole = |digest: &Digest| store.blobs().is_whole(digest).unwrap_or(false);
+        if is_whole(id) && manifest.layers.iter().all(|layer| is_whole(&layer.digest)) {
+            return Ok(Some(known));
+        }
+    }
+    Ok(None)
 }
 
 /// Puts an archive's blobs into the store.

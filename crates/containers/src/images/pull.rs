@@ -276,7 +276,7 @@ fn works<'a>(
     Ok(works)
 }
 
-/// Each layer with its diff ID.
+/// Each layer with its diff ID. An encrypted layer is an error.
 pub fn pairs(manifest: &Manifest, config: &ImageConfig) -> Result<Vec<(Descriptor, Digest)>> {
     let diff_ids = config.diff_ids();
     if diff_ids.len() != manifest.layers.len() {
@@ -285,6 +285,13 @@ pub fn pairs(manifest: &Manifest, config: &ImageConfig) -> Result<Vec<(Descripto
             manifest.layers.len(),
             diff_ids.len()
         )));
+    }
+    if let Some(layer) = manifest.layers.iter().find(|layer| layer.is_encrypted()) {
+        return Err(Error::unsupported(format!("the layer {} is encrypted", layer.digest))
+            .with_hint(
+                "decrypt the image first: \
+                 skopeo copy --decryption-key KEY docker://NAME docker-archive:FILE:NAME",
+            ));
     }
     Ok(manifest.layers.iter().cloned().zip(diff_ids.iter().cloned()).collect())
 }

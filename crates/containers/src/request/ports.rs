@@ -43,10 +43,12 @@ fn parsed(text: &str) -> Result<Publish, String> {
         }
     };
     let (host, host_count) = if host.is_empty() { (0, count) } else { range_or_zero(host)? };
-    if host_count != count {
+    // One port inside and several outside: any of them that is free.
+    let among = if count == 1 && host_count > 1 { host_count } else { 0 };
+    if host_count != count && among == 0 {
         return Err("the two ranges differ in length".into());
     }
-    Ok(Publish { address, host, inside, count, udp })
+    Ok(Publish { address, host, among, inside, count, udp })
 }
 
 fn range_or_zero(text: &str) -> Result<(u16, u16), String> {
@@ -66,20 +68,45 @@ fn range(text: &str) -> Result<(u16, u16), String> {
     Ok((first, last - first + 1))
 }
 
-/// Chooses host ports where the user left them open.
+/// Chooses host ports where the user left them open, wholly or to a range.
 pub fn choose(publish: &mut [Publish]) -> Result<()> {
-    for one in publish.iter_mut().filter(|one| one.host == 0) {
+    for at in 0..publish.len() {
+        let (others, one) = (&publish[..at], &publish[at]);
+        if one.host != 0 && one.among == 0 {
+            continue;
+        }
         let address = one.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let free = if one.udp {
-            UdpSocket::bind((address, 0)).and_then(|socket| socket.local_addr())
-        } else {
-            TcpListener::bind((address, 0)).and_then(|socket| socket.local_addr())
+        let last = one.host.saturating_add(one.among.saturating_sub(1));
+        let given = |port: u16| {
+            others.iter().any(|other| other.udp == one.udp && other.host == port && port != 0)
         };
-        one.host = free
-            .map_err(|error| Error::failed(format!("no free port at {address}")).cause(error))?
-            .port();
+        let mut failure = None;
+        let free = (one.host..=last).filter(|port| !given(*port)).find_map(|port| {
+            bind(address, port, one.udp).map_err(|error| failure = Some(error)).ok()
+        });
+        let host = free.ok_or_else(|| {
+            let range =
+                if one.host == 0 { String::new() } else { format!(" of {}-{last}", one.host) };
+            let error = Error::failed(format!("no free port{range} at {address}"));
+            match failure {
+                Some(cause) => error.cause(cause),
+                None => error.because("other --publish have them"),
+            }
+        })?;
+        publish[at].host = host;
+        publish[at].among = 0;
     }
     Ok(())
+}
+
+/// The port, or one that is free where it is 0, if it can be listened on.
+fn bind(address: IpAddr, port: u16, udp: bool) -> std::io::Result<u16> {
+    let bound = if udp {
+        UdpSocket::bind((address, port)).and_then(|socket| socket.local_addr())
+    } else {
+        TcpListener::bind((address, port)).and_then(|socket| socket.local_addr())
+    };
+    bound.map(|address| address.port())
 }
 
 #[cfg(test)]
@@ -91,6 +118,7 @@ mod tests {
         let publish = |address: Option<&str>, host, inside, count, udp| Publish {
             address: address.map(|text| text.parse().unwrap()),
             host,
+            among: 0,
             inside,
             count,
             udp,
@@ -106,7 +134,7 @@ mod tests {
         ] {
             assert_eq!(parsed(text).unwrap(), wanted, "{text}");
         }
-        for text in ["", "x", "0", "80:", "70000:80", "1-2:3", "80/sctp", "9-8", "a:1:2"] {
+        for text in ["", "x", "0", "80:", "70000:80", "1-2:3-5", "80/sctp", "9-8", "a:1:2"] {
             assert!(parsed(text).is_err(), "{text}");
         }
     }
@@ -116,5 +144,25 @@ mod tests {
         let mut publish = [parsed("127.0.0.1::80").unwrap()];
         choose(&mut publish).unwrap();
         assert_ne!(publish[0].host, 0);
+    }
+
+    /// As in Docker: several ports outside for one inside mean any of them that is free.
+    #[test]
+    fn one_of_a_range_is_chosen() {
+        // Two ports beside each other, of which the first is taken.
+        let taken = (20_000..30_000).find_map(|port| {
+            bind(IpAddr::V4(Ipv4Addr::LOCALHOST), port + 1, false).ok()?;
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
+        });
+        let taken = taken.expect("a port");
+        let first = taken.local_addr().unwrap().port();
+        let text = format!("127.0.0.1:{first}-{}:80", first + 1);
+        let parsed = parsed(&text).unwrap();
+        assert_eq!((parsed.host, parsed.among, parsed.count), (first, 2, 1));
+        let mut publish = [parsed.clone()];
+        choose(&mut publish).unwrap();
+        assert_eq!((publish[0].host, publish[0].among), (first + 1, 0));
+        let error = choose(&mut [publish[0].clone(), parsed]).unwrap_err();
+        assert!(error.to_string().contains(&format!("{first}-{}", first + 1)), "{error}");
     }
 }

@@ -16,6 +16,7 @@ use crate::filter::Filters;
 use crate::protection;
 use crate::session::Session;
 use crate::time;
+use crate::volumes::UNNAMED;
 
 /// The filters that a removal knows: `until` a time, and `label`.
 const FILTERS: &[&str] = &["until", "label"];
@@ -103,7 +104,8 @@ pub fn volumes(session: &Session, named: bool, filters: &Filters) -> Result<Free
                 .as_ref()
                 .is_ok_and(|used| !used.contains(volume.name()))
             && volume.info().map_or(named && filters.is_empty(), |info| {
-                (named || info.anonymous) && matches(filters, &info.created, &info.labels)
+                let unnamed = info.anonymous || info.labels.contains_key(UNNAMED);
+                (named || unnamed) && matches(filters, &info.created, &info.labels)
             })
     };
     let freed = store.prune_volumes(&select, &|path| ids::delete(session, path))?;

@@ -21,7 +21,7 @@ use store::{ContainerDir, Image};
 
 use crate::container::make;
 use crate::container::record::{self, Record};
-use crate::dialect::Legacy;
+use crate::dialect::{Legacy, uuid};
 use crate::error::{Error, Result};
 use crate::images::docker_config::{image_config, platform};
 use crate::images::pull::{self, Road};
@@ -303,7 +303,7 @@ pub fn announce(session: &Session, container: &ContainerDir) -> Result<()> {
     let Some(legacy) = session.dialect().legacy.as_ref().filter(|legacy| legacy.announces) else {
         return Ok(());
     };
-    let directory = legacy.containers.join(super::uuid(container.id()));
+    let directory = legacy.containers.join(uuid(container.id()));
     let image = record::read(container)?.own.image_name;
     let written = std::fs::create_dir_all(&directory)
         .and_then(|()| std::fs::write(directory.join("imagerepo.name"), image));

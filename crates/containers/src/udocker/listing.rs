@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::{legacy, uuid};
+use super::legacy;
 use crate::container::{list, record};
+use crate::dialect::uuid;
 use crate::error::Result;
 use crate::protection;
 use crate::session::Session;

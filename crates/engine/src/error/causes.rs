@@ -137,7 +137,10 @@ fn of_any(errno: E) -> Option<&'static str> {
             "this kernel does not know the request, or not with these arguments; `coracle doctor` \
              says what works here"
         }
-        E::NOSPC => "the file system is full, of bytes or of inodes, or a limit of the kernel is",
+        E::NOSPC => {
+            "the file system is full, of bytes or of inodes ('coracle prune' frees space in the \
+             store), or a limit of the kernel is reached"
+        }
         E::DQUOT => "the caller's quota is used up: free space, or move the store (CORACLE_DIR)",
         E::ROFS => "the file system is mounted read-only",
         E::NOSYS => {

@@ -244,9 +244,7 @@ pub(super) fn decoder<'a>(
                 .map_err(|source| Error::ArchiveIo { action: "read", source })?,
         )),
         Compression::Bzip2 | Compression::Xz => {
-            return Err(invalid(format!(
-                "it is compressed by {compression}, which is not supported; decompress it first"
-            )));
+            return Err(Error::Compression { method: compression.to_string() });
         }
     })
 }

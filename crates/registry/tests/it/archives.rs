@@ -445,3 +445,31 @@ fn names_do_not_fill_the_memory() {
     let error = read(&layer.finish()).unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
 }
+
+/// One image in a directory, its blobs beside the manifest, as `skopeo copy dir:DIR` writes it.
+#[test]
+fn plain_directories_are_read() {
+    let image = built("top", Pack::Gzip);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("version"), "Directory Transport Version: 1.1\n").unwrap();
+    std::fs::write(dir.path().join("manifest.json"), &image.manifest.bytes).unwrap();
+    for blob in image.blobs() {
+        std::fs::write(dir.path().join(blob.hex()), &blob.bytes).unwrap();
+    }
+    let mut memory = Memory::default();
+    let found = layout::read(dir.path(), None, &mut memory, Some(&amd64())).unwrap();
+    assert_eq!(found.len(), 1);
+    assert!(found[0].references.is_empty());
+    assert_eq!(found[0].descriptor.digest.to_string(), image.manifest.digest);
+    whole(&found[0], &memory);
+    std::fs::write(dir.path().join(image.layers[0].hex()), "other").unwrap();
+    let error = layout::read(dir.path(), None, &mut Memory::default(), None).unwrap_err();
+    assert!(matches!(error, Error::WrongDigest { .. } | Error::Blob { .. }), "{error}");
+}
+
+#[test]
+fn what_cannot_be_decompressed_is_named() {
+    let error = read(b"\xfd7zXZ\0rest of it").unwrap_err();
+    assert_eq!(error.to_string(), "the archive is compressed by xz, which is not supported");
+    assert!(error.hint().unwrap().contains("xz -dc"));
+}

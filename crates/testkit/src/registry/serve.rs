@@ -217,7 +217,7 @@ fn write(
         _ => {}
     }
     let chunked = matches!(fault, Some(Fault::Chunked));
-    let mut head = format!("HTTP/1.1 {} X\r\n", status);
+    let mut head = format!("HTTP/1.1 {status} X\r\n");
     for (name, value) in &headers {
         let _ = write!(head, "{name}: {value}\r\n");
     }

@@ -285,6 +285,7 @@ mod tests {
             inside: 9000,
             count: 3,
             udp: true,
+            ..Publish::default()
         };
         assert_eq!(pasta_port(&range), "127.0.0.1/9000-9002");
         let words = pasta_arguments(&[one, range], "/note", 7).join(" ");
