@@ -33,6 +33,9 @@ pub struct Dialect {
     pub starts_at_home: bool,
     /// `exec` without `--interactive` leaves a program its standard input.
     pub keeps_input: bool,
+    /// A run in the foreground asks for nothing beside its program: no log, and a state only as far
+    /// as it is known without a process that stays.
+    pub runs_alone: bool,
     /// `--volumes-from` has no effect.
     pub ignores_volumes_from: bool,
     /// `inspect -p` gives a container a whole tree on disk.

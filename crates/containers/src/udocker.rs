@@ -41,6 +41,7 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
         knows_caller: true,
         starts_at_home: true,
         keeps_input: true,
+        runs_alone: true,
         ignores_volumes_from: true,
         shows_whole_tree: true,
         restart_variables: vec![(CALLED.to_owned(), "1".to_owned())],
