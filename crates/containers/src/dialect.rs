@@ -35,6 +35,9 @@ pub struct Dialect {
     pub keeps_input: bool,
     /// `-p` alone leaves a container on the host's network, where its ports are as they are.
     pub publishes_in_place: bool,
+    /// A run in the foreground asks for nothing beside its program: no log, and a state only as far
+    /// as it is known without a process that stays.
+    pub runs_alone: bool,
     /// `--volumes-from` has no effect.
     pub ignores_volumes_from: bool,
     /// `inspect -p` gives a container a whole tree on disk.

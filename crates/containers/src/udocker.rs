@@ -45,6 +45,7 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
         knows_caller: true,
         starts_at_home: true,
         keeps_input: true,
+        runs_alone: true,
         ignores_volumes_from: true,
         shows_whole_tree: true,
         removes_used_images: true,

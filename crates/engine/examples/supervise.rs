@@ -153,6 +153,9 @@ fn spawn(command: &[String], request: Request) -> Result<Spawned, Failure> {
         Stdio::Inherit => {
             child.arg("inherit");
         }
+        Stdio::Outputs { stdout, stderr } => {
+            child.arg("inherit").stdout(stdout).stderr(stderr);
+        }
         Stdio::Pipes { stdin, stdout, stderr } => {
             child.arg("session").stdin(stdin).stdout(stdout).stderr(stderr);
         }

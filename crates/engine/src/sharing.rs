@@ -7,7 +7,8 @@
 //! A run that finds no process in the container writes a word that no other run writes; one that
 //! finds a process adds a `+`. Both hold the container's turn meanwhile. So a run that finds at its
 //! end the word of its beginning was alone, and all processes in the container are its own. `exec`
-//! belongs to the run that it enters, and writes nothing.
+//! belongs to the run that it enters, and adds an `x`: without it, all processes of a run descend
+//! from its program.
 
 use crate::error::{Error, Result};
 use crate::records::Records;
@@ -16,20 +17,29 @@ use std::fs;
 use std::path::Path;
 
 const NAME: &str = ".runs";
-/// How long the file is. The `+` is its last byte.
+/// How long the file is. The `+` is its last byte, the `x` the one before.
 const LENGTH: usize = 64;
-const MORE: char = '+';
+const MORE: &str = "+";
+const ENTERED: &str = "x";
 
 /// A run begins in the container of these records; `fresh` if no process lives there. The caller
 /// holds its lock, and may be in the container's namespaces already.
 pub(crate) fn begin(records: &Records, fresh: bool) -> Result<()> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let (place, word) = if fresh {
+    if fresh {
         let word = format!("{} {}.{}", std::process::id(), now.tv_sec, now.tv_nsec);
-        (0, format!("{word:LENGTH$}"))
+        write(records, 0, &format!("{word:LENGTH$}"))
     } else {
-        (LENGTH - 1, MORE.to_string())
-    };
+        write(records, LENGTH - 1, MORE)
+    }
+}
+
+/// A program of `exec` begins in the container. The caller holds its lock.
+pub(crate) fn enter(records: &Records) -> Result<()> {
+    write(records, LENGTH - 2, ENTERED)
+}
+
+fn write(records: &Records, place: usize, word: &str) -> Result<()> {
     // Written over: to cut a file off costs more than all else here.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
     rustix::fs::openat(records.directory(), NAME, flags, Mode::from_raw_mode(0o600))
@@ -46,17 +56,49 @@ pub(crate) fn begin(records: &Records, fresh: bool) -> Result<()> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Beginning(String);
 
+/// What a run finds out at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// Another run joined or followed.
+    Shared,
+    /// No other run, but programs of `exec`.
+    Entered,
+    /// No other program was started in the container.
+    Alone,
+}
+
 impl Beginning {
     /// That of a run which has just begun; `None` where it is not alone.
     pub(crate) fn of(place: &Path) -> Option<Self> {
-        let word = fs::read_to_string(place.join("run").join(NAME)).ok()?;
-        (!word.contains(MORE)).then_some(Self(word))
+        read(place).map(|(word, _)| word)
+    }
+
+    /// What has happened since.
+    pub(crate) fn since(&self, place: &Path) -> Since {
+        match read(place) {
+            Some((word, true)) if word == *self => Since::Entered,
+            Some((word, false)) if word == *self => Since::Alone,
+            _ => Since::Shared,
+        }
     }
 
     /// Whether the run has been alone since.
     pub(crate) fn is_last(&self, place: &Path) -> bool {
-        Self::of(place).as_ref() == Some(self)
+        self.since(place) != Since::Shared
     }
+}
+
+/// The word of a run that is alone, and whether a program of `exec` was started.
+fn read(place: &Path) -> Option<(Beginning, bool)> {
+    let mut bytes = [0_u8; LENGTH];
+    let file = fs::File::open(place.join("run").join(NAME)).ok()?;
+    let length = rustix::io::read(&file, &mut bytes).ok()?;
+    let text = std::str::from_utf8(&bytes[..length]).ok()?;
+    if text.len() != LENGTH || text.ends_with(MORE) {
+        return None;
+    }
+    let (word, entered) = text.split_at(LENGTH - 2);
+    Some((Beginning(word.to_owned()), entered.starts_with(ENTERED)))
 }
 
 #[cfg(test)]
@@ -77,6 +119,12 @@ mod tests {
         assert!(!first.is_last(place) && Beginning::of(place).is_none());
         // All have ended, and the next one begins anew.
         begin(&records, true).unwrap();
-        assert!(!first.is_last(place) && Beginning::of(place).unwrap().is_last(place));
+        let next = Beginning::of(place).unwrap();
+        assert!(!first.is_last(place) && next.since(place) == Since::Alone);
+        // `exec` belongs to it.
+        enter(&records).unwrap();
+        assert_eq!((next.since(place), next.is_last(place)), (Since::Entered, true));
+        begin(&records, true).unwrap();
+        assert_eq!(Beginning::of(place).unwrap().since(place), Since::Alone);
     }
 }

@@ -234,6 +234,7 @@ fn status(seen: &Listed) -> String {
             Some(span) => format!("Exited ({code}) {span} ago"),
             None => format!("Exited ({code})"),
         },
+        Observed::Ended => "Exited".to_owned(),
         Observed::Dead { .. } => "Dead".to_owned(),
     }
 }

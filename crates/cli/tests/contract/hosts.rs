@@ -81,8 +81,8 @@ impl<'w> Host<'w> {
 fn create<'w>(w: &'w World, stem: &str) -> Container<'w> {
     let name = w.name(stem);
     let label = format!("--label=hosts={name}");
-    let words = ["create", &w.mode(), "--name", &name, &label, &w.image, "/bin/guest"];
-    w.coracle(&[&words[..], &["sleep", "300"]].concat()).ok();
+    let words = ["create", &w.mode(), "--log-driver=none", "--name", &name, &label, &w.image];
+    w.coracle(&[&words[..], &["/bin/guest", "sleep", "300"]].concat()).ok();
     Container::named(w, &name)
 }
 

@@ -405,10 +405,10 @@ fn mode_is_kept(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A container with a program that outlived its run.
+/// A container with a program that outlived its run, beside which no process stayed.
 fn abandoned<'w>(w: &'w World, seconds: &str) -> Container<'w> {
     let container = Container::named(w, &w.name("left"));
-    let flags = ["--name", &container.name];
+    let flags = ["--log-driver=none", "--name", &container.name];
     let guest = ["orphan", "/bin/guest", "sleep", seconds];
     w.coracle(&w.words_for(&["run"], &flags, &guest)).ok();
     container

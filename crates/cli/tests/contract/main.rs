@@ -20,6 +20,7 @@ mod hosts;
 mod images;
 mod isolation;
 mod known;
+mod leavings;
 mod libraries;
 mod lifecycle;
 mod modes;
@@ -53,6 +54,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("streams", streams::CASES),
     ("exec", exec::CASES),
     ("life", lifecycle::CASES),
+    ("left", leavings::CASES),
     ("removal", removal::CASES),
     ("files", files::CASES),
     ("images", images::CASES),

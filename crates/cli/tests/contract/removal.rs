@@ -36,7 +36,7 @@ pub(crate) fn seconds() -> String {
 }
 
 /// Counts guests that sleep this long.
-fn sleepers(seconds: &str) -> usize {
+pub(crate) fn sleepers(seconds: &str) -> usize {
     let line = format!("sleep\0{seconds}\0");
     let lines = std::fs::read_dir("/proc")
         .expect("/proc")
@@ -209,7 +209,7 @@ fn processes_of_exec_end_with_the_container(w: &World) -> Outcome {
 /// Every command that removes, while processes left by the main program still run.
 fn a_container_with_a_process_left_behind_is_not_removed(w: &World) -> Outcome {
     let label = format!("only={}", w.name("label"));
-    let c = idle(w, &["--label", &label]);
+    let c = idle(w, &["--log-driver=none", "--label", &label]);
     let left = seconds();
     let words = ["run", &c.name, "/bin/guest", "orphan", "/bin/guest", "sleep", &left];
     w.coracle(&words).ok();
@@ -235,7 +235,7 @@ fn a_container_with_a_process_left_behind_is_not_removed(w: &World) -> Outcome {
 
 /// It is still the same container: the next run in it sees the process, and does not end it.
 fn a_process_left_behind_outlives_later_runs(w: &World) -> Outcome {
-    let c = idle(w, &[]);
+    let c = idle(w, &["--log-driver=none"]);
     let left = seconds();
     let words = ["run", &c.name, "/bin/guest", "orphan", "/bin/guest", "sleep", &left];
     w.coracle(&words).ok();

@@ -210,15 +210,20 @@ fn killed_supervisor_leaves_no_program(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Without terminal, log or clean-up, the process that the caller started becomes the program.
+/// Without terminal, log or clean-up, the process that the caller started becomes the program; that
+/// of a rank does so in any case.
 fn no_process_between(w: &World) -> Outcome {
-    let words = w.words_for(&["run"], &[], &["ready", ";", "sleep", "300"]);
-    let mut run = testkit::running::Running::start(&mut w.command(&words));
-    run.expect("ready");
-    let exe = std::fs::read_to_string(format!("/proc/{}/cmdline", run.id())).unwrap_or_default();
-    run.signal(Signal::KILL);
-    run.end(Duration::from_secs(10));
-    assert!(exe.starts_with("/bin/guest\0ready"), "the caller's child is {exe:?}");
+    for (flags, rank) in [(&["--log-driver=none"][..], None), (&[], Some(("PMI_RANK", "0")))] {
+        let words = w.words_for(&["run"], flags, &["ready", ";", "sleep", "300"]);
+        let mut command = w.command(&words);
+        let mut run = testkit::running::Running::start(command.envs(rank));
+        run.expect("ready");
+        let path = format!("/proc/{}/cmdline", run.id());
+        let exe = std::fs::read_to_string(path).unwrap_or_default();
+        run.signal(Signal::KILL);
+        run.end(Duration::from_secs(10));
+        assert!(exe.starts_with("/bin/guest\0ready"), "{rank:?}: the caller's child is {exe:?}");
+    }
     Ok(())
 }
 

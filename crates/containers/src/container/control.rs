@@ -48,11 +48,11 @@ fn background(session: &Session, container: ContainerDir) -> Result<()> {
     launch::launch(session, &run).map(drop)
 }
 
-/// A run of a container as its record says, with a log.
+/// A run of a container as its record says, to which others can attach.
 fn recorded(container: ContainerDir) -> Result<Run> {
     let record = record::read(&container)?;
     let removal = if record.config.auto_remove { Removal::recorded(&container)? } else { None };
-    Ok(Run { removal, log: true, ..Run::new(container, record) })
+    Ok(Run { removal, attachable: true, ..Run::new(container, record) })
 }
 
 /// How a container is stopped, where that differs from its record.
@@ -118,8 +118,8 @@ pub fn wait(session: &Session, name: &str) -> Result<i32> {
             "{name} has ended, and its exit code is unknown"
         ))
         .with_hint(
-            "a program without supervisor gives its exit code to the process that started it; \
-                 use -d",
+            "a program without supervisor (--log-driver none, a rank of a job) gives its exit code \
+             to the process that started it",
         )),
     }
 }

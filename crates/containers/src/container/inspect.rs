@@ -90,6 +90,8 @@ fn state_of(container: &ContainerDir) -> Result<(Value, Option<u32>)> {
     };
     let code = match &observed {
         Observed::Exited { code } => *code,
+        // As in Docker, where the end of a program was missed.
+        Observed::Ended => 255,
         _ => kept.exit_code.filter(|_| running.is_none()).unwrap_or(0),
     };
     let reason = match &observed {

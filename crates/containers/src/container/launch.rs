@@ -1,7 +1,8 @@
 //! Starts a container's program from its record.
 //!
-//! Three ways (see `engine::supervise`): this process *becomes* the program, when nothing has to be
-//! watched; or it stays in front of it, for a terminal, `--rm`, a log or restarts; or a supervisor
+//! Three ways (see `engine::supervise`): this process stays in front of the program, for its log
+//! and what `inspect` and `wait` say afterwards, for a terminal, `--rm` or restarts; or it
+//! *becomes* the program, where nothing is asked for beside that ([`Run::alone`]); or a supervisor
 //! is left behind, for `--detach`. All of them fork or execute, so the process must have one
 //! thread.
 
@@ -49,8 +50,11 @@ pub struct Run {
     pub sig_proxy: bool,
     /// Keys that leave it running.
     pub detach_keys: Option<String>,
-    /// Keep a log even in the foreground.
-    pub log: bool,
+    /// Let others attach in the foreground too.
+    pub attachable: bool,
+    /// Nothing is asked for beside the program: the process of a launcher or a job's script is to
+    /// become it, with its descriptors.
+    pub alone: bool,
     /// Return the plan and do nothing.
     pub explain: bool,
     /// The container was made for this run.
@@ -72,7 +76,8 @@ impl Run {
             removal: None,
             sig_proxy: true,
             detach_keys: None,
-            log: false,
+            attachable: false,
+            alone: false,
             explain: false,
             made: None,
             shared: false,
@@ -168,17 +173,22 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     }
     let _hidden = run.attached.hide()?;
     let config = &run.record.config;
+    let keeps_log = keeps_log(run) && store.read_only().is_none();
     let supervised = config.tty
         || run.removal.is_some()
-        || run.log
+        || run.attachable
         || run.detach
+        || keeps_log
         || config.restart != engine::spec::RestartPolicy::No;
     if supervised {
         drop(lock);
-        return supervise(session, run, &prepared);
+        return supervise(session, run, &prepared, keeps_log);
     }
     if !config.stdin_open {
         empty_input()?;
+    }
+    if store.read_only().is_none() {
+        supervise::record_start(&run.container.path(), prepared.engine.name());
     }
     if engine::records::is_shared(&run.container.path()) {
         // Another machine does not see whether a process lives, but sees a lock.
@@ -191,18 +201,26 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     Ok(Ended::Exited(ended.code() as u8))
 }
 
+/// Whether a run has a log. One whose container goes with its end needs none.
+fn keeps_log(run: &Run) -> bool {
+    let stays = !run.alone && run.removal.is_none();
+    !run.record.config.log.disabled && (run.detach || run.attachable || stays)
+}
+
 fn explained(prepared: &Prepared) -> Result<Ended> {
     let plan = serde_json::to_value(&prepared.plan)
         .map_err(|error| Error::failed("cannot print the plan").cause(error))?;
     Ok(Ended::Explained(serde_json::json!({"engine": prepared.engine.name(), "plan": plan})))
 }
 
-fn supervise(session: &Session, run: &Run, prepared: &Prepared) -> Result<Ended> {
+fn supervise(session: &Session, run: &Run, prepared: &Prepared, keeps_log: bool) -> Result<Ended> {
     let config = &run.record.config;
     let mut options = Options::of(config).map_err(|error| Error::of(&error))?;
     options.title = record::title(&run.container);
     prepared.engine.name().clone_into(&mut options.engine);
-    if !run.detach && !run.log {
+    options.attachable = run.detach || run.attachable;
+    options.ends_alike = run.removal.is_none();
+    if !keeps_log {
         options.log = None;
     }
     let cleanup: Option<supervise::Cleanup<'_>> = run.removal.clone().map(|removal| {

@@ -131,7 +131,7 @@ pub fn status_word(state: &Observed) -> &'static str {
         Observed::Running(running) if running.paused => "paused",
         Observed::Running(_) => "running",
         Observed::Restarting { .. } => "restarting",
-        Observed::Exited { .. } => "exited",
+        Observed::Exited { .. } | Observed::Ended => "exited",
         Observed::Dead { .. } => "dead",
     }
 }

@@ -160,8 +160,9 @@ fn launcher() -> Option<(u32, u64)> {
     known.then(|| (pid, sys::process::start_time(pid).unwrap_or_default()))
 }
 
-/// A number is below [`SPECIAL_STEPS`], and `PMI_PORT` has none.
-fn is_rank(host: &Environment) -> bool {
+/// Whether the variables of a process say that it is a rank. A number is below [`SPECIAL_STEPS`],
+/// and `PMI_PORT` has none.
+pub fn is_rank(host: &Environment) -> bool {
     if host.contains_key(OsStr::new(TERMINAL)) {
         return false;
     }

@@ -9,7 +9,7 @@ use super::attached::Attached;
 use super::launch::{self, Ended, Run};
 use super::made::Made;
 use super::make;
-use super::ranks::Rank;
+use super::ranks::{self, Rank};
 use super::record::{self, Record};
 use super::removal::Removal;
 use super::{draft, existing};
@@ -46,7 +46,7 @@ pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
     let within_limits = session.variable(launch::WITHIN_LIMITS);
     if let Some(made) = within_limits.map(|id| Made::again(session, id)).transpose()?.flatten() {
         let record = record::read(made.container())?;
-        let mut run = of_made(&request, made, record);
+        let mut run = of_made(session, &request, made, record);
         run.shared = wanted.security.join.is_some() || Rank::of(session.environment()).is_some();
         return launch::launch(session, &run);
     }
@@ -67,7 +67,7 @@ pub fn run(session: &Session, mut request: RunRequest) -> Result<Ended> {
     }
     let (made, record) = make::make(session, &request.container)?;
     starting(session, made.container(), &record.config.command);
-    launch::launch(session, &of_made(&request, made, record))
+    launch::launch(session, &of_made(session, &request, made, record))
 }
 
 /// A further run of a container that exists.
@@ -87,7 +87,7 @@ fn run_existing(
         let command = overrides.command.as_ref().unwrap_or(&record.config.command);
         starting(session, &container, command);
     }
-    let mut run = prepared(&request, container, record);
+    let mut run = prepared(session, &request, container, record);
     run.overrides = overrides;
     if request.container.record.remove && !request.explain {
         run.removal = Removal::of_existing(session, &run.container)?;
@@ -204,7 +204,7 @@ fn join(
     let asked = wanted.record.remove && !by_itself;
     let (container, record, made) = shared(session, wanted, name, found)?;
     let mut run = match made {
-        Some(made) => of_made(request, made, record),
+        Some(made) => of_made(session, request, made, record),
         None => joined(session, request, container, record, asked)?,
     };
     run.shared = true;
@@ -252,9 +252,9 @@ fn is_like(
 }
 
 /// A run of the container that it has made.
-fn of_made(request: &RunRequest, made: Made, record: Record) -> Run {
+fn of_made(session: &Session, request: &RunRequest, made: Made, record: Record) -> Run {
     let goes = protection::lets_go(&record.config) && !request.explain;
-    let mut run = prepared(request, made.container().clone(), record);
+    let mut run = prepared(session, request, made.container().clone(), record);
     run.removal = goes.then(|| Removal::of_made(&made));
     run.made = Some(made);
     run
@@ -275,13 +275,19 @@ fn joined(
     }
     let goes = record.config.auto_remove && !request.explain;
     let removal = if goes { Removal::recorded(&container)? } else { None };
-    let mut run = prepared(request, container, record);
+    let mut run = prepared(session, request, container, record);
     run.removal = removal;
     Ok(run)
 }
 
-fn prepared(request: &RunRequest, container: ContainerDir, record: Record) -> Run {
+fn prepared(
+    session: &Session,
+    request: &RunRequest,
+    container: ContainerDir,
+    record: Record,
+) -> Run {
     let mut run = Run::new(container, record);
+    run.alone = session.dialect().runs_alone || ranks::is_rank(session.environment());
     run.detach = request.detach;
     run.attached = request.attached;
     run.sig_proxy = request.sig_proxy;

@@ -109,7 +109,9 @@ fn start(plan: &Plan, ties: Ties) -> Result<u32> {
     let turn = records.begin()?;
     let fresh =
         common::is_empty(&plan.place, &records) && by_namespace::all(&plan.place).is_empty();
-    if !plan.is_exec() {
+    if plan.is_exec() {
+        sharing::enter(&records)?;
+    } else {
         sharing::begin(&records, fresh)?;
     }
     let prepared = prepare::prepare(plan, fresh)?;

@@ -195,6 +195,7 @@ pub fn wait(dir: &Path, goes_on: &dyn Fn() -> bool) -> Result<Option<Waited>, Er
                 await_end(&supervisor, Some(Instant::now() + LOOK));
             }
             Observed::Exited { code } => return Ok(Some(Waited::Code(code))),
+            Observed::Ended => return Ok(Some(Waited::Unknown)),
             Observed::Created | Observed::Dead { .. } => {
                 let code = state::read(dir)?.exit_code;
                 return Ok(Some(code.map_or(Waited::Unknown, Waited::Code)));

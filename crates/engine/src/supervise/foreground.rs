@@ -1,9 +1,9 @@
 //! Runs a program in the foreground until it ends or the user detaches.
 //!
-//! Without terminal and log the program inherits everything from this process, its process
-//! group too. So the terminal's keys reach it directly, and only what another process sends to
-//! this one alone is forwarded: a signal that the kernel made has been seen by the whole group
-//! (a program that a runtime started has another group; [`init::pass_on`]).
+//! Without terminal the program inherits everything from this process, its process group too, but
+//! for outputs that are logged. So the terminal's keys reach it directly, and only what another
+//! process sends to this one alone is forwarded: a signal that the kernel made has been seen by the
+//! whole group (a program that a runtime started has another group; [`init::pass_on`]).
 //!
 //! Job control: when Ctrl-Z stops the program, this process stops as well (the shell waits for it),
 //! and continues the program when it is continued. Process 1 of a pid namespace is immune to the
@@ -15,11 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{WaitOptions, wait};
-use sys::event::{MaskGuard, Received, SignalFd, SignalSet, raise_default};
+use rustix::process::{Resource, Rlimit, WaitOptions, wait};
+use sys::event::{
+    MaskGuard, Received, SignalFd, SignalSet, raise_default, release_code, trim_heap,
+};
 
 use super::client::{self, Console};
 use super::ledger::Ledger;
+use super::log::{Spool, Stream};
+use super::outputs::Outputs;
 use super::program::Program;
 use super::restart::Restarts;
 use super::{Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, fork_supervisor};
@@ -30,11 +34,20 @@ use crate::processes;
 pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
     let ledger = Ledger::open(&launch)?;
     // A further run of a running container has no log; without terminal it needs no relay.
-    if launch.options.tty || launch.options.log.is_some() && !ledger.is_further() {
-        relay(launch, ledger, console)
-    } else {
-        inherit(launch, ledger, console)
+    if launch.options.tty || launch.options.needs_relay() && !ledger.is_further() {
+        return relay(launch, ledger, console);
     }
+    let ends_alike = launch.options.ends_alike;
+    let ended = inherit(launch, ledger, console)?;
+    if let Ended::Exited(Outcome { signal: Some(signal), .. }) = ended
+        && ends_alike
+    {
+        // The program has left a core, if there is to be one.
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
+        let _ = rustix::process::setrlimit(Resource::Core, none);
+        let _ = raise_default(signal.number());
+    }
+    Ok(ended)
 }
 
 fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result<Ended, Error> {
@@ -50,6 +63,11 @@ fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result
     client::run(ours.ok_or(Error::SupervisorVanished)?, input, true, console)
 }
 
+/// After so long without anything to do, memory is given back.
+const QUIET: Duration = Duration::from_secs(1);
+/// What a signal from a user ends, where there is no program any more.
+const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
 /// The process that forwards and waits, beside the program.
 struct Parent<'a, 'b> {
     launch: Launch<'a>,
@@ -57,6 +75,11 @@ struct Parent<'a, 'b> {
     console: Console<'b>,
     mask: MaskGuard,
     signals: SignalFd,
+    outputs: Option<Outputs>,
+    /// Has worked since memory was last given back.
+    swollen: bool,
+    /// The caller's descriptor that takes no output, and why.
+    lost: Option<(Stream, Errno)>,
 }
 
 fn inherit(launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result<Ended, Error> {
@@ -69,7 +92,9 @@ fn inherit(launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result<E
     let set = SignalSet::of(&numbers);
     let mask = MaskGuard::block(set).map_err(Error::Signals)?;
     let signals = SignalFd::new(set).map_err(Error::Signals)?;
-    Parent { launch, ledger, console, mask, signals }.run()
+    let log = launch.options.log.clone().filter(|_| ledger.is_state());
+    let outputs = log.map(|spec| Outputs::new(Spool::new(launch.dir.clone(), spec)));
+    Parent { launch, ledger, console, mask, signals, outputs, swollen: true, lost: None }.run()
 }
 
 impl Parent<'_, '_> {
@@ -90,6 +115,7 @@ impl Parent<'_, '_> {
             self.ledger.started(program.number(), restarts.count);
             let outcome = self.attend(&mut program)?;
             let left = program.sweep(self.ledger.stop_requested());
+            self.drain();
             if left > 0 {
                 (self.console.notice)(&Error::Unkillable(left).to_string());
             }
@@ -104,45 +130,111 @@ impl Parent<'_, '_> {
                 None => break outcome,
             }
         };
+        if let Some(why) = self.outputs.as_mut().and_then(Outputs::finish) {
+            (self.console.notice)(&why);
+        }
         self.ledger.finished(outcome);
         if let Some(cleanup) = self.launch.cleanup.take()
             && let Some(text) = cleanup(&outcome)
         {
             (self.console.notice)(&text);
         }
+        let Some((stream, error)) = self.lost else { return Ok(Ended::Exited(outcome)) };
+        let step = match stream {
+            Stream::Stdout => "write the program's output",
+            Stream::Stderr => "write the program's errors",
+        };
+        let lost = Error::wait(step, error);
+        if outcome.code == 0 {
+            // The program could not see it.
+            return Err(lost);
+        }
+        (self.console.notice)(&lost.to_string());
         Ok(Ended::Exited(outcome))
     }
 
     fn spawn(&mut self) -> Result<super::Spawned, Failure> {
-        let request = Request { stdio: Stdio::Inherit, die_with_parent: true };
+        let stdio = self.outputs.as_mut().map_or(Ok(Stdio::Inherit), Outputs::open);
+        let stdio = stdio.map_err(|error| Failure::of(&error))?;
+        let request = Request { stdio, die_with_parent: true };
         let spawn = &mut self.launch.spawn;
         self.mask
             .suspended(|| spawn.spawn(request))
             .map_err(|error| Failure::of(&Error::Signals(error)))?
     }
 
-    /// Forwards signals until the program has ended.
+    /// Forwards signals and carries output until the program has ended.
     fn attend(&mut self, program: &mut Program) -> Result<Outcome, Error> {
         loop {
             if let Some(outcome) = self.reap(program) {
                 return Ok(outcome);
             }
-            self.wait(None)?;
+            // Output alone does not end a program.
+            while !self.wait(None)? {
+                self.carry();
+            }
+            self.carry();
             while let Some(received) = self.signals.next().map_err(Error::Signals)? {
                 self.forward(program, received);
             }
         }
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        });
-        match poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(Error::wait("wait for signals", error)),
+    /// Carries what the program has written last. Nothing writes any more, but a reader may be
+    /// slow; a signal ends the wait for it.
+    fn drain(&mut self) {
+        while self.outputs.as_ref().is_some_and(|outputs| !outputs.are_over()) {
+            if self.carry() {
+                continue;
+            }
+            if let Some(outputs) = &mut self.outputs {
+                outputs.end();
+                if outputs.are_over() {
+                    return;
+                }
+            }
+            let is_signal = self.wait(None).unwrap_or(true);
+            if is_signal && self.is_ended_by_user() {
+                return;
+            }
         }
+    }
+
+    /// Whether anything was carried.
+    fn carry(&mut self) -> bool {
+        let Some(outputs) = &mut self.outputs else { return false };
+        let lost = &mut self.lost;
+        outputs.carry(&mut |stream, error| *lost = Some((stream, error)))
+    }
+
+    /// Waits for signals and output; whether there are signals.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
+        let pause = self.outputs.as_ref().and_then(Outputs::wait);
+        let quiet = Some(QUIET).filter(|_| self.swollen);
+        let limit = timeout.into_iter().chain(pause).chain(quiet).min().map(|limit| Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        });
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        fds.extend(self.outputs.iter().flat_map(Outputs::poll_fds));
+        let count = match poll(&mut fds, limit.as_ref()) {
+            Ok(count) => count,
+            Err(Errno::INTR) => return Ok(false),
+            Err(error) => return Err(Error::wait("wait for signals", error)),
+        };
+        let is_signal = !fds[0].revents().is_empty();
+        drop(fds);
+        if count > 0 {
+            self.swollen |= !is_signal;
+        } else if pause.is_some() {
+            self.outputs.iter_mut().for_each(Outputs::pause);
+        } else if self.swollen && timeout.is_none() {
+            self.swollen = false;
+            self.outputs.iter_mut().for_each(Outputs::rest);
+            trim_heap();
+            release_code();
+        }
+        Ok(is_signal)
     }
 
     /// The pause before a restart; `true` when a signal or a user ended it.
@@ -150,19 +242,20 @@ impl Parent<'_, '_> {
         let until = Instant::now() + delay;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             let _ = self.wait(Some(left.min(Duration::from_millis(500))));
-            while let Ok(Some(received)) = self.signals.next() {
-                if [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT]
-                    .iter()
-                    .any(|signal| signal.number() == received.number)
-                {
-                    return true;
-                }
-            }
-            if self.ledger.stop_requested() {
+            if self.is_ended_by_user() || self.ledger.stop_requested() {
                 return true;
             }
         }
         false
+    }
+
+    /// Whether a signal came that is to end the run. Takes all that have come.
+    fn is_ended_by_user(&self) -> bool {
+        let mut is_ended = false;
+        while let Ok(Some(received)) = self.signals.next() {
+            is_ended |= ENDING.iter().any(|signal| signal.number() == received.number);
+        }
+        is_ended
     }
 
     fn reap(&self, program: &Program) -> Option<Outcome> {

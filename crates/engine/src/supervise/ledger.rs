@@ -24,6 +24,9 @@ pub(crate) struct Ledger {
     lock: Option<OwnedFd>,
     /// The recorded program, with the lock on its record.
     program: Option<(u32, Option<Held>)>,
+    /// The engine's own record is enough: in the foreground on a file system of this machine, as
+    /// for a process that became the program.
+    plain: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +50,7 @@ impl Ledger {
             kind: Kind::Nothing,
             lock: None,
             program: None,
+            plain: false,
         };
         if launch.options.record == Record::Nothing {
             return Ok(ledger);
@@ -67,6 +71,8 @@ impl Ledger {
             _ => false,
         };
         ledger.kind = if busy || supervised { Kind::Further } else { Kind::State };
+        let relayed = launch.options.needs_relay() || launch.options.attachable;
+        ledger.plain = !relayed && ledger.is_state() && !lock::is_shared(&launch.dir);
         Ok(ledger)
     }
 
@@ -107,7 +113,8 @@ impl Ledger {
         let supervisor = processes::identity(std::process::id());
         if let Some(records) = Records::existing(&self.dir) {
             // In the place of the engine's record, which no lock proves.
-            self.program = Some((pid, records.hold(pid).ok()));
+            let held = (!self.plain).then(|| records.hold(pid).ok()).flatten();
+            self.program = Some((pid, held));
         }
         if self.is_state() {
             let new = ContainerState {
@@ -183,6 +190,30 @@ impl Ledger {
             let _ = state::update(&self.dir, change);
         }
     }
+}
+
+/// Records the start of a program beside which no process stays, unless another run is the
+/// container's own. The state is that of one that has ended, without an exit code: while the
+/// program lives, its record in `run/` says so.
+///
+/// Nothing here fails: the program shall run.
+pub fn record_start(dir: &Path, engine: &str) {
+    let (busy, lock) = claim(dir);
+    let is_free = || match state::observe_locked(dir) {
+        Ok(Observed::Running(running)) => running.init.is_none() && running.supervisor.is_none(),
+        Ok(Observed::Restarting { .. }) | Err(_) => false,
+        Ok(_) => true,
+    };
+    if !busy && is_free() {
+        let new = ContainerState {
+            status: Status::Exited,
+            started: now(),
+            engine: Some(engine.to_owned()),
+            ..state::here(Reach::None)
+        };
+        let _ = state::write(dir, &new);
+    }
+    drop(lock);
 }
 
 /// Whether another supervisor holds the container, and the lock if it is ours now. Where the

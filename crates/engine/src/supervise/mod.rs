@@ -2,13 +2,15 @@
 //!
 //! Three shapes, chosen by what is asked for ([`Options::needs_relay`]):
 //!
-//! 1. **Inherit** ([`foreground`] without terminal and log): the calling process forks the
-//!    program, which keeps the caller's descriptors, process group and terminal. Nothing is
-//!    copied. The caller forwards signals, reaps, restarts, cleans up.
-//! 2. **Relay** ([`foreground`] with `-t` or a log): a supervisor in a session of its own holds
-//!    the pseudo-terminal or the pipes, writes the log and listens on a socket; the calling
-//!    process is its first client, so that detaching needs no change of roles. A client that
-//!    vanishes without detaching takes the container with it, as a closed terminal would.
+//! 1. **Inherit** ([`foreground`] without terminal): the calling process forks the program, which
+//!    keeps the caller's standard input, process group and terminal. With a log its outputs are
+//!    pipes, which the caller carries on ([`outputs`]); else nothing is copied. The caller forwards
+//!    signals, reaps, restarts, cleans up.
+//! 2. **Relay** ([`foreground`] with `-t`, or to which others may attach): a supervisor in a
+//!    session of its own holds the pseudo-terminal or the pipes, writes the log and listens on a
+//!    socket; the calling process is its first client, so that detaching needs no change of roles.
+//!    A client that vanishes without detaching takes the container with it, as a closed terminal
+//!    would.
 //! 3. **Detached** ([`detached`]): the same supervisor without first client. It is forked
 //!    twice and never executed anew, so the plan needs no text form; what it costs is said at
 //!    [`fork_supervisor`].
@@ -37,6 +39,7 @@ mod fork_supervisor;
 mod keys;
 mod ledger;
 pub mod log;
+mod outputs;
 mod planned;
 mod program;
 mod protocol;
@@ -62,6 +65,7 @@ pub use error::{Error, Failure};
 pub use foreground::foreground;
 pub use fork_supervisor::{Started, detached};
 pub use keys::{DetachKeys, UnknownKey};
+pub use ledger::record_start;
 pub use planned::Planned;
 
 /// An engine, seen from here: something that can start the program, once or again.
@@ -95,6 +99,13 @@ pub struct Request {
 pub enum Stdio {
     /// The caller's own 0, 1, 2, process group and session.
     Inherit,
+    /// The same, but for these outputs.
+    Outputs {
+        /// For descriptor 1.
+        stdout: OwnedFd,
+        /// For descriptor 2.
+        stderr: OwnedFd,
+    },
     /// These three, in a new session.
     Pipes {
         /// For descriptor 0.
@@ -152,6 +163,7 @@ pub enum Record {
 
 /// How a program is supervised.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent requests")]
 pub struct Options {
     /// Shown in the supervisor's argument line: the container's name or id.
     pub title: String,
@@ -163,6 +175,11 @@ pub struct Options {
     pub stdin_open: bool,
     /// Keep a log with this rotation.
     pub log: Option<LogSpec>,
+    /// Others may attach: a supervisor of its own holds the outputs if there is a log.
+    pub attachable: bool,
+    /// In the foreground without a supervisor of its own: end by the signal that ended the program,
+    /// as if this process had become it.
+    pub ends_alike: bool,
     /// Start it again.
     pub restart: RestartPolicy,
     /// What `stop` sends first.
@@ -191,6 +208,8 @@ impl Options {
             tty: config.tty,
             stdin_open: config.stdin_open,
             log: (!config.log.disabled).then(|| config.log.clone()),
+            attachable: true,
+            ends_alike: false,
             restart: config.restart,
             stop_signal,
             stop_timeout: Duration::from_secs(u64::from(config.stop_timeout.unwrap_or(10))),
@@ -207,6 +226,8 @@ impl Options {
             tty,
             stdin_open,
             log: None,
+            attachable: false,
+            ends_alike: false,
             restart: RestartPolicy::No,
             stop_signal: Signal::TERM,
             stop_timeout: Duration::from_secs(10),
@@ -215,9 +236,9 @@ impl Options {
         }
     }
 
-    /// Whether output must pass through a supervisor: a terminal, or a log.
+    /// Whether a supervisor of its own must hold the program's descriptors.
     pub fn needs_relay(&self) -> bool {
-        self.tty || self.log.is_some()
+        self.tty || self.attachable && self.log.is_some()
     }
 }
 

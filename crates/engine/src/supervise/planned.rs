@@ -25,6 +25,11 @@ impl Spawn for Planned<'_> {
     fn spawn(&mut self, request: Request) -> Result<Spawned, Failure> {
         let mut streams = match &request.stdio {
             Stdio::Inherit => Streams::default(),
+            Stdio::Outputs { stdout, stderr } => Streams {
+                stdout: Some(stdout.as_fd()),
+                stderr: Some(stderr.as_fd()),
+                ..Streams::default()
+            },
             Stdio::Pipes { stdin, stdout, stderr } => Streams {
                 stdin: Some(stdin.as_fd()),
                 stdout: Some(stdout.as_fd()),

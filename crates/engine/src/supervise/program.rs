@@ -17,11 +17,13 @@ use sys::terminal::{Pty, Size};
 use crate::launch::{cgroup, members};
 use crate::processes;
 use crate::records::{Records, Turn};
-use crate::sharing::Beginning;
+use crate::sharing::{Beginning, Since};
 use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
 
+/// What Coracle's processes that answer a guest's calls are called.
+const SERVANTS: &[&str] = &["coracle-root", "coracle-trace"];
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -219,6 +221,24 @@ impl Program {
         }
     }
 
+    /// Whether nothing is left of a run that no other program joined: all its processes descend
+    /// from this one. Those of Coracle that serve it end by themselves with their last guest, and
+    /// take the mounts with them, which is not waited for.
+    fn is_over(&self) -> bool {
+        let entered = || {
+            let since = |place| self.beginning.as_ref().map(|word| word.since(place));
+            self.place.as_deref().and_then(since) != Some(Since::Alone)
+        };
+        let serves = |child: u32| {
+            let name = || processes::stat(child).map(|stat| stat.name);
+            processes::is_ours(child) && name().is_some_and(|name| SERVANTS.contains(&&*name))
+        };
+        let mut children = processes::own_children().into_iter();
+        self.cgroup.is_none()
+            && children.all(|child| self.spared.contains(&child) || serves(child))
+            && !entered()
+    }
+
     /// Takes the exit status of every child that ended; the program's own is returned.
     pub(super) fn reap(&self) -> Option<Outcome> {
         let mut ended = None;
@@ -256,6 +276,11 @@ impl Program {
     /// else what descends from its program. The number of processes that did not die.
     pub(super) fn sweep(&self, everything: bool) -> usize {
         let turn = if everything { None } else { self.keep_alone() };
+        self.reap();
+        if turn.is_some() && self.is_over() {
+            self.pin.take();
+            return 0;
+        }
         let whole = self.place.is_some() && (everything || turn.is_some());
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::kill(cgroup);

@@ -17,6 +17,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{CWD, RenameFlags};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -51,7 +52,9 @@ pub enum Observed {
         /// The code.
         code: i32,
     },
-    /// It does not run, and how it ended is not known.
+    /// Ended; no process stayed beside the program, so how it ended is not known.
+    Ended,
+    /// It does not run, and how it ended is not known, although it had a supervisor.
     Dead {
         /// Why that is so.
         reason: String,
@@ -141,11 +144,22 @@ fn write_json(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Erro
     let written = fs::File::create(&temporary).and_then(|mut file| file.write_all(&bytes));
     let done = written
         .map_err(fail("write"))
-        .and_then(|()| fs::rename(&temporary, &path).map_err(fail("replace")));
+        .and_then(|()| replace(&temporary, &path).map_err(fail("replace")));
     if done.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     done
+}
+
+/// Puts a new file in the place of another in one step. The two are exchanged first: where a rename
+/// replaces a file, ext4 begins to write the new one to the disk, which takes milliseconds, and
+/// state need not survive a crash.
+fn replace(new: &Path, path: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
+        Ok(()) => fs::remove_file(new),
+        // There is none yet, or the file system cannot exchange files.
+        Err(_) => fs::rename(new, path),
+    }
 }
 
 /// What the container does now.
@@ -302,7 +316,7 @@ fn judge(dir: &Path, state: &ContainerState, records: Option<&Records>, locked: 
         Status::Created => Observed::Created,
         Status::Exited => match state.exit_code {
             Some(code) => Observed::Exited { code },
-            None => Observed::Dead { reason: "its exit code was not recorded".into() },
+            None => Observed::Ended,
         },
         Status::Dead => Observed::Dead {
             reason: state.error.clone().unwrap_or_else(|| "it could not be started".into()),

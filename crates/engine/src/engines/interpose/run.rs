@@ -74,7 +74,9 @@ fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let fresh = is_empty(&plan.place, &records);
-    if !plan.is_exec() {
+    if plan.is_exec() {
+        sharing::enter(&records)?;
+    } else {
         sharing::begin(&records, fresh)?;
     }
     let prepared = prepare::prepare(plan, fresh)?;

@@ -93,7 +93,9 @@ fn start(
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let member = join_member(plan, target, &records)?;
-    if !plan.is_exec() {
+    if plan.is_exec() {
+        sharing::enter(&records)?;
+    } else {
         sharing::begin(&records, matches!(member, Member::None))?;
     }
     let (fresh, pid_namespace, assistant) = match (member, make) {

@@ -10,9 +10,11 @@
 //! [`read`] prefers `raw`, hence `coracle logs` returns every byte that was written.
 
 mod reader;
+mod spool;
 mod writer;
 
 pub use reader::{Entry, Query, read};
+pub(crate) use spool::Spool;
 pub(crate) use writer::Writer;
 
 use std::path::{Path, PathBuf};

@@ -112,11 +112,12 @@ fn past(until: Option<SystemTime>) -> bool {
 }
 
 fn ended(dir: &Path) -> bool {
-    use state::Observed::{Created, Restarting, Running};
+    use state::Observed::{Restarting, Running};
     match state::observe(dir) {
         // Without a supervisor no process writes to the log.
         Ok(Running(running)) => running.supervisor.is_none(),
-        Ok(Restarting { .. } | Created) => false,
+        Ok(Restarting { .. }) => false,
+        // As in Docker, also where it has never run.
         _ => true,
     }
 }

@@ -54,7 +54,11 @@ impl Writer {
     /// Never fails: a log that cannot be written must not stop the program. What was lost is
     /// counted, and said in the log as soon as it takes lines again.
     pub(crate) fn add(&mut self, stream: Stream, bytes: &[u8]) {
-        let time = crate::supervise::now();
+        self.add_at(stream, bytes, &crate::supervise::now());
+    }
+
+    /// The same for output that came at this time.
+    pub(crate) fn add_at(&mut self, stream: Stream, bytes: &[u8], time: &str) {
         let mut lines = Vec::new();
         let mut rest = bytes;
         let index = usize::from(stream.number() - 1);
@@ -67,14 +71,14 @@ impl Writer {
             rest = after;
             if partial.is_empty() && (end.is_some() || piece.len() == LONGEST) {
                 let cut = if end.is_some() { piece.len() } else { whole_characters(piece) };
-                object(&piece[..cut], stream, &time, &mut lines);
+                object(&piece[..cut], stream, time, &mut lines);
                 partial.extend_from_slice(&piece[cut..]);
                 continue;
             }
             partial.extend_from_slice(piece);
             if end.is_some() || partial.len() == LONGEST {
                 let cut = if end.is_some() { partial.len() } else { whole_characters(&partial) };
-                object(&partial[..cut], stream, &time, &mut lines);
+                object(&partial[..cut], stream, time, &mut lines);
                 partial.drain(..cut);
             }
         }
