@@ -286,6 +286,12 @@ fn protection_on_every_road(w: &World) -> Outcome {
         let done = run(words);
         assert!(done.expect(1).err().contains("protected"), "{done:?}");
     }
+    // A further name of the image, which comes once more, is not protected by that.
+    let further = "localhost/sci/further:1";
+    run(&["load", "-i", &w.archive.display().to_string(), further]).ok();
+    run(&["rmi", further]).ok();
+    run(&["load", "-i", &w.archive.display().to_string()]).ok();
+    assert!(run(&["rmi", IMAGE]).expect(1).err().contains("protected"));
     run(&["prune", "-a", "-f"]).ok();
     run(&["run", "safe", "test", "-e", "/written"]).ok();
     // With the protection ends what it prevented.

@@ -88,17 +88,14 @@ fn keep(
     let road = Road::new(session, progress)?;
     let index = image.index.as_ref().map(oci::Index::descriptor);
     let known_as = index.as_ref().map_or(&image.descriptor.digest, |index| &index.digest);
-    let descriptor = match stored(road.store, image)? {
-        Some(known) => {
-            pull::unpack(&road, &known)?;
-            known.descriptor().clone()
-        }
-        None => {
-            let kept = pull::keep(road.store, &image.manifest, &image.config, known_as)?;
-            pull::put(road.store, &image.manifest.config, image.config.raw())?;
-            pull::unpack_all(&road, &image.manifest, &image.config)?;
-            kept
-        }
+    let mut descriptor = if let Some(known) = stored(road.store, image)? {
+        pull::unpack(&road, &known)?;
+        known.descriptor().clone()
+    } else {
+        let kept = pull::keep(road.store, &image.manifest, &image.config, known_as)?;
+        pull::put(road.store, &image.manifest.config, image.config.raw())?;
+        pull::unpack_all(&road, &image.manifest, &image.config)?;
+        kept
     };
     let mut references = match named {
         Some(named) => vec![named.clone()],
@@ -115,6 +112,7 @@ fn keep(
         references.push(Reference::parse(&format!("imported/{short}:{tag}"))?);
     }
     for reference in &references {
+        pull::protect_as(road.store, reference, &mut descriptor)?;
         road.store.images().tag(reference, &descriptor)?;
     }
     Ok(references)

@@ -320,14 +320,20 @@ fn name(
     config: &ImageConfig,
 ) -> Result<()> {
     let mut descriptor = keep(store, &resolved.manifest, config, resolved.top_digest())?;
-    // Protection belongs to the name, whatever image has it.
-    let protected = protection::IMAGE_ANNOTATION;
-    if let Some(before) = store.images().get(reference)?
-        && let Some(value) = before.descriptor().annotations.get(protected)
-    {
-        descriptor.annotations.insert(protected.to_owned(), value.clone());
-    }
+    protect_as(store, reference, &mut descriptor)?;
     store.images().tag(reference, &descriptor)?;
+    Ok(())
+}
+
+/// Protects an image that is to get a name as the one that has it now: protection belongs to the
+/// name, whatever image has it.
+pub fn protect_as(store: &Store, reference: &Reference, descriptor: &mut Descriptor) -> Result<()> {
+    let protected = protection::IMAGE_ANNOTATION;
+    let before = store.images().get(reference)?;
+    match before.and_then(|image| image.descriptor().annotations.get(protected).cloned()) {
+        Some(value) => descriptor.annotations.insert(protected.to_owned(), value),
+        None => descriptor.annotations.remove(protected),
+    };
     Ok(())
 }
 

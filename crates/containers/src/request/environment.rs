@@ -96,12 +96,11 @@ pub fn apply(variables: &mut Vec<String>, changes: impl IntoIterator<Item = Chan
         match change {
             Change::Set(name, value) => {
                 let variable = Some(format!("{name}={value}"));
-                match places.get(&name) {
-                    Some(&at) => all[at] = variable,
-                    None => {
-                        places.insert(name, all.len());
-                        all.push(variable);
-                    }
+                if let Some(&at) = places.get(&name) {
+                    all[at] = variable;
+                } else {
+                    places.insert(name, all.len());
+                    all.push(variable);
                 }
             }
             Change::Unset(name) => {
