@@ -17,7 +17,8 @@ use crate::shell::{Outcome, built, cargo, check, read};
 /// |---|---|
 /// | 9,332,056 | when containers became safe to share between hosts |
 /// | 9,514,520 | the crates `containers` and `hostfs`; not yet looked into |
-const LARGEST: u64 = 9_530_000;
+/// | 9,534,744 | the state and log of runs in the foreground |
+const LARGEST: u64 = 9_540_000;
 
 /// The words for cargo.
 pub(crate) const BUILD: [&str; 6] =
