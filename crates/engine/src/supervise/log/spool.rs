@@ -24,6 +24,9 @@ const BURST: u64 = 2 << 20;
 const PAUSE: Duration = Duration::from_millis(50);
 /// They are written after so long without a pause too.
 const LONGEST: Duration = Duration::from_secs(5);
+/// Writing takes at most one part in so many of the time, until the end: on a busy machine a
+/// program pauses often although it writes much.
+const SHARE: u32 = 20;
 /// A log that keeps more than this is written in full, however long that takes.
 const MOST: u64 = 64 << 20;
 
@@ -40,6 +43,8 @@ pub(crate) struct Spool {
     bytes: u64,
     /// When the first of the chunks came, and the last.
     came: (Instant, Instant),
+    /// They are not written earlier.
+    not_before: Instant,
 }
 
 struct Chunk {
@@ -60,6 +65,7 @@ impl Spool {
             chunks: VecDeque::new(),
             bytes: 0,
             came: (now, now),
+            not_before: now,
         }
     }
 
@@ -67,7 +73,7 @@ impl Spool {
     pub(crate) fn add(&mut self, stream: Stream, bytes: Vec<u8>) -> Vec<u8> {
         let now = Instant::now();
         let (left, since) = self.allowed;
-        let earned = RATE as u128 * now.duration_since(since).as_millis() / 1000;
+        let earned = u128::from(RATE) * now.duration_since(since).as_millis() / 1000;
         let left = (u128::from(left) + earned).min(u128::from(BURST)) as u64;
         let length = bytes.len() as u64;
         if self.chunks.is_empty() && length <= left {
@@ -107,12 +113,13 @@ impl Spool {
     pub(crate) fn wait(&self) -> Option<Duration> {
         let now = Instant::now();
         let (first, last) = self.came;
-        let until = (last + PAUSE).min(first + LONGEST);
+        let until = (last + PAUSE).min(first + LONGEST).max(self.not_before);
         (!self.chunks.is_empty()).then(|| until.saturating_duration_since(now))
     }
 
     /// Writes what waits, as far as the log keeps it.
     pub(crate) fn settle(&mut self) {
+        let begun = Instant::now();
         let mut left = self.kept();
         let mut first = self.chunks.len();
         while first > 0 && left > 0 {
@@ -123,6 +130,7 @@ impl Spool {
             self.write(chunk.stream, chunk.time, &chunk.bytes);
         }
         self.bytes = 0;
+        self.not_before = Instant::now() + begun.elapsed() * SHARE;
     }
 
     fn write(&mut self, stream: Stream, time: Timestamp, bytes: &[u8]) {
@@ -207,6 +215,8 @@ mod tests {
             }
             assert!(spool.bytes < 500_000 && spool.wait().is_some());
             spool.finish();
+            // The next chunk waits in proportion to what that took.
+            assert!(spool.not_before > Instant::now() && spool.wait().is_none());
             let (whole, short) = (lines(whole.path()), lines(short.path()));
             // Times have other lengths there, so the log begins a little later.
             assert!(short.len() > 10_000 && whole.ends_with(&short[short.len() - 10_000..]));
