@@ -124,6 +124,11 @@ pub enum After {
     Peer,
     /// `bind` made a socket in the file system: record its owner.
     Bound,
+    /// The kernel showed the owners of an object of System V: translate them.
+    Owners {
+        /// `struct ipc64_perm` in the guest's memory.
+        buffer: u64,
+    },
     /// The guest installed a seccomp filter: count it.
     Filter,
     /// A file was opened for reading by a name that the view did not look at before, and without
