@@ -59,7 +59,8 @@ pub enum After {
         /// Bits of the mode that the file must not keep.
         clear: u32,
     },
-    /// A file of this binding was opened: note the binding if it is a directory ([`crate::guest::Host::set_entered`]).
+    /// A file of this binding was opened: note the binding if it is a directory
+    /// ([`crate::guest::Host::set_entered`]).
     Entered(usize),
     /// A file whose mode on the host forbids this access was opened: restore this mode, and close.
     Restore(HostFd, u32),

@@ -2,8 +2,8 @@
 //!
 //! To the kernel all objects of the container belong to the caller on the host, and every user of
 //! the guest is that caller. So such an object is shown as the asking user's own, which is what the
-//! kernel takes it for. `IPC_SET` keeps the owners of the host: the kernel would let the caller give
-//! its objects to any id of the host.
+//! kernel takes it for. `IPC_SET` keeps the owners of the host: the kernel would let the caller
+//! give its objects to any id of the host.
 
 use super::arguments::Arguments;
 use crate::CallContext;

@@ -173,7 +173,7 @@ mod tests {
             kind: Kind::Tree,
         };
         let world = Compiled::new(vec![bound], None);
-        Prepared { world, files: Files::of(place, root.clone()), cwd: root }
+        Prepared { world, files: Files::of(place, root.clone()), cwd: root, entered: 0 }
     }
 
     #[test]
