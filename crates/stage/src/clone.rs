@@ -15,6 +15,7 @@ use crate::{entry, memory, tasks, tracing};
 use abi::calls::Op;
 use linux_raw_sys::general as raw;
 use view::Errno;
+use view::calls::process::refused_clone;
 
 /// Flags of `clone` that make namespaces; see clone(2). In `clone` the low byte is the exit signal,
 /// so `CLONE_NEWTIME` does not exist there.
@@ -36,7 +37,7 @@ const ARGUMENTS: core::ops::RangeInclusive<u64> = 64..=4096;
 pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     let call = caught.call;
     match op {
-        Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(),
+        Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(call.arguments[0]),
         Op::Clone => {
             shares(call.arguments[0]);
             Ruling::Exit(call)
@@ -79,8 +80,8 @@ fn shares(flags: u64) {
     }
 }
 
-const fn denied() -> Ruling {
-    Ruling::Done(Errno::EPERM.result())
+const fn denied(flags: u64) -> Ruling {
+    Ruling::Done(refused_clone(flags).result())
 }
 
 /// Calls that the kernel refuses anyway (a bad size, an unreadable structure) are passed to it.
@@ -90,7 +91,7 @@ fn clone3(caught: &mut CaughtCall<'_>) -> Ruling {
     if ARGUMENTS.contains(&size) && memory::read(arguments, &mut flags).is_ok() {
         let flags = u64::from_le_bytes(flags);
         if flags & NEW_NAMESPACES != 0 {
-            return denied();
+            return denied(flags);
         }
         shares(flags);
         if flags & CLEAR_HANDLERS != 0 {

@@ -1,5 +1,5 @@
-//! The emulated state of one thread of the guest: ids, umask, root, binding of its directory. `fork` and `clone` copy it;
-//! `execve` keeps it with the changes of credentials(7).
+//! The emulated state of one thread of the guest: ids, umask, root, the binding of its directory.
+//! `fork` and `clone` copy it; `execve` keeps it with the changes of credentials(7).
 
 use crate::identity::Credentials;
 use crate::text::Text;

@@ -59,7 +59,8 @@ pub enum After {
         /// Bits of the mode that the file must not keep.
         clear: u32,
     },
-    /// A file of this binding was opened: note the binding if it is a directory ([`crate::guest::Host::set_entered`]).
+    /// A file of this binding was opened: note the binding if it is a directory
+    /// ([`crate::guest::Host::set_entered`]).
     Entered(usize),
     /// A file whose mode on the host forbids this access was opened: restore this mode, and close.
     Restore(HostFd, u32),
@@ -126,6 +127,11 @@ pub enum After {
     Bound,
     /// The kernel told about itself: put the container's host name into it.
     HostName,
+    /// The kernel showed the owners of an object of System V: translate them.
+    Owners {
+        /// `struct ipc64_perm` in the guest's memory.
+        buffer: u64,
+    },
     /// The guest installed a seccomp filter: count it.
     Filter,
     /// A file was opened for reading by a name that the view did not look at before, and without

@@ -36,7 +36,8 @@ const CLASSES: [(Class, &str, &str); 8] = [
     (
         Class::Identity,
         "Ids",
-        "Emulated ids are kept for each thread as credentials(7) says; otherwise they are the kernel's.",
+        "Emulated ids are kept for each thread as credentials(7) says; otherwise they are the kernel's. \
+         Objects of System V are shown with ids of the container.",
     ),
     (
         Class::Socket,
@@ -115,9 +116,11 @@ fn row(entry: &Entry) -> String {
         .iter()
         .map(|role| if role.is_path() { format!("**{role:?}**") } else { format!("{role:?}") })
         .collect();
+    let also = entry.class != Class::Refused && abi::calls::filter::refusal(entry.op).is_some();
     format!(
-        "| `{}` | {} | {} | {} | {} |",
+        "| `{}`{} | {} | {} | {} | {} |",
         entry.name,
+        if also { " (refused)" } else { "" },
         number(Arch::X86_64),
         number(Arch::I386),
         number(Arch::Aarch64),

@@ -164,6 +164,11 @@ const PRCTL: &[u32] = &[3, 4, 7, 8, 21, 22, 23, 24, 27, 28, 35, 38, 39, 47, 59];
 /// `FS_IOC_FSSETXATTR`, `FS_IOC_SETVERSION` (twice), `FS_IOC_ENABLE_VERITY`.
 const IOCTL: &[u32] =
     &[0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x4080_6685];
+/// Commands that set (`IPC_SET`) or show (`IPC_STAT`, `*_STAT`, `*_STAT_ANY`) the owners of an
+/// object of System V; i386 programs add `IPC_64`.
+const SHM_OWNERS: &[u32] = &[1, 2, 13, 15, 0x101, 0x102, 0x10d, 0x10f];
+const MSG_OWNERS: &[u32] = &[1, 2, 11, 13, 0x101, 0x102, 0x10b, 0x10d];
+const SEM_OWNERS: &[u32] = &[1, 2, 18, 20, 0x101, 0x102, 0x112, 0x114];
 /// `SOL_SOCKET` with `SO_PEERCRED`, `SO_PEERGROUPS`.
 const PEERS: &[Test] = &[Test::Both((1, 1), (2, 17)), Test::Both((1, 1), (2, 59))];
 /// `AF_NETLINK` with `NETLINK_AUDIT`.
@@ -253,7 +258,12 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
             _ => if_so(interest.identity || interest.shared_image),
         },
         // Calls that the backend makes for the guest need the guest's umask.
-        Class::Identity => if_so(interest.identity || op == Op::Umask),
+        Class::Identity => match op {
+            Op::Shmctl if interest.identity => Catch::StopIf(&[Test::OneOf(1, SHM_OWNERS)]),
+            Op::Msgctl if interest.identity => Catch::StopIf(&[Test::OneOf(1, MSG_OWNERS)]),
+            Op::Semctl if interest.identity => Catch::StopIf(&[Test::OneOf(2, SEM_OWNERS)]),
+            _ => if_so(interest.identity || op == Op::Umask),
+        },
         Class::Socket => socket(op, interest),
         Class::Process => process(arch, op, interest),
     }
@@ -283,9 +293,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
         // Emulated root may do this; the host's caller may not.
         Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(2)]),
-        Op::Setpriority
-        | Op::Nice
-        | Op::IoprioSet
+        Op::IoprioSet
         | Op::Setrlimit
         | Op::SchedSetscheduler
         | Op::SchedSetattr
@@ -340,6 +348,9 @@ pub const fn refusal(op: Op) -> Option<u16> {
         | Op::Listmount
         | Op::Listns
         | Op::Uselib
+        // Programs do without.
+        | Op::FileGetattr
+        | Op::FileSetattr
         | Op::LookupDcookie => raw::ENOSYS as u16,
         Op::Mount
         | Op::Umount

@@ -192,13 +192,20 @@ pub(super) fn truncate<N: Backend>(
 ) -> Result<Verdict> {
     let length = u64::try_from(arguments.length()).map_err(|_| Errno::EINVAL)?;
     let place = find(context, arguments, 0, Intent::FOLLOW.held_or_seen())?;
-    let result = truncate_place(context, &place, length);
-    place.close(context.backend);
-    result
+    let verdict = truncate_place(context, arguments, &place, length);
+    // What is restored after the call is closed then.
+    let kept = matches!(
+        verdict,
+        Ok(Verdict::Instead(_, After::Restore(..)) | Verdict::Watch(After::Restore(..)))
+    );
+    let held = place.held.filter(|_| !kept);
+    Place { held, ..place }.close(context.backend);
+    verdict
 }
 
 fn truncate_place<N: Backend>(
     context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
     place: &Place,
     length: u64,
 ) -> Result<Verdict> {
@@ -232,6 +239,15 @@ fn truncate_place<N: Backend>(
         if is_shared(context, place.kind, &facts) {
             return copy_up(context, place, 0);
         }
+    }
+    if length > facts.stx_size {
+        // Only in the guest's own thread the kernel looks at its limit (`RLIMIT_FSIZE`), and sends
+        // it `SIGXFSZ`.
+        let verdict = on_place(context, arguments, place, 0, restore);
+        if let (Err(_), After::Restore(held, mode)) = (verdict, restore) {
+            let _ = context.backend.chmod(Dir::Held(held), c"", mode);
+        }
+        return verdict;
     }
     let (dir, path) = reach(context.buffers, place, 0);
     let result = context.backend.truncate(dir, path, length);

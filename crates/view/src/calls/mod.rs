@@ -25,6 +25,7 @@ mod file_systems;
 mod files;
 pub mod filters;
 pub mod ids;
+mod ipc;
 mod names;
 mod open;
 pub mod owners;
@@ -80,6 +81,7 @@ fn rule<N: Backend>(
         | Op::Linkat
         | Op::Symlink
         | Op::Symlinkat => out_of_line(|| names::enter(context, arguments)),
+        Op::Shmctl | Op::Semctl | Op::Msgctl => ipc::enter(context, arguments),
         Op::Readlink | Op::Readlinkat => out_of_line(|| files::readlink(context, arguments)),
         Op::Getcwd => files::getcwd(context, arguments),
         Op::Chdir => files::chdir(context, arguments),
@@ -98,7 +100,6 @@ fn rule<N: Backend>(
             out_of_line(|| crate::paths::listing::enter(context, arguments))
         }
         Op::Execve | Op::Execveat => Ok(out_of_line(|| crate::exec::plan(context, call))),
-        // File attributes of newer kernels, which programs can do without.
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot
         | Op::FanotifyMark
@@ -157,6 +158,10 @@ pub fn leave<N: Backend>(
         }
         After::Created { gid, kind, clear } => {
             open::record_created(context, result, gid, kind, clear);
+            result
+        }
+        After::Owners { buffer } => {
+            ipc::leave(context, buffer, result);
             result
         }
         After::Filter | After::Forgive | After::HostName => {

@@ -4,9 +4,11 @@
 //! A call that needs a privilege over the whole machine is refused with the error that root of an
 //! ordinary container gets (`EPERM`, or `ENOSYS` if programs have an alternative): mounts,
 //! namespaces, host name, clock, kernel modules. This does not rely on the caller being
-//! unprivileged, because Coracle may be run by root. If emulated root raises limits and priorities
-//! that the host's caller may not raise, the call succeeds without effect ([`After::Forgive`]):
-//! `su`, `sshd` and `cron` end a session if they cannot set its limits.
+//! unprivileged, because Coracle may be run by root. If emulated root raises limits that the host's
+//! caller may not raise, or asks for a scheduling class, the call succeeds without effect
+//! ([`After::Forgive`]): `su`, `sshd` and `cron` end a session if they cannot set its limits. A
+//! priority is refused as by the kernel, as for root of an ordinary container: programs read it
+//! back.
 //!
 //! `prctl` is in [`super::prctl`], seccomp(2) in [`super::filters`].
 //!
@@ -33,6 +35,14 @@ const NEW_NAMESPACES_OF_CLONE: u64 = (raw::CLONE_NEWNS
     | raw::CLONE_NEWUSER
     | raw::CLONE_NEWPID
     | raw::CLONE_NEWNET) as u64;
+/// What `unshare` takes.
+const UNSHARED: u64 = NEW_NAMESPACES
+    | (raw::CLONE_THREAD
+        | raw::CLONE_FS
+        | raw::CLONE_SIGHAND
+        | raw::CLONE_VM
+        | raw::CLONE_FILES
+        | raw::CLONE_SYSVSEM) as u64;
 /// Size of the largest `struct clone_args` that is known here.
 const CLONE_ARGUMENTS: usize = 88;
 /// Size of the smallest `struct clone_args`.
@@ -52,6 +62,8 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Ptrace => Err(ptrace(call.arguments[0])),
         Op::Clone => clone(call),
         Op::Clone3 => clone3(context, call),
+        // The kernel finds unknown flags before it asks for a privilege.
+        Op::Unshare if call.arguments[0] & !UNSHARED != 0 => Err(Errno::EINVAL),
         Op::Unshare if call.arguments[0] & NEW_NAMESPACES == 0 => Ok(Verdict::Pass),
         Op::Kill | Op::Tkill | Op::RtSigqueueinfo => {
             kill(context, call.arguments[0] as i32, call.arguments[1] as u32, op == Op::Kill)
@@ -70,7 +82,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         Op::Prlimit64 if call.arguments[2] != 0 && call.arguments[3] == 0 => {
             Ok(or_forgive(context, Capability(raw::CAP_SYS_RESOURCE)))
         }
-        Op::Setpriority | Op::Nice | Op::IoprioSet | Op::SchedSetscheduler | Op::SchedSetattr => {
+        Op::IoprioSet | Op::SchedSetscheduler | Op::SchedSetattr => {
             Ok(or_forgive(context, Capability(raw::CAP_SYS_NICE)))
         }
         // SYSLOG_ACTION_READ_ALL, SYSLOG_ACTION_SIZE_BUFFER: the other actions change what all
@@ -142,11 +154,19 @@ const fn ptrace(request: u64) -> Errno {
     }
 }
 
+/// The error for a new namespace. The kernel finds contradictory flags first: the directories of a
+/// mount namespace cannot be shared.
+pub const fn refused_clone(flags: u64) -> Errno {
+    let shared = raw::CLONE_FS as u64;
+    let private = (raw::CLONE_NEWNS | raw::CLONE_NEWUSER) as u64;
+    if flags & shared != 0 && flags & private != 0 { Errno::EINVAL } else { Errno::EPERM }
+}
+
 /// Removes `CLONE_UNTRACED`, so that a tracer does not lose a child.
 fn clone(call: &Call) -> Result<Verdict> {
     let flags = call.arguments[0];
     if flags & NEW_NAMESPACES_OF_CLONE != 0 {
-        return Err(Errno::EPERM);
+        return Err(refused_clone(flags));
     }
     if flags & u64::from(raw::CLONE_UNTRACED) == 0 {
         return Ok(Verdict::Pass);
@@ -171,7 +191,7 @@ fn clone3<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     flags.copy_from_slice(&arguments[..8]);
     let flags = u64::from_le_bytes(flags);
     if flags & NEW_NAMESPACES != 0 {
-        return Err(Errno::EPERM);
+        return Err(refused_clone(flags));
     }
     if flags & u64::from(raw::CLONE_UNTRACED) == 0 {
         return Ok(Verdict::Pass);
@@ -226,9 +246,17 @@ fn may_signal(who: &Credentials, target: &Credentials) -> bool {
 
 /// Every user may read the clock's state.
 fn adjust_clock<N: Backend>(context: &mut CallContext<'_, N>, timex: u64) -> Result<Verdict> {
+    /// `ADJ_ADJTIME`, and the bit that it needs.
+    const SINGLE: u32 = 0x8000;
+    const OFFSET: u32 = 1;
     let mut modes = [0; 4];
     context.backend.read(timex, &mut modes)?;
-    if modes == [0; 4] { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
+    match u32::from_le_bytes(modes) {
+        0 => Ok(Verdict::Pass),
+        // The kernel finds this before it asks for a privilege.
+        modes if modes & SINGLE != 0 && modes & OFFSET == 0 => Err(Errno::EINVAL),
+        _ => Err(Errno::EPERM),
+    }
 }
 
 /// chroot(2), for root of the guest. The kernel is never asked; from then on the task's paths start
@@ -494,7 +522,7 @@ mod tests {
         let limit = [0, 7, 0x1000, 0, 0, 0];
         assert_eq!(ask(&mut bench, Op::Prlimit64, limit), Ok(Verdict::Watch(After::Forgive)));
         let nice = [0, 0, -5_i64 as u64, 0, 0, 0];
-        assert_eq!(ask(&mut bench, Op::Setpriority, nice), Ok(Verdict::Watch(After::Forgive)));
+        assert_eq!(ask(&mut bench, Op::Setpriority, nice), Ok(Verdict::Pass));
         let call = Call { arch: ARCH_X86_64, number: 302, arguments: limit };
         let mut result =
             |result| bench.context(|context| leave(context, After::Forgive, &call, result));

@@ -3,6 +3,11 @@
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
+#include <sys/timex.h>
 #include <sys/user.h>
 #include <time.h>
 #include <ucontext.h>
@@ -686,10 +691,81 @@ static void traced_plain(void) {
     CHECK(WIFEXITED(s) && WEXITSTATUS(s) == 3 && n > 10);
 }
 
+/* The limit of file sizes holds for truncate too, and raises its signal. */
+static void file_limit(void) {
+    struct rlimit limit = {4096, 8192};
+    sigset_t wanted, pending;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &wanted, 0);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    int f = open("limited", O_RDWR | O_CREAT, 0600);
+    CHECK(truncate("limited", 4096) == 0);
+    sigpending(&pending);
+    CHECK(!sigismember(&pending, SIGXFSZ));
+    errno = 0;
+    CHECK(truncate("limited", 4097) == -1 && errno == EFBIG);
+    sigpending(&pending);
+    CHECK(sigismember(&pending, SIGXFSZ));
+    char whole[4096];
+    CHECK(truncate(realpath("limited", whole), 10000) == -1 && errno == EFBIG);
+    CHECK(truncate("limited", 10) == 0 && lseek(f, 0, SEEK_END) == 10);
+    chmod("limited", 0400);
+    CHECK(truncate("limited", 100) == (geteuid() ? -1 : 0));
+    struct stat st;
+    CHECK(fstat(f, &st) == 0 && (st.st_mode & 0777) == 0400);
+    signal(SIGXFSZ, SIG_IGN);
+    unlink("limited");
+    close(f);
+}
+
+/* Objects of System V belong to who made them. */
+static void sysv_owners(void) {
+    struct shmid_ds memory;
+    struct msqid_ds queue;
+    struct semid_ds set;
+    int m = shmget(IPC_PRIVATE, 4096, 0600), q = msgget(IPC_PRIVATE, 0600), s = semget(IPC_PRIVATE, 2, 0600);
+    CHECK(m >= 0 && q >= 0 && s >= 0);
+    for (int again = 0; again < 2; again++) {
+        CHECK(shmctl(m, IPC_STAT, &memory) == 0 && memory.shm_perm.uid == geteuid() && memory.shm_perm.cuid == geteuid());
+        CHECK(memory.shm_perm.gid == getegid() && memory.shm_perm.cgid == getegid() && memory.shm_segsz == 4096);
+        CHECK(msgctl(q, IPC_STAT, &queue) == 0 && queue.msg_perm.uid == geteuid() && queue.msg_perm.cgid == getegid());
+        CHECK(semctl(s, 0, IPC_STAT, &set) == 0 && set.sem_perm.uid == geteuid() && set.sem_perm.gid == getegid() && set.sem_nsems == 2);
+        CHECK((memory.shm_perm.mode & 0777) == (again ? 0640 : 0600));
+        memory.shm_perm.mode = 0640;
+        CHECK(shmctl(m, IPC_SET, &memory) == 0);
+        set.sem_perm.mode = 0640;
+        CHECK(semctl(s, 0, IPC_SET, &set) == 0);
+    }
+    unsigned short values[2] = {7, 8};
+    CHECK(semctl(s, 0, SETALL, values) == 0 && semctl(s, 1, GETVAL) == 8);
+    values[0] = values[1] = 0;
+    CHECK(semctl(s, 0, GETALL, values) == 0 && values[0] == 7 && values[1] == 8);
+    errno = 0;
+    CHECK(shmctl(m, IPC_STAT, (void *)8) == -1 && errno == EFAULT);
+    CHECK(shmctl(m, IPC_SET, (void *)8) == -1 && errno == EFAULT);
+    CHECK(shmctl(-1, IPC_STAT, &memory) == -1 && errno == EINVAL);
+    CHECK(shmctl(m, IPC_RMID, 0) == 0 && msgctl(q, IPC_RMID, 0) == 0 && semctl(s, 0, IPC_RMID) == 0);
+}
+
+/* Bad flags are found before a missing privilege. */
+static void bad_flags(void) {
+    errno = 0;
+    CHECK(unshare(-1) == -1 && errno == EINVAL);
+    errno = 0;
+    struct { uint64_t flags, rest[10]; } arguments = {CLONE_FS | CLONE_NEWNS, {0}};
+    CHECK(syscall(SYS_clone3, &arguments, sizeof arguments) == -1 && errno == EINVAL);
+    errno = 0;
+    CHECK(syscall(SYS_clone, CLONE_FS | CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0) == -1 && errno == EINVAL);
+    errno = 0;
+    struct timex clock = {.modes = 0x8000};
+    CHECK(adjtimex(&clock) == -1 && errno == EINVAL);
+}
+
 static const struct one cases[] = {
     T(spawn), T(vforks), T(thread_forks), T(many_threads), T(blocked), T(vm_clone), T(clone3s), T(thread_ids),
     T(all_ids), T(vfork_ids), T(fork_ids), T(filters), T(filters_hot), T(filters_list), T(strict), T(big_filter), T(thread_filters), T(traced),
-    T(traced_plain),
+    T(traced_plain), T(file_limit), T(sysv_owners), T(bad_flags),
 };
 
 int main(int argc, char **argv) {

@@ -98,7 +98,7 @@ pub(crate) fn read(path: &Path) -> Answer {
 
 /// Changes the working directory.
 pub(crate) fn change_directory(path: &Path) -> Answer {
-    std::env::set_current_dir(path).map_err(|e| name_of(&e))?;
+    rustix::process::chdir(path).map_err(|errno| name_of(&errno.into()))?;
     Ok(0)
 }
 

@@ -90,6 +90,9 @@ fn lengths() {
             enter(bench, Op::Truncate, &[T(path), N(length as u64)])
         };
         assert_eq!(truncate(&mut bench, "/etc/link", 2), DONE);
+        // The kernel checks the guest's limit if the file becomes longer.
+        let longer = truncate(&mut bench, "/etc/link", 77);
+        assert_eq!(instead(&bench, longer, 0), "/c/etc/passwd");
         assert_eq!(truncate(&mut bench, "/etc/passwd", -1), error(Errno::EINVAL));
         assert_eq!(truncate(&mut bench, "/etc", 0), error(Errno::EISDIR));
         assert_eq!(truncate(&mut bench, "/ro/f", 0), error(Errno::EROFS));

@@ -45,6 +45,8 @@ fn perform(bench: &mut Bench<'_>, call: &Call) -> i64 {
             crate::Guest::write(fake, call.arguments[1], link.as_bytes()).expect("room");
             link.len() as i64
         })
+    } else if Some(call.number) == number(Op::Truncate) {
+        fake.truncate(dir, text.as_c_str(), call.arguments[1]).map(|()| 0)
     } else {
         let (flags, mode) = (call.arguments[at + 1] as u32, call.arguments[at + 2] as u32);
         fake.open(dir, text.as_c_str(), flags, mode, 0).map(|fd| {
