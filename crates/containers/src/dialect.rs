@@ -31,6 +31,10 @@ pub struct Dialect {
     pub knows_caller: bool,
     /// A program starts in its user's home directory if nothing else is said.
     pub starts_at_home: bool,
+    /// A program has the caller's mask of permissions and supplementary groups.
+    pub keeps_caller: bool,
+    /// A host directory that `-v` names has to be there.
+    pub refuses_missing_sources: bool,
     /// `exec` without `--interactive` leaves a program its standard input.
     pub keeps_input: bool,
     /// `-p` alone leaves a container on the host's network, where its ports are as they are.

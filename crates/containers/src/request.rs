@@ -7,6 +7,7 @@
 pub mod command_line;
 pub mod environment;
 pub mod gpus;
+pub mod ineffective;
 pub mod limits;
 pub mod mounts;
 pub mod options;
@@ -45,6 +46,10 @@ pub struct ContainerRequest {
     pub security: SecurityRequest,
     /// What is kept about it.
     pub record: RecordRequest,
+    /// Options of Docker's without effect here, as flags and values.
+    pub ineffective: Vec<(&'static str, String)>,
+    /// What cannot be applied is an error.
+    pub strict: bool,
 }
 
 /// Which image, which engine.
@@ -105,6 +110,8 @@ pub struct ProcessRequest {
     pub user: Option<String>,
     /// Supplementary groups, by name or number.
     pub groups: Vec<String>,
+    /// Mask of permissions of new files.
+    pub umask: Option<u32>,
     /// Replaces the image's entrypoint, and drops its command; empty for none.
     pub entrypoint: Option<Vec<String>>,
     /// Run a small init as process 1.
@@ -163,6 +170,8 @@ pub struct NetworkRequest {
     pub hosts: Vec<(String, String)>,
     /// Name servers, search domains, resolver options.
     pub dns: DnsSpec,
+    /// Ports that are said to be served, as `PORT/PROTOCOL`.
+    pub expose: Vec<String>,
 }
 
 /// How far the container is kept apart.
@@ -172,6 +181,10 @@ pub struct SecurityRequest {
     pub isolate: bool,
     /// Security options, in the order in which they count.
     pub options: Vec<SecurityOption>,
+    /// All capabilities of the user namespace, and no filter.
+    pub privileged: bool,
+    /// Settings of the kernel for the container's own namespaces.
+    pub sysctls: BTreeMap<String, String>,
     /// Capabilities to add.
     pub cap_add: Vec<String>,
     /// Capabilities to drop.
@@ -210,6 +223,8 @@ pub struct RecordRequest {
     pub label_files: BTreeMap<String, String>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
     /// A new file that gets the container's id.
     pub cidfile: Option<PathBuf>,
     /// Start again after the program has ended.

@@ -44,6 +44,8 @@ pub fn dialect(settings: &settings::Settings, home: Option<&Path>) -> Dialect {
         names_container: true,
         knows_caller: true,
         starts_at_home: true,
+        keeps_caller: true,
+        refuses_missing_sources: true,
         keeps_input: true,
         runs_alone: true,
         ignores_volumes_from: true,

@@ -120,6 +120,7 @@ fn planned(setup: &Setup, command: Vec<String>, exec: bool) -> engine::Result<Pl
         facts: &facts,
         overrides: &overrides,
         fake_root: true,
+        keep_umask: false,
         own_ids: setup.engine().root().is_tree(),
         accounts: &engine::accounts::OfRoot(&setup.root),
         running: &|name| engine::plan::Neighbour::of(name.parse().ok()?),

@@ -7,6 +7,7 @@
 
 use crate::spec::{ContainerConfig, NetworkMode, UserNamespace};
 use host::{Context, Host, Trial};
+use rustix::process::Resource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,6 +49,11 @@ pub struct Facts {
     pub cgroup: Option<Delegated>,
     /// Path of `systemd-run` where a user manager answers.
     pub systemd_run: Option<PathBuf>,
+    /// Hard limits of the caller by `RLIMIT_*` numbers, where the container asks for limits;
+    /// `u64::MAX` for none.
+    pub hard_limits: Vec<u64>,
+    /// `/proc/self/oom_score_adj` of the caller, where the container asks for another.
+    pub oom_score_adj: Option<i32>,
     /// Major and minor number of the kernel.
     pub kernel: (u32, u32),
     /// No system call filter can be installed.
@@ -152,7 +158,14 @@ impl Facts {
             let found = rustix::fs::statvfs("/dev/shm").ok();
             facts.shm_size = found.map(|found| found.f_frsize.saturating_mul(found.f_blocks));
         }
-        if limits.memory.is_some() || limits.cpus.is_some() || limits.pids.is_some() {
+        if !limits.ulimits.is_empty() {
+            facts.hard_limits = hard_limits();
+        }
+        if limits.oom_score_adj.is_some() {
+            let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+            facts.oom_score_adj = text.trim().parse().ok();
+        }
+        if limits.need_group() {
             let cgroup = host.cgroup_now(context);
             let (path, controllers) = (cgroup.delegated, cgroup.controllers);
             facts.cgroup = path.map(|path| Delegated { path, controllers });
@@ -177,6 +190,32 @@ impl Facts {
                 && self.newuidmap.is_some()
                 && self.newgidmap.is_some())
     }
+}
+
+/// Resources with limits, in the order of their numbers; see getrlimit(2).
+pub(crate) const RESOURCES: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::Fsize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::Rss,
+    Resource::Nproc,
+    Resource::Nofile,
+    Resource::Memlock,
+    Resource::As,
+    Resource::Locks,
+    Resource::Sigpending,
+    Resource::Msgqueue,
+    Resource::Nice,
+    Resource::Rtprio,
+    Resource::Rttime,
+];
+
+/// The hard limits of this process, in the order of their numbers; `u64::MAX` for none.
+fn hard_limits() -> Vec<u64> {
+    let hard = |&resource: &Resource| rustix::process::getrlimit(resource).maximum;
+    RESOURCES.iter().map(|resource| hard(resource).unwrap_or(u64::MAX)).collect()
 }
 
 /// Whether `newuidmap` can work: set-user-id programs have their effect, and the ids exist in this

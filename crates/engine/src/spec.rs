@@ -43,8 +43,10 @@ pub struct ContainerConfig {
     pub cwd: String,
     /// `NAME|UID[:GROUP|GID]`; empty means root (or the caller with `keep-id`).
     pub user: String,
-    /// `--group-add`: names or numbers.
+    /// `--group-add`: names or numbers; `keep-groups` keeps the caller's.
     pub group_add: Vec<String>,
+    /// `--umask`; `None` for Docker's 022, or the caller's where that is kept.
+    pub umask: Option<u32>,
     /// `--hostname`; needs a private uts namespace.
     pub hostname: Option<String>,
     /// Binds, volumes and tmpfs, in the order given.
@@ -98,6 +100,16 @@ pub struct ContainerConfig {
     pub join: Option<String>,
     /// `--detach-keys`, empty for the default.
     pub detach_keys: String,
+    /// `--sysctl`: values by names.
+    pub sysctls: BTreeMap<String, String>,
+    /// `--expose` as `PORT/PROTOCOL`; shown and nothing else.
+    pub expose: Vec<String>,
+    /// `--annotation`; shown and nothing else.
+    pub annotations: BTreeMap<String, String>,
+    /// Options of Docker's without effect, by their flags: recorded and shown.
+    pub ineffective: Vec<(String, String)>,
+    /// `--strict`: what cannot be applied is an error, not a warning.
+    pub strict: bool,
 }
 
 /// Where the files come from.
@@ -369,6 +381,14 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// `--pids-limit`.
     pub pids: Option<u64>,
+    /// `--memory-swap`: memory and swap together, bytes; -1 for no limit.
+    pub memory_swap: Option<i64>,
+    /// `--memory-reservation`, bytes.
+    pub memory_reservation: Option<u64>,
+    /// `--cpu-shares`: 2 to 262144, relative to other groups' 1024.
+    pub cpu_shares: Option<u64>,
+    /// `--oom-score-adj`: -1000 to 1000.
+    pub oom_score_adj: Option<i32>,
     /// `--cpuset-cpus`, as `0-3,8`.
     pub cpuset_cpus: Option<String>,
     /// `--ulimit`.
@@ -399,6 +419,8 @@ pub struct Security {
     pub seccomp: SeccompChoice,
     /// `no-new-privileges`; `None` is the profile's.
     pub no_new_privileges: Option<bool>,
+    /// `--privileged`: all capabilities of the user namespace, and no filter.
+    pub privileged: bool,
 }
 
 /// `--security-opt seccomp=`.
@@ -460,6 +482,18 @@ pub struct LogSpec {
     pub max_size: u64,
     /// Files kept.
     pub max_files: u32,
+}
+
+impl Limits {
+    /// Whether a control group is needed for one of them.
+    pub fn need_group(&self) -> bool {
+        self.memory.is_some()
+            || self.cpus.is_some()
+            || self.pids.is_some()
+            || self.memory_swap.is_some()
+            || self.memory_reservation.is_some()
+            || self.cpu_shares.is_some()
+    }
 }
 
 impl Default for LogSpec {

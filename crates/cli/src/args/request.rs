@@ -17,8 +17,8 @@ use engine::spec::{DnsSpec, Limits};
 
 use super::images::RegistryFlags;
 use super::run::{
-    ContainerFlags, FileFlags, ImageFlags, NetworkFlags, ProcessFlags, RecordFlags, ResourceFlags,
-    SecurityFlags, UdockerFlags,
+    ContainerFlags, FileFlags, ImageFlags, IneffectiveFlags, NetworkFlags, ProcessFlags,
+    RecordFlags, ResourceFlags, SecurityFlags, UdockerFlags,
 };
 use crate::report::Report;
 
@@ -38,6 +38,7 @@ pub(crate) fn container(
         security: security_flags,
         image: image_flags,
         udocker,
+        ineffective: ineffective_flags,
         record: record_flags,
     } = flags;
     // What udocker has besides asks for what is so anyway.
@@ -61,7 +62,72 @@ pub(crate) fn container(
         limits: self::limits(resources, shm_size)?,
         security: security(security_flags, surroundings)?,
         record: record(record_flags)?,
+        ineffective: ineffective(ineffective_flags),
+        strict: resources.strict,
     })
+}
+
+/// Flags with their values, in Docker's words.
+fn ineffective(flags: &IneffectiveFlags) -> Vec<(&'static str, String)> {
+    fn one<T: ToString>(flag: &'static str, value: Option<&T>) -> Vec<(&'static str, String)> {
+        value.map(|value| (flag, value.to_string())).into_iter().collect()
+    }
+    fn many(flag: &'static str, values: &[String]) -> Vec<(&'static str, String)> {
+        values.iter().map(|value| (flag, value.clone())).collect()
+    }
+    let IneffectiveFlags {
+        blkio_weight,
+        blkio_weight_device,
+        device_read_bps,
+        device_write_bps,
+        device_read_iops,
+        device_write_iops,
+        device_cgroup_rule,
+        cpu_rt_period,
+        cpu_rt_runtime,
+        cpuset_mems,
+        kernel_memory,
+        memory_swappiness,
+        oom_kill_disable,
+        cgroup_parent,
+        storage_opt,
+        isolation,
+        runtime,
+        health_cmd,
+        health_interval,
+        health_timeout,
+        health_start_period,
+        health_start_interval,
+        health_retries,
+        no_healthcheck,
+    } = flags;
+    [
+        one("--blkio-weight", blkio_weight.as_ref()),
+        many("--blkio-weight-device", blkio_weight_device),
+        many("--device-read-bps", device_read_bps),
+        many("--device-write-bps", device_write_bps),
+        many("--device-read-iops", device_read_iops),
+        many("--device-write-iops", device_write_iops),
+        many("--device-cgroup-rule", device_cgroup_rule),
+        one("--cpu-rt-period", cpu_rt_period.as_ref()),
+        one("--cpu-rt-runtime", cpu_rt_runtime.as_ref()),
+        one("--cpuset-mems", cpuset_mems.as_ref()),
+        one("--kernel-memory", kernel_memory.as_ref()),
+        one("--memory-swappiness", memory_swappiness.as_ref()),
+        one("--oom-kill-disable", oom_kill_disable.then_some(&true)),
+        one("--cgroup-parent", cgroup_parent.as_ref()),
+        many("--storage-opt", storage_opt),
+        one("--isolation", isolation.as_ref()),
+        one("--runtime", runtime.as_ref()),
+        one("--health-cmd", health_cmd.as_ref()),
+        one("--health-interval", health_interval.as_ref()),
+        one("--health-timeout", health_timeout.as_ref()),
+        one("--health-start-period", health_start_period.as_ref()),
+        one("--health-start-interval", health_start_interval.as_ref()),
+        one("--health-retries", health_retries.as_ref()),
+        one("--no-healthcheck", no_healthcheck.then_some(&true)),
+    ]
+    .concat()
 }
 
 fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessRequest, Report> {
@@ -74,6 +140,7 @@ fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessR
         workdir,
         user,
         group_add,
+        umask,
         entrypoint,
         init,
         stop_signal,
@@ -90,6 +157,7 @@ fn process(flags: &ProcessFlags, surroundings: &Surroundings) -> Result<ProcessR
         workdir: workdir.clone(),
         user: user.clone(),
         groups: group_add.clone(),
+        umask: umask.as_deref().map(limits::umask).transpose()?,
         entrypoint: entrypoint.as_deref().map(command_line::entrypoint),
         init: *init,
         stop_signal: stop_signal.clone(),
@@ -159,9 +227,11 @@ fn files(
 }
 
 fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
-    let NetworkFlags { network, publish, hostname, add_host, dns, dns_search, dns_option } = flags;
+    let NetworkFlags { network, publish, expose, hostname, add_host, dns, dns_search, dns_option } =
+        flags;
     let mode = network.as_deref().map(|text| options::mode("--network", text)).transpose()?;
     let hosts = add_host.iter().map(|text| options::add_host(text));
+    let exposed = expose.iter().map(|text| options::expose(text));
     let published = publish.iter().map(|text| ports::parse(text));
     Ok(NetworkRequest {
         mode,
@@ -173,17 +243,37 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
             search: dns_search.clone(),
             options: dns_option.clone(),
         },
+        expose: exposed.collect::<containers::Result<Vec<_>>>()?.concat(),
     })
 }
 
 fn limits(flags: &ResourceFlags, shm_size: Option<&str>) -> Result<Limits, Report> {
-    let ResourceFlags { cpus, cpuset_cpus, memory, pids_limit, ulimit } = flags;
+    let ResourceFlags {
+        cpus,
+        cpu_shares,
+        cpu_quota,
+        cpu_period,
+        cpuset_cpus,
+        memory,
+        memory_swap,
+        memory_reservation,
+        oom_score_adj,
+        pids_limit,
+        ulimit,
+        // It is the whole request's.
+        strict: _,
+    } = flags;
     let bytes = |flag, text: Option<&str>| -> containers::Result<Option<u64>> {
         text.map_or(Ok(None), |text| limits::bytes(flag, text))
     };
     let ulimits = ulimit.iter().map(|text| limits::ulimit(text));
+    let cpus = cpus.as_deref().map(limits::cpus).transpose()?.flatten();
     Ok(Limits {
-        cpus: cpus.as_deref().map(limits::cpus).transpose()?.flatten(),
+        cpus: limits::quota(*cpu_quota, *cpu_period, cpus)?,
+        memory_swap: memory_swap.as_deref().map(limits::swap).transpose()?.flatten(),
+        memory_reservation: bytes("--memory-reservation", memory_reservation.as_deref())?,
+        cpu_shares: cpu_shares.filter(|shares| *shares > 0),
+        oom_score_adj: oom_score_adj.map(limits::oom_score).transpose()?,
         memory: bytes("--memory", memory.as_deref())?,
         pids: pids_limit.and_then(limits::pids),
         cpuset_cpus: cpuset_cpus.clone().filter(|list| !list.is_empty()),
@@ -195,6 +285,8 @@ fn limits(flags: &ResourceFlags, shm_size: Option<&str>) -> Result<Limits, Repor
 fn security(flags: &SecurityFlags, surroundings: &Surroundings) -> Result<SecurityRequest, Report> {
     let SecurityFlags {
         isolate,
+        privileged,
+        sysctl,
         security_opt,
         cap_add,
         cap_drop,
@@ -208,9 +300,13 @@ fn security(flags: &SecurityFlags, surroundings: &Surroundings) -> Result<Securi
     let mode = |flag, text: &Option<String>| {
         text.as_deref().map(|text| options::mode(flag, text)).transpose()
     };
+    let mut sysctls = BTreeMap::new();
+    sysctl.iter().try_for_each(|text| options::add_sysctl(&mut sysctls, text))?;
     let read = security_opt.iter().map(|text| options::security(text, surroundings));
     Ok(SecurityRequest {
         isolate: *isolate,
+        privileged: *privileged,
+        sysctls,
         options: read.collect::<containers::Result<_>>()?,
         cap_add: cap_add.clone(),
         cap_drop: cap_drop.clone(),
@@ -272,6 +368,7 @@ fn record(flags: &RecordFlags) -> Result<RecordRequest, Report> {
         name,
         label,
         label_file,
+        annotation,
         cidfile,
         restart,
         rm,
@@ -283,6 +380,9 @@ fn record(flags: &RecordFlags) -> Result<RecordRequest, Report> {
     let (mut label_files, mut labels) = (BTreeMap::new(), BTreeMap::new());
     label_file.iter().try_for_each(|file| options::label_file(&mut label_files, file))?;
     label.iter().try_for_each(|text| options::add_label(&mut labels, text))?;
+    let mut annotations = BTreeMap::new();
+    let add = |text: &String| options::add_pair("--annotation", &mut annotations, text);
+    annotation.iter().try_for_each(add)?;
     let kept = log_driver.as_deref().map(options::log_driver).transpose()?;
     let mut log = LogRequest { kept, ..LogRequest::default() };
     log_opt.iter().try_for_each(|text| options::log_option(&mut log, text))?;
@@ -290,6 +390,7 @@ fn record(flags: &RecordFlags) -> Result<RecordRequest, Report> {
         name: name.clone(),
         label_files,
         labels,
+        annotations,
         cidfile: cidfile.clone(),
         restart: restart.as_deref().map(options::restart).transpose()?,
         remove: *rm,

@@ -34,9 +34,12 @@ pub(crate) struct ProcessFlags {
     /// User: name or id, optionally with a group (USER[:GROUP])
     #[arg(short, long, value_name = "USER[:GROUP]")]
     pub user: Option<String>,
-    /// Supplementary group (name or id)
+    /// Supplementary group (name or id), beside the image's; keep-groups keeps the caller's
     #[arg(long, value_name = "GROUP")]
     pub group_add: Vec<String>,
+    /// Mask of permissions of new files (022)
+    #[arg(long, value_name = "OCTAL")]
+    pub umask: Option<String>,
     /// Run this in place of the image's entrypoint; "" clears it
     #[arg(long, value_name = "COMMAND")]
     pub entrypoint: Option<String>,
@@ -56,7 +59,8 @@ pub(crate) struct ProcessFlags {
 #[command(next_help_heading = "Files")]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct FileFlags {
-    /// Mount a host path or a named volume: HOST:CONTAINER[:OPTIONS] (ro, rw, nocopy, noexec, ...)
+    /// Mount a host path or a named volume: HOST:CONTAINER[:OPTIONS] (ro, rw, nocopy, noexec, ...);
+    /// a host directory that is not there is made
     #[arg(short, long, value_name = "SOURCE:TARGET[:OPTIONS]")]
     pub volume: Vec<String>,
     /// Mount in long form: type=bind|volume|tmpfs,src=...,dst=...[,ro]
@@ -106,6 +110,9 @@ pub(crate) struct NetworkFlags {
     /// Publish a port of the container: [[IP:]HOST:]CONTAINER[/PROTOCOL]
     #[arg(short, long, value_name = "[[IP:]HOST:]CONTAINER[/PROTO]")]
     pub publish: Vec<String>,
+    /// Record that the container serves a port: PORT[-PORT][/PROTOCOL]
+    #[arg(long, value_name = "PORT[-PORT][/PROTO]")]
+    pub expose: Vec<String>,
     /// Host name in the container
     #[arg(short = 'h', long, value_name = "NAME")]
     pub hostname: Option<String>,
@@ -130,18 +137,92 @@ pub(crate) struct ResourceFlags {
     /// Number of CPUs, may be a fraction
     #[arg(long, value_name = "NUMBER")]
     pub cpus: Option<String>,
+    /// Weight of the container against others, 1024 being usual
+    #[arg(short, long, value_name = "NUMBER")]
+    pub cpu_shares: Option<u64>,
+    /// Microseconds of each period that may be used
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub cpu_quota: Option<i64>,
+    /// Length of that period in microseconds (100000)
+    #[arg(long, value_name = "NUMBER")]
+    pub cpu_period: Option<i64>,
     /// CPUs that may be used (0-3, 0,1)
     #[arg(long, value_name = "LIST")]
     pub cpuset_cpus: Option<String>,
     /// Memory limit (512m, 2g)
     #[arg(short, long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Limit of memory and swap together (-1: no limit)
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory_swap: Option<String>,
+    /// Memory that is taken away last
+    #[arg(long, value_name = "SIZE")]
+    pub memory_reservation: Option<String>,
+    /// How much sooner than others it is ended where memory is short (-1000 to 1000)
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub oom_score_adj: Option<i32>,
     /// Highest number of processes (-1: no limit)
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub pids_limit: Option<i64>,
-    /// Resource limit of the process: TYPE=SOFT[:HARD]
+    /// Resource limit of the process: TYPE=SOFT[:HARD]; at most the caller's hard limit
     #[arg(long, value_name = "TYPE=SOFT[:HARD]")]
     pub ulimit: Vec<String>,
+    /// Refuse limits and options that cannot be applied here, instead of warning
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What Docker has and cannot have an effect here: recorded, shown by `inspect`, and told.
+#[derive(clap::Args, Debug, Default, Clone)]
+pub(crate) struct IneffectiveFlags {
+    #[arg(long, hide = true)]
+    pub blkio_weight: Option<u16>,
+    #[arg(long, hide = true)]
+    pub blkio_weight_device: Vec<String>,
+    #[arg(long, hide = true)]
+    pub device_read_bps: Vec<String>,
+    #[arg(long, hide = true)]
+    pub device_write_bps: Vec<String>,
+    #[arg(long, hide = true)]
+    pub device_read_iops: Vec<String>,
+    #[arg(long, hide = true)]
+    pub device_write_iops: Vec<String>,
+    #[arg(long, hide = true)]
+    pub device_cgroup_rule: Vec<String>,
+    #[arg(long, hide = true)]
+    pub cpu_rt_period: Option<i64>,
+    #[arg(long, hide = true)]
+    pub cpu_rt_runtime: Option<i64>,
+    #[arg(long, hide = true)]
+    pub cpuset_mems: Option<String>,
+    #[arg(long, hide = true)]
+    pub kernel_memory: Option<String>,
+    #[arg(long, hide = true, allow_negative_numbers = true)]
+    pub memory_swappiness: Option<i64>,
+    #[arg(long, hide = true)]
+    pub oom_kill_disable: bool,
+    #[arg(long, hide = true)]
+    pub cgroup_parent: Option<String>,
+    #[arg(long, hide = true)]
+    pub storage_opt: Vec<String>,
+    #[arg(long, hide = true)]
+    pub isolation: Option<String>,
+    #[arg(long, hide = true)]
+    pub runtime: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_cmd: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_interval: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_timeout: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_start_period: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_start_interval: Option<String>,
+    #[arg(long, hide = true)]
+    pub health_retries: Option<u32>,
+    #[arg(long, hide = true, conflicts_with = "health_cmd")]
+    pub no_healthcheck: bool,
 }
 
 /// How far it is kept apart.
@@ -152,6 +233,12 @@ pub(crate) struct SecurityFlags {
     /// capabilities, filtered system calls
     #[arg(long)]
     pub isolate: bool,
+    /// All capabilities in the container's user namespace, and no filter
+    #[arg(long)]
+    pub privileged: bool,
+    /// Setting of the kernel for the container's own network or ipc namespace: NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub sysctl: Vec<String>,
     /// Security option: no-new-privileges, seccomp=FILE|unconfined
     #[arg(long, value_name = "OPTION")]
     pub security_opt: Vec<String>,
@@ -215,6 +302,9 @@ pub(crate) struct RecordFlags {
     /// Read labels from a file
     #[arg(long, value_name = "FILE")]
     pub label_file: Vec<PathBuf>,
+    /// Annotation: KEY[=VALUE]
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    pub annotation: Vec<String>,
     /// Write the container's id to a new file
     #[arg(long, value_name = "FILE")]
     pub cidfile: Option<PathBuf>,
@@ -280,6 +370,8 @@ pub(crate) struct ContainerFlags {
     pub image: ImageFlags,
     #[command(flatten)]
     pub udocker: UdockerFlags,
+    #[command(flatten)]
+    pub ineffective: IneffectiveFlags,
     #[command(flatten)]
     pub record: RecordFlags,
 }

@@ -27,6 +27,9 @@ const NOT_IN_A_PLAN: &[&str] = &[
     "--tls-verify",
     // The image of `hello` has no settings that could be ignored.
     "--nometa",
+    // They change others.
+    "--cpu-period",
+    "--strict",
     // It replaces the name.
     "--rootfs",
     // Both depend on the running programs.
@@ -38,10 +41,13 @@ const NOT_IN_A_PLAN: &[&str] = &[
 fn values() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([
         ("--add-host", "a:10.0.0.1"),
+        ("--annotation", "a=b"),
         ("--cap-add", "CHOWN"),
         ("--cap-drop", "CHOWN"),
         ("--cgroupns", "private"),
         ("--cidfile", "id"),
+        ("--cpu-quota", "5000"),
+        ("--cpu-shares", "512"),
         ("--cpus", "1"),
         ("--cpuset-cpus", "0"),
         ("--device", "/dev/null:/dev/other"),
@@ -52,6 +58,7 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--env", "A=1"),
         ("--env-file", "list"),
         ("--execmode", "P1"),
+        ("--expose", "80"),
         ("--gpus", "all"),
         ("--group-add", "77"),
         ("--hostname", "other"),
@@ -61,9 +68,12 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--log-driver", "none"),
         ("--log-opt", "max-size=1m"),
         ("--memory", "1g"),
+        ("--memory-reservation", "1g"),
+        ("--memory-swap", "-1"),
         ("--mount", "type=bind,src=/tmp,dst=/m"),
         ("--name", "other"),
         ("--network", "none"),
+        ("--oom-score-adj", "900"),
         ("--pid", "private"),
         ("--pids-limit", "10"),
         ("--platform", "linux/arm64"),
@@ -74,8 +84,10 @@ fn values() -> BTreeMap<&'static str, &'static str> {
         ("--shm-size", "3m"),
         ("--stop-signal", "HUP"),
         ("--stop-timeout", "1"),
+        ("--sysctl", "net.core.somaxconn=7"),
         ("--tmpfs", "/t"),
         ("--ulimit", "core=1"),
+        ("--umask", "077"),
         ("--user", "7:8"),
         ("--userns", "host"),
         ("--uts", "private"),
@@ -145,6 +157,11 @@ fn what_is_decided_before_is_named() {
         ["--dns-search", "x.y"],
         ["--dns-option", "z"],
         ["--log-driver", "none"],
+        ["--expose", "80"],
+        ["--annotation", "a=b"],
+        ["--sysctl", "net.core.somaxconn=7"],
+        ["--blkio-weight", "10"],
+        ["--health-cmd", "true"],
         ["--log-opt", "max-size=1m"],
     ] {
         let said = transcript(&coracle(home, &["run", flag[0], flag[1], "here"]));

@@ -92,9 +92,9 @@ fn what_docker_has_and_we_have_not() {
         assert!(text.starts_with("error: unknown command \"") && text.contains("hint:"), "{text}");
         assert!(text.ends_with("status 1") && !text.contains("see 'coracle"), "{text}");
     }
-    insta::assert_snapshot!(mistake(&["run", "--privileged", "img"]), @r"
-    error: coracle run has no option '--privileged'
-      hint: a user's container can never have more rights than the user; see --cap-add, --security-opt, --device
+    insta::assert_snapshot!(mistake(&["run", "--link=db", "img"]), @r"
+    error: coracle run has no option '--link'
+      hint: containers share the host's network by default and reach each other at 127.0.0.1
     status 125
     ");
     insta::assert_snapshot!(mistake(&["push", "img"]), @r#"
@@ -121,7 +121,8 @@ fn values() {
       hint: write -v HOST_PATH:PATH[:ro] or -v VOLUME:PATH[:ro]; for paths with ':' use --mount
     status 125
     ");
-    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "-v", "/no/such:/c", "x"]), @r"
+    let missing = "type=bind,src=/no/such,dst=/c";
+    insta::assert_snapshot!(mistake(&["create", "--rootfs", "/", "--mount", missing, "x"]), @r"
     error: cannot mount /no/such
       cause: there is no such file or directory on the host
       hint: make it first: mkdir -p /no/such

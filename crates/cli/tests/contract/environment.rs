@@ -21,7 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("command_and_entrypoint", command_and_entrypoint),
     ("scripts_run_with_their_interpreter", scripts_run_with_their_interpreter),
     ("working_directory", working_directory),
-    ("umask_of_the_caller", umask_of_the_caller),
+    ("umask", umask),
     ("limits", limits),
     ("descriptors_pass_and_none_leak", descriptors_pass_and_none_leak),
     ("signal_mask_is_clean", signal_mask_is_clean),
@@ -155,13 +155,23 @@ fn working_directory(w: &World) -> Outcome {
     Ok(())
 }
 
-fn umask_of_the_caller(w: &World) -> Outcome {
-    for mask in [0o022, 0o077, 0o002] {
-        let setting = Setting { umask: Some(mask), ..Setting::default() };
-        let mut command = w.command_in(&setting, &w.words(&[], &["status", "Umask"]));
-        let done = run_with(&mut command, Input::Null, LIMIT);
-        assert_eq!(done.ok().line(), format!("{mask:04o}"));
+/// Docker's mask, whatever the caller's is; a rank of a job keeps the caller's.
+fn umask(w: &World) -> Outcome {
+    let mask = |callers, flags: &[&str], before: &str| {
+        let before = before.to_owned();
+        let setting = Setting { umask: Some(callers), before, ..Setting::default() };
+        let mut command = w.command_in(&setting, &w.words(flags, &["status", "Umask"]));
+        run_with(&mut command, Input::Null, LIMIT).ok().line()
+    };
+    for callers in [0o077, 0o002] {
+        assert_eq!(mask(callers, &[], ""), "0022");
+        let rank = "export SLURM_STEP_ID=0; ";
+        assert_eq!(mask(callers, &[], rank), format!("{callers:04o}"));
+        assert_eq!(mask(callers, &["--umask=027"], rank), "0027");
     }
+    let made = w.json(&["--umask", "0777"], &["write", "/tmp/x", "", ";", "stat", "/tmp/x"]);
+    assert_eq!(made["mode"], json!("0"));
+    w.guest(&["--umask=8"], &["facts"]).expect(125);
     Ok(())
 }
 
@@ -183,6 +193,21 @@ fn limits(w: &World) -> Outcome {
     // In blocks of 512 or 1024 bytes, depending on the shell.
     let size = line(&text, "Max file size");
     assert!(["2097152", "4194304"].contains(&size[0].as_str()), "the caller's limit: {size:?}");
+    // Above the caller's hard limit that is taken.
+    let before = "ulimit -n 77; ulimit -c 0; ".to_owned();
+    let setting = Setting { before, ..Setting::default() };
+    let flags = ["--ulimit", "nofile=100:200", "--ulimit=core=-1"];
+    let mut command = w.command_in(&setting, &w.words(&flags, &["limits"]));
+    let done = run_with(&mut command, Input::Null, LIMIT);
+    let text = done.ok().out();
+    assert_eq!(line(&text, "Max open files"), ["77", "77"]);
+    assert_eq!(line(&text, "Max core file size"), ["0", "0"]);
+    for flag in ["--ulimit nofile", "--ulimit core"] {
+        assert!(done.err().contains(flag), "{done:?}");
+    }
+    let strict = [&flags[..], &["--strict"]].concat();
+    let mut command = w.command_in(&setting, &w.words(&strict, &["limits"]));
+    run_with(&mut command, Input::Null, LIMIT).expect(125);
     w.guest(&["--ulimit", "nofile=300:200"], &["limits"]).expect(125);
     w.guest(&["--ulimit", "nothing=1"], &["limits"]).expect(125);
     Ok(())

@@ -8,7 +8,7 @@ use testkit::running::Running;
 use testkit::skip::Outcome;
 use testkit::users::Setting;
 
-use crate::world::{Case, LIMIT, World};
+use crate::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("default_shares_with_the_host", default_shares_with_the_host),
@@ -21,7 +21,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("own_network_own_name", own_network_own_name),
     ("shared_memory_of_another", shared_memory_of_another),
     ("memory_has_the_size", memory_has_the_size),
-    ("limits_or_an_error", limits_or_an_error),
+    ("limits_or_a_warning", limits_or_a_warning),
+    ("options_of_dockers", options_of_dockers),
     ("join_shares_namespaces", join_shares_namespaces),
     ("join_starts_a_missing_container", join_starts_a_missing_container),
     ("namespaces_of_another", namespaces_of_another),
@@ -124,13 +125,18 @@ pub(crate) fn host_name(w: &World) -> Outcome {
     Ok(())
 }
 
-/// A limit that cannot be enforced is an error with a reason, never ignored.
-fn limits_or_an_error(w: &World) -> Outcome {
-    for flag in ["--memory=64m", "--cpus=0.5", "--pids-limit=20"] {
-        let done = w.guest(&[flag], &["exit", "0"]);
-        if done.code() != 0 {
-            done.expect(125);
-            assert!(done.err().contains("cgroup"), "{flag}: {done:?}");
+/// A limit that cannot be enforced is told, and an error with `--strict`.
+fn limits_or_a_warning(w: &World) -> Outcome {
+    for flag in ["--memory=64m", "--cpus=0.5", "--pids-limit=20", "--cpu-shares=512"] {
+        let done = w.guest(&[flag], &["exit", "3"]);
+        done.expect(3);
+        let name = flag.split('=').next().unwrap_or(flag);
+        let strict = w.guest(&[flag, "--strict"], &["exit", "3"]);
+        if done.err().contains(&format!("without effect: {name}")) {
+            strict.expect(125);
+            assert!(strict.err().contains("cgroup"), "{flag}: {strict:?}");
+        } else {
+            strict.expect(3);
         }
     }
     let cpus = w.json(&["--cpuset-cpus=0"], &["facts"]);
@@ -138,6 +144,56 @@ fn limits_or_an_error(w: &World) -> Outcome {
     for wrong in ["--memory=lots", "--cpus=x", "--shm-size=1q"] {
         w.guest(&[wrong], &["exit", "0"]).expect(125);
     }
+    Ok(())
+}
+
+/// None of Docker's options is ignored: each is applied, or told of and shown.
+fn options_of_dockers(w: &World) -> Outcome {
+    let container = Container::named(w, &w.name("docker"));
+    let flags = [
+        "--name",
+        &container.name,
+        "--privileged",
+        "--oom-score-adj=500",
+        "--health-cmd=true",
+        "--health-interval=2s",
+        "--blkio-weight=300",
+        "--runtime=runc",
+        "--sysctl=net.core.somaxconn=77",
+        "--annotation=a=b",
+        "--expose=80-81/udp",
+        "--memory-swap=-1",
+    ];
+    let done = w.coracle(&w.words_for(&["run"], &flags, &["read", "/proc/self/oom_score_adj"]));
+    assert_eq!(done.ok().line(), "500");
+    for told in ["--privileged", "--health-cmd", "--blkio-weight", "--runtime", "--sysctl"] {
+        assert!(done.err().contains(told), "{told}: {done:?}");
+    }
+    let shown = w.coracle(&["inspect", &container.name]).ok().out();
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let shown = &shown[0];
+    let host = &shown["HostConfig"];
+    assert_eq!(host["Privileged"], json!(true));
+    assert_eq!(host["OomScoreAdj"], json!(500));
+    assert_eq!(host["BlkioWeight"], json!(300));
+    assert_eq!(host["Runtime"], json!("runc"));
+    assert_eq!(host["MemorySwap"], json!(-1));
+    assert_eq!(host["Sysctls"], json!({"net.core.somaxconn": "77"}));
+    assert_eq!(host["Annotations"], json!({"a": "b"}));
+    assert_eq!(shown["Config"]["ExposedPorts"], json!({"80/udp": {}, "81/udp": {}}));
+    let health = json!({"Test": ["CMD-SHELL", "true"], "Interval": 2_000_000_000});
+    assert_eq!(shown["Config"]["Healthcheck"], health);
+    for flag in ["--privileged", "--health-cmd=x", "--oom-score-adj=-900"] {
+        w.guest(&["--strict", flag], &["exit", "0"]).expect(125);
+    }
+    w.guest(&["--link=a"], &["exit", "0"]).expect(125);
+    if w.has_overlay() {
+        let setting = "net.ipv4.ip_unprivileged_port_start";
+        let flags = ["--strict", "--network=none", &format!("--sysctl={setting}=77")];
+        let path = format!("/proc/sys/{}", setting.replace('.', "/"));
+        assert_eq!(w.guest(&flags, &["read", &path]).ok().line(), "77");
+    }
+    w.guest(&["--isolate", "--privileged"], &["exit", "0"]).expect(125);
     Ok(())
 }
 
@@ -279,7 +335,7 @@ fn exec_leaks_no_descriptors(w: &World) -> Outcome {
     let rest =
         ["--cap-add=SYS_PTRACE", "-v", &volume, &w.image, "/intruder/intruder", "steal", "6"];
     w.coracle(&[&words[..], &rest].concat()).ok();
-    let c = crate::world::Container::named(w, &name);
+    let c = Container::named(w, &name);
     c.said("ready");
     for _ in 0..24 {
         c.exec(&[], &["exit", "0"]);

@@ -131,6 +131,17 @@ fn missing_sources(w: &World) -> Outcome {
     let done = w.guest(&["--mount", &long], &["list", "/m"]);
     done.expect(125);
     assert!(done.err().contains("missing"), "the error names the path: {done:?}");
+    assert!(!missing.exists(), "--mount makes nothing");
+    // As in Docker, `-v` makes it.
+    let below = missing.join("below");
+    let done = w.guest(&["-v", &bind(&below, "/m")], &["write", "/m/x", "text"]);
+    assert!(done.ok().err().contains("note: "), "{done:?}");
+    assert_eq!(fs::read_to_string(below.join("x")).ok().as_deref(), Some("text"));
+    let quiet = w.guest(&["-v", &bind(&below, "/m")], &["list", "/m"]);
+    assert_eq!(quiet.ok().err(), "");
+    let refused = w.guest(&["-v", "/proc/none/here:/m"], &["list", "/m"]);
+    refused.expect(125);
+    assert!(refused.err().contains("/proc/none/here"), "{refused:?}");
     Ok(())
 }
 

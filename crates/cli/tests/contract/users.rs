@@ -12,6 +12,8 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("numbers", numbers),
     ("unknown_names_are_refused", unknown_names_are_refused),
     ("supplementary_groups", supplementary_groups),
+    ("groups_of_the_image", groups_of_the_image),
+    ("caller_by_number", caller_by_number),
     ("caller_inside", caller_inside),
     ("owners_of_the_image", owners_of_the_image),
     ("chown_succeeds", chown_succeeds),
@@ -106,6 +108,56 @@ fn supplementary_groups(w: &World) -> Outcome {
     // For numeric ids Docker sets no further groups, podman those of the name; either is accepted.
     let by_number = list(&["-u", "1234:1235"]);
     assert!(by_number.is_empty() || by_number == [50, 77], "{by_number:?}");
+    Ok(())
+}
+
+/// Groups of which the image's `/etc/group` says that its user is a member, root's too.
+fn groups_of_the_image(w: &World) -> Outcome {
+    if !w.has_ids() && w.engine == "R1" {
+        testkit::skip!("one mapped id: the kernel forbids setgroups, and root is not emulated");
+    }
+    let container = Container::named(w, &w.name("groups"));
+    let line = "audio:x:29:root\nvideo:x:44:alice,root\n";
+    let change = ["append", "/etc/group", line];
+    w.coracle(&w.words_for(&["run"], &["--name", &container.name], &change)).ok();
+    let groups = |flags: &[&str]| {
+        let mut words = vec!["run"];
+        words.extend(flags);
+        let mode = w.mode();
+        words.extend([mode.as_str(), &container.name, "/bin/guest", "ids"]);
+        crate::world::json(&w.coracle(&words))["groups"].clone()
+    };
+    assert_eq!(groups(&[]), json!([0, 29, 44]));
+    // Who names a group gets no others, as in Docker.
+    assert_eq!(groups(&["-u", "0:0"]), json!([0]));
+    if w.has_ids() {
+        assert_eq!(groups(&["-u", "alice"]), json!([44, 50, 77, 1235]));
+        assert_eq!(groups(&["--group-add=50"]), json!([0, 29, 44, 50]));
+    }
+    Ok(())
+}
+
+/// `-u $(id -u):$(id -g)` writes the caller's files as the caller.
+fn caller_by_number(w: &World) -> Outcome {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = w.dir("mine");
+    let bind = format!("{}:/m", dir.display());
+    let me = format!("{}:{}", w.user.uid, w.user.gid);
+    for (user, name) in [(me.as_str(), "both"), (&w.user.uid.to_string(), "user")] {
+        let inside = format!("/m/{name}");
+        let flags = ["-v", &bind, "-u", user];
+        let stat = w.json(&flags, &["write", &inside, "x", ";", "stat", &inside]);
+        assert_eq!(stat["uid"], json!(w.user.uid), "-u {user}");
+        let meta = std::fs::metadata(dir.join(name)).expect("the file that was made");
+        assert_eq!((meta.uid(), meta.gid()), (w.user.uid, w.user.gid), "-u {user}");
+    }
+    // Other owners in the image are who they were.
+    if w.user.range {
+        let stat = w.json(&["-u", &me], &["stat", "/etc/alices"]);
+        assert_eq!((&stat["uid"], &stat["gid"]), (&json!(1234), &json!(1235)));
+        let stat = w.json(&["--userns=keep-id"], &["stat", "/etc/alices"]);
+        assert_eq!((&stat["uid"], &stat["gid"]), (&json!(1234), &json!(1235)));
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("volumes_at_the_same_place", volumes_at_the_same_place),
     ("nothing_of_an_image_is_lost", nothing_of_an_image_is_lost),
     ("options_of_dockers", options_of_dockers),
+    ("missing_volumes_are_refused", missing_volumes_are_refused),
     ("signals_are_128_and_n", signals_are_128_and_n),
     ("output_is_whole", output_is_whole),
     ("entrypoints", entrypoints),
@@ -111,6 +112,16 @@ fn options_of_dockers(w: &World) -> Outcome {
             assert!(done.err().starts_with("error: ") && done.err().contains("hint: "), "{done:?}");
         }
     }
+    Ok(())
+}
+
+/// As with udocker; Docker makes the directory.
+fn missing_volumes_are_refused(w: &World) -> Outcome {
+    let missing = w.dir("volume").join("missing");
+    let done = w.sh(&["-v", &format!("{}:/m", missing.display())], "echo ran");
+    done.expect(1);
+    assert!(done.err().contains("missing"), "{done:?}");
+    assert!(!missing.exists(), "the directory was made");
     Ok(())
 }
 

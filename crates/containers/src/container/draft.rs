@@ -45,7 +45,16 @@ pub fn draft(
 ) -> Result<Draft> {
     let settings = session.settings();
     let ContainerRequest {
-        image: of_image, process, files, network, limits, security, record, ..
+        image: of_image,
+        process,
+        files,
+        network,
+        limits,
+        security,
+        record,
+        command: _,
+        ineffective,
+        strict,
     } = request;
     let mut config = ContainerConfig {
         created: engine::supervise::now(),
@@ -57,7 +66,7 @@ pub fn draft(
         limits: limits.clone(),
         cap_add: security.cap_add.clone(),
         cap_drop: security.cap_drop.clone(),
-        security: confinement(security, settings),
+        security: confinement(security, settings)?,
         read_only: files.read_only,
         init: process.init,
         tty: process.tty,
@@ -71,6 +80,15 @@ pub fn draft(
         log: log(&record.log, settings),
         platform: of_image.platform.as_ref().map(ToString::to_string).unwrap_or_default(),
         join: security.join.clone(),
+        umask: process.umask,
+        sysctls: security.sysctls.clone(),
+        expose: network.expose.clone(),
+        annotations: record.annotations.clone(),
+        ineffective: ineffective
+            .iter()
+            .map(|(flag, value)| ((*flag).into(), value.clone()))
+            .collect(),
+        strict: *strict,
         ..ContainerConfig::default()
     };
     // A container that exists has them, and keeps its user unless another is named.
@@ -235,9 +253,13 @@ fn namespaces(security: &SecurityRequest, settings: &Settings) -> Namespaces {
     }
 }
 
-fn confinement(request: &SecurityRequest, settings: &Settings) -> Security {
-    let mut security =
-        Security { isolate: request.isolate || settings.isolate, ..Security::default() };
+fn confinement(request: &SecurityRequest, settings: &Settings) -> Result<Security> {
+    let (isolate, privileged) = (request.isolate || settings.isolate, request.privileged);
+    if isolate && privileged {
+        return Err(Error::invalid("--privileged and --isolate exclude each other")
+            .with_hint("give what the program needs: --cap-add, --device, --security-opt"));
+    }
+    let mut security = Security { isolate, privileged, ..Security::default() };
     for option in &request.options {
         match option {
             SecurityOption::NoNewPrivileges(on) => security.no_new_privileges = Some(*on),
@@ -245,7 +267,7 @@ fn confinement(request: &SecurityRequest, settings: &Settings) -> Security {
             SecurityOption::Nothing => {}
         }
     }
-    security
+    Ok(security)
 }
 
 fn restart(policy: RestartPolicy, remove: bool) -> Result<RestartPolicy> {
@@ -287,6 +309,11 @@ fn mounts(session: &Session, files: &FileRequest) -> Result<Vec<MountRequest>> {
         let Screen { sockets, keys } = Screen::find(session)?;
         mounts.extend(sockets.map(|path| bind(path, false)));
         mounts.extend(keys.map(|path| bind(path, true)));
+    }
+    if session.dialect().refuses_missing_sources {
+        for mount in &mut mounts {
+            mount.spec.create_source = false;
+        }
     }
     mounts.iter().try_for_each(check_source)?;
     Ok(mounts)
@@ -338,15 +365,19 @@ fn check_source(mount: &MountRequest) -> Result<()> {
         return Ok(());
     }
     path::text(source)?;
-    std::fs::metadata(source).map(|_| ()).map_err(|error| {
+    let checked = std::fs::metadata(source).map(|_| ());
+    checked.or_else(|error| {
         let cannot = format!("cannot mount {}", source.display());
-        if error.kind() == std::io::ErrorKind::NotFound {
-            Error::not_found(cannot)
-                .because("there is no such file or directory on the host")
-                .with_hint(format!("make it first: mkdir -p {}", source.display()))
-        } else {
-            Error::failed(cannot).cause(error)
+        if error.kind() != std::io::ErrorKind::NotFound {
+            return Err(Error::failed(cannot).cause(error));
         }
+        if mount.spec.create_source {
+            // A start makes it.
+            return Ok(());
+        }
+        Err(Error::not_found(cannot)
+            .because("there is no such file or directory on the host")
+            .with_hint(format!("make it first: mkdir -p {}", source.display())))
     })
 }
 

@@ -47,6 +47,8 @@ pub fn adapted(
     config.read_only |= files.read_only;
     config.devices.extend(new.devices);
     config.group_add.extend(new.group_add);
+    config.umask = new.umask.or(config.umask);
+    config.strict |= new.strict;
     limit(&mut config.limits, new.limits);
     if request.image.exec_mode.is_some() {
         config.exec_mode = new.exec_mode;
@@ -103,6 +105,10 @@ fn limit(limits: &mut Limits, new: Limits) {
     limits.cpuset_cpus = new.cpuset_cpus.or_else(|| limits.cpuset_cpus.take());
     limits.cpus = new.cpus.or(limits.cpus);
     limits.memory = new.memory.or(limits.memory);
+    limits.memory_swap = new.memory_swap.or(limits.memory_swap);
+    limits.memory_reservation = new.memory_reservation.or(limits.memory_reservation);
+    limits.cpu_shares = new.cpu_shares.or(limits.cpu_shares);
+    limits.oom_score_adj = new.oom_score_adj.or(limits.oom_score_adj);
     limits.pids = new.pids.or(limits.pids);
     limits.ulimits.extend(new.ulimits);
 }
@@ -142,14 +148,29 @@ pub fn decided_before(request: &ContainerRequest) -> Option<&'static str> {
         files,
         network,
         // Limits hold for one program. All runs of the container share `/dev/shm`.
-        limits: Limits { cpus: _, memory: _, pids: _, cpuset_cpus: _, ulimits: _, shm_size },
+        limits:
+            Limits {
+                cpus: _,
+                memory: _,
+                memory_swap: _,
+                memory_reservation: _,
+                cpu_shares: _,
+                oom_score_adj: _,
+                pids: _,
+                cpuset_cpus: _,
+                ulimits: _,
+                shm_size,
+            },
         security,
         record,
+        ineffective,
+        strict: _,
     } = request;
     let shm = first(&[("--shm-size", shm_size.is_some())]);
     let all = [of_process(process), of_files(files).or(shm), of_network(network)];
     let more = [of_security(security), of_image(image), of_record(record)];
-    all.into_iter().chain(more).flatten().next()
+    let ineffective = ineffective.first().map(|(flag, _)| *flag);
+    all.into_iter().chain(more).flatten().next().or(ineffective)
 }
 
 fn first(effective: &[(&'static str, bool)]) -> Option<&'static str> {
@@ -166,6 +187,7 @@ fn of_process(request: &ProcessRequest) -> Option<&'static str> {
         workdir: _,
         user: _,
         groups: _,
+        umask: _,
         entrypoint: _,
         init: _,
         // `stop` reads them in the container's record.
@@ -199,6 +221,7 @@ fn of_network(request: &NetworkRequest) -> Option<&'static str> {
         hostname,
         hosts,
         dns: DnsSpec { servers, search, options },
+        expose,
     } = request;
     first(&[
         ("--hostname", hostname.is_some()),
@@ -206,6 +229,7 @@ fn of_network(request: &NetworkRequest) -> Option<&'static str> {
         ("--dns", !servers.is_empty()),
         ("--dns-search", !search.is_empty()),
         ("--dns-option", !options.is_empty()),
+        ("--expose", !expose.is_empty()),
     ])
 }
 
@@ -213,6 +237,8 @@ fn of_security(request: &SecurityRequest) -> Option<&'static str> {
     let SecurityRequest {
         isolate,
         options,
+        privileged,
+        sysctls,
         cap_add,
         cap_drop,
         pid,
@@ -224,6 +250,8 @@ fn of_security(request: &SecurityRequest) -> Option<&'static str> {
     } = request;
     first(&[
         ("--isolate", *isolate),
+        ("--privileged", *privileged),
+        ("--sysctl", !sysctls.is_empty()),
         ("--cap-add", !cap_add.is_empty()),
         ("--cap-drop", !cap_drop.is_empty()),
         ("--security-opt", !options.is_empty()),
@@ -256,6 +284,7 @@ fn of_record(request: &RecordRequest) -> Option<&'static str> {
         name,
         label_files,
         labels,
+        annotations,
         cidfile,
         restart,
         // `run` judges it: it says nothing of the container itself.
@@ -267,6 +296,7 @@ fn of_record(request: &RecordRequest) -> Option<&'static str> {
         ("--name", name.is_some()),
         ("--label", !labels.is_empty()),
         ("--label-file", !label_files.is_empty()),
+        ("--annotation", !annotations.is_empty()),
         ("--cidfile", cidfile.is_some()),
         ("--restart", restart.is_some()),
         ("--log-opt", max_size.is_some() || max_files.is_some()),

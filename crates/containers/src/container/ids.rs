@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use engine::facts::Facts;
+use engine::plan;
 use engine::spec::{ContainerConfig, UserNamespace};
 use rootfs::union::IdMap;
 use sys::userns::Maps;
@@ -14,21 +15,21 @@ use crate::session::Session;
 /// The ids that containers of this user have, where they have a range; root needs no namespace for
 /// that.
 pub fn maps(facts: &Facts) -> Option<Maps> {
+    maps_with(facts, (0, 0))
+}
+
+/// The same where the caller's user and group have these numbers inside.
+pub fn maps_with(facts: &Facts, caller: (u32, u32)) -> Option<Maps> {
     if facts.uid == 0 || !facts.has_range() {
         return None;
     }
-    let lines = |caller: u32, subordinate: &[(u32, u32)]| {
-        let mut lines = vec![(0, caller, 1)];
-        let mut inside = 1;
-        for &(first, count) in subordinate {
-            lines.push((inside, first, count));
-            inside += count;
-        }
-        lines
+    let lines = |id: u32, at: u32, subordinate: &[(u32, u32)]| {
+        let lines = plan::range(id, at, subordinate);
+        lines.iter().map(|line| (line.inside, line.outside, line.count)).collect()
     };
     Some(Maps {
-        uids: lines(facts.uid, &facts.subuids),
-        gids: lines(facts.gid, &facts.subgids),
+        uids: lines(facts.uid, caller.0, &facts.subuids),
+        gids: lines(facts.gid, caller.1, &facts.subgids),
         helpers: facts.newuidmap.clone().zip(facts.newgidmap.clone()),
     })
 }

@@ -13,6 +13,7 @@ mod network;
 use super::list;
 use super::record::{self, Record};
 use crate::error::Result;
+use crate::request::ineffective;
 use crate::session::Session;
 
 /// The time that Docker gives for what has not happened.
@@ -149,6 +150,30 @@ fn memory_file_systems(record: &Record) -> Map<String, Value> {
 }
 
 fn host_config(record: &Record) -> Value {
+    let mut all = host_settings(record);
+    if let Some(fields) = all.as_object_mut() {
+        fields.extend(further(&record.config));
+        fields.extend(ineffective::host_config(&record.config));
+    }
+    all
+}
+
+/// Limits and options that few containers have.
+fn further(config: &ContainerConfig) -> Map<String, Value> {
+    let limits = &config.limits;
+    let pairs = [
+        ("MemorySwap", limits.memory_swap.unwrap_or(0).into()),
+        ("MemoryReservation", limits.memory_reservation.unwrap_or(0).into()),
+        ("CpuShares", limits.cpu_shares.unwrap_or(0).into()),
+        ("OomScoreAdj", limits.oom_score_adj.unwrap_or(0).into()),
+        ("Privileged", config.security.privileged.into()),
+        ("Sysctls", json!(config.sysctls)),
+        ("Annotations", json!(config.annotations)),
+    ];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn host_settings(record: &Record) -> Value {
     let config = &record.config;
     let (restart, retries) = match config.restart {
         RestartPolicy::No => ("no", 0),
@@ -190,7 +215,6 @@ fn host_config(record: &Record) -> Value {
         },
         "CgroupnsMode": namespace(config, &config.namespaces.cgroup, "private"),
         "UsernsMode": serde_json::to_value(config.namespaces.user).unwrap_or_default(),
-        "Privileged": false,
         "Isolate": config.security.isolate,
         "ReadonlyRootfs": config.read_only,
         "Tmpfs": memory_file_systems(record),
@@ -289,7 +313,13 @@ fn settings(container: &ContainerDir, record: &Record) -> Value {
         "Labels": config.labels,
         "StopSignal": if config.stop_signal.is_empty() { "SIGTERM" } else { &config.stop_signal },
         "StopTimeout": config.stop_timeout,
+        "ExposedPorts": exposed(config),
+        "Healthcheck": ineffective::health(config),
     })
+}
+
+fn exposed(config: &ContainerConfig) -> Map<String, Value> {
+    config.expose.iter().map(|port| (port.clone(), json!({}))).collect()
 }
 
 /// In Docker's words, what a namespace is; `private` is Docker's word for one of its own.

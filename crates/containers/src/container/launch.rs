@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use engine::choose;
 use engine::facts::Facts;
 use engine::plan::Overrides;
+use engine::spec::MountSpec;
 use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
 use store::ContainerDir;
@@ -168,6 +169,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
     for warning in &prepared.plan.warnings {
         session.warn(warning);
     }
+    make_sources(session, record.config.mounts.iter().chain(&overrides.mounts))?;
     if let Some(wrapper) = &prepared.plan.wrapper {
         return within_limits(session, wrapper, run);
     }
@@ -205,6 +207,19 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
 fn keeps_log(run: &Run) -> bool {
     let stays = !run.alone && run.removal.is_none();
     !run.record.config.log.disabled && (run.detach || run.attachable || stays)
+}
+
+/// Makes the host directories that `-v` names and that are not there, as Docker does.
+fn make_sources<'a>(session: &Session, mounts: impl Iterator<Item = &'a MountSpec>) -> Result<()> {
+    for mount in mounts.filter(|mount| mount.create_source && !mount.source.exists()) {
+        let source = mount.source.display();
+        std::fs::create_dir_all(&mount.source).map_err(|error| {
+            Error::failed(format!("cannot mount {source}, which is not there and cannot be made"))
+                .cause(error)
+        })?;
+        session.note(&format!("note: {source} was not there, and is a new directory now"));
+    }
+    Ok(())
 }
 
 fn explained(prepared: &Prepared) -> Result<Ended> {

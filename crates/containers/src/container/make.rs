@@ -25,7 +25,7 @@ use super::{draft, ids, removal, root_form, running, spool, volumes};
 use crate::error::{Error, Result};
 use crate::images::find::{self, ImageQuery};
 use crate::images::remote;
-use crate::request::{ContainerRequest, command_line, ports};
+use crate::request::{ContainerRequest, command_line, ineffective, ports};
 use crate::session::Session;
 
 /// Makes a container of an image, or of a plain tree.
@@ -38,6 +38,7 @@ pub fn make(session: &Session, request: &ContainerRequest) -> Result<(Made, Reco
     let found = find_image(session, request)?;
     let source = found.as_ref().map(|(_, config, source)| (source.clone(), config));
     let draft = draft::draft(session, request, source, &request.command)?;
+    tell_ineffective(session, request)?;
     let mut config = draft.config;
     if config.command.is_empty() {
         config.command.clone_from(&session.dialect().default_command);
@@ -92,6 +93,27 @@ pub fn create(
     (session.foreign().announce)(session, &container)?;
     container.sync()?;
     Ok(container)
+}
+
+/// Tells which of the request's options have no effect; with `--strict` that is an error.
+fn tell_ineffective(session: &Session, request: &ContainerRequest) -> Result<()> {
+    for (flag, _) in &request.ineffective {
+        let Some(advice) = ineffective::advice(flag) else { continue };
+        if request.strict {
+            return Err(Error::unsupported(format!("{flag} has no effect here"))
+                .with_hint(format!("{advice}; without --strict it is a warning")));
+        }
+        session.warn(&format!("{flag} has no effect: {advice}"));
+    }
+    if request.security.privileged {
+        let text = "--privileged gives a program all capabilities in its own user namespace, and \
+                    no right on the host that the caller lacks";
+        if request.strict {
+            return Err(Error::unsupported(text).with_hint("leave --privileged or --strict out"));
+        }
+        session.warn(text);
+    }
+    Ok(())
 }
 
 /// Writes the record, which makes the container.

@@ -7,6 +7,7 @@ use engine::plan::{self, Accounts, Overrides, Plan, Request};
 use engine::spec::{ContainerConfig, UserNamespace};
 use store::{ContainerDir, Store};
 
+use super::ranks::Rank;
 use super::record::Record;
 use super::running::main_process;
 use super::{accounts, convert, gpus, naming, root_form};
@@ -43,6 +44,10 @@ pub fn prepare(
         // Without a user of its own, a program runs as the caller.
         run.change().0.namespaces.user = UserNamespace::Host;
     }
+    let keeps_caller = session.dialect().keeps_caller || Rank::of(session.environment()).is_some();
+    if keeps_caller {
+        run.change().0.group_add.push(plan::KEEP_GROUPS.to_owned());
+    }
     let (config, overrides) = run.as_planned();
     let of_root = engine::accounts::OfRoot(&root);
     // Without mounts, what a process has as its root is the host's.
@@ -62,6 +67,7 @@ pub fn prepare(
         overrides,
         own_ids: engine.properties().ids != choose::IdsFrom::Map,
         fake_root: engine.caps().fake_root,
+        keep_umask: keeps_caller,
         accounts,
         running: &running,
     };

@@ -174,7 +174,9 @@ fn owners(
     {
         return Ok(None);
     }
-    let maps = ids::maps(&facts);
+    let (uid, gid) = (facts.uid, facts.gid);
+    let caller = plan::caller_inside(&config.user, config.namespaces.user, (uid, gid));
+    let maps = ids::maps_with(&facts, caller);
     let chain = config.image.as_ref().map_or("", |image| &image.chain);
     // The owners on disk depend on the ranges, which an administrator may change.
     let key = Digest::of(format!("owner layer 1\n{chain}\n{maps:?}\n").as_bytes());

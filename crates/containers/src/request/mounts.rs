@@ -52,6 +52,7 @@ pub fn volume(text: &str, working: &Path) -> Result<MountRequest> {
         _ if source.is_empty() => return Err(wrong("the source is empty".into())),
         _ => place(&mut request, source, working).map_err(wrong)?,
     }
+    request.spec.create_source = request.spec.kind == MountKind::Bind;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         apply_option(&mut request, option).map_err(wrong)?;
     }
@@ -304,9 +305,10 @@ mod tests {
     #[test]
     fn volumes() {
         let spec = |text| volume(text, here()).unwrap().spec;
-        assert_eq!(spec("/a:/b"), bind("/a", "/b", false));
-        assert_eq!(spec("/a:/b/../c/:ro,z"), bind("/a", "/c", true));
-        assert_eq!(spec("./a:/b"), bind("/home/me/./a", "/b", false));
+        let made = |spec| MountSpec { create_source: true, ..spec };
+        assert_eq!(spec("/a:/b"), made(bind("/a", "/b", false)));
+        assert_eq!(spec("/a:/b/../c/:ro,z"), made(bind("/a", "/c", true)));
+        assert_eq!(spec("./a:/b"), made(bind("/home/me/./a", "/b", false)));
         let named = volume("data:/b:ro,nocopy", here()).unwrap();
         assert_eq!(named.spec.name.as_deref(), Some("data"));
         assert!(named.spec.read_only && named.no_copy && named.spec.kind == MountKind::Volume);

@@ -46,13 +46,52 @@ pub fn add_host(text: &str) -> Result<(String, String)> {
 
 /// `--label KEY[=VALUE]`, added to `labels`.
 pub fn add_label(labels: &mut BTreeMap<String, String>, text: &str) -> Result<()> {
+    add_pair("--label", labels, text)
+}
+
+/// `KEY[=VALUE]` of a flag, added to `labels`.
+pub fn add_pair(flag: &str, labels: &mut BTreeMap<String, String>, text: &str) -> Result<()> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
     if key.is_empty() {
-        return Err(Error::invalid(format!("--label '{text}' has no key"))
-            .with_hint("write --label KEY=VALUE"));
+        return Err(Error::invalid(format!("{flag} '{text}' has no key"))
+            .with_hint(format!("write {flag} KEY=VALUE")));
     }
     labels.insert(key.to_owned(), value.to_owned());
     Ok(())
+}
+
+/// `--sysctl NAME=VALUE`, added to `all`. The name becomes a path below `/proc/sys`.
+pub fn add_sysctl(all: &mut BTreeMap<String, String>, text: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    match text.split_once('=') {
+        Some((name, value))
+            if !name.is_empty()
+                && !name.starts_with(['.', '/'])
+                && !name.contains("..")
+                && name.chars().all(plain) =>
+        {
+            all.insert(name.to_owned(), value.to_owned());
+            Ok(())
+        }
+        _ => Err(Error::invalid(format!("--sysctl '{text}' is not NAME=VALUE"))
+            .with_hint("write --sysctl net.core.somaxconn=1024")),
+    }
+}
+
+/// `--expose PORT[-PORT][/PROTOCOL]`, each port for itself.
+pub fn expose(text: &str) -> Result<Vec<String>> {
+    let wrong = || {
+        Error::invalid(format!("--expose '{text}' is not a port"))
+            .with_hint("write --expose PORT[-PORT][/PROTOCOL]")
+    };
+    let (ports, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
+    let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+    let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (first, last) = number(first).zip(number(last)).ok_or_else(wrong)?;
+    if first > last || !["tcp", "udp", "sctp"].contains(&protocol) {
+        return Err(wrong());
+    }
+    Ok((first..=last).map(|port| format!("{port}/{protocol}")).collect())
 }
 
 /// A file of labels, one per line; `#` begins a comment line.
@@ -168,6 +207,25 @@ mod tests {
         assert_eq!(restart("on-failure").unwrap(), RestartPolicy::OnFailure(None));
         assert_eq!(restart("always").unwrap(), RestartPolicy::Always);
         assert!(restart("on-failure:x").is_err());
+    }
+
+    #[test]
+    fn exposed_ports() {
+        assert_eq!(expose("80").unwrap(), ["80/tcp"]);
+        assert_eq!(expose("7-8/udp").unwrap(), ["7/udp", "8/udp"]);
+        for wrong in ["", "0", "x", "8-7", "80/x", "70000"] {
+            assert!(expose(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_kernel() {
+        let mut all = BTreeMap::new();
+        add_sysctl(&mut all, "net.core.somaxconn=1024").unwrap();
+        assert_eq!(all.get("net.core.somaxconn").map(String::as_str), Some("1024"));
+        for wrong in ["net.core.somaxconn", "=1", "net/../../etc/x=1", "/etc/x=1", "a b=1"] {
+            assert!(add_sysctl(&mut all, wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

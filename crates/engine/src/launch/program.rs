@@ -2,9 +2,9 @@
 //! `PATH`.
 
 use crate::error::{Error, Result};
+use crate::facts::RESOURCES;
 use crate::plan::Process;
 use rustix::io::Errno;
-use rustix::process::Resource;
 use std::ffi::CString;
 use std::path::Path;
 use sys::process::Strings;
@@ -57,26 +57,16 @@ fn call(doing: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::Call { doing: doing.into(), errno: errno.into() }
 }
 
-/// Sets limits and processors.
+/// Sets the mask of permissions of new files.
+pub(crate) fn mask(process: &Process) {
+    if let Some(umask) = process.umask {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
+    }
+}
+
+/// Sets limits, processors, and the mask of permissions.
 pub(crate) fn limits(process: &Process) -> Result<()> {
-    const RESOURCES: [Resource; 16] = [
-        Resource::Cpu,
-        Resource::Fsize,
-        Resource::Data,
-        Resource::Stack,
-        Resource::Core,
-        Resource::Rss,
-        Resource::Nproc,
-        Resource::Nofile,
-        Resource::Memlock,
-        Resource::As,
-        Resource::Locks,
-        Resource::Sigpending,
-        Resource::Msgqueue,
-        Resource::Nice,
-        Resource::Rtprio,
-        Resource::Rttime,
-    ];
+    mask(process);
     let finite = |value: u64| (value != u64::MAX).then_some(value);
     super::file_limit::give_back();
     for limit in &process.rlimits {
@@ -87,6 +77,14 @@ pub(crate) fn limits(process: &Process) -> Result<()> {
                 doing: format!("set the limit {resource:?} (the hard limit can only be lowered)"),
                 errno: errno.into(),
             })?;
+    }
+    if let Some(score) = process.oom_score_adj {
+        let path = Path::new("/proc/self/oom_score_adj");
+        std::fs::write(path, score.to_string()).map_err(|error| Error::File {
+            doing: "write".into(),
+            path: path.into(),
+            errno: error.into(),
+        })?;
     }
     if !process.affinity.is_empty() {
         let mut set = rustix::thread::CpuSet::new();

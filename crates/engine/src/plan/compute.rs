@@ -1,10 +1,10 @@
 //! Computes a plan from a request. Pure: it touches no file and no process.
 
 use super::namespaces::{Neighbour, namespaces};
-use super::{Capabilities, Cgroup, Ids, Plan, Process, Root, Source, identity, mounts, security};
+use super::{Capabilities, Ids, Plan, Process, Root, Source, identity, limits, mounts, security};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::spec::{ContainerConfig, Limits, MountSpec, UserNamespace};
+use crate::spec::{ContainerConfig, MountSpec, UserNamespace};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,9 @@ pub struct Overrides {
     pub exec: bool,
 }
 
+/// Docker's mask of permissions of new files.
+const DOCKERS_UMASK: u32 = 0o022;
+
 /// Everything a plan is computed from.
 pub struct Request<'a> {
     /// The container.
@@ -50,6 +53,8 @@ pub struct Request<'a> {
     pub own_ids: bool,
     /// The engine answers root's own calls.
     pub fake_root: bool,
+    /// The caller's mask of permissions stays unless the container names one.
+    pub keep_umask: bool,
     /// The container's users.
     pub accounts: &'a dyn super::Accounts,
     /// A process in a running container, by name or id (`--join`, `--pid container:X`).
@@ -96,7 +101,18 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let own_terminals = config.tty && first.uid != 0 && matches!(ids, Ids::Range { .. });
     let (list, files) =
         mounts::mounts(request, &namespaces, &network, hostname.as_deref(), own_terminals)?;
-    let (cgroup, affinity, wrapper) = limits(request)?;
+    let (facts, overrides) = (request.facts, request.overrides);
+    let limits::Enforced { cgroup, affinity, wrapper } = if overrides.limits_hold || overrides.exec
+    {
+        limits::Enforced::default()
+    } else {
+        limits::enforced(config, facts, &mut warnings)?
+    };
+    let sysctls = if overrides.exec {
+        Vec::new()
+    } else {
+        limits::sysctls(config, &namespaces, &mut warnings)?
+    };
     let can = request.own_ids
         || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
             && request.facts.no_seccomp.is_none()
@@ -107,7 +123,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         place: request.place.into(),
         root: request.root.clone(),
         read_only_root: config.read_only,
-        process: process(request, &person, &ids, hostname.as_deref(), affinity)?,
+        process: process(request, &person, &ids, hostname.as_deref(), affinity, &mut warnings)?,
         ids,
         added: request.overrides.mounts.clone(),
         namespaces,
@@ -115,6 +131,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         hostname: hostname.filter(|_| namespaces.uts == Source::New),
         network,
         cgroup,
+        sysctls,
         emulate_root,
         helpers: helpers(request.facts),
         switches: switches(request.facts, &mut warnings),
@@ -189,120 +206,13 @@ fn check_mapped(person: &identity::Person, ids: &Ids) -> Result<()> {
     Ok(())
 }
 
-/// How limits are enforced: a delegated control group, or a systemd scope around this program, or
-/// (processors only) affinity.
-type Enforced = (Option<Cgroup>, Vec<usize>, Option<Vec<String>>);
-
-fn limits(request: &Request<'_>) -> Result<Enforced> {
-    let limits = &request.config.limits;
-    if request.overrides.limits_hold || request.overrides.exec {
-        return Ok((None, Vec::new(), None));
-    }
-    let affinity = match &limits.cpuset_cpus {
-        Some(text) => cpu_list(text)?,
-        None => Vec::new(),
-    };
-    let (settings, needed) = cgroup_settings(limits)?;
-    if settings.is_empty() {
-        return Ok((None, affinity, None));
-    }
-    let facts = request.facts;
-    if let Some(delegated) = &facts.cgroup {
-        let has = |name: &&str| delegated.controllers.iter().any(|known| known == name);
-        if needed.iter().all(has) {
-            let id = request.config.id.get(..12).unwrap_or("run");
-            let name = format!("{}{id}", super::CGROUP_PREFIX);
-            let cgroup = Cgroup { parent: delegated.path.clone(), name, settings };
-            return Ok((Some(cgroup), affinity, None));
-        }
-    }
-    if let Some(program) = &facts.systemd_run {
-        return Ok((None, affinity, Some(scope(program, limits))));
-    }
-    Err(Error::Missing {
-        what: format!("a limit on {}", needed.join(", ")),
-        needs: "a delegated cgroup v2 directory, or systemd-run --user with a running user manager"
-            .into(),
-        hint: Some(
-            "log in so that a user manager of systemd runs (loginctl enable-linger), or start this inside \
-             'systemd-run --user --scope -p Delegate=yes'; a batch system can set limits too; `coracle doctor` shows what is there"
-                .into(),
-        ),
-    })
-}
-
-/// Values by file, and the controllers needed.
-type Settings = (Vec<(String, String)>, Vec<&'static str>);
-
-/// Files of cgroup v2 and the controllers they belong to; see the kernel's admin-guide/cgroup-v2.
-fn cgroup_settings(limits: &Limits) -> Result<Settings> {
-    let (mut settings, mut needed) = (Vec::new(), Vec::new());
-    if let Some(cpus) = limits.cpus {
-        if !(cpus.is_finite() && cpus >= 0.01) {
-            return Err(Error::Invalid {
-                what: "--cpus".into(),
-                value: cpus.to_string(),
-                why: "at least 0.01 is needed".into(),
-            });
-        }
-        settings.push(("cpu.max".into(), format!("{} 100000", (cpus * 100_000.0) as u64)));
-        needed.push("cpu");
-    }
-    if let Some(memory) = limits.memory {
-        settings.push(("memory.max".into(), memory.to_string()));
-        needed.push("memory");
-    }
-    if let Some(pids) = limits.pids {
-        settings.push(("pids.max".into(), pids.to_string()));
-        needed.push("pids");
-    }
-    Ok((settings, needed))
-}
-
-/// The command that starts this program inside a scope of the user's systemd.
-fn scope(program: &Path, limits: &Limits) -> Vec<String> {
-    let mut words: Vec<String> = vec![program.display().to_string()];
-    words.extend(["--user", "--scope", "--quiet", "--collect"].map(String::from));
-    let mut property = |text: String| words.extend(["-p".to_owned(), text]);
-    if let Some(cpus) = limits.cpus {
-        property(format!("CPUQuota={}%", (cpus * 100.0).round() as u64));
-    }
-    if let Some(memory) = limits.memory {
-        property(format!("MemoryMax={memory}"));
-    }
-    if let Some(pids) = limits.pids {
-        property(format!("TasksMax={pids}"));
-    }
-    words.push("--".into());
-    words
-}
-
-/// Parses `0-3,8`.
-fn cpu_list(text: &str) -> Result<Vec<usize>> {
-    let invalid = || Error::Invalid {
-        what: "--cpuset-cpus".into(),
-        value: text.into(),
-        why: "a list such as 0-3,8 is needed".into(),
-    };
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: usize = first.trim().parse().map_err(|_| invalid())?;
-        let last: usize = last.trim().parse().map_err(|_| invalid())?;
-        if first > last || last >= 1024 {
-            return Err(invalid());
-        }
-        all.extend(first..=last);
-    }
-    Ok(all)
-}
-
 fn process(
     request: &Request<'_>,
     person: &identity::Person,
     ids: &Ids,
     hostname: Option<&str>,
     affinity: Vec<usize>,
+    warnings: &mut Vec<String>,
 ) -> Result<Process> {
     let (config, overrides) = (request.config, request.overrides);
     let isolate = config.security.isolate;
@@ -324,8 +234,9 @@ fn process(
             why: "an absolute path is needed".into(),
         });
     }
+    let privileged = overrides.privileged || config.security.privileged;
     let capabilities: Option<Capabilities> =
-        if overrides.privileged { None } else { security::capabilities(config, person.uid)? };
+        if privileged { None } else { security::capabilities(config, person.uid)? };
     Ok(Process {
         argv,
         env: environment(request, person, tty, hostname),
@@ -336,17 +247,15 @@ fn process(
         groups: if request.own_ids {
             identity::any_groups(person, &config.group_add, request.accounts)?
         } else {
-            identity::groups(person, &config.group_add, isolate, ids, request.accounts)?
+            identity::groups(person, config, ids, request.accounts, warnings)?
         },
         capabilities,
-        rlimits: security::rlimits(&config.limits.ulimits)?,
+        rlimits: limits::rlimits(config, request.facts, warnings)?,
         affinity,
+        umask: config.umask.or((!request.keep_umask).then_some(DOCKERS_UMASK)),
+        oom_score_adj: limits::oom_score(config, request.facts, warnings)?,
         no_new_privileges: config.security.no_new_privileges.unwrap_or(isolate),
-        seccomp: if overrides.privileged {
-            super::Seccomp::None
-        } else {
-            security::seccomp(config)
-        },
+        seccomp: if privileged { super::Seccomp::None } else { security::seccomp(config) },
         tty,
     })
 }

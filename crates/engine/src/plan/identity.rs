@@ -1,14 +1,17 @@
 //! Resolves the program's user and groups, and computes the map of ids for them.
 //!
 //! Names are looked up in the container's own `/etc/passwd` and `/etc/group`, as Docker does; the
-//! host's user database is never asked. The files are read only when a name, a primary group or a
-//! home directory is really needed: for root, the usual case, never.
+//! host's user database is never asked. The files are read only when a name, a group or a home
+//! directory is really needed: for root, the usual case, `/etc/group` alone.
 
 use super::{Groups, IdRange, Ids};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
-use crate::spec::UserNamespace;
+use crate::spec::{ContainerConfig, UserNamespace};
 use std::path::PathBuf;
+
+/// The word of `--group-add` for the caller's own groups, as in Podman.
+pub const KEEP_GROUPS: &str = "keep-groups";
 
 /// The container's user database.
 pub trait Accounts {
@@ -37,9 +40,10 @@ pub(super) struct Person {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) home: PathBuf,
-    /// Groups that the image's `/etc/group` gives the user (only asked for by name, as Docker
-    /// does).
+    /// Groups that the image's `/etc/group` gives the user; none where a group is named.
     pub(super) groups: Vec<u32>,
+    /// The numbers that the caller's user and group have inside.
+    pub(super) caller: (u32, u32),
 }
 
 /// Resolves `NAME|UID[:GROUP|GID]`.
@@ -57,18 +61,22 @@ pub(super) fn person(
     let mut person = match user {
         "" if keeps => {
             let home = home_of(facts.uid, accounts)?;
-            Person { uid: facts.uid, gid: facts.gid, home, groups: Vec::new() }
+            Person { uid: facts.uid, gid: facts.gid, home, groups: Vec::new(), caller: (0, 0) }
         }
         "" | "0" | "root" => {
-            Person { uid: 0, gid: 0, home: PathBuf::from("/root"), groups: Vec::new() }
+            let groups = if group.is_none() { groups_of("root", accounts)? } else { Vec::new() };
+            Person { uid: 0, gid: 0, home: PathBuf::from("/root"), groups, caller: (0, 0) }
         }
         other => lookup(other, keeps, facts, accounts)?,
     };
     if let Some(group) = group.filter(|group| !group.is_empty()) {
         person.gid = group_id(group, accounts)?;
+        // As in Docker: who names a group gets no others.
+        person.groups.clear();
     }
     possible("user", person.uid)?;
     possible("group", person.gid)?;
+    person.caller = caller_inside(text, userns, (facts.uid, facts.gid));
     Ok(person)
 }
 
@@ -101,15 +109,12 @@ fn lookup(user: &str, keeps: bool, facts: &Facts, accounts: &dyn Accounts) -> Re
         .find(|entry| entry.name == user || Some(entry.uid) == number);
     match (found, number) {
         (Some(entry), _) => {
-            let groups = host::users::parse_groups(&accounts.group()?)
-                .filter(|group| group.members.contains(&entry.name))
-                .map(|group| group.gid)
-                .collect();
-            Ok(Person { uid: entry.uid, gid: entry.gid, home: entry.home, groups })
+            let groups = groups_of(&entry.name, accounts)?;
+            Ok(Person { uid: entry.uid, gid: entry.gid, home: entry.home, groups, caller: (0, 0) })
         }
         (None, Some(uid)) => {
             let gid = if keeps && uid == facts.uid { facts.gid } else { 0 };
-            Ok(Person { uid, gid, home: PathBuf::from("/"), groups: Vec::new() })
+            Ok(Person { uid, gid, home: PathBuf::from("/"), groups: Vec::new(), caller: (0, 0) })
         }
         (None, None) => Err(Error::NoSuchAccount {
             kind: "user".into(),
@@ -117,6 +122,15 @@ fn lookup(user: &str, keeps: bool, facts: &Facts, accounts: &dyn Accounts) -> Re
             file: "/etc/passwd".into(),
         }),
     }
+}
+
+/// The groups of which `/etc/group` says that a user is a member.
+fn groups_of(user: &str, accounts: &dyn Accounts) -> Result<Vec<u32>> {
+    let text = accounts.group()?;
+    Ok(host::users::parse_groups(&text)
+        .filter(|group| group.members.iter().any(|member| member == user))
+        .map(|group| group.gid)
+        .collect())
 }
 
 /// A group's number from its name or number.
@@ -143,8 +157,7 @@ pub(super) fn ids(person: &Person, userns: UserNamespace, facts: &Facts) -> Resu
             Ids::Single { uid: one(facts.uid, facts.uid), gid: one(facts.gid, facts.gid) }
         }
         UserNamespace::Auto | UserNamespace::KeepId if facts.has_range() => {
-            let keep = userns == UserNamespace::KeepId;
-            let (uid, gid) = if keep { (facts.uid, facts.gid) } else { (0, 0) };
+            let (uid, gid) = person.caller;
             Ids::Range {
                 uids: range(facts.uid, uid, &facts.subuids),
                 gids: range(facts.gid, gid, &facts.subgids),
@@ -179,7 +192,7 @@ pub(super) fn any_groups(
     accounts: &dyn Accounts,
 ) -> Result<Groups> {
     let mut all = person.groups.clone();
-    for name in asked.iter().filter(|name| *name != "keep-groups") {
+    for name in asked.iter().filter(|name| *name != KEEP_GROUPS) {
         all.push(group_id(name, accounts)?);
     }
     all.push(person.gid);
@@ -188,9 +201,22 @@ pub(super) fn any_groups(
     Ok(Groups::Set(all))
 }
 
-/// The caller at `at`, the subordinate ids filling the numbers around it in order. Root, who holds
+/// The numbers that the caller's user and group have inside where a range is mapped: 0, unless the
+/// caller is kept or named by these very numbers (`-u $(id -u):$(id -g)`). Who names the caller
+/// means to write the caller's files.
+pub fn caller_inside(text: &str, userns: UserNamespace, caller: (u32, u32)) -> (u32, u32) {
+    if userns == UserNamespace::KeepId {
+        return caller;
+    }
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let kept = |text: &str, id: u32| if text.parse() == Ok(id) { id } else { 0 };
+    (kept(user, caller.0), kept(group, caller.1))
+}
+
+/// The caller at `at`, and the subordinate ids in order from 1. Where the caller is not 0, the two
+/// change places: so every other number means the same on disk in all containers. Root, who holds
 /// every id, keeps them all as they are.
-fn range(caller: u32, at: u32, subordinate: &[(u32, u32)]) -> Vec<IdRange> {
+pub fn range(caller: u32, at: u32, subordinate: &[(u32, u32)]) -> Vec<IdRange> {
     if caller == 0 {
         return subordinate
             .iter()
@@ -198,20 +224,26 @@ fn range(caller: u32, at: u32, subordinate: &[(u32, u32)]) -> Vec<IdRange> {
             .collect();
     }
     let mut lines = vec![IdRange { inside: at, outside: caller, count: 1 }];
-    let mut inside = u32::from(at == 0);
-    for &(first, count) in subordinate {
-        let (mut first, mut left) = (first, count);
-        while left > 0 && inside < u32::MAX {
-            let room = if inside < at { at - inside } else { u32::MAX - inside };
-            let count = left.min(room);
-            lines.push(IdRange { inside, outside: first, count });
-            inside += count;
-            first = first.saturating_add(count);
-            left -= count;
-            if inside == at {
-                inside += 1;
-            }
+    let mut inside = 1;
+    let mut add = |inside: u32, outside: u32, count: u32| {
+        if count > 0 {
+            lines.push(IdRange { inside, outside, count });
         }
+    };
+    let total = subordinate.iter().fold(0_u32, |sum, &(_, count)| sum.saturating_add(count));
+    // Beyond the range nobody has the caller's number, so root gets the last one.
+    let partner = if at > total { total } else { at };
+    for &(first, count) in subordinate {
+        let count = count.min(u32::MAX - inside);
+        let before = partner.wrapping_sub(inside);
+        if at != 0 && before < count {
+            add(inside, first, before);
+            add(0, first + before, 1);
+            add(partner + 1, first + before + 1, count - before - 1);
+        } else {
+            add(inside, first, count);
+        }
+        inside += count;
     }
     lines.sort_by_key(|line| line.inside);
     lines
@@ -227,55 +259,50 @@ impl Ids {
     }
 }
 
-/// Supplementary groups.
+/// Supplementary groups: the image's and those asked for, as in Docker, unless the caller's are
+/// kept (`keep-groups`).
 ///
-/// With one id the kernel forbids `setgroups`, so the caller's stay: they are what gives access to
-/// a project's shared files. With a range they stay too while the program is root and nothing else
-/// is asked for; the isolated profile and other users get the image's.
+/// With one id the kernel forbids `setgroups`, so the caller's stay, whatever the plan says; where
+/// root is emulated the engine shows those of the plan.
 pub(super) fn groups(
     person: &Person,
-    asked: &[String],
-    isolate: bool,
+    config: &ContainerConfig,
     ids: &Ids,
     accounts: &dyn Accounts,
+    warnings: &mut Vec<String>,
 ) -> Result<Groups> {
-    let asked: Vec<&String> = asked.iter().filter(|name| *name != "keep-groups").collect();
-    if let Ids::Single { gid, .. } = ids {
-        let mut wrong = None;
-        for name in &asked {
-            if group_id(name, accounts)? != gid.inside {
-                wrong = Some((*name).clone());
-            }
-        }
-        return match wrong {
-            None => Ok(Groups::Keep),
-            Some(group) => Err(Error::Missing {
-                what: format!("--group-add {group}"),
+    let asked = &config.group_add;
+    if !asked.is_empty() && asked.iter().all(|name| name == KEEP_GROUPS) {
+        return Ok(Groups::Keep);
+    }
+    let all = any_groups(person, asked, accounts)?;
+    if let Ids::Single { .. } = ids {
+        let more = asked.iter().any(|name| name != KEEP_GROUPS);
+        if more && config.strict {
+            return Err(Error::Missing {
+                what: "--group-add".into(),
                 needs: "subordinate group ids for the caller".into(),
                 hint: Some(
                     "an administrator gives them in /etc/subgid; the caller's own groups are kept as they are"
                         .into(),
                 ),
-            }),
-        };
+            });
+        }
+        if more {
+            warnings.push(
+                "--group-add opens no more files: with one id the kernel gives a program the \
+                 caller's own groups and no others"
+                    .into(),
+            );
+        }
+        return Ok(all);
     }
-    if asked.is_empty() && person.groups.is_empty() && person.uid == 0 && !isolate {
-        return Ok(Groups::Keep);
-    }
-    let mut all = person.groups.clone();
-    for name in asked {
-        all.push(group_id(name, accounts)?);
-    }
-    all.push(person.gid);
-    all.sort_unstable();
-    all.dedup();
+    let Groups::Set(list) = &all else { return Ok(all) };
     let (_, lines) = ids.lines();
-    match all
-        .iter()
-        .find(|&&id| !lines.iter().any(|line| id.wrapping_sub(line.inside) < line.count))
-    {
+    let mapped = |id: u32| lines.iter().any(|line| id.wrapping_sub(line.inside) < line.count);
+    match list.iter().find(|&&id| !mapped(id)) {
         Some(&id) => Err(Error::UnmappedId { kind: "group".into(), id }),
-        None => Ok(Groups::Set(all)),
+        None => Ok(all),
     }
 }
 
@@ -356,14 +383,68 @@ mod tests {
         let Ids::Range { uids, .. } = ids(&me, UserNamespace::KeepId, &facts()).unwrap() else {
             panic!("a range was expected")
         };
+        assert_eq!(uids, swapped());
+    }
+
+    /// The caller's number and root's have changed places; all others are as without.
+    fn swapped() -> [IdRange; 4] {
+        let line = |inside, outside, count| IdRange { inside, outside, count };
+        [
+            line(0, 101_000, 1),
+            line(1, 100_000, 1000),
+            line(1001, 1001, 1),
+            line(1002, 101_001, 64_535),
+        ]
+    }
+
+    #[test]
+    fn a_caller_named_by_number_is_the_caller() {
+        let maps = |text| {
+            let me = person(text, UserNamespace::Auto, &facts(), &Image).unwrap();
+            ids(&me, UserNamespace::Auto, &facts()).unwrap()
+        };
+        let Ids::Range { uids, gids, .. } = maps("1001:1002") else { panic!("a range") };
+        assert_eq!(uids, swapped());
+        assert!(gids.contains(&IdRange { inside: 1002, outside: 1002, count: 1 }));
+        // Without a group, the caller's is the one of root.
+        let Ids::Range { uids, gids, .. } = maps("1001") else { panic!("a range") };
+        assert_eq!(uids, swapped());
+        assert_eq!(gids[0], IdRange { inside: 0, outside: 1002, count: 1 });
+        let Ids::Range { uids, .. } = maps("1000:1000") else { panic!("a range") };
+        assert_eq!(uids[0], IdRange { inside: 0, outside: 1001, count: 1 });
+    }
+
+    #[test]
+    fn a_caller_beyond_the_range_changes_places_with_its_last_number() {
+        let line = |inside, outside, count| IdRange { inside, outside, count };
         assert_eq!(
-            uids,
+            range(70_000, 70_000, &[(100_000, 10), (200_000, 10)]),
             [
-                IdRange { inside: 0, outside: 100_000, count: 1001 },
-                IdRange { inside: 1001, outside: 1001, count: 1 },
-                IdRange { inside: 1002, outside: 101_001, count: 64_535 }
+                line(0, 200_009, 1),
+                line(1, 100_000, 10),
+                line(11, 200_000, 9),
+                line(70_000, 70_000, 1)
             ]
         );
+    }
+
+    #[test]
+    fn groups_are_the_images() {
+        struct Alpine;
+        impl Accounts for Alpine {
+            fn passwd(&self) -> Result<String> {
+                Ok(String::new())
+            }
+            fn group(&self) -> Result<String> {
+                Ok("root:x:0:root\nbin:x:1:root,bin\nwheel:x:10:root\nx:x:20:bin\n".into())
+            }
+        }
+        let get = |text| person(text, UserNamespace::Auto, &facts(), &Alpine).unwrap().groups;
+        for root in ["", "0", "root"] {
+            assert_eq!(get(root), [0, 1, 10], "{root:?}");
+        }
+        // Who names a group gets no others.
+        assert!(get("root:0").is_empty());
     }
 
     #[test]

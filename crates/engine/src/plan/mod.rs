@@ -9,12 +9,13 @@
 
 mod compute;
 mod identity;
+mod limits;
 mod mounts;
 mod namespaces;
 mod security;
 
 pub use compute::{Overrides, Request, plan};
-pub use identity::{Accounts, NoAccounts, home};
+pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
 pub use namespaces::Neighbour;
 pub use security::{capability_names, parse_capability};
 
@@ -56,6 +57,9 @@ pub struct Plan {
     pub network: Network,
     /// Control group.
     pub cgroup: Option<Cgroup>,
+    /// Settings of the kernel in new namespaces, by paths below `/proc/sys`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sysctls: Vec<(String, String)>,
     /// The program.
     pub process: Process,
     /// System calls that only root may make are answered and recorded.
@@ -378,6 +382,12 @@ pub struct Process {
     pub rlimits: Vec<Rlimit>,
     /// Processors, where no control group can say it.
     pub affinity: Vec<usize>,
+    /// Mask of permissions of new files; `None` keeps the caller's.
+    #[serde(default)]
+    pub umask: Option<u32>,
+    /// How much sooner than others the kernel ends it where memory is short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_score_adj: Option<i32>,
     /// `no_new_privs`.
     pub no_new_privileges: bool,
     /// Filter.

@@ -101,6 +101,8 @@ fn execute(mode: Mode, prepared: &Prepared) -> crate::error::Result<std::convert
         groups: Groups::Keep,
         capabilities: None,
         rlimits: Vec::new(),
+        umask: None,
+        oom_score_adj: None,
         affinity: Vec::new(),
         no_new_privileges: true,
         seccomp: Seccomp::None,

@@ -228,8 +228,9 @@ pub(in crate::engines) fn first_task(plan: &Plan, prepared: &Prepared) -> Result
     };
     let groups = view::identity::Groups::new(groups)
         .map_err(|errno| call("set the groups")(Errno::from_raw_os_error(i32::from(errno.0))))?;
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
+    let callers = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(callers);
+    let umask = process.umask.map_or(callers, rustix::fs::Mode::from_raw_mode);
     let mut task = Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits());
     task.entered = prepared.entered;
     Ok(task)

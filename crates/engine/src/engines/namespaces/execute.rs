@@ -8,7 +8,7 @@
 
 use super::emulate;
 use crate::error::{Error, Result};
-use crate::launch::program::{Ready, limits, run};
+use crate::launch::program::{Ready, limits, mask, run};
 use crate::plan::{Groups, Ids, Plan, Process, Seccomp};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
@@ -62,6 +62,8 @@ pub(super) fn execute(
 fn enter_directory(process: &Process) -> Result<()> {
     let failed =
         |errno: Errno| Error::WorkingDirectory { path: process.cwd.clone(), errno: errno.into() };
+    // A directory that is made here has the program's mode.
+    mask(process);
     match rustix::process::chdir(&process.cwd) {
         Err(Errno::NOENT) if process.create_cwd => {
             super::tree::make_directories(&process.cwd).map_err(failed)?;

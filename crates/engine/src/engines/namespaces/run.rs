@@ -193,7 +193,7 @@ fn make_namespaces(plan: &Plan, records: &Records) -> Result<(PidNamespace, Opti
         // The pid will mean another process after this, in another namespace, and `/proc` too.
         records.add(std::process::id())?;
     }
-    let left = leave_host(plan, assistant.as_ref());
+    let left = leave_host(plan, assistant.as_ref()).and_then(|()| set_sysctls(plan));
     if left.is_err() && !forks {
         records.remove(std::process::id());
     }
@@ -201,6 +201,20 @@ fn make_namespaces(plan: &Plan, records: &Records) -> Result<(PidNamespace, Opti
     let owner = members::by_namespace::Owner::Caller;
     members::by_namespace::note(&plan.place, std::process::id(), owner);
     Ok((pid_namespace, assistant))
+}
+
+/// Sets the kernel's settings of the namespaces that this process has made. The host's `/proc`
+/// shows each process those of its own namespaces.
+fn set_sysctls(plan: &Plan) -> Result<()> {
+    for (name, value) in &plan.sysctls {
+        let path = std::path::Path::new("/proc/sys").join(name);
+        std::fs::write(&path, value).map_err(|error| Error::File {
+            doing: "write".into(),
+            path: path.clone(),
+            errno: error.into(),
+        })?;
+    }
+    Ok(())
 }
 
 /// The rest of a start, after the namespaces: forks if needed, and runs the program's own part.

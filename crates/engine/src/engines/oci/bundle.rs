@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::plan::{Mount, MountFlags, Namespaces, Plan, Source, capability_names};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The version of the specification.
@@ -72,6 +73,8 @@ struct Linux {
     namespaces: Vec<Namespace>,
     masked_paths: Vec<PathBuf>,
     readonly_paths: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    sysctl: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -104,7 +107,12 @@ impl Config {
     pub(super) fn of(plan: &Plan, terms: Terms<'_>) -> Self {
         let Terms { root, args, capabilities, recursive } = terms;
         let names = capability_names(capabilities);
-        let mut linux = Linux { namespaces: namespaces(&plan.namespaces), ..Linux::default() };
+        let dotted = |(path, value): &(String, String)| (path.replace('/', "."), value.clone());
+        let mut linux = Linux {
+            namespaces: namespaces(&plan.namespaces),
+            sysctl: plan.sysctls.iter().map(dotted).collect(),
+            ..Linux::default()
+        };
         let mut mounts = Vec::new();
         let mut readonly = false;
         let dev = Path::new("/dev");
@@ -239,6 +247,7 @@ mod tests {
             overrides: &Overrides::default(),
             own_ids: false,
             fake_root: false,
+            keep_umask: false,
             accounts: &NoAccounts,
             running: &|_| None,
         })

@@ -1,6 +1,8 @@
 use super::*;
 use crate::plan::{IdRange, Mount, Namespaces, Network, NoAccounts};
-use crate::spec::{MountKind, NamespaceMode, Namespaces as Asked, NetworkSpec, Publish, Security};
+use crate::spec::{
+    Limits, MountKind, NamespaceMode, Namespaces as Asked, NetworkSpec, Publish, Security, Ulimit,
+};
 use sys::namespace::Kinds;
 
 fn root() -> Root {
@@ -33,6 +35,7 @@ fn planned(config: &ContainerConfig, facts: &Facts, overrides: &Overrides) -> Re
         overrides,
         own_ids: false,
         fake_root: true,
+        keep_umask: false,
         accounts: &NoAccounts,
         running: &|name| {
             let own = Kinds::USER.with(Kinds::MOUNT).with(Kinds::PID).with(Kinds::IPC);
@@ -193,7 +196,11 @@ fn limits_take_the_road_that_the_host_has() {
         ..config()
     };
     let nothing = Overrides::default();
-    assert!(matches!(planned(&config, &facts(), &nothing), Err(Error::Missing { .. })));
+    let plan = simple(&config);
+    assert_eq!((&plan.cgroup, &plan.wrapper), (&None, &None));
+    assert!(plan.warnings[0].contains("--cpus, --memory"), "{:?}", plan.warnings);
+    let strict = ContainerConfig { strict: true, ..config.clone() };
+    assert!(matches!(planned(&strict, &facts(), &nothing), Err(Error::Missing { .. })));
     let systemd = Facts { systemd_run: Some("/bin/systemd-run".into()), ..facts() };
     let wrapper = planned(&config, &systemd, &nothing).unwrap().wrapper.unwrap();
     assert!(wrapper.contains(&"MemoryMax=1073741824".to_owned()), "{wrapper:?}");
@@ -205,13 +212,106 @@ fn limits_take_the_road_that_the_host_has() {
     let facts = Facts { cgroup: Some(delegated), ..facts() };
     let cgroup = planned(&config, &facts, &nothing).unwrap().cgroup.unwrap();
     assert_eq!(cgroup.settings[0], ("cpu.max".into(), "150000 100000".into()));
+    // What a part of the controllers can do is done.
+    let more = Limits { pids: Some(7), ..config.limits.clone() };
+    let plan = planned(&ContainerConfig { limits: more, ..config }, &facts, &nothing).unwrap();
+    assert_eq!(plan.cgroup.unwrap().settings.len(), 2);
+    assert!(plan.warnings[0].contains("--pids-limit"), "{:?}", plan.warnings);
+}
+
+#[test]
+fn memory_and_swap_are_version_twos() {
+    let limits = Limits {
+        memory: Some(100),
+        memory_swap: Some(150),
+        memory_reservation: Some(50),
+        cpu_shares: Some(1024),
+        ..Limits::default()
+    };
+    let delegated = crate::facts::Delegated {
+        path: "/sys/fs/cgroup/me".into(),
+        controllers: vec!["cpu".into(), "memory".into()],
+    };
+    let facts = Facts { cgroup: Some(delegated), ..facts() };
+    let of = |limits| {
+        let config = ContainerConfig { limits, ..config() };
+        planned(&config, &facts, &Overrides::default())
+    };
+    let cgroup = of(limits.clone()).unwrap().cgroup.unwrap();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        cgroup.settings,
+        [
+            pair("cpu.weight", "39"),
+            pair("memory.max", "100"),
+            pair("memory.low", "50"),
+            pair("memory.swap.max", "50"),
+        ]
+    );
+    let less = Limits { memory_swap: Some(99), ..limits.clone() };
+    assert!(matches!(of(less), Err(Error::Invalid { .. })));
+    let alone = Limits { memory: None, ..limits };
+    assert!(matches!(of(alone), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn a_limit_above_the_callers_is_the_callers() {
+    let ulimit = |soft, hard| Ulimit { name: "nofile".into(), soft, hard };
+    let facts = Facts { hard_limits: vec![1000; 16], oom_score_adj: Some(10), ..facts() };
+    let of = |ulimits, oom_score_adj, strict| {
+        let limits = Limits { oom_score_adj, ulimits, ..Limits::default() };
+        let config = ContainerConfig { limits, strict, ..config() };
+        planned(&config, &facts, &Overrides::default())
+    };
+    let plan = of(vec![ulimit(None, None)], Some(9), false).unwrap();
+    let limit = plan.process.rlimits[0];
+    assert_eq!((limit.soft, limit.hard), (1000, 1000));
+    assert_eq!(plan.process.oom_score_adj, None);
+    assert_eq!(plan.warnings.len(), 2, "{:?}", plan.warnings);
+    let plan = of(vec![ulimit(Some(7), Some(1000))], Some(11), true).unwrap();
+    assert_eq!((plan.process.rlimits[0].soft, plan.process.oom_score_adj), (7, Some(11)));
+    assert!(plan.warnings.is_empty());
+    assert!(of(vec![ulimit(Some(7), None)], None, true).is_err());
+    assert!(of(Vec::new(), Some(9), true).is_err());
+}
+
+#[test]
+fn settings_of_the_kernel_need_namespaces() {
+    let sysctls: BTreeMap<_, _> = [("net.core.somaxconn", "7"), ("kernel.msgmax", "8")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let of = |mode, strict| {
+        let network = NetworkSpec { mode, publish: Vec::new() };
+        let config = ContainerConfig { sysctls: sysctls.clone(), network, strict, ..config() };
+        planned(&config, &facts(), &Overrides::default())
+    };
+    let plan = of(crate::spec::NetworkMode::None, false).unwrap();
+    assert_eq!(plan.sysctls, [("net/core/somaxconn".to_owned(), "7".to_owned())]);
+    assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
+    let plan = of(crate::spec::NetworkMode::Host, false).unwrap();
+    assert!(plan.sysctls.is_empty() && plan.warnings.len() == 2);
+    assert!(matches!(of(crate::spec::NetworkMode::None, true), Err(Error::Missing { .. })));
+}
+
+#[test]
+fn the_mask_of_permissions_is_dockers() {
+    assert_eq!(simple(&config()).process.umask, Some(0o22));
+    let own = ContainerConfig { umask: Some(0o77), ..config() };
+    assert_eq!(simple(&own).process.umask, Some(0o77));
+}
+
+#[test]
+fn privileged_is_without_filter() {
+    let security = Security { privileged: true, ..Security::default() };
+    let config = ContainerConfig { security, cap_drop: vec!["ALL".into()], ..config() };
+    assert_eq!(simple(&config).process.capabilities, None);
 }
 
 #[test]
 fn cpu_lists() {
-    assert_eq!(cpu_list("0-2,5").unwrap(), [0, 1, 2, 5]);
-    assert!(cpu_list("3-1").is_err());
-    assert!(cpu_list("").is_err());
+    assert_eq!(limits::cpu_list("0-2,5").unwrap(), [0, 1, 2, 5]);
+    assert!(limits::cpu_list("3-1").is_err());
+    assert!(limits::cpu_list("").is_err());
 }
 
 #[test]

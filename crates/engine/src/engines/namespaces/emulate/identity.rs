@@ -32,9 +32,9 @@ impl Identity {
         self.user[EFFECTIVE] == 0
     }
 
-    /// What a process has that never changed anything.
+    /// Has the ids of a process that never changed them.
     pub(super) fn is_plain(&self) -> bool {
-        *self == Self::default()
+        Self { groups: None, ..self.clone() } == Self::default()
     }
 
     /// May change these ids to any others. Asked once for each change.

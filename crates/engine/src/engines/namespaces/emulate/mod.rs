@@ -39,7 +39,7 @@ mod table;
 
 use crate::error::{Error, Result};
 use crate::launch::descriptor;
-use crate::plan::Plan;
+use crate::plan::{Groups, Plan};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::DumpableBehavior;
@@ -73,13 +73,17 @@ impl Notifier {
         let Some(host) = host.filter(|_| plan.emulate_root && plan.process.uid == 0) else {
             return Ok(None);
         };
+        let groups = match &plan.process.groups {
+            Groups::Set(groups) => Some(groups.clone()),
+            Groups::Keep => None,
+        };
         let (ours, theirs) = descriptor::sockets()?;
         let forked = sys::fork::fork_apart().map_err(call("fork the notifier"))?;
         if forked.is_some() {
             return Ok(Some(Self { socket: ours }));
         }
         drop(ours);
-        be_notifier(theirs, host, table::name(plan));
+        be_notifier(theirs, host, table::name(plan), groups);
         sys::fork::exit_now(0);
     }
 
@@ -125,7 +129,12 @@ impl Host {
 }
 
 /// Everything the notifier does.
-fn be_notifier(socket: OwnedFd, host: &Host, table: Option<&'static str>) {
+fn be_notifier(
+    socket: OwnedFd,
+    host: &Host,
+    table: Option<&'static str>,
+    groups: Option<Vec<u32>>,
+) {
     // Away from the caller's terminal and job: a Ctrl-C is not for us.
     let _ = rustix::process::setsid();
     // It has directories of the host's, and who may trace in the container's user namespace must
@@ -137,7 +146,7 @@ fn be_notifier(socket: OwnedFd, host: &Host, table: Option<&'static str>) {
     if let Some(listener) = descriptor::receive(&socket) {
         drop(socket);
         let table = table.map(|name| (host.place, name));
-        server::serve(&Listener::from_fd(listener), host.proc, table);
+        server::serve(&Listener::from_fd(listener), host.proc, table, groups);
     }
 }
 

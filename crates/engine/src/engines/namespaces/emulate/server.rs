@@ -30,12 +30,19 @@ pub(super) struct Server {
 /// pid namespace is shown.
 ///
 /// `table` is the container's directory and the name of its ownership table there.
-pub(super) fn serve(listener: &Listener, proc: OwnedFd, table: Option<(OwnedFd, &'static str)>) {
+///
+/// `groups` are shown as the program's supplementary groups; `None` for the kernel's.
+pub(super) fn serve(
+    listener: &Listener,
+    proc: OwnedFd,
+    table: Option<(OwnedFd, &'static str)>,
+    groups: Option<Vec<u32>>,
+) {
     // Fails on kernels before 6.6, where answers take longer.
     let _ = listener.wake_up_here();
     let handlers = handlers();
-    let mut server =
-        Server { identities: vec![Identity::default()], files: Files::new(proc, table) };
+    let plain = Identity { groups, ..Identity::default() };
+    let mut server = Server { identities: vec![plain], files: Files::new(proc, table) };
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN)];
         match rustix::event::poll(&mut fds, None) {
