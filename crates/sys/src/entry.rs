@@ -2,7 +2,7 @@
 //!
 //! A filter around this process may trap calls that it does not know instead of refusing them, as
 //! Android's does: `SIGSYS` would end the program without a word, and the C library makes the first
-//! such calls (rseq(2), set_robust_list(2)) before `main`. So the handler that answers them with
+//! such calls (`rseq`, `set_robust_list`) before `main`. So the handler that answers them with
 //! `ENOSYS` is set before everything else. The libraries then do as on an older kernel.
 //!
 //! The handler ends with `execve`, as every handler does. `build.rs` of the binary names the entry;
