@@ -3,7 +3,7 @@
 //! The facts and trials are those of the crate `host`; each engine says how well it fits them.
 //! Every mode has its line, also one that this build does not have.
 
-use engine::choose::{ENGINES, Fit, by_name, modes};
+use engine::choose::{Fit, by_name, choose, modes};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::Host;
@@ -65,14 +65,9 @@ pub struct EngineLine {
     pub advice: Option<String>,
 }
 
-/// All modes. The first of [`ENGINES`] that works and is not only taken by name is the chosen one.
+/// All modes. The chosen one is that of a run that asks for nothing.
 fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
-    let chosen = ENGINES
-        .iter()
-        .find(|engine| {
-            !engine.is_only_by_name(facts) && !matches!(engine.probe(facts), Fit::Unusable(_))
-        })
-        .map(|engine| engine.name());
+    let chosen = choose(facts, None, &ContainerConfig::default()).ok().map(|engine| engine.name());
     modes()
         .into_iter()
         .map(|(mode, about)| {

@@ -327,8 +327,9 @@ impl Session {
             self.settings().network_helper.restrict(&mut host.programs);
             self.name_programs(&mut host);
             let memory = self.memory_of("host", &host);
-            host.try_engines(memory.as_deref(), self.probing().timeout);
-            if host.namespaces.user.is_fails() {
+            let store = self.store_path().ok();
+            host.try_engines(memory.as_deref(), store, self.probing().timeout);
+            if host.namespaces.user.is_fails() || host.overlay.kernel.is_fails() {
                 self.try_inside(&mut host);
             }
             host

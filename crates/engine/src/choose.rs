@@ -117,14 +117,20 @@ pub fn choose(
     } else {
         let mut reasons = Vec::new();
         let mut free = ENGINES.iter().copied().filter(|engine| !engine.is_only_by_name(facts));
+        let mut lesser = None;
         let first = free.find(|engine| match engine.probe(facts) {
             Fit::Unusable(why) => {
                 reasons.push(format!("{}: {why}", engine.name()));
                 false
             }
-            Fit::Ready | Fit::Degraded(_) => true,
+            // With something less, but it works.
+            Fit::Degraded(_) => {
+                lesser.get_or_insert(*engine);
+                false
+            }
+            Fit::Ready => true,
         });
-        first.ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
+        first.or(lesser).ok_or_else(|| Error::NoEngine(reasons.join("; ")))?
     };
     check(engine, facts, config)?;
     Ok(engine)
@@ -256,6 +262,21 @@ mod tests {
         assert!(error.contains("AppArmor") && error.contains("Yama"), "{error}");
         facts.texts_work = true;
         assert_eq!(choose(&facts, None, &config).unwrap().name(), "F2");
+    }
+
+    #[test]
+    fn an_engine_with_something_less_comes_after_the_others() {
+        let config = ContainerConfig::default();
+        let mut facts = Facts { no_overlay: Some("EINVAL".into()), ..Facts::default() };
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "P1");
+        facts.inside_works = true;
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "I1");
+        assert_eq!(choose(&facts, Some("N1"), &config).unwrap().name(), "N1");
+        let none = Some("refused".to_owned());
+        let facts =
+            Facts { no_ptrace: none.clone(), no_inside: none.clone(), no_texts: none, ..facts };
+        let facts = Facts { inside_works: false, ..facts };
+        assert_eq!(choose(&facts, None, &config).unwrap().name(), "N1");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Facts {
     pub groups: Vec<u32>,
     /// Why user namespaces cannot be used, if that is known. `None` means "try".
     pub no_user_namespace: Option<String>,
+    /// Why overlays cannot be mounted on the store's file system, if that was tried.
+    pub no_overlay: Option<String>,
     /// Subordinate user ids as (first, count).
     pub subuids: Vec<(u32, u32)>,
     /// Subordinate group ids as (first, count).
@@ -116,6 +118,10 @@ impl Facts {
             gid: caller.gid,
             groups: caller.groups.clone(),
             no_user_namespace: failed(&host.namespaces.user),
+            no_overlay: failed(&host.overlay.kernel).filter(|_| {
+                // There the choice does not depend on it: it was not tried for a run.
+                !host.store.as_ref().is_some_and(|disk| disk.kind.is_network())
+            }),
             no_seccomp: failed(&host.seccomp.filter),
             no_ptrace: surrounded().or_else(|| failed(&host.ptrace.child)),
             no_seccomp_stops: failed(&host.ptrace.seccomp_stops),

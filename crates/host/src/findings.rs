@@ -106,6 +106,7 @@ fn basics(host: &Host) -> Vec<Finding> {
             InsideKind::Nspawn => "systemd-nspawn",
             InsideKind::Coracle => "Coracle",
             InsideKind::Wsl => "Windows subsystem for Linux",
+            InsideKind::Gvisor => "gVisor",
             InsideKind::Other => "unknown kind",
         };
         Finding::note("inside a container", kind, &inside.how)

@@ -32,6 +32,8 @@ pub enum InsideKind {
     Coracle,
     /// The Windows subsystem for Linux: a virtual machine, but it restricts like a container.
     Wsl,
+    /// gVisor: a kernel of its own, which lacks some calls.
+    Gvisor,
     /// Any other.
     Other,
 }
@@ -48,6 +50,10 @@ pub struct Inside {
 impl Inside {
     pub(crate) fn detect(context: &Context) -> Option<Inside> {
         let found = |kind, how: &str| Some(Inside { kind, how: how.into() });
+        // Also in a pod or under Docker: what is refused is refused by it.
+        if is_gvisor() {
+            return found(InsideKind::Gvisor, "/proc/version");
+        }
         if context.env.contains_key("KUBERNETES_SERVICE_HOST") {
             return found(InsideKind::Kubernetes, "environment KUBERNETES_SERVICE_HOST");
         }
@@ -81,6 +87,14 @@ impl Inside {
     }
 }
 
+/// The date of the kernel that gVisor claims to be, whatever its version.
+const GVISOR: &str = "Sun Jan 10 15:06:54 PST 2016";
+
+/// Returns true if the kernel is gVisor.
+pub(crate) fn is_gvisor() -> bool {
+    read_trimmed("/proc/version").is_some_and(|text| text.contains(GVISOR))
+}
+
 /// Returns the kind for a runtime's name.
 fn kind_of(word: &str) -> Option<InsideKind> {
     match word {
@@ -92,6 +106,7 @@ fn kind_of(word: &str) -> Option<InsideKind> {
         "apptainer" | "singularity" => Some(InsideKind::Apptainer),
         "coracle" => Some(InsideKind::Coracle),
         "wsl" => Some(InsideKind::Wsl),
+        "gvisor" | "runsc" => Some(InsideKind::Gvisor),
         _ => None,
     }
 }

@@ -84,6 +84,20 @@ impl Overlay {
     }
 }
 
+/// The trial on which the choice of an engine depends. Untried where nothing depends on it: where
+/// no file can be made, and on a network file system, which cannot hold an overlay's upper layer.
+pub(crate) fn of_kernel(store: &Path, timeout: Duration) -> Trial {
+    let Some(near) = nearest_existing(store) else { return Trial::Untried };
+    let is_writable = rustix::fs::access(&near, rustix::fs::Access::WRITE_OK).is_ok();
+    if !is_writable || FsKind::of(&near).is_none_or(FsKind::is_network) {
+        return Trial::Untried;
+    }
+    match mounted(timeout, &near, "userxattr") {
+        Ok(()) => Trial::works(HOW_KERNEL),
+        Err(failure) => Trial::fails(HOW_KERNEL, failure.why()).with_errno(failure.number()),
+    }
+}
+
 fn whiteout(directory: &Path) -> Trial {
     let how = "mknod(S_IFCHR, 0:0) on the store's file system";
     let made = rustix::fs::mknodat(
@@ -165,6 +179,9 @@ fn fuse(context: &Context, near: &Path, namespaces: &Namespaces, programs: &Prog
     };
     if namespaces.user.is_fails() {
         return Trial::fails(HOW_FUSE, "needs a user namespace");
+    }
+    if crate::inside::is_gvisor() {
+        return Trial::fails("/proc/version", "gVisor does not serve fuse-overlayfs");
     }
     let open = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     if let Err(error) = open {

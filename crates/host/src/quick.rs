@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use sys::namespace::Kinds;
 
+use crate::attempt::{Step as _, attempt};
 use crate::namespaces::Barrier;
 use crate::programs::{read_short, read_trimmed};
 use crate::security::{Security, status_field};
@@ -42,17 +44,20 @@ struct Trials {
     filter: Trial,
     trace: Trial,
     seccomp_stops: Trial,
+    overlay: Trial,
 }
 
 impl Host {
     /// Adds to the quick facts the trials on which the choice of an engine depends: from the file
     /// `memory` if it is valid now, else by trying (and the file is written, if that is possible).
-    pub fn try_engines(&mut self, memory: Option<&Path>, timeout: Duration) {
-        let key = key(self);
+    ///
+    /// `store` is the directory in which overlays would be mounted, if there is one.
+    pub fn try_engines(&mut self, memory: Option<&Path>, store: Option<&Path>, timeout: Duration) {
+        let key = key(self, timeout);
         let known = memory.and_then(|path| std::fs::read(path).ok());
         let known = known.and_then(|bytes| serde_json::from_slice::<Trials>(&bytes).ok());
         let trials = known.filter(|known| known.key == key).unwrap_or_else(|| {
-            let trials = Trials::make(key, timeout);
+            let trials = Trials::make(key, store, timeout);
             if trials.will_last()
                 && let Some(path) = memory
             {
@@ -65,11 +70,13 @@ impl Host {
         self.seccomp.filter = trials.filter;
         self.ptrace.child = trials.trace;
         self.ptrace.seccomp_stops = trials.seccomp_stops;
+        self.overlay.kernel = trials.overlay;
     }
 }
 
-fn key(host: &Host) -> String {
-    let mut key = host.cache_key();
+fn key(host: &Host, timeout: Duration) -> String {
+    // The number is that of the list of trials.
+    let mut key = format!("2:{}", host.cache_key());
     let status = read_short("/proc/self/status").unwrap_or_default();
     for name in LINES {
         let _ = write!(key, ":{}", status_field(&status, name).unwrap_or_default());
@@ -78,16 +85,59 @@ fn key(host: &Host) -> String {
         let value = read_trimmed(format!("/proc/sys/{name}")).unwrap_or_default();
         let _ = write!(key, ":{value}");
     }
+    if status_field(&status, "Seccomp") == Some("2") {
+        key.push_str(&under_filters(timeout));
+    }
     let label = read_trimmed("/proc/self/attr/current").unwrap_or_default();
     let root = rustix::fs::stat("/").map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
     let _ = write!(key, ":{}:{}:{}", label.trim_end_matches('\0'), root.0, root.1);
     key
 }
 
+/// What filters around this process do: not how many they are, but how they answer calls that
+/// engines make. The calls themselves have no effect.
+fn under_filters(timeout: Duration) -> String {
+    let nowhere = rustix::fs::CWD;
+    let open = rustix::fs::openat2(
+        nowhere,
+        ".",
+        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+        rustix::fs::ResolveFlags::empty(),
+    );
+    let file = std::fs::File::open("/dev/null");
+    let enter = file.map_or(Ok(()), |file| {
+        use std::os::fd::AsFd as _;
+        rustix::thread::move_into_link_name_space(file.as_fd(), None)
+    });
+    let unshare = |kinds| sys::namespace::unshare(kinds);
+    // Filters look at its flags too, so the flag is tried, in a child.
+    let user = attempt(timeout, |_| unshare(Kinds::USER).step("unshare"));
+    let user = user.map_err(|failure| failure.errno.unwrap_or(Errno::INTR));
+    let answers = [
+        user,
+        unshare(Kinds::NONE),
+        open.map(drop),
+        enter,
+        rustix::mount::mount("", "", "", rustix::mount::MountFlags::empty(), None),
+        rustix::process::pivot_root("", ""),
+    ];
+    let mut text = String::from(":f");
+    for answer in answers {
+        let _ = write!(text, ",{}", answer.err().map_or(0, Errno::raw_os_error));
+    }
+    text
+}
+
 impl Trials {
-    fn make(key: String, timeout: Duration) -> Self {
+    fn make(key: String, store: Option<&Path>, timeout: Duration) -> Self {
         let (user_namespace, barrier) = crate::namespaces::user(&Security::read(), timeout);
+        let overlay = match store {
+            Some(store) if !user_namespace.is_fails() => crate::overlay::of_kernel(store, timeout),
+            _ => Trial::Untried,
+        };
         Self {
+            overlay,
             key,
             user_namespace,
             barrier,
@@ -100,19 +150,19 @@ impl Trials {
     /// Returns true if a failure is permanent: not caused by lack of memory or by a limit that
     /// others use up.
     fn will_last(&self) -> bool {
-        [&self.user_namespace, &self.filter, &self.trace, &self.seccomp_stops].iter().all(|trial| {
-            match trial {
-                Trial::Fails { errno: Some(errno), .. } => {
-                    let passing = [Errno::NOMEM, Errno::AGAIN, Errno::USERS, Errno::MFILE];
-                    let number = Errno::from_raw_os_error(*errno);
-                    let full = number == Errno::NOSPC
-                        && read_trimmed("/proc/sys/user/max_user_namespaces").as_deref()
-                            != Some("0");
-                    !full && !passing.contains(&number)
-                }
-                Trial::Fails { errno: None, .. } => false,
-                Trial::Untried | Trial::Works { .. } => true,
+        let all =
+            [&self.user_namespace, &self.filter, &self.trace, &self.seccomp_stops, &self.overlay];
+        all.iter().all(|trial| match trial {
+            Trial::Fails { errno: Some(errno), .. } => {
+                let passing =
+                    [Errno::NOMEM, Errno::AGAIN, Errno::USERS, Errno::MFILE, Errno::DQUOT];
+                let number = Errno::from_raw_os_error(*errno);
+                let full = number == Errno::NOSPC
+                    && read_trimmed("/proc/sys/user/max_user_namespaces").as_deref() != Some("0");
+                !full && !passing.contains(&number)
             }
+            Trial::Fails { errno: None, .. } => false,
+            Trial::Untried | Trial::Works { .. } => true,
         })
     }
 }
@@ -139,15 +189,15 @@ mod tests {
         let path = dir.path().join("host.json");
         let mut host = Host::quick(&crate::Context::default());
         let trials = Trials {
-            key: key(&host),
+            key: key(&host, Duration::from_secs(20)),
             trace: Trial::fails("by a test", "no tracing today"),
             ..Trials::default()
         };
         store_trials(&path, &trials).unwrap();
-        host.try_engines(Some(&path), Duration::from_secs(20));
+        host.try_engines(Some(&path), None, Duration::from_secs(20));
         assert_eq!(host.ptrace.child.why(), Some("no tracing today"));
         store_trials(&path, &Trials { key: "of yesterday".into(), ..trials }).unwrap();
-        host.try_engines(Some(&path), Duration::from_secs(20));
+        host.try_engines(Some(&path), None, Duration::from_secs(20));
         assert_ne!(host.ptrace.child.why(), Some("no tracing today"));
         assert_ne!(host.ptrace.child, Trial::Untried);
     }

@@ -103,6 +103,7 @@ pub(crate) fn filter(timeout: Duration) -> Trial {
 fn trap(timeout: Duration) -> Trial {
     let how = "a filter with SECCOMP_RET_TRAP in a child, which must die of SIGSYS";
     let report = in_child(timeout, |link| {
+        let _ = sys::event::set_ignored(SIGNAL_OF_TRAP, false);
         if link.filter(Action::Trap, 0).is_ok() {
             let _ = call_caught();
         }

@@ -30,6 +30,18 @@ static void refuse(int number)
     op(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, number);
     op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
 }
+static const struct { const char *name; int number; } calls[] = {
+    {"statx", SYS_statx}, {"rseq", SYS_rseq}, {"set_robust_list", SYS_set_robust_list},
+    {"openat2", SYS_openat2}, {"faccessat2", SYS_faccessat2},
+};
+static void trap(const char *name)
+{
+    for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (!strcmp(name, calls[i].name)) {
+            op(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, calls[i].number);
+            op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_TRAP);
+        }
+}
 int main(int argc, char **argv)
 {
     op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
@@ -41,6 +53,8 @@ int main(int argc, char **argv)
             op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
             op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
         }
+        if (!strncmp(*argv, "trap-", 5)) trap(*argv + 5);
+        if (!strcmp(*argv, "openat2")) refuse(SYS_openat2);
         if (!strcmp(*argv, "tracing")) refuse(SYS_ptrace);
         if (!strcmp(*argv, "filters")) {
             refuse(SYS_seccomp);
@@ -60,7 +74,8 @@ int main(int argc, char **argv)
 "#;
 
 /// The compiled fence, in an existing directory; `None` without a compiler. Its arguments are the
-/// calls to forbid (`namespaces`, `filters`, `tracing`), `--`, and the program to run.
+/// calls to forbid (`namespaces`, `filters`, `tracing`, `openat2`), those to trap (`trap-statx`,
+/// ...), `--`, and the program to run.
 ///
 /// # Panics
 /// If the directory cannot be written to.

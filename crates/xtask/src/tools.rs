@@ -23,6 +23,7 @@ const WANTED: &[(&str, &str)] = &[
     ("bwrap", "bubblewrap"),
     ("runc", "runc"),
     ("crun", "crun"),
+    ("runsc", "runsc"),
     ("mmdebstrap", "mmdebstrap"),
     ("newuidmap", "uidmap"),
     ("fuse-overlayfs", "fuse-overlayfs"),

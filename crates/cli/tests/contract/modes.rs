@@ -1,19 +1,146 @@
 //! Tests of one container in all modes of this host: changes made in one mode are there in each
 //! later one.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::world::{Case, Container, LIMIT, World};
-use testkit::command::{Input, find_program, run_with};
-use testkit::skip::Outcome;
+use testkit::command::{Finished, Input, find_program, run_with};
+use testkit::skip::{Outcome, Skip};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("there_and_back", there_and_back),
+    ("calls_that_a_filter_traps", calls_that_a_filter_traps),
+    ("a_stricter_filter", a_stricter_filter),
+    ("where_overlays_are_refused", where_overlays_are_refused),
+    ("in_gvisor", in_gvisor),
     ("by_crun", by_crun),
     ("a_runtime_process_that_stays_for_a_moment", a_runtime_process_that_stays_for_a_moment),
 ];
+
+/// The program behind a filter of its own, whose words are those of [`testkit::fence::fence`].
+fn behind(w: &World, fence: &Path, calls: &[&str], words: &[&str]) -> Finished {
+    let inner = w.command(words);
+    let mut all: Vec<OsString> = calls.iter().map(Into::into).collect();
+    all.push("--".into());
+    all.extend(inner.get_args().map(OsStr::to_owned));
+    // After `setpriv ... --` the words are the program's.
+    let program = all.iter().rposition(|word| *word == *w.coracle.as_os_str());
+    let outer = inner.get_program().to_owned();
+    let mut command = Command::new(outer);
+    let split = program.expect("the program");
+    command.args(&all[calls.len() + 1..split]).arg(fence).args(calls).arg("--").args(&all[split..]);
+    command.env_clear();
+    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir("/");
+    run_with(&mut command, Input::Null, LIMIT)
+}
+
+fn fence_of(w: &World) -> Result<PathBuf, Skip> {
+    if w.engine != "N1" {
+        testkit::skip!("it chooses modes itself");
+    }
+    if w.user.uid == rustix::process::getuid().as_raw() {
+        testkit::skip!("the suite runs as the user itself");
+    }
+    let place = w.dir("fence");
+    let Some(program) = testkit::fence::fence(&place) else {
+        testkit::skip!("no C compiler");
+    };
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+    Ok(program)
+}
+
+/// Filters that trap calls instead of refusing them, as Android's, end nothing.
+fn calls_that_a_filter_traps(w: &World) -> Outcome {
+    let fence = fence_of(w)?;
+    let words = ["run", "--rm", &w.image, "/bin/guest", "exit", "7"];
+    let all =
+        ["trap-statx", "trap-rseq", "trap-set_robust_list", "trap-openat2", "trap-faccessat2"];
+    for one in all {
+        let done = behind(w, &fence, &[one], &["version"]);
+        assert!(done.code() == 0, "{one}: {done:?}");
+    }
+    behind(w, &fence, &all, &["version"]).ok();
+    // The program is under that filter too; it makes no such call but those of its C library.
+    let done = behind(w, &fence, &["trap-openat2", "trap-faccessat2"], &words);
+    done.expect(7);
+    Ok(())
+}
+
+/// What was found under one filter does not count under another.
+fn a_stricter_filter(w: &World) -> Outcome {
+    let fence = fence_of(w)?;
+    let words = ["run", "--rm", &w.image, "/bin/guest", "exit", "7"];
+    for calls in [&["openat2"][..], &["namespaces"], &["openat2"], &["tracing"]] {
+        let done = behind(w, &fence, calls, &words);
+        assert!(done.code() == 7, "{calls:?}: {done:?}");
+    }
+    Ok(())
+}
+
+/// Where overlays are refused (here because the store lies on one), the mode that is chosen by
+/// itself is one that works.
+fn where_overlays_are_refused(w: &World) -> Outcome {
+    fence_of(w)?;
+    let base = w.dir("overlay");
+    let script = format!(
+        "cd '{}' && mkdir lower upper work home && chown {}:{} upper lower && mount -t tmpfs none work \
+         && mkdir work/upper work/work && chown {}:{} work/upper \
+         && mount -t overlay overlay -o lowerdir=lower,upperdir=work/upper,workdir=work/work home \
+         && exec \"$@\"",
+        base.display(),
+        w.user.uid,
+        w.user.gid,
+        w.user.uid,
+        w.user.gid
+    );
+    let there = w.at(&base.join("home"));
+    let run = |words: &[&str]| {
+        let inner = there.command(words);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script, "sh"]).arg(inner.get_program());
+        command.args(inner.get_args()).env_clear();
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = run_with(&mut command, Input::Null, LIMIT);
+        for name in ["lower", "upper", "work", "home"] {
+            let _ = fs::remove_dir(base.join(name));
+        }
+        done
+    };
+    run(&["run", "--rm", "hello"]).ok();
+    let doctor = run(&["doctor"]);
+    let line = doctor.out().lines().find(|line| line.contains("N1")).unwrap_or_default().to_owned();
+    assert!(line.contains("degraded") && !line.contains("chosen"), "{doctor:?}");
+    Ok(())
+}
+
+/// gVisor has namespaces, and no overlays.
+fn in_gvisor(w: &World) -> Outcome {
+    if w.engine != "N1" || w.user.range {
+        testkit::skip!("it chooses modes itself");
+    }
+    let Some(runsc) = find_program("runsc") else { testkit::skip!("runsc is not installed") };
+    if !rustix::process::getuid().is_root() {
+        testkit::skip!("only root of a sandbox has this mode chosen");
+    }
+    let home = w.dir("gvisor");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&runsc);
+        let flags = ["--rootless", "--network=none", "--ignore-cgroups", "--overlay=false", "do"];
+        command.args(flags).arg(&w.coracle).args(words).env("HOME", &home);
+        run_with(&mut command, Input::Null, LIMIT)
+    };
+    if run(&["version"]).code() != 0 {
+        testkit::skip!("runsc does not run here");
+    }
+    run(&["run", "--rm", "hello"]).ok();
+    assert!(run(&["doctor"]).out().contains("gVisor"));
+    Ok(())
+}
 
 /// The other runtime accepts the same bundle.
 fn by_crun(w: &World) -> Outcome {

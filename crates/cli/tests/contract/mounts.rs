@@ -27,6 +27,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("volumes", volumes),
     ("volume_starts_with_the_images_files", volume_starts_with_the_images_files),
     ("read_only_root", read_only_root),
+    ("the_hosts_root", the_hosts_root),
     ("hosts_and_resolver", hosts_and_resolver),
     ("image_below_is_untouched", image_below_is_untouched),
     ("plain_tree_as_root", plain_tree_as_root),
@@ -343,6 +344,14 @@ fn hosts_and_resolver(w: &World) -> Outcome {
     Ok(())
 }
 
+/// The host's own tree as the root.
+fn the_hosts_root(w: &World) -> Outcome {
+    let mode = w.mode();
+    w.coracle(&["run", "--rm", &mode, "--rootfs", "/", "/bin/sh", "-c", "test -e /etc/passwd"])
+        .ok();
+    Ok(())
+}
+
 fn image_below_is_untouched(w: &World) -> Outcome {
     let dir = w.dir("below");
     w.guest(&["-v", &bind(&dir, "/fresh/mount/point")], &["exit", "0"]).ok();
@@ -367,6 +376,10 @@ fn plain_tree_as_root(w: &World) -> Outcome {
     let words = ["run", "--rm", &mode, "--rootfs", &path, "/bin/guest", "write", "/tmp/made", "x"];
     w.coracle(&words).ok();
     assert!(tree.join("tmp/made").exists(), "a plain tree is used as it is");
+    // Names that were asked for are there, though the tree has no such file.
+    let flags = ["run", "--rm", &mode, "--add-host", "db:10.1.2.3", "--rootfs", &path];
+    let done = w.coracle(&[&flags[..], &["/bin/guest", "read", "/etc/hosts"]].concat());
+    assert!(done.ok().out().contains("10.1.2.3"), "{done:?}");
     Ok(())
 }
 

@@ -59,10 +59,16 @@ fn is_for_plain(session: &Session, config: &ContainerConfig) -> bool {
 /// The way of making roots that host and store allow.
 pub fn driver(session: &Session, store: &Store) -> Driver {
     let (host, abilities) = (session.host(), store.abilities());
-    let kernel =
-        (host.kernel.major, host.kernel.minor) >= OVERLAY_IN_USER_NAMESPACE || host.caller.uid == 0;
+    let overlay = match &host.overlay.kernel {
+        host::Trial::Works { .. } => true,
+        host::Trial::Fails { .. } => false,
+        host::Trial::Untried => {
+            (host.kernel.major, host.kernel.minor) >= OVERLAY_IN_USER_NAMESPACE
+                || host.caller.uid == 0
+        }
+    };
     let facts = drivers::Facts {
-        overlay: kernel && host.overlay.kernel.may_work(),
+        overlay,
         fuse_overlay: false,
         user_xattr: abilities.user_xattr,
         whiteout: abilities.whiteout,

@@ -32,9 +32,12 @@ impl Engine for Native {
     }
 
     fn probe(&self, facts: &Facts) -> Fit {
-        match &facts.no_user_namespace {
-            Some(why) => Fit::Unusable(why.clone()),
-            None => Fit::Ready,
+        match (&facts.no_user_namespace, &facts.no_overlay) {
+            (Some(why), _) => Fit::Unusable(why.clone()),
+            (None, Some(why)) => {
+                Fit::Degraded(format!("each container gets a copy of its image: {why}"))
+            }
+            (None, None) => Fit::Ready,
         }
     }
 

@@ -208,12 +208,13 @@ fn etc(
     let config = request.config;
     let own = |name: &str| request.place.join("etc").join(name);
     let mut files = Vec::new();
-    let mut bind_own = |file: EtcFile, target: &str| {
+    // What was asked for is shown in a tree without such a file too.
+    let mut bind_own = |file: EtcFile, target: &str, asked: bool| {
         list.push(Mount::Bind {
             source: file.path.clone(),
             target: target.into(),
             flags: MountFlags::default(),
-            optional: true,
+            optional: !asked,
         });
         files.push(file);
     };
@@ -221,21 +222,29 @@ fn etc(
     if config.add_host.is_empty() && hostname.is_none() && inherit {
         list.push(bind("/etc/hosts", true));
     } else {
-        bind_own(hosts(config, hostname, inherit, own("hosts")), "/etc/hosts");
+        bind_own(
+            hosts(config, hostname, inherit, own("hosts")),
+            "/etc/hosts",
+            !config.add_host.is_empty(),
+        );
     }
-    let mut bind_own = |file: EtcFile, target: &str| {
+    let mut bind_own = |file: EtcFile, target: &str, asked: bool| {
         list.push(Mount::Bind {
             source: file.path.clone(),
             target: target.into(),
             flags: MountFlags::default(),
-            optional: true,
+            optional: !asked,
         });
         files.push(file);
     };
     if config.dns.is_empty() && !matches!(network, Network::Helper { .. }) {
         list.push(bind("/etc/resolv.conf", true));
     } else {
-        bind_own(resolv(config, network, own("resolv.conf")), "/etc/resolv.conf");
+        bind_own(
+            resolv(config, network, own("resolv.conf")),
+            "/etc/resolv.conf",
+            !config.dns.is_empty(),
+        );
     }
     match hostname {
         None => list.push(bind("/etc/hostname", true)),

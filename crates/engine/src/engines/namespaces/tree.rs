@@ -45,14 +45,16 @@ pub(super) fn enter_root(plan: &Plan) -> Result<()> {
             &plan.place
         }
         Root::Directory { path } => {
+            // What is mounted on `/` itself no path leads to.
+            let place = if path == Path::new("/") { &plan.place } else { path };
             let failed = |errno: Errno| Error::Mount {
                 what: "the root tree".into(),
-                target: path.clone(),
+                target: place.clone(),
                 errno: errno.into(),
             };
             let flags = Legacy::BIND | Legacy::REC;
-            rustix::mount::mount(path, path, c"", flags, None).map_err(failed)?;
-            path
+            rustix::mount::mount(path, place, c"", flags, None).map_err(failed)?;
+            place
         }
     };
     let failed = |call: &str| {

@@ -62,6 +62,15 @@ impl BundleDir {
                 }
                 root
             }
+            // No runtime can change the root to the directory that it is.
+            Root::Directory { path } if path == Path::new("/") => {
+                let root = directory.join("rootfs");
+                make(&root)?;
+                let flags = MountFlags::BIND | MountFlags::REC;
+                rustix::mount::mount(path, &root, c"", flags, None)
+                    .map_err(call("show the whole host"))?;
+                root
+            }
             Root::Directory { path } => path.clone(),
         };
         if first.engine.is_none() {
