@@ -3,7 +3,7 @@
 //! The facts and trials are those of the crate `host`; each engine says how well it fits them.
 //! Every mode has its line, also one that this build does not have.
 
-use engine::choose::{Fit, by_name, choose, modes};
+use engine::choose::{Engine, Fit, by_name, choose, modes};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::Host;
@@ -67,7 +67,7 @@ pub struct EngineLine {
 
 /// All modes. The chosen one is that of a run that asks for nothing.
 fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
-    let chosen = choose(facts, None, &ContainerConfig::default()).ok().map(|engine| engine.name());
+    let chosen = choose(facts, None, &ContainerConfig::default()).ok().map(Engine::name);
     modes()
         .into_iter()
         .map(|(mode, about)| {

@@ -302,10 +302,13 @@ impl Error {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Unsupported { flag, able, .. } if flag == "--publish" => Some(format!(
-                "use --network=host, where the program listens at the host's own ports{}",
-                able.iter().map(|mode| format!(", or --execmode={mode}")).collect::<String>()
-            )),
+            Self::Unsupported { flag, able, .. } if flag == "--publish" => {
+                let mut ways = vec![
+                    "use --network=host, where the program listens at the host's own ports".into(),
+                ];
+                ways.extend(able.iter().map(|mode| format!("or --execmode={mode}")));
+                Some(ways.join(", "))
+            }
             Self::Unsupported { able, .. } | Self::Unusable { able, .. } => Some(if able.is_empty() {
                 "no engine of this build can do it on this host; `coracle doctor` says why".into()
             } else {
