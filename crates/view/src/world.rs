@@ -40,6 +40,9 @@ pub struct World<'a> {
     pub identity: Option<Identity>,
     /// Programs of the host that run programs for other architectures.
     pub emulators: &'a [Emulator<'a>],
+    /// The container has namespaces of its own, whose mounts are its tree: a guest path means to
+    /// the kernel what it means to the guest, and the kernel decides about mounts and namespaces.
+    pub namespaces: bool,
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -51,7 +54,14 @@ impl<'a> World<'a> {
         identity: Option<Identity>,
         emulators: &'a [Emulator<'a>],
     ) -> Self {
-        Self { bindings, identity, emulators, names: Names::of(bindings) }
+        let names = Names::of(bindings);
+        Self { bindings, identity, emulators, namespaces: false, names }
+    }
+
+    /// The same in namespaces of its own.
+    #[must_use]
+    pub const fn in_namespaces(self, namespaces: bool) -> Self {
+        Self { namespaces, ..self }
     }
 
     /// Returns true if a name is a component of a binding's guest path.

@@ -83,13 +83,16 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     if shared::places().stage.starts_with(b"/proc/") {
         return Err(Refusal::Broken(Errno::EACCES));
     }
-    let is_images = !shared::places().texts.is_empty() && is_images(&facts);
+    let namespaces = shared::world().namespaces;
+    let is_images = !shared::places().texts.is_empty() && (namespaces || is_images(&facts));
     let home = if is_images { shared::places().texts } else { shared::places().run };
-    let changed = if is_images { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
+    // An overlay shows the layer's inode, and a device of its own for each mount.
+    let device = if namespaces { 0 } else { facts.st_dev };
+    let changed = if is_images && !namespaces { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
     let mut beginning = [0; 1024];
     let count = calls::pread(file as i32, &mut beginning, 0)?;
     let words = [
-        facts.st_dev,
+        device,
         facts.st_ino,
         size,
         facts.st_mtime,
@@ -195,6 +198,7 @@ fn wants(number: u32) -> bool {
         listing: true,
         loader: None,
         in_process: true,
+        namespaces: false,
     };
     MEMORY.contains(&number)
         || number != raw::__NR_rt_sigreturn

@@ -100,6 +100,7 @@ fn caught(number: u32) -> Option<(Op, Catch)> {
     let interest = Interest {
         identity: shared::world().identity.is_some(),
         in_process: true,
+        namespaces: shared::world().namespaces,
         ..Interest::default()
     };
     Some((entry.op, catch(Arch::X86_64, entry.op, &interest)))

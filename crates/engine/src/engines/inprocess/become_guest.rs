@@ -16,8 +16,9 @@ use super::stage_file::{self, StageFile};
 use crate::engines::Engine as _;
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
-use crate::engines::interpose::prepare::Prepared;
+use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::run::{self, Ready, Ties};
+use crate::engines::interpose::world::{Bound, Compiled};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::program::{self, Try};
@@ -26,11 +27,13 @@ use crate::plan::{Plan, Process};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::convert::Infallible;
+use abi::shared::Switches;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use sys::process::Strings;
 use view::exec::Machine;
 use view::handover::{Handover, LONGEST};
-use view::world::Emulator;
+use view::world::{Emulator, Identity, Kind};
 use view::{Task, World};
 
 /// Runs the start in the calling process.
@@ -72,6 +75,44 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     Err(error)
 }
 
+/// Turns a process that is in the container's own namespaces into the program, whose ids and owners
+/// the view shows. `point` is where [`Files`] of the container are mounted there, `fresh` says that
+/// no process lives in the container. Returns why that was not possible.
+pub(in crate::engines) fn in_namespaces(
+    plan: &Plan,
+    program: &program::Ready,
+    point: &Path,
+    fresh: bool,
+) -> Result<Error> {
+    let bound = |path: &str, kind| {
+        let (guest, host) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
+        Bound { guest, host, read_only: false, kind }
+    };
+    let bound = vec![bound("/", Kind::Tree), bound("/proc", Kind::Proc)];
+    // The kernel shows the caller as root here.
+    let identity = Identity { host_uid: 0, host_gid: 0, uid: 0, gid: 0 };
+    let texts = point.join(TEXTS);
+    let files = Files {
+        root: "/".into(),
+        image_inodes: point.join(hostfs::layout::IMAGE_INODES),
+        notes: point.join(hostfs::layout::INODE_LOG),
+        run: point.into(),
+        beside_image: texts.exists().then_some(texts),
+    };
+    let world = Compiled::new(bound, Some(identity));
+    let prepared = Prepared { world, files, cwd: "/".into() };
+    let task = run::first_task(plan)?;
+    let switches = plan.switches | Switches::NAMESPACES.0;
+    let process = &plan.process;
+    let mode = Mode::Texts;
+    let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };
+    entry.execute(program, || Ok(()))
+}
+
+/// In the directory that is mounted in a container with namespaces: where text that was changed is
+/// kept for all containers of the image.
+pub(in crate::engines) const TEXTS: &str = "texts";
+
 /// A process that is about to become a program.
 pub(super) struct Entry<'a> {
     pub(super) mode: Mode,
@@ -98,7 +139,9 @@ impl Entry<'_> {
         let emulators: Vec<Emulator<'_>> =
             found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
         let bindings = prepared.world.bindings();
-        let world = World::new(&bindings, prepared.world.identity(), &emulators);
+        let namespaces = Switches(self.switches).has(Switches::NAMESPACES);
+        let world = World::new(&bindings, prepared.world.identity(), &emulators)
+            .in_namespaces(namespaces);
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
         let mut host = HostCalls::new(run::parts(prepared)?);
@@ -131,6 +174,9 @@ impl Entry<'_> {
         shared: &Shared,
         stage: &StageFile,
     ) -> Try {
+        if first.plan.machine != Machine::X86_64 && shared.switches.has(Switches::NAMESPACES) {
+            return Try::Failed(Error::Vanished(String::new()));
+        }
         if first.plan.machine != Machine::X86_64 {
             let program = self.process.argv.first().cloned().unwrap_or_default();
             return Try::Failed(Error::Narrow { program, engine: self.mode.name().into() });

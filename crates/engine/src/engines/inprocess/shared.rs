@@ -144,6 +144,7 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
         listing: prepared.world.lacks_mount_points(),
         loader: Some((start, start + RANGE)),
         in_process: true,
+        namespaces: switches.has(Switches::NAMESPACES),
     };
     let program = abi::calls::filter::program(&[Arch::X86_64, Arch::I386], &interest);
     let program = program.map_err(|_| Error::Call {

@@ -120,6 +120,7 @@ fn interest(prepared: &Prepared) -> Interest {
         listing: prepared.world.lacks_mount_points(),
         loader: Some((LOADER_START, LOADER_END)),
         in_process: false,
+        namespaces: false,
     }
 }
 
