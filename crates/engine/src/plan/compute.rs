@@ -74,9 +74,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
     } else {
-        let ids = identity::ids(owner, config.namespaces.user, request.facts)?;
-        check_mapped(&person, &ids)?;
-        ids
+        identity::ids(owner, config.namespaces.user, request.facts)?
     };
     let hostname = config.hostname.clone().filter(|name| !name.is_empty());
     let (namespaces, network) = namespaces(request, hostname.as_deref(), &mut warnings)?;
@@ -92,9 +90,12 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let (cgroup, affinity, wrapper) = limits(request)?;
     let can = request.own_ids
         || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
-            && request.facts.no_seccomp.is_none()
+            && request.facts.no_texts.is_none()
             && request.facts.uid != 0;
     let emulate_root = request.fake_root && can && config.namespaces.user != UserNamespace::Host;
+    if !emulate_root && !request.own_ids {
+        check_mapped(&person, &ids)?;
+    }
     Ok(Plan {
         container: config.id.clone(),
         place: request.place.into(),
