@@ -55,8 +55,8 @@ pub enum Form {
     Recorded,
 }
 
-/// Builds the layer in `staging/tree` for an image's layers (topmost first). For true owners it must
-/// run inside the user namespace in which the containers will run (its id 0 is the caller).
+/// Builds the layer in `staging/tree` for an image's layers (topmost first). For true owners it
+/// must run inside the user namespace in which the containers will run (its id 0 is the caller).
 pub fn build(layers: &[Layer], staging: impl AsFd, form: Form) -> Result<Built, Error> {
     let staging = staging.as_fd();
     let root = crate::apply::new_tree(staging, TREE)?;

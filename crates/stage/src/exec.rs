@@ -151,7 +151,7 @@ fn run(path: &CStr, arguments: u64, environment: u64) -> Result<(), Errno> {
 /// processes can use: only the process that started the container has it open.
 fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Errno> {
     let path = shared::places().stage;
-    let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/"));
+    let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/self/"));
     let room = room.ok_or(Errno::ENOENT)?;
     room[..path.len()].copy_from_slice(path);
     room[path.len()] = 0;

@@ -322,10 +322,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
 /// Whether a call of [`refusal`] changes what paths or ids mean to its process: a backend that
 /// leaves such calls to the kernel has to know of them.
 pub const fn is_namespaced(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Mount | Op::Umount | Op::Umount2 | Op::MoveMount | Op::PivotRoot | Op::Setns
-    )
+    matches!(op, Op::Mount | Op::Umount | Op::Umount2 | Op::MoveMount | Op::PivotRoot | Op::Setns)
 }
 
 /// The error of a call that guests never get, whatever its arguments: that of a kernel without the

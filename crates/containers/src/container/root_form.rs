@@ -168,10 +168,7 @@ fn owners(
 ) -> Result<Option<Digest>> {
     let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
     let facts = Facts::of(session.host(), &session.probing(), config);
-    if !ranged
-        || form.driver != Some(Driver::Overlay)
-        || !rootfs::owner_layer::is_needed(layers)
-    {
+    if !ranged || form.driver != Some(Driver::Overlay) || !rootfs::owner_layer::is_needed(layers) {
         return Ok(None);
     }
     if !facts.has_range() {
@@ -227,7 +224,8 @@ fn recorded(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result
 
 /// Has a container's log of records begin with its image's.
 pub fn begin_log(store: &Store, record: &Record, place: &Path) -> Result<()> {
-    let (Some(owners), false) = (&record.own.root_form.owners, place.join(inode_log::NOTES).exists())
+    let (Some(owners), false) =
+        (&record.own.root_form.owners, place.join(inode_log::NOTES).exists())
     else {
         return Ok(());
     };

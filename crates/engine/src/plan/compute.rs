@@ -71,8 +71,11 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         None => person.clone(),
     };
     let owner = if request.overrides.exec { &first } else { &person };
+    let by_view = is_by_view(request, owner);
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
+    } else if by_view {
+        identity::root_alone(request.facts)
     } else {
         identity::ids(owner, config.namespaces.user, request.facts)?
     };
@@ -88,10 +91,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     let (list, files) =
         mounts::mounts(request, &namespaces, &network, hostname.as_deref(), own_terminals)?;
     let (cgroup, affinity, wrapper) = limits(request)?;
-    let can = request.own_ids
-        || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
-            && request.facts.no_texts.is_none()
-            && request.facts.uid != 0;
+    let can = request.own_ids || by_view;
     let emulate_root = request.fake_root && can && config.namespaces.user != UserNamespace::Host;
     if !emulate_root && !request.own_ids {
         check_mapped(&person, &ids)?;
@@ -101,7 +101,8 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         place: request.place.into(),
         root: request.root.clone(),
         read_only_root: config.read_only,
-        process: process(request, &person, &ids, hostname.as_deref(), affinity)?,
+        process: process(request, &person, (&ids, by_view), hostname.as_deref(), affinity)?,
+        user: (owner.uid, owner.gid),
         ids,
         added: request.overrides.mounts.clone(),
         namespaces,
@@ -119,6 +120,19 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         wrapper,
         warnings,
     })
+}
+
+/// Whether ids are emulated in a namespace with one id. Who runs as the caller needs none of that.
+fn is_by_view(request: &Request<'_>, owner: &identity::Person) -> bool {
+    let facts = request.facts;
+    request.fake_root
+        && !request.own_ids
+        && cfg!(target_arch = "x86_64")
+        && request.config.namespaces.user == UserNamespace::Auto
+        && !facts.has_range()
+        && facts.no_texts.is_none()
+        && facts.uid != 0
+        && owner.uid != facts.uid
 }
 
 /// The programs of the host that the engine may need.
@@ -259,7 +273,7 @@ fn cpu_list(text: &str) -> Result<Vec<usize>> {
 fn process(
     request: &Request<'_>,
     person: &identity::Person,
-    ids: &Ids,
+    (ids, by_view): (&Ids, bool),
     hostname: Option<&str>,
     affinity: Vec<usize>,
 ) -> Result<Process> {
@@ -292,7 +306,7 @@ fn process(
         create_cwd: !overrides.exec,
         uid: person.uid,
         gid: person.gid,
-        groups: if request.own_ids {
+        groups: if request.own_ids || by_view {
             identity::any_groups(person, &config.group_add, request.accounts)?
         } else {
             identity::groups(person, &config.group_add, isolate, ids, request.accounts)?

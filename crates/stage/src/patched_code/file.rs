@@ -80,7 +80,7 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     let length = text.length.min(size.next_multiple_of(PAGE).saturating_sub(text.offset));
     // The stage was executed from memory, so the container's file system does not allow execution,
     // and nothing can be kept there.
-    if shared::places().stage.starts_with(b"/proc/") {
+    if shared::places().stage.starts_with(b"/proc/self/") {
         return Err(Refusal::Broken(Errno::EACCES));
     }
     let namespaces = shared::world().namespaces;
@@ -120,8 +120,9 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
         return Err(Refusal::Broken(Errno(raw_errno::EFBIG as u16)));
     }
     let mut other = [0; PATH_MAX];
-    let run = shared::places().run;
-    let length_of_name = name(&mut other, run, (key[0], kind), system::thread())?;
+    // In namespaces they are different mounts.
+    let beside = if namespaces { home } else { shared::places().run };
+    let length_of_name = name(&mut other, beside, (key[0], kind), system::thread())?;
     let staging = as_path(&other[..length_of_name])?;
     let made = make(staging, text, (file, size, length), kind, &key);
     if let Err(refusal) =

@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::program::{self, Try};
 use crate::launch::streams::{Child, Streams};
-use crate::plan::{Plan, Process};
+use crate::plan::{Mount, Plan, Process};
+use abi::shared::Switches;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::convert::Infallible;
-use abi::shared::Switches;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use sys::process::Strings;
@@ -88,9 +88,20 @@ pub(in crate::engines) fn in_namespaces(
         let (guest, host) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
         Bound { guest, host, read_only: false, kind }
     };
-    let bound = vec![bound("/", Kind::Tree), bound("/proc", Kind::Proc)];
+    let mut all = vec![bound("/", Kind::Tree), bound("/proc", Kind::Proc)];
+    let (uid, gid) = plan.user;
+    if plan.user != (0, 0) {
+        // The kernel made them where these paths lead.
+        let places = plan.mounts.iter().filter_map(|mount| match mount {
+            Mount::Bind { target, .. } if !target.starts_with("/proc") => Some(target),
+            _ => None,
+        });
+        let places = places
+            .filter_map(|place| place.canonicalize().ok()?.into_os_string().into_string().ok());
+        all.extend(places.map(|place| bound(&place, Kind::Host)));
+    }
     // The kernel shows the caller as root here.
-    let identity = Identity { host_uid: 0, host_gid: 0, uid: 0, gid: 0 };
+    let identity = Identity { host_uid: 0, host_gid: 0, uid, gid };
     let texts = point.join(TEXTS);
     let files = Files {
         root: "/".into(),
@@ -99,14 +110,21 @@ pub(in crate::engines) fn in_namespaces(
         run: point.into(),
         beside_image: texts.exists().then_some(texts),
     };
-    let world = Compiled::new(bound, Some(identity));
+    let world = Compiled::new(all, Some(identity));
     let prepared = Prepared { world, files, cwd: "/".into() };
-    let task = run::first_task(plan)?;
+    let mut task = run::first_task(plan)?;
+    if let Some(sets) = plan.process.capabilities {
+        let own = if plan.process.uid == 0 { sets.bounding } else { sets.ambient };
+        let known = &mut task.creds.capabilities;
+        (known.permitted, known.effective) = (own, own);
+        (known.bounding, known.ambient) = (sets.bounding, sets.ambient);
+        known.inheritable = sets.ambient;
+    }
     let switches = plan.switches | Switches::NAMESPACES.0;
     let process = &plan.process;
     let mode = Mode::Texts;
     let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };
-    entry.execute(program, || Ok(()))
+    entry.execute(program, || program::limits(process))
 }
 
 /// In the directory that is mounted in a container with namespaces: where text that was changed is
@@ -140,8 +158,8 @@ impl Entry<'_> {
             found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
         let bindings = prepared.world.bindings();
         let namespaces = Switches(self.switches).has(Switches::NAMESPACES);
-        let world = World::new(&bindings, prepared.world.identity(), &emulators)
-            .in_namespaces(namespaces);
+        let world =
+            World::new(&bindings, prepared.world.identity(), &emulators).in_namespaces(namespaces);
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
         let mut host = HostCalls::new(run::parts(prepared)?);

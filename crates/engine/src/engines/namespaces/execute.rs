@@ -25,16 +25,12 @@ pub(in crate::engines) fn execute_alone(
     tied: bool,
 ) -> Result<Infallible> {
     make_ready(plan, tied)?;
+    limits(&plan.process)?;
     Err(run(ready))
 }
 
 /// Turns the process into the program. The process is in the container already.
-pub(super) fn execute(
-    plan: &Plan,
-    ready: &Ready,
-    tied: bool,
-    fresh: bool,
-) -> Result<Infallible> {
+pub(super) fn execute(plan: &Plan, ready: &Ready, tied: bool, fresh: bool) -> Result<Infallible> {
     make_ready(plan, tied)?;
     Err(identity::execute(plan, ready, fresh))
 }
@@ -43,7 +39,6 @@ pub(super) fn execute(
 fn make_ready(plan: &Plan, tied: bool) -> Result<()> {
     let process = &plan.process;
     enter_directory(process)?;
-    limits(process)?;
     if !process.no_new_privileges {
         filters(plan)?;
     }

@@ -45,11 +45,7 @@ pub(super) fn run(way: &Way<'_>, first: First<'_>) -> ! {
 }
 
 /// Stays as the container's init; the program is a child.
-fn with_init(
-    way: &Way<'_>,
-    sender: &mut StatusSender,
-    turn: OwnedFd,
-) -> ! {
+fn with_init(way: &Way<'_>, sender: &mut StatusSender, turn: OwnedFd) -> ! {
     if matches!(way.pid_namespace, PidNamespace::Same) {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
@@ -93,10 +89,7 @@ pub(super) fn become_program(
 /// Where the container is no boundary, what the caller lets his programs inherit passes on to this
 /// one, so only what the engine has opened is closed, each by its owner. The caller's own files are
 /// no secret from a program that has his rights.
-fn close_ways_out(
-    way: &Way<'_>,
-    held: [Option<BorrowedFd<'_>>; 2],
-) {
+fn close_ways_out(way: &Way<'_>, held: [Option<BorrowedFd<'_>>; 2]) {
     if !way.plan.isolate {
         return;
     }
@@ -113,7 +106,9 @@ fn make_world(plan: &Plan) -> Result<()> {
     let seen = identity::Seen::open(plan)?;
     tree::enter_root(plan)?;
     tree::mount_all(plan, &sources)?;
-    seen.map(identity::Seen::mount);
+    if let Some(seen) = seen {
+        seen.mount();
+    }
     tree::leave_host()?;
     drop(sources);
     if let Some(name) = &plan.hostname {

@@ -16,7 +16,7 @@
 
 use crate::engines::inprocess::become_guest::{TEXTS, in_namespaces};
 use crate::error::{Error, Result};
-use crate::launch::program::{Ready, run};
+use crate::launch::program::{Ready, limits, run};
 use crate::plan::{Ids, Plan};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,7 +49,9 @@ impl Seen {
             return Ok(None);
         }
         let place = plan.place.join(hostfs::layout::RUN).join(SEEN);
-        make(&plan.place, &place).map_err(|error| Error::File {
+        // A boundary shares no file with other containers.
+        let beside = plan.beside_image.as_ref().filter(|_| !plan.isolate);
+        make(&plan.place, &place, beside.map(PathBuf::as_path)).map_err(|error| Error::File {
             doing: "make".into(),
             path: place.clone(),
             errno: error.into(),
@@ -63,11 +65,7 @@ impl Seen {
             Err(Errno::NOSYS) => return Ok(None),
             result => result.map_err(failed)?,
         };
-        let beside = plan.beside_image.as_ref().filter(|_| !plan.isolate);
-        let texts = beside.and_then(|beside| {
-            std::fs::create_dir_all(beside).ok()?;
-            sys::mount::copy_tree(beside).ok()
-        });
+        let texts = beside.and_then(|beside| sys::mount::copy_tree(beside).ok());
         Ok(Some(Self { tree, texts }))
     }
 
@@ -84,14 +82,47 @@ impl Seen {
     }
 }
 
-/// Makes the directory with the container's log of records in it.
-fn make(container: &Path, place: &Path) -> std::io::Result<()> {
+/// Makes the directory with the container's log of records in it, and the stage, which all
+/// containers of an image have in common.
+fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Result<()> {
     std::fs::create_dir_all(place.join(TEXTS))?;
+    if let Some(beside) = beside {
+        let name = stage_name();
+        if !place.join(&name).exists() {
+            let kept = beside.join(&name).with_extension("file");
+            if std::fs::hard_link(&kept, place.join(&name)).is_err() {
+                std::fs::create_dir_all(beside)?;
+                keep_stage(&kept);
+                let _ = std::fs::hard_link(&kept, place.join(&name));
+            }
+        }
+    }
     let _ = std::fs::remove_file(place.join(SHARED));
-    let (log, seen) = (container.join(hostfs::layout::INODE_LOG), place.join(hostfs::layout::INODE_LOG));
+    let (log, seen) =
+        (container.join(hostfs::layout::INODE_LOG), place.join(hostfs::layout::INODE_LOG));
     std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
     let _ = std::fs::remove_file(&seen);
     std::fs::hard_link(&log, &seen)
+}
+
+/// The stage's name at its usual place in a process.
+fn stage_name() -> String {
+    format!("{}{}-0", crate::launch::run_files::STAGE, blobs::STAGE_MARK)
+}
+
+/// Writes the stage for all containers of an image. Where that fails, each has its own.
+fn keep_stage(kept: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let unfinished = kept.with_extension(std::process::id().to_string());
+    let file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&unfinished);
+    let written = file.and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &blobs::stage(0))?;
+        std::fs::rename(&unfinished, kept)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
 }
 
 /// Where the container has what was mounted.
@@ -102,11 +133,16 @@ fn point() -> Option<PathBuf> {
 
 /// Turns the process into the program; returns why that was not possible.
 pub(super) fn execute(plan: &Plan, ready: &Ready, fresh: bool) -> Error {
-    let Some(point) = is_wanted(plan).then(point).flatten() else { return run(ready) };
-    let fresh = fresh || !point.join(SHARED).exists();
-    match in_namespaces(plan, ready, &point, fresh) {
-        // For the kernel.
-        Ok(Error::Vanished(_)) => run(ready),
-        Ok(error) | Err(error) => error,
+    if let Some(point) = is_wanted(plan).then(point).flatten() {
+        let fresh = fresh || !point.join(SHARED).exists();
+        match in_namespaces(plan, ready, &point, fresh) {
+            // For the kernel.
+            Ok(Error::Vanished(_)) => {}
+            Ok(error) | Err(error) => return error,
+        }
+    }
+    match limits(&plan.process) {
+        Ok(()) => run(ready),
+        Err(error) => error,
     }
 }

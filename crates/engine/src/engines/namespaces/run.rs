@@ -10,9 +10,9 @@
 //! socket, and the turn's file waits in the queue of one.
 
 use super::assistant::Assistant;
+use super::enter;
 use super::first_process::{self, First};
 use super::leave::{leave_host, unshare};
-use super::enter;
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::etc_files::write_file;
