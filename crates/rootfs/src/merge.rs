@@ -14,7 +14,7 @@ use crate::drivers::ROOT;
 use crate::error::Error;
 use crate::owner_xattrs::{self, BY_PATH, MARK};
 use crate::owners::{FileKind, OWNER_XATTR, Owners};
-use crate::union::{IdMap, Stack, UPPER_OWNERS};
+use crate::union::{IdMap, Stack};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, Stat};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ const OVERLAY: &[u8] = b"user.overlay.";
 /// directory. The upper itself is left as an empty shell for the caller to delete.
 pub fn merge_upper(container: &Path, ids: &IdMap) -> Result<(), Error> {
     let open = |name: &str| crate::union::open_tree(&container.join(name));
-    let table = Owners::read(&container.join(UPPER_OWNERS))?;
+    let table = crate::union::upper_owners(&container.join("upper"))?;
     let mut by_path = Owners::read(&container.join(BY_PATH))?;
     let before = by_path.len();
     let upper = open("upper")?;

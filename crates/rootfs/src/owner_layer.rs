@@ -6,6 +6,9 @@
 //! copied once per image, inside the user namespace, with true owners, and laid on top. File
 //! capabilities are set there too. All other files stay shared.
 //!
+//! With one id ([`Form::Recorded`]) the copies carry records of what the image says of them, which
+//! the engine shows.
+//!
 //! Contents are reflinked if the file system supports it, else copied: an image whose bulk belongs
 //! to a user then costs its size once more. Devices are left out: they cannot be made in a user
 //! namespace.
@@ -13,7 +16,8 @@
 use crate::apply::times;
 use crate::error::Error;
 use crate::layer::{Layer, TREE};
-use crate::owners::FileKind;
+use crate::owner_xattrs;
+use crate::owners::{FileKind, Owners};
 use crate::union::{Facts, Stack, walk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -31,6 +35,8 @@ pub struct Built {
     pub entries: u64,
     /// Paths whose owner is outside the namespace's range; they belong to root there.
     pub unmapped: Vec<Vec<u8>>,
+    /// Records that their inodes cannot carry, by path.
+    pub by_path: Owners,
 }
 
 /// Returns true if an image needs such a layer: some layer's table has a record.
@@ -39,14 +45,25 @@ pub fn is_needed(layers: &[Layer]) -> bool {
     layers.iter().any(|layer| layer.meta.records > 0)
 }
 
-/// Builds the layer in `staging/tree` for an image's layers (topmost first). Must run inside the
-/// user namespace in which the containers will run (its id 0 is the caller).
-pub fn build(layers: &[Layer], staging: impl AsFd) -> Result<Built, Error> {
+/// How the layer holds owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// On disk: for a namespace with a range of ids.
+    True,
+    /// As records on the inodes ([`crate::owner_xattrs`]), with all else that an unprivileged user
+    /// cannot put on disk: for a namespace with one id, where records are shown.
+    Recorded,
+}
+
+/// Builds the layer in `staging/tree` for an image's layers (topmost first). For true owners it
+/// must run inside the user namespace in which the containers will run (its id 0 is the caller).
+pub fn build(layers: &[Layer], staging: impl AsFd, form: Form) -> Result<Built, Error> {
     let staging = staging.as_fd();
     let root = crate::apply::new_tree(staging, TREE)?;
     let stack = Stack::layers(layers)?;
     let mut builder = Builder {
         stack: &stack,
+        form,
         root,
         made: BTreeSet::new(),
         finish: BTreeMap::new(),
@@ -74,6 +91,7 @@ pub fn build(layers: &[Layer], staging: impl AsFd) -> Result<Built, Error> {
 
 struct Builder<'a> {
     stack: &'a Stack,
+    form: Form,
     root: OwnedFd,
     made: BTreeSet<Vec<u8>>,
     /// Directories with the attributes that they get at the end.
@@ -91,10 +109,12 @@ impl Builder<'_> {
         let (facts, source) = self.stack.open(tree, &from, path, name)?;
         let record = &facts.record;
         let foreign = record.uid != 0 || record.gid != 0;
-        if !foreign && !record.xattrs.contains_key(CAPABILITY) {
-            return Ok(());
-        }
-        if matches!(record.kind, FileKind::Char | FileKind::Block | FileKind::Socket) {
+        let differs = match self.form {
+            Form::True => foreign || record.xattrs.contains_key(CAPABILITY),
+            Form::Recorded => owner_xattrs::needs_record(record),
+        };
+        let device = matches!(record.kind, FileKind::Char | FileKind::Block);
+        if !differs || record.kind == FileKind::Socket || device && self.form == Form::True {
             return Ok(());
         }
         self.parents(parent)?;
@@ -127,6 +147,12 @@ impl Builder<'_> {
                     .map_err(|errno| Error::disk("make the fifo", path, errno))?;
                 self.own(&dir, name, path, &facts)?;
             }
+            (FileKind::Char | FileKind::Block, _) => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o600))
+                    .map_err(|errno| Error::disk("create", path, errno))?;
+                self.record(&file, path, &facts)?;
+            }
             (_, Some(source)) => self.file(&dir, name, path, &facts, source)?,
             _ => {}
         }
@@ -147,14 +173,33 @@ impl Builder<'_> {
         let file = rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))
             .map_err(|errno| Error::disk("create", path, errno))?;
         sys::fs::copy::contents(source, &file).map_err(|errno| Error::disk("copy", path, errno))?;
+        if self.form == Form::Recorded {
+            set_attributes(file.as_fd(), path, facts)?;
+            return self.record(&file, path, facts);
+        }
         self.own(dir, name, path, facts)?;
         set_attributes(file.as_fd(), path, facts)?;
         sys::fs::chmod_fd(&file, facts.record.mode)
             .map_err(|errno| Error::disk("set the mode of", path, errno))
     }
 
+    /// Puts the record of an open file or directory on it.
+    fn record(&mut self, file: &OwnedFd, path: &[u8], facts: &Facts) -> Result<(), Error> {
+        let now = rustix::fs::fstat(file).map_err(|errno| Error::disk("stat", path, errno))?;
+        if owner_xattrs::write(file, path, now.st_mode, &facts.record)? {
+            self.built.entries += 1;
+        } else {
+            self.built.by_path.insert(path, facts.record.clone());
+        }
+        Ok(())
+    }
+
     /// Gives a file to its owner.
     fn own(&mut self, dir: &OwnedFd, name: &[u8], path: &[u8], facts: &Facts) -> Result<(), Error> {
+        if self.form == Form::Recorded {
+            self.built.by_path.insert(path, facts.record.clone());
+            return Ok(());
+        }
         let owner = Some(Uid::from_raw(facts.record.uid));
         let group = Some(Gid::from_raw(facts.record.gid));
         match rustix::fs::chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW) {
@@ -203,6 +248,13 @@ impl Builder<'_> {
         for (path, facts) in std::mem::take(&mut self.finish).iter().rev() {
             let fd = self.open(path)?;
             let (parent, name) = resolve::split(path);
+            if self.form == Form::Recorded {
+                set_attributes(fd.as_fd(), path, facts)?;
+                self.record(&fd, path, facts)?;
+                rustix::fs::futimens(&fd, &times(facts.mtime))
+                    .map_err(|errno| Error::disk("set the time of", path, errno))?;
+                continue;
+            }
             if path.is_empty() || (facts.record.uid, facts.record.gid) == (0, 0) {
                 // Belongs to root already.
             } else {

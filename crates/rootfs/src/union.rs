@@ -29,6 +29,19 @@ use sys::fs::resolve::{self, Method, join};
 /// attributes (symbolic links, fifos).
 pub const UPPER_OWNERS: &str = "upper.owners";
 
+/// Table beside [`UPPER_OWNERS`] with what the container's log says of these files when its readers
+/// come; it goes before the other.
+pub const UPPER_NOTED: &str = "upper.noted";
+
+/// The owners of files in an upper directory that cannot have attributes.
+pub fn upper_owners(upper: &Path) -> Result<Owners, Error> {
+    let mut owners = Owners::read(&upper.with_file_name(UPPER_OWNERS))?;
+    for (path, record) in Owners::read(&upper.with_file_name(UPPER_NOTED))?.iter() {
+        owners.insert(path, record.clone());
+    }
+    Ok(owners)
+}
+
 /// Opens the top of a tree by its host path.
 pub(crate) fn open_tree(path: &Path) -> Result<OwnedFd, Error> {
     rustix::fs::openat(CWD, path, sys::fs::DIRECTORY, Mode::empty())
@@ -150,7 +163,9 @@ impl Stack {
     /// Opens a container's own tree: overlay's upper, or its whole tree.
     pub(crate) fn own(root: &Root, ids: &IdMap) -> Result<Self, Error> {
         let (path, table) = match root {
-            Root::Overlay { upper, .. } => (upper, upper.with_file_name(UPPER_OWNERS)),
+            Root::Overlay { upper, .. } => {
+                return Ok(Self::live(open_tree(upper)?, upper_owners(upper)?, ids));
+            }
             Root::Directory(path) => {
                 let table = path.with_file_name(crate::drivers::ROOT_OWNERS);
                 // In a tree of hard links that was not used yet, the image's table counts.
@@ -159,7 +174,7 @@ impl Stack {
             }
             Root::Stacked { directory, upper, .. } => {
                 let mut stack = Self::own(&Root::Directory(directory.clone()), ids)?;
-                let table = Owners::read(&upper.with_file_name(UPPER_OWNERS))?;
+                let table = upper_owners(upper)?;
                 stack.trees.insert(0, Tree::live(open_tree(upper)?, table));
                 return Ok(stack);
             }

@@ -37,8 +37,14 @@ const ARGUMENTS: core::ops::RangeInclusive<u64> = 64..=4096;
 pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     let call = caught.call;
     match op {
-        Op::Clone if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0 => denied(call.arguments[0]),
+        Op::Clone
+            if call.arguments[0] & NEW_NAMESPACES_OF_CLONE != 0
+                && !crate::shared::world().namespaces =>
+        {
+            denied(call.arguments[0])
+        }
         Op::Clone => {
+            crate::leaving::before_clone(call.arguments[0] & NEW_NAMESPACES_OF_CLONE);
             shares(call.arguments[0]);
             Ruling::Exit(call)
         }
@@ -90,9 +96,10 @@ fn clone3(caught: &mut CaughtCall<'_>) -> Ruling {
     let mut flags = [0; 8];
     if ARGUMENTS.contains(&size) && memory::read(arguments, &mut flags).is_ok() {
         let flags = u64::from_le_bytes(flags);
-        if flags & NEW_NAMESPACES != 0 {
+        if flags & NEW_NAMESPACES != 0 && !crate::shared::world().namespaces {
             return denied(flags);
         }
+        crate::leaving::before_clone(flags & NEW_NAMESPACES);
         shares(flags);
         if flags & CLEAR_HANDLERS != 0 {
             return cleared(caught).unwrap_or_else(|errno| Ruling::Done(errno.result()));

@@ -16,7 +16,7 @@
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
 use crate::{
-    clone, cwd, entry, exec, fd_exhaustion, filters, memory_guard, patched_code, rewrite, shared,
+    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, memory_guard, patched_code, rewrite, shared,
     signals, slots, system, tasks, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
@@ -131,6 +131,11 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         | Op::EpollPwait
         | Op::EpollPwait2
         | Op::IoPgetevents => signals::rule(caught, op),
+        Op::Execve | Op::Execveat | Op::Setns | Op::PivotRoot | Op::Unshare
+            if shared::world().namespaces =>
+        {
+            leaving::rule(caught, op)
+        }
         Op::Clone
         | Op::Clone3
         | Op::Fork

@@ -13,7 +13,7 @@ use crate::auxiliary::Stack;
 use crate::kernel::{Backend, processes};
 use crate::load::{self, Image};
 use crate::system::{self, Failed};
-use crate::{filters, patched_code, shared, signals, slots, tasks};
+use crate::{filters, leaving, patched_code, shared, signals, slots, tasks};
 use abi::boot::{self, Boot};
 use abi::shared::Switches;
 use abi::syscalls::ARCH_X86_64;
@@ -73,12 +73,17 @@ pub(crate) fn carry_out(context: &mut CallContext<'_, Backend<'_>>, call: &Call)
         // Its vectors have 32-bit pointers, and none of them could point to the hand-over.
         _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
         Machine::X86_64 => execute(context),
-        Machine::I386 => {
-            tell(NOT_64_BITS);
-            Err(Errno::ENOEXEC)
-        }
+        Machine::I386 => Err(Errno::ENOEXEC),
     };
     context.buffers.exec.release(context.backend);
+    if let Err(Errno::ENOEXEC | Errno::ENOENT | Errno::EACCES | Errno::EPERM) = result
+        && let Some(result) = leaving::by_kernel(call, context.task.root.as_bytes())
+    {
+        return result;
+    }
+    if context.buffers.exec.machine == Machine::I386 {
+        tell(NOT_64_BITS);
+    }
     match result {
         Ok(()) => Errno::ENOEXEC.result(),
         Err(errno) => errno.result(),
@@ -146,7 +151,7 @@ fn run(path: &CStr, arguments: u64, environment: u64) -> Result<(), Errno> {
 /// processes can use: only the process that started the container has it open.
 fn run_file(room: &mut [u8], arguments: u64, environment: u64) -> Result<(), Errno> {
     let path = shared::places().stage;
-    let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/"));
+    let room = room.get_mut(..=path.len()).filter(|_| !path.starts_with(b"/proc/self/"));
     let room = room.ok_or(Errno::ENOENT)?;
     room[..path.len()].copy_from_slice(path);
     room[path.len()] = 0;

@@ -28,6 +28,7 @@
 //! | `rewrite` | makes call sites jump to the stage |
 //! | `patched_code` | modes without a filter: patches every call site of every file when it is mapped |
 //! | `exec`, `load`, `auxiliary`, `memory_guard` | from one program to the next; protection of the stage's memory from accidents |
+//! | `leaving` | processes that leave the container's namespaces |
 //! | `cwd`, `tree`, `shared_fs`, `compat32` | the working directory's name; a descriptor of the tree; processes with `CLONE_FS`; i386 calls |
 //! | `fd_exhaustion` | calls in processes that have no descriptor left |
 //!
@@ -50,6 +51,7 @@ mod fd_exhaustion;
 mod filters;
 mod frame;
 mod kernel;
+mod leaving;
 mod load;
 mod memory;
 mod memory_guard;

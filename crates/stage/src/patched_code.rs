@@ -92,9 +92,14 @@ pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
         other => other,
     };
     match result {
+        // What cannot be caught there is the kernel's.
+        Err(Refusal::Unproven(_) | Refusal::Occupied) if crate::shared::world().namespaces => Ok(()),
         // There is no space, or writing or executing files is not allowed: then this process gets
         // private patched pages.
-        Err(Refusal::Broken(_)) => file::patch(text, file).map_err(|refusal| refusal.tell(file)),
+        Err(Refusal::Broken(_)) => match file::patch(text, file) {
+            Err(_) if crate::shared::world().namespaces => Ok(()),
+            patched => patched.map_err(|refusal| refusal.tell(file)),
+        },
         other => other.map_err(|refusal| refusal.tell(file)),
     }
 }

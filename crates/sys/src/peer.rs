@@ -6,7 +6,6 @@
 use crate::raw;
 use linux_raw_sys::general as numbers;
 use rustix::io::Errno;
-use std::ffi::CString;
 
 /// `struct iovec`.
 #[repr(C)]
@@ -48,47 +47,4 @@ pub fn read(pid: u32, address: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// Writes bytes; returns the number written.
 pub fn write(pid: u32, address: u64, bytes: &[u8]) -> Result<usize, Errno> {
     transfer(numbers::__NR_process_vm_writev, pid, bytes.as_ptr() as usize, address, bytes.len())
-}
-
-/// Reads exactly the buffer's length.
-pub fn read_exact(pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), Errno> {
-    if read(pid, address, buffer)? == buffer.len() { Ok(()) } else { Err(Errno::FAULT) }
-}
-
-/// Reads a NUL-terminated string of at most `limit` bytes, page by page, so that a string that ends
-/// before an unmapped page is found.
-pub fn read_string(pid: u32, address: u64, limit: usize) -> Result<CString, Errno> {
-    const PAGE: u64 = 4096;
-    let mut text = Vec::new();
-    let mut at = address;
-    while text.len() <= limit {
-        let mut buffer = [0; PAGE as usize];
-        let length = (PAGE - at % PAGE) as usize;
-        let length = read(pid, at, &mut buffer[..length])?;
-        if length == 0 {
-            return Err(Errno::FAULT);
-        }
-        match buffer[..length].iter().position(|&byte| byte == 0) {
-            Some(end) => {
-                text.extend_from_slice(&buffer[..end]);
-                return CString::new(text).map_err(|_| Errno::INVAL);
-            }
-            None => text.extend_from_slice(&buffer[..length]),
-        }
-        at += length as u64;
-    }
-    Err(Errno::NAMETOOLONG)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strings_are_read_to_their_end() {
-        let text = c"hello";
-        let address = text.as_ptr() as u64;
-        assert_eq!(read_string(std::process::id(), address, 100).unwrap().as_c_str(), text);
-        assert_eq!(read_string(std::process::id(), 0, 100), Err(Errno::FAULT));
-    }
 }

@@ -185,33 +185,6 @@ fn close_range(first: u32, last: u32) {
     }
 }
 
-/// Soft and hard limit of a process, `u64::MAX` for none. See
-/// [prlimit(2)](https://man7.org/linux/man-pages/man2/prlimit.2.html).
-pub fn limit(pid: u32, resource: u32) -> Result<(u64, u64), Errno> {
-    let mut old = [0_u64; 2];
-    // SAFETY: `old` has the layout of `struct rlimit64` and lives until the call returns.
-    unsafe {
-        raw::call(
-            numbers::__NR_prlimit64,
-            [pid as usize, resource as usize, 0, old.as_mut_ptr() as usize, 0],
-        )
-    }?;
-    Ok((old[0], old[1]))
-}
-
-/// Sets both limits of a process.
-pub fn set_limit(pid: u32, resource: u32, soft: u64, hard: u64) -> Result<(), Errno> {
-    let new = [soft, hard];
-    // SAFETY: `new` has the layout of `struct rlimit64` and lives until the call returns.
-    unsafe {
-        raw::call(
-            numbers::__NR_prlimit64,
-            [pid as usize, resource as usize, new.as_ptr() as usize, 0, 0],
-        )
-    }
-    .map(drop)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,9 @@ pub struct World<'a> {
     /// A directory may have several names for the guest, because one binding's host path contains
     /// another's and their guest paths do not correspond.
     pub(crate) overlaps: bool,
+    /// The container has namespaces of its own, whose mounts are its tree: a guest path means to
+    /// the kernel what it means to the guest, and the kernel decides about mounts and namespaces.
+    pub namespaces: bool,
     /// The names that the guest paths of the bindings consist of.
     names: Names,
 }
@@ -57,7 +60,21 @@ impl<'a> World<'a> {
         emulators: &'a [Emulator<'a>],
     ) -> Self {
         let (overlaps, names) = (overlap(bindings), Names::of(bindings));
-        Self { bindings, identity, emulators, host_name: b"", overlaps, names }
+        Self {
+            bindings,
+            identity,
+            emulators,
+            host_name: b"",
+            overlaps,
+            namespaces: false,
+            names,
+        }
+    }
+
+    /// The same in namespaces of its own.
+    #[must_use]
+    pub const fn in_namespaces(self, namespaces: bool) -> Self {
+        Self { namespaces, ..self }
     }
 
     /// Returns true if a name is a component of a binding's guest path.

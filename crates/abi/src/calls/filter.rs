@@ -55,6 +55,9 @@ pub struct Interest {
     /// The backend is in the guest's process and is called by `SIGSYS` with [`MARK`] in `si_errno`.
     /// So calls that change signal masks and actions, and the backend's own memory, are caught too.
     pub in_process: bool,
+    /// The container has namespaces of its own ([`crate::shared::Switches::NAMESPACES`]): the
+    /// kernel decides what [`refusal`] would refuse.
+    pub namespaces: bool,
 }
 
 impl Interest {
@@ -225,7 +228,11 @@ fn in_process_tests(op: Op) -> Option<&'static [Test]> {
 /// What happens to a call.
 pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     if let Some(errno) = refusal(op) {
-        return Catch::Fail(errno);
+        return match (interest.namespaces, op) {
+            (false, _) => Catch::Fail(errno),
+            (true, op) if is_namespaced(op) => Catch::Stop,
+            (true, _) => Catch::Pass,
+        };
     }
     let if_so = |wanted: bool| if wanted { Catch::Stop } else { Catch::Pass };
     if interest.in_process
@@ -321,6 +328,12 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
             Catch::Pass
         }
     }
+}
+
+/// Whether a call of [`refusal`] changes what paths or ids mean to its process: a backend that
+/// leaves such calls to the kernel has to know of them.
+pub const fn is_namespaced(op: Op) -> bool {
+    matches!(op, Op::Mount | Op::Umount | Op::Umount2 | Op::MoveMount | Op::PivotRoot | Op::Setns)
 }
 
 /// The error of a call that guests never get, whatever its arguments: that of a kernel without the
@@ -602,13 +615,14 @@ mod tests {
     }
 
     fn interest() -> impl Strategy<Value = Interest> {
-        (any::<[bool; 5]>(), any::<bool>()).prop_map(
-            |([identity, shared_image, listing, host_name, in_process], loader)| Interest {
+        (any::<[bool; 6]>(), any::<bool>()).prop_map(
+            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| Interest {
                 identity,
                 shared_image,
                 listing,
                 host_name,
                 in_process,
+                namespaces,
                 loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
             },
         )
@@ -673,6 +687,7 @@ mod tests {
             host_name: true,
             loader: Some((1, 2)),
             in_process: true,
+            namespaces: false,
         };
         let length = program(&X86, &all).unwrap().len();
         // A guest may add filters of its own; the kernel counts them all against one limit of

@@ -44,6 +44,10 @@ impl Switches {
     pub const TEXTS: Self = Self(1 << 32);
     /// In these modes every call raises a signal: mode F1.
     pub const ONLY_TRAPS: Self = Self(1 << 33);
+    /// The container has namespaces of its own, whose mounts are its tree: paths are the kernel's,
+    /// and only ids and owners are emulated. What cannot be caught goes to the kernel as it is. Has
+    /// no name.
+    pub const NAMESPACES: Self = Self(1 << 34);
 
     /// Returns true if all of `other` are on.
     pub const fn has(self, other: Self) -> bool {

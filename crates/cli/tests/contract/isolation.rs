@@ -342,7 +342,11 @@ fn exec_leaks_no_descriptors(w: &World) -> Outcome {
     }
     c.said("done");
     let log = w.coracle(&["logs", &name]).ok().out();
-    let stolen: Vec<_> = log.lines().filter(|line| line.starts_with("stolen")).take(9).collect();
+    // Where ids are emulated, the program itself is open when it is executed, and what it reads of
+    // its own `/proc` is a copy.
+    let is_own = |line: &str| line.ends_with(": /bin/guest") || line.contains(": /memfd:proc ");
+    let stolen = log.lines().filter(|line| line.starts_with("stolen") && !is_own(line));
+    let stolen: Vec<_> = stolen.take(9).collect();
     assert!(stolen.is_empty(), "{stolen:?}");
     Ok(())
 }

@@ -15,6 +15,8 @@ use crate::world::{Case, LIMIT, World};
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("shell_and_tools", shell_and_tools),
     ("accounts_and_owners", accounts_and_owners),
+    ("ids_bind_and_are_shown", ids_bind_and_are_shown),
+    ("what_cannot_be_caught_runs", what_cannot_be_caught_runs),
     ("install_a_package", install_a_package),
 ];
 
@@ -89,6 +91,51 @@ fn accounts_and_owners(w: &World) -> Outcome {
     }
     let done = sh(w, &image, &["-u", "www-data"], "id -un; id -gn");
     assert_eq!(done.ok().out(), "www-data\nwww-data\n");
+    Ok(())
+}
+
+/// What root sets is what programs see and copy, and a process that has dropped its ids has the
+/// rights of its user.
+fn ids_bind_and_are_shown(w: &World) -> Outcome {
+    let image = debian(w)?;
+    if !w.has_ids() {
+        testkit::skip!("one mapped id of the kernel's: other owners cannot be had");
+    }
+    let script = "set -e
+        echo 1 >/f; chown 7:8 /f; chmod 640 /f; cp -a /f /g; stat -c '%u:%g %a' /f /g
+        ln -s f /l; chown -h 5:6 /l; cp -a /l /k; stat -c %u:%g /k
+        stat -c '%U:%G %a' /etc/shadow /usr/bin/chage
+        as='setpriv --reuid 33 --regid 33 --clear-groups'
+        $as cat /etc/shadow 2>/dev/null && echo read || true
+        $as sh -c 'echo x >>/etc/passwd' 2>/dev/null && echo written || true
+        $as sh -c 'cd /tmp; echo x >own; cp -a own copy; stat -c %U own copy'
+        useradd -m u; su u -c 'touch ~/x'; stat -c %U ~u/x; ls -ld ~u | cut -d' ' -f3";
+    let done = sh(w, &image, &[], script);
+    let wanted =
+        "7:8 640\n7:8 640\n5:6\nroot:shadow 640\nroot:shadow 2755\nwww-data\nwww-data\nu\nu\n";
+    assert_eq!(done.ok().out(), wanted, "{done:?}");
+    if w.user.range && w.has_overlay() {
+        testkit::skip!("with a range the kernel judges mknod of a device itself, and refuses it");
+    }
+    let script = "mknod /d c 1 3 && cp -a /d /e && test -c /e && echo x >/e && stat -c %t:%T /e";
+    assert_eq!(sh(w, &image, &[], script).ok().out(), "1:3\n");
+    Ok(())
+}
+
+/// Mounts, and namespaces of a program's own, are the kernel's where the container has them.
+fn what_cannot_be_caught_runs(w: &World) -> Outcome {
+    w.boundary()?;
+    if w.engine == "R1" {
+        testkit::skip!("the runtime has its own rules");
+    }
+    let image = debian(w)?;
+    let script = "set -e
+        mount -t tmpfs none /mnt; touch /mnt/a; grep -c ' /mnt tmpfs' /proc/self/mounts
+        umount /mnt; ls /mnt | wc -l
+        unshare -m sh -c 'mount -t tmpfs none /mnt; touch /mnt/b; ls /mnt'
+        unshare -r sh -c 'id -u; cat /proc/self/uid_map | wc -l'
+        id -u";
+    assert_eq!(sh(w, &image, &[], script).ok().out(), "1\n0\nb\n0\n1\n0\n");
     Ok(())
 }
 

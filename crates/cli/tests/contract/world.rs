@@ -163,7 +163,7 @@ impl World {
 
     /// True if a program can have any id: subordinate ones, or those that an engine emulates.
     pub(crate) fn has_ids(&self) -> bool {
-        self.user.range || !self.has_overlay()
+        self.user.range || self.engine != "R1"
     }
 
     /// True if the container uses the kernel's mounts and ids, so that known differences of

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use store::ContainerDir;
 
-use super::{ids, inode_log, record, removal, running, spool};
+use super::{ids, inode_log, record, removal, root_form, running, spool};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -28,6 +28,10 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
     let (from, to) = (source.path(), copy.path());
     let linked = record.own.root_form.driver == Some(rootfs::Driver::HardLink);
     let tree = if linked { clone_links(&from, &to) } else { Ok(()) };
+    let has_upper = from.join("upper").exists();
+    if has_upper {
+        inode_log::to_upper_table(&from)?;
+    }
     let copied = tree.and_then(|()| {
         ids::within(session, &record.config, |_| {
             OWN.iter()
@@ -40,6 +44,10 @@ pub fn clone(session: &Session, name: &str, new_name: Option<&str>) -> Result<Co
     if let Err(error) = copied.and_then(|_| session.cancel().check()) {
         let _ = removal::remove_idle(session, &copy);
         return Err(error.within(format!("cannot copy {name}")));
+    }
+    if has_upper {
+        // The copies are other inodes than those of the log.
+        root_form::add_to_side_table(&to, &root_form::side_table(&from)?)?;
     }
     // Any number of files was copied: one sync for all.
     store.sync_all()?;

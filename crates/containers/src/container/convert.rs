@@ -227,7 +227,7 @@ fn merge(session: &Session, config: &ContainerConfig, place: &Path) -> Result<()
         })?;
         inode_log::from_loose(place)?;
     }
-    for name in ["upper", "work", rootfs::union::UPPER_OWNERS] {
+    for name in ["upper", "work", rootfs::union::UPPER_OWNERS, rootfs::union::UPPER_NOTED] {
         let path = place.join(name);
         if path.symlink_metadata().is_ok() {
             ids::delete(session, &path).map_err(|error| {

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use engine::facts::Facts;
 use rootfs::union::IdMap;
 use rootfs::{Root, copy};
 use rustix::fs::{Mode, OFlags};
@@ -271,7 +272,11 @@ impl<'a> Target<'a> {
         let settled = self.record.own.root_form.driver == Some(rootfs::Driver::HardLink)
             && matches!(self.root, Root::Directory(_));
         let owner = (!keep_owners).then_some((0, 0));
-        let into = copy::Into { owner, owner_xattrs: settled, ..copy::Into::default() };
+        // Where the kernel cannot have the owners, records show them.
+        let probing = self.session.probing();
+        let has_range = Facts::of(self.session.host(), &probing, &self.record.config).has_range();
+        let owner_xattrs = settled || !has_range && self.record.config.rootfs.is_none();
+        let into = copy::Into { owner, owner_xattrs, ..copy::Into::default() };
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
         let _lock = self.container.lock_shared()?;
@@ -281,6 +286,8 @@ impl<'a> Target<'a> {
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
             if settled {
                 inode_log::add(&self.container.path(), &copied.owners)?;
+            } else if owner_xattrs && self.live.is_some() {
+                inode_log::add_to_upper(&self.container.path(), &copied.owners)?;
             } else {
                 root_form::add_to_side_table(&self.container.path(), &copied.owners)?;
             }

@@ -9,18 +9,32 @@ use std::path::Path;
 
 use engine::engines::interpose::by_path;
 use rootfs::owner_xattrs::BY_PATH;
+use rootfs::union::{UPPER_NOTED, UPPER_OWNERS};
 use rootfs::{Owners, Record, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::error::{Error, Result};
 
 /// The log's name: `INODE_LOG` of the crate `hostfs`.
-const NOTES: &str = "notes";
+pub const NOTES: &str = "notes";
+
+/// The upper directory of an overlay.
+const UPPER: &str = "upper";
 
 /// Writes records into the log.
 pub fn add(place: &Path, records: &Owners) -> Result<()> {
+    write(&place.join(drivers::ROOT), &place.join(NOTES), records)
+}
+
+/// The same of an upper directory, which is mounted.
+pub fn add_to_upper(place: &Path, records: &Owners) -> Result<()> {
+    write(&place.join(UPPER), &place.join(NOTES), records)
+}
+
+/// Writes records of a tree into a log.
+pub fn write(tree: &Path, log: &Path, records: &Owners) -> Result<()> {
     let texts = records.iter().map(|(path, record)| (path, record.to_xattr()));
-    Ok(by_path::note(&place.join(drivers::ROOT), &place.join(NOTES), texts)?)
+    Ok(by_path::note(tree, log, texts)?)
 }
 
 /// Takes over what the maker of the tree left.
@@ -34,20 +48,43 @@ pub fn from_loose(place: &Path) -> Result<()> {
         .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
 }
 
+/// Takes the table of an upper directory over into the log: what was copied in while no program
+/// ran, or came with the directory.
+pub fn from_upper_table(place: &Path) -> Result<()> {
+    let table = place.join(UPPER_OWNERS);
+    if !table.exists() {
+        return Ok(());
+    }
+    write(&place.join(UPPER), &place.join(NOTES), &Owners::read(&table)?)?;
+    std::fs::remove_file(&table)
+        .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
+}
+
 /// Makes the table from the log.
 pub fn to_table(place: &Path) -> Result<()> {
+    save(place, drivers::ROOT, drivers::ROOT_OWNERS)
+}
+
+/// The same of an upper directory.
+pub fn to_upper_table(place: &Path) -> Result<()> {
+    save(place, UPPER, UPPER_NOTED)
+}
+
+/// The records that the log has of a tree in a container's directory.
+fn save(place: &Path, tree: &str, table: &str) -> Result<()> {
     let mut owners = Owners::new();
-    for (path, text) in by_path::noted(&place.join(drivers::ROOT), &place.join(NOTES))? {
+    for (path, text) in by_path::noted(&place.join(tree), &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
             owners.insert(&path, record);
         }
     }
-    let table = place.join(drivers::ROOT_OWNERS);
+    let name = table;
+    let table = place.join(name);
     if owners.is_empty() && !table.exists() {
         return Ok(());
     }
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let directory = rustix::fs::openat(CWD, place, flags, Mode::empty())
         .map_err(|error| Error::failed(format!("cannot open {}", place.display())).cause(error))?;
-    Ok(owners.save(&directory, drivers::ROOT_OWNERS)?)
+    Ok(owners.save(&directory, name)?)
 }

@@ -72,7 +72,8 @@ pub fn prepare(
         running: &running,
     };
     let mut plan = plan::plan(&request)?;
-    if engine.properties().made == choose::MadeFiles::BesideImage {
+    let by_view = plan.emulate_root && engine.properties().calls == choose::CallsBy::Kernel;
+    if by_view || engine.properties().made == choose::MadeFiles::BesideImage {
         plan.beside_image = root_form::beside_image(store, record);
     }
     Ok(Prepared { plan, engine })

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::choose::{self, Engine};
+use engine::choose::{self, Engine, IdsFrom};
 use engine::facts::Facts;
 use engine::plan;
 use engine::spec::{ContainerConfig, UserNamespace};
 use oci::Digest;
 use rootfs::flatten::{Method, flatten};
+use rootfs::owner_layer::Form;
 use rootfs::{Driver, ImageTrees, Layer, LayerMeta, drivers};
 use rustix::fs::{CWD, Mode, OFlags};
 use store::{BeginTree, Cached, Image, Staging, Store};
@@ -173,12 +174,11 @@ fn owners(
 ) -> Result<Option<Digest>> {
     let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
     let facts = Facts::of(session.host(), &session.probing(), config);
-    if !ranged
-        || form.driver != Some(Driver::Overlay)
-        || !facts.has_range()
-        || !rootfs::owner_layer::is_needed(layers)
-    {
+    if !ranged || form.driver != Some(Driver::Overlay) || !rootfs::owner_layer::is_needed(layers) {
         return Ok(None);
+    }
+    if !facts.has_range() {
+        return recorded(store, config, layers).map(Some);
     }
     let (uid, gid) = (facts.uid, facts.gid);
     let caller = plan::caller_inside(&config.user, config.namespaces.user, (uid, gid));
@@ -189,7 +189,7 @@ fn owners(
     let BeginTree::Build(staging) = store.trees().begin(&key)? else { return Ok(Some(key)) };
     let directory = open_staging(&staging)?;
     let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
-    let build = || rootfs::owner_layer::build(&topmost, &directory).map(|_| ());
+    let build = || rootfs::owner_layer::build(&topmost, &directory, Form::True).map(|_| ());
     match maps {
         None => build()?,
         Some(maps) => {
@@ -215,6 +215,38 @@ fn owners(
     Ok(Some(key))
 }
 
+/// The tree with the records of what an unprivileged user cannot put on disk, for namespaces with
+/// one id. The records of links and pipes are a log beside it, with which a container's own begins.
+fn recorded(store: &Store, config: &ContainerConfig, layers: &[Layer]) -> Result<Digest> {
+    let chain = config.image.as_ref().map_or("", |image| &image.chain);
+    let key = Digest::of(format!("recorded layer 1\n{chain}\n").as_bytes());
+    if let BeginTree::Build(staging) = store.trees().begin(&key)? {
+        let directory = open_staging(&staging)?;
+        let topmost = rootfs::image::topmost_first(layers.to_vec()).layers;
+        let built = rootfs::owner_layer::build(&topmost, &directory, Form::Recorded)?;
+        inode_log::write(&staging.tree(), &staging.dir().join(inode_log::NOTES), &built.by_path)?;
+        staging.commit(&LayerMeta::default())?;
+    }
+    Ok(key)
+}
+
+/// Has a container's log of records begin with its image's.
+pub fn begin_log(store: &Store, record: &Record, place: &Path) -> Result<()> {
+    let (Some(owners), false) =
+        (&record.own.root_form.owners, place.join(inode_log::NOTES).exists())
+    else {
+        return Ok(());
+    };
+    let Some(tree) = store.trees().get(&owners.parse()?)? else { return Ok(()) };
+    let from = tree.path().join(inode_log::NOTES);
+    match std::fs::copy(&from, place.join(inode_log::NOTES)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::failed(format!("cannot copy {}", from.display())).cause(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The trees beneath a container's own changes.
 pub fn trees(session: &Session, store: &Store, record: &Record) -> Result<ImageTrees> {
     let tree = |text: &str| -> Result<Cached> {
@@ -238,11 +270,17 @@ pub fn trees(session: &Session, store: &Store, record: &Record) -> Result<ImageT
 /// A directory beside the tree that a container's files are links to, for what engines make of
 /// these; it goes with the tree.
 pub fn beside_image(store: &Store, record: &Record) -> Option<PathBuf> {
-    let digest: Digest = record.own.root_form.tree.as_ref()?.parse().ok()?;
-    let is_linked = record.config.rootfs.is_none();
-    is_linked
-        .then(|| store.trees().get(&digest).ok().flatten())?
-        .map(|tree| tree.path().join(BESIDE))
+    if record.config.rootfs.is_some() {
+        return None;
+    }
+    let form = &record.own.root_form;
+    if let Some(tree) = form.tree.as_ref().or(form.owners.as_ref()) {
+        let tree = store.trees().get(&tree.parse().ok()?).ok().flatten()?;
+        return Some(tree.path().join(BESIDE));
+    }
+    let top = record.config.image.as_ref()?.layers.last()?;
+    let layer = store.layers().get(&top.parse().ok()?).ok().flatten()?;
+    Some(layer.path().join(BESIDE))
 }
 
 /// The root of a container below its directory as it is, to be read or written by commands; its
@@ -258,6 +296,9 @@ pub fn prepare(
     }
     let driver = record.own.root_form.driver.unwrap_or(Driver::Overlay);
     if driver != Driver::HardLink {
+        if place.join("upper").exists() && store.read_only().is_none() {
+            inode_log::to_upper_table(place)?;
+        }
         return Ok(rootfs::prepare(place, &trees(session, store, record)?, driver)?);
     }
     let root = plain(session, store, record, place)?;
@@ -265,6 +306,9 @@ pub fn prepare(
         inode_log::to_table(place)?;
     }
     if place.join("upper").exists() {
+        if store.read_only().is_none() {
+            inode_log::to_upper_table(place)?;
+        }
         return Ok(drivers::prepare_stacked(place)?);
     }
     Ok(root)
@@ -281,11 +325,24 @@ pub fn prepare_for(
 ) -> Result<rootfs::Root> {
     let linked = record.config.rootfs.is_none()
         && record.own.root_form.driver.unwrap_or(Driver::Overlay) == Driver::HardLink;
+    if !engine.root().is_tree() && engine.properties().ids == IdsFrom::Map {
+        begin_log(store, record, place)?;
+        inode_log::from_upper_table(place)?;
+    }
+    if let (None, Some(driver)) = (&record.config.rootfs, stacked(record)) {
+        return Ok(rootfs::prepare(place, &trees(session, store, record)?, driver)?);
+    }
     if !linked {
         return prepare(session, store, record, place);
     }
     let root = plain(session, store, record, place)?;
     if engine.root().is_tree() { Ok(root) } else { Ok(drivers::prepare_stacked(place)?) }
+}
+
+/// How a container's root is made, unless it is one of links.
+fn stacked(record: &Record) -> Option<Driver> {
+    let driver = record.own.root_form.driver.unwrap_or(Driver::Overlay);
+    (driver != Driver::HardLink).then_some(driver)
 }
 
 /// The whole tree of a container of links, made where it is not there.
@@ -319,7 +376,7 @@ pub fn for_engine(root: rootfs::Root) -> plan::Root {
 
 /// Ownership that a container's own files cannot carry themselves.
 pub fn side_table(place: &Path) -> Result<rootfs::Owners> {
-    Ok(rootfs::Owners::read(&place.join(rootfs::union::UPPER_OWNERS))?)
+    Ok(rootfs::union::upper_owners(&place.join("upper"))?)
 }
 
 /// Adds what was copied in.
@@ -327,7 +384,7 @@ pub fn add_to_side_table(place: &Path, more: &rootfs::Owners) -> Result<()> {
     if more.is_empty() {
         return Ok(());
     }
-    let mut owners = side_table(place)?;
+    let mut owners = rootfs::Owners::read(&place.join(rootfs::union::UPPER_OWNERS))?;
     for (path, record) in more.iter() {
         owners.insert(path, record.clone());
     }

@@ -79,12 +79,13 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         None => person.clone(),
     };
     let owner = if request.overrides.exec { &first } else { &person };
+    let by_view = is_by_view(request, owner);
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
+    } else if by_view {
+        identity::root_alone(request.facts)
     } else {
-        let ids = identity::ids(owner, config.namespaces.user, request.facts)?;
-        check_mapped(&person, &ids)?;
-        ids
+        identity::ids(owner, config.namespaces.user, request.facts)?
     };
     let hostname = config.hostname.clone().filter(|name| !name.is_empty());
     check_hostname(hostname.as_deref())?;
@@ -113,17 +114,25 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
     } else {
         limits::sysctls(config, &namespaces, &mut warnings)?
     };
-    let can = request.own_ids
-        || matches!(ids, Ids::Single { uid, .. } if uid.inside == 0)
-            && request.facts.no_seccomp.is_none()
-            && request.facts.uid != 0;
+    let can = request.own_ids || by_view;
     let emulate_root = request.fake_root && can && config.namespaces.user != UserNamespace::Host;
+    if !emulate_root && !request.own_ids {
+        check_mapped(&person, &ids)?;
+    }
     Ok(Plan {
         container: config.id.clone(),
         place: request.place.into(),
         root: request.root.clone(),
         read_only_root: config.read_only,
-        process: process(request, &person, &ids, hostname.as_deref(), affinity, &mut warnings)?,
+        process: process(
+            request,
+            &person,
+            (&ids, by_view),
+            hostname.as_deref(),
+            affinity,
+            &mut warnings,
+        )?,
+        user: (owner.uid, owner.gid),
         ids,
         added: request.overrides.mounts.clone(),
         namespaces,
@@ -179,6 +188,19 @@ fn check_shared_memory(request: &Request<'_>, warnings: &mut Vec<String>) -> Res
     })
 }
 
+/// Whether ids are emulated in a namespace with one id. Who runs as the caller needs none of that.
+fn is_by_view(request: &Request<'_>, owner: &identity::Person) -> bool {
+    let facts = request.facts;
+    request.fake_root
+        && !request.own_ids
+        && cfg!(target_arch = "x86_64")
+        && request.config.namespaces.user == UserNamespace::Auto
+        && !facts.has_range()
+        && facts.no_texts.is_none()
+        && facts.uid != 0
+        && owner.uid != facts.uid
+}
+
 /// The programs of the host that the engine may need.
 fn helpers(facts: &Facts) -> BTreeMap<String, PathBuf> {
     facts.helpers.iter().map(|(key, found)| (key.clone(), found.path.clone())).collect()
@@ -209,7 +231,7 @@ fn check_mapped(person: &identity::Person, ids: &Ids) -> Result<()> {
 fn process(
     request: &Request<'_>,
     person: &identity::Person,
-    ids: &Ids,
+    (ids, by_view): (&Ids, bool),
     hostname: Option<&str>,
     affinity: Vec<usize>,
     warnings: &mut Vec<String>,
@@ -244,7 +266,7 @@ fn process(
         create_cwd: !overrides.exec,
         uid: person.uid,
         gid: person.gid,
-        groups: if request.own_ids {
+        groups: if request.own_ids || by_view {
             identity::any_groups(person, &config.group_add, request.accounts)?
         } else {
             identity::groups(person, config, ids, request.accounts, warnings)?

@@ -184,6 +184,12 @@ pub(super) fn single(person: &Person, facts: &Facts) -> Ids {
     Ids::Single { uid: one(person.uid, facts.uid), gid: one(person.gid, facts.gid) }
 }
 
+/// The caller as root, in a namespace in which ids are emulated.
+pub(super) fn root_alone(facts: &Facts) -> Ids {
+    let one = |outside| IdRange { inside: 0, outside, count: 1 };
+    Ids::Single { uid: one(facts.uid), gid: one(facts.gid) }
+}
+
 /// For engines that keep ids themselves: the groups that the image gives and those asked for. (What
 /// the caller's own groups open on the host stays open, whatever is shown.)
 pub(super) fn any_groups(

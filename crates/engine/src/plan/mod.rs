@@ -62,8 +62,11 @@ pub struct Plan {
     pub sysctls: Vec<(String, String)>,
     /// The program.
     pub process: Process,
-    /// System calls that only root may make are answered and recorded.
+    /// Ids and owners are emulated: any can be had, and what the kernel cannot keep is recorded.
     pub emulate_root: bool,
+    /// User and group of the container: they own its volumes where ids are emulated.
+    #[serde(default)]
+    pub user: (u32, u32),
     /// Programs of the host that the engine may need to start the container, by the keys that the
     /// engines give them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -126,7 +126,7 @@ fn inside_a_user_namespace() {
     let directory = Path::new(&directory);
     let layer = rootfs::Layer::open(&directory.join("layer")).unwrap();
     let staging = File::open(directory.join("staging")).unwrap();
-    let built = owner_layer::build(&[layer], staging).unwrap();
+    let built = owner_layer::build(&[layer], staging, owner_layer::Form::True).unwrap();
     std::fs::write(directory.join("staging/built"), format!("{built:?}")).unwrap();
 }
 

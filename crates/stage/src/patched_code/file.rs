@@ -80,16 +80,19 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     let length = text.length.min(size.next_multiple_of(PAGE).saturating_sub(text.offset));
     // The stage was executed from memory, so the container's file system does not allow execution,
     // and nothing can be kept there.
-    if shared::places().stage.starts_with(b"/proc/") {
+    if shared::places().stage.starts_with(b"/proc/self/") {
         return Err(Refusal::Broken(Errno::EACCES));
     }
-    let is_images = !shared::places().texts.is_empty() && is_images(&facts);
+    let namespaces = shared::world().namespaces;
+    let is_images = !shared::places().texts.is_empty() && (namespaces || is_images(&facts));
     let home = if is_images { shared::places().texts } else { shared::places().run };
-    let changed = if is_images { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
+    // An overlay shows the layer's inode, and a device of its own for each mount.
+    let device = if namespaces { 0 } else { facts.st_dev };
+    let changed = if is_images && !namespaces { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
     let mut beginning = [0; 1024];
     let count = calls::pread(file as i32, &mut beginning, 0)?;
     let words = [
-        facts.st_dev,
+        device,
         facts.st_ino,
         size,
         facts.st_mtime,
@@ -117,8 +120,9 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
         return Err(Refusal::Broken(Errno(raw_errno::EFBIG as u16)));
     }
     let mut other = [0; PATH_MAX];
-    let run = shared::places().run;
-    let length_of_name = name(&mut other, run, (key[0], kind), system::thread())?;
+    // In namespaces they are different mounts.
+    let beside = if namespaces { home } else { shared::places().run };
+    let length_of_name = name(&mut other, beside, (key[0], kind), system::thread())?;
     let staging = as_path(&other[..length_of_name])?;
     let made = make(staging, text, (file, size, length), kind, &key);
     if let Err(refusal) =
@@ -196,6 +200,7 @@ fn wants(number: u32) -> bool {
         host_name: true,
         loader: None,
         in_process: true,
+        namespaces: false,
     };
     MEMORY.contains(&number)
         || number != raw::__NR_rt_sigreturn

@@ -101,6 +101,7 @@ fn caught(number: u32) -> Option<(Op, Catch)> {
         identity: shared::world().identity.is_some(),
         host_name: !shared::world().host_name.is_empty(),
         in_process: true,
+        namespaces: shared::world().namespaces,
         ..Interest::default()
     };
     Some((entry.op, catch(Arch::X86_64, entry.op, &interest)))

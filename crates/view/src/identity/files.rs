@@ -269,19 +269,20 @@ fn set_note(
     stays_plain: bool,
 ) -> Result<()> {
     let link = new.kind() == S_IFLNK;
-    let key = note_key(&found.facts);
-    if stays_plain && (link || !new.needs_record() && new.mode & S_ISVTX == 0) {
-        if found.recorded {
-            host.set_note(&key, None)?;
-        }
-    } else {
-        host.set_note(&key, Some(new.to_text().as_bytes()))?;
-    }
     if link {
         // The mode of a link cannot be changed; this sets the time of change.
-        host.chown(dir, path, u32::MAX, u32::MAX, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)
+        host.chown(dir, path, u32::MAX, u32::MAX, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)?;
     } else {
-        host.chmod(dir, path, new.disk_bits())
+        host.chmod(dir, path, new.disk_bits())?;
+    }
+    // An overlay has made the inode the container's own now, with another number.
+    let mut facts = NO_FACTS;
+    host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
+    let key = note_key(&facts);
+    if stays_plain && (link || !new.needs_record() && new.mode & S_ISVTX == 0) {
+        if found.recorded { host.set_note(&key, None) } else { Ok(()) }
+    } else {
+        host.set_note(&key, Some(new.to_text().as_bytes()))
     }
 }
 

@@ -128,6 +128,9 @@ impl<N: Backend> Resolver<'_, '_, N> {
         let context = &mut *self.walker.context;
         let start =
             fast_path::fast_path(context, from, which).filter(|start| start.dir != Dir::Cwd)?;
+        if start.dir == Dir::Root {
+            return None;
+        }
         let CallContext { backend, world, buffers, .. } = context;
         let path = start.path(buffers.named[which].with_nul());
         match backend.statx(start.dir, path, AT_SYMLINK_NOFOLLOW, &mut buffers.seen[which]) {

@@ -9,6 +9,9 @@
 //! and the text belongs to this world. It is forgotten together with everything in the cache of
 //! directories ([`Host::changed`]), and when the working directory changes.
 //!
+//! In namespaces of the container's own, every path is the kernel's ([`crate::World::namespaces`]),
+//! but for what `/proc` shows, and for threads whose search permission has to be checked.
+//!
 //! Of the last component it is only known that it is not a binding, so the call must not follow it.
 
 use crate::CallContext;
@@ -51,8 +54,13 @@ pub fn fast_path<N: Backend>(
         || buffers.careful
         || task.root.as_bytes() != b"/"
         || world.is_bound(name)
-        || !backend.is_straight(way, Straight::way(everybody))
     {
+        return None;
+    }
+    if world.namespaces && whole && !everybody && !named.starts_with(b"/proc") {
+        return Some(Start { dir: Dir::Root, skip: 0 });
+    }
+    if !backend.is_straight(way, Straight::way(everybody)) {
         return None;
     }
     if !whole {

@@ -171,6 +171,11 @@ fn named(
     into: &mut Text,
 ) -> Result<Target> {
     let kernels = *into;
+    // What a process was given open from outside of the container's mounts has a name that means
+    // another file here, or none.
+    if world.namespaces && !has_that_name(backend, link, &kernels) {
+        return Ok(Target::Kernel);
+    }
     let gone = kernels.as_bytes().ends_with(DELETED) && !has_that_name(backend, link, &kernels);
     match reverse_by(world, kernels.as_bytes(), || entered, into)? {
         // To the guest, the copy of a file of the image is that file.

@@ -77,6 +77,9 @@ pub fn open<N: Backend>(
     let (pid, tid) = (context.backend.pid(), context.backend.tid());
     let Some(entry) = entry(pid, tid, host.as_bytes()) else { return Ok(None) };
     let Some(made) = Made::of(&entry) else { return Ok(None) };
+    if context.world.namespaces && matches!(made, Made::Mounts(_) | Made::Sockets) {
+        return Ok(None);
+    }
     let writes = flags & raw::O_ACCMODE != raw::O_RDONLY;
     // Login programs write the user's id there; once it is set, only the host's root may change it.
     let wanted = (made == Made::LoginId) == writes

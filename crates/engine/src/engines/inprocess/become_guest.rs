@@ -16,21 +16,24 @@ use super::stage_file::{self, StageFile};
 use crate::engines::Engine as _;
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
-use crate::engines::interpose::prepare::Prepared;
+use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::run::{self, Ready, Ties};
+use crate::engines::interpose::world::{Bound, Compiled};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::program::{self, Try};
 use crate::launch::streams::{Child, Streams};
-use crate::plan::{Plan, Process};
+use crate::plan::{Mount, Plan, Process};
+use abi::shared::Switches;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::convert::Infallible;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use sys::process::Strings;
 use view::exec::Machine;
 use view::handover::{Handover, LONGEST};
-use view::world::Emulator;
+use view::world::{Emulator, Identity, Kind};
 use view::{Task, World};
 
 /// Runs the start in the calling process.
@@ -72,6 +75,63 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
     Err(error)
 }
 
+/// Turns a process that is in the container's own namespaces into the program, whose ids and owners
+/// the view shows. `point` is where [`Files`] of the container are mounted there, `fresh` says that
+/// no process lives in the container. Returns why that was not possible.
+pub(in crate::engines) fn in_namespaces(
+    plan: &Plan,
+    program: &program::Ready,
+    point: &Path,
+    fresh: bool,
+) -> Result<Error> {
+    let bound = |path: &str, kind| {
+        let (guest, host) = (path.as_bytes().to_vec(), path.as_bytes().to_vec());
+        Bound { guest, host, read_only: false, kind }
+    };
+    let mut all = vec![bound("/", Kind::Tree), bound("/proc", Kind::Proc)];
+    let (uid, gid) = plan.user;
+    if plan.user != (0, 0) {
+        // The kernel made them where these paths lead.
+        let places = plan.mounts.iter().filter_map(|mount| match mount {
+            Mount::Bind { target, .. } if !target.starts_with("/proc") => Some(target),
+            _ => None,
+        });
+        let places = places
+            .filter_map(|place| place.canonicalize().ok()?.into_os_string().into_string().ok());
+        all.extend(places.map(|place| bound(&place, Kind::Host)));
+    }
+    // The kernel shows the caller as root here.
+    let identity = Identity { host_uid: 0, host_gid: 0, uid, gid };
+    let texts = point.join(TEXTS);
+    let files = Files {
+        root: "/".into(),
+        image_inodes: point.join(hostfs::layout::IMAGE_INODES),
+        notes: point.join(hostfs::layout::INODE_LOG),
+        run: point.into(),
+        beside_image: texts.exists().then_some(texts),
+    };
+    let world = Compiled::new(all, Some(identity));
+    let entered = world.binding_of(plan.process.cwd.as_os_str().as_bytes());
+    let prepared = Prepared { world, files, cwd: plan.process.cwd.clone(), entered };
+    let mut task = run::first_task(plan, &prepared)?;
+    if let Some(sets) = plan.process.capabilities {
+        let own = if plan.process.uid == 0 { sets.bounding } else { sets.ambient };
+        let known = &mut task.creds.capabilities;
+        (known.permitted, known.effective) = (own, own);
+        (known.bounding, known.ambient) = (sets.bounding, sets.ambient);
+        known.inheritable = sets.ambient;
+    }
+    let switches = plan.switches | Switches::NAMESPACES.0;
+    let process = &plan.process;
+    let mode = Mode::Texts;
+    let entry = Entry { mode, switches, process, prepared: &prepared, task, fresh };
+    entry.execute(program, || program::limits(process))
+}
+
+/// In the directory that is mounted in a container with namespaces: where text that was changed is
+/// kept for all containers of the image.
+pub(in crate::engines) const TEXTS: &str = "texts";
+
 /// A process that is about to become a program.
 pub(super) struct Entry<'a> {
     pub(super) mode: Mode,
@@ -98,7 +158,9 @@ impl Entry<'_> {
         let emulators: Vec<Emulator<'_>> =
             found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
         let bindings = prepared.world.bindings();
-        let mut world = World::new(&bindings, prepared.world.identity(), &emulators);
+        let namespaces = Switches(self.switches).has(Switches::NAMESPACES);
+        let mut world =
+            World::new(&bindings, prepared.world.identity(), &emulators).in_namespaces(namespaces);
         world.host_name = prepared.world.host_name();
         let stage = stage_file::place(&prepared.files)?;
         let shared = Shared::new(self.mode, self.switches, prepared, &world, &stage, self.fresh)?;
@@ -132,6 +194,9 @@ impl Entry<'_> {
         shared: &Shared,
         stage: &StageFile,
     ) -> Try {
+        if first.plan.machine != Machine::X86_64 && shared.switches.has(Switches::NAMESPACES) {
+            return Try::Failed(Error::Vanished(String::new()));
+        }
         if first.plan.machine != Machine::X86_64 {
             let program = self.process.argv.first().cloned().unwrap_or_default();
             return Try::Failed(Error::Narrow { program, engine: self.mode.name().into() });

@@ -28,7 +28,7 @@
 //!
 //! It is no security boundary: a guest that wants to get at the caller's files finds a way.
 
-mod become_guest;
+pub(super) mod become_guest;
 mod first_exec;
 mod memory;
 pub mod probe;

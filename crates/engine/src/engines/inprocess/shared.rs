@@ -112,7 +112,7 @@ impl Shared {
 /// executed from a file: then nothing that is kept there could be executed either.
 fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(stage.path.to_bytes()));
-    let name = path.strip_prefix("/proc").is_err().then(|| path.file_name())??;
+    let name = path.strip_prefix("/proc/self").is_err().then(|| path.file_name())??;
     let place = beside.join(name);
     let is_new = match std::fs::create_dir_all(beside).and_then(|()| std::fs::create_dir(&place)) {
         Ok(()) => true,
@@ -146,6 +146,7 @@ fn filter(prepared: &Prepared, stage: &StageFile, switches: Switches) -> Result<
         host_name: !prepared.world.host_name().is_empty(),
         loader: Some((start, start + RANGE)),
         in_process: true,
+        namespaces: switches.has(Switches::NAMESPACES),
     };
     let program = abi::calls::filter::program(&[Arch::X86_64, Arch::I386], &interest);
     let program = program.map_err(|_| Error::Call {

@@ -3,10 +3,9 @@
 //!
 //! Order matters. Filters that need `CAP_SYS_ADMIN` (without `no_new_privs`) come before the
 //! capabilities go. The bounding set shrinks before the user changes, and ambient capabilities are
-//! raised after that. The filter of the root emulation comes last, because from then on another
-//! process answers calls of this one.
+//! raised after that.
 
-use super::emulate;
+use super::identity;
 use crate::error::{Error, Result};
 use crate::launch::program::{Ready, limits, mask, run};
 use crate::plan::{Groups, Ids, Plan, Process, Seccomp};
@@ -25,23 +24,25 @@ pub(in crate::engines) fn execute_alone(
     ready: &Ready,
     tied: bool,
 ) -> Result<Infallible> {
-    execute(plan, ready, tied, None)
+    make_ready(plan, tied)?;
+    limits(&plan.process)?;
+    Err(run(ready))
 }
 
 /// Turns the process into the program. The process is in the container already.
-pub(super) fn execute(
-    plan: &Plan,
-    ready: &Ready,
-    tied: bool,
-    notifier: Option<emulate::Notifier>,
-) -> Result<Infallible> {
+pub(super) fn execute(plan: &Plan, ready: &Ready, tied: bool, fresh: bool) -> Result<Infallible> {
+    make_ready(plan, tied)?;
+    Err(identity::execute(plan, ready, fresh))
+}
+
+/// Everything of the process that the program keeps.
+fn make_ready(plan: &Plan, tied: bool) -> Result<()> {
     let process = &plan.process;
     enter_directory(process)?;
-    limits(process)?;
     if !process.no_new_privileges {
         filters(plan)?;
     }
-    identity(plan)?;
+    become_user(plan)?;
     if process.no_new_privileges {
         rustix::thread::set_no_new_privs(true).map_err(call("set no_new_privs"))?;
         filters(plan)?;
@@ -53,10 +54,7 @@ pub(super) fn execute(
     }
     // Rust's runtime ignores SIGPIPE; programs expect the default.
     let _ = sys::event::set_ignored(rustix::process::Signal::PIPE.as_raw(), false);
-    if let Some(notifier) = notifier {
-        notifier.attach()?;
-    }
-    Err(run(ready))
+    Ok(())
 }
 
 fn enter_directory(process: &Process) -> Result<()> {
@@ -105,7 +103,7 @@ pub(in crate::engines) fn bound(capabilities: u64) -> Result<()> {
     Ok(())
 }
 
-fn identity(plan: &Plan) -> Result<()> {
+fn become_user(plan: &Plan) -> Result<()> {
     let process = &plan.process;
     if let Some(capabilities) = process.capabilities {
         bound(capabilities.bounding)?;
@@ -124,7 +122,7 @@ fn identity(plan: &Plan) -> Result<()> {
         let uid = Uid::from_raw(process.uid);
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(call("become the user"))?;
     }
-    if process.uid != 0 {
+    if process.uid != 0 && !identity::is_wanted(plan) {
         drop_to(process.capabilities.map_or(0, |sets| sets.ambient))?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! it.
 
 use super::run::{PidNamespace, Way};
-use super::{emulate, execute, tree};
+use super::{execute, identity, tree};
 use crate::error::{Error, Result};
 use crate::exit::FAILED;
 use crate::launch::fork;
@@ -23,13 +23,12 @@ pub(super) struct First<'a> {
     pub(super) sender: &'a mut StatusSender,
     /// Held until the program is executed.
     pub(super) turn: OwnedFd,
-    pub(super) notifier: Option<emulate::Notifier>,
 }
 
 /// What the forked process does: waits until it may go on, makes its world, and becomes the program
 /// or the init above it.
 pub(super) fn run(way: &Way<'_>, first: First<'_>) -> ! {
-    let First { gate, sender, turn, notifier } = first;
+    let First { gate, sender, turn } = first;
     let mut byte = [0];
     if !matches!(std::fs::File::from(gate).read(&mut byte), Ok(1)) {
         exit_now(i32::from(FAILED));
@@ -38,38 +37,33 @@ pub(super) fn run(way: &Way<'_>, first: First<'_>) -> ! {
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     }
     if way.plan.init && way.fresh {
-        with_init(way, sender, turn, notifier);
+        with_init(way, sender, turn);
     }
     let held = [Some(sender.as_fd()), Some(turn.as_fd())];
-    let Err(error) = become_program(way, notifier, held);
+    let Err(error) = become_program(way, held);
     exit_now(sender.failed(&error));
 }
 
 /// Stays as the container's init; the program is a child.
-fn with_init(
-    way: &Way<'_>,
-    sender: &mut StatusSender,
-    turn: OwnedFd,
-    notifier: Option<emulate::Notifier>,
-) -> ! {
+fn with_init(way: &Way<'_>, sender: &mut StatusSender, turn: OwnedFd) -> ! {
     if matches!(way.pid_namespace, PidNamespace::Same) {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     }
-    close_ways_out(way, notifier.as_ref(), [Some(sender.as_fd()), Some(turn.as_fd())]);
+    close_ways_out(way, [Some(sender.as_fd()), Some(turn.as_fd())]);
     let forked = make_world(way.plan).and_then(|()| {
         let renewed = way.plan.isolate.then(UntilRenewed::new).transpose()?;
         Ok((fork::child_of_one_thread()?, renewed))
     });
     let error = match forked {
         Ok((ForkResult::Parent(main), renewed)) => {
-            drop((turn, notifier));
+            drop(turn);
             init::stay(main, renewed, || execute::restrain(way.plan));
         }
         Ok((ForkResult::Child, renewed)) => {
             if let Some(renewed) = renewed {
                 renewed.wait();
             }
-            let Err(error) = finish(way, notifier);
+            let Err(error) = finish(way);
             error
         }
         Err(error) => error,
@@ -81,14 +75,13 @@ fn with_init(
 /// stays open until then.
 pub(super) fn become_program(
     way: &Way<'_>,
-    notifier: Option<emulate::Notifier>,
     held: [Option<BorrowedFd<'_>>; 2],
 ) -> Result<Infallible> {
-    close_ways_out(way, notifier.as_ref(), held);
+    close_ways_out(way, held);
     if way.fresh {
         make_world(way.plan)?;
     }
-    finish(way, notifier)
+    finish(way)
 }
 
 /// Closes what a name of the image could lead through, but for `held`.
@@ -96,26 +89,26 @@ pub(super) fn become_program(
 /// Where the container is no boundary, what the caller lets his programs inherit passes on to this
 /// one, so only what the engine has opened is closed, each by its owner. The caller's own files are
 /// no secret from a program that has his rights.
-fn close_ways_out(
-    way: &Way<'_>,
-    notifier: Option<&emulate::Notifier>,
-    held: [Option<BorrowedFd<'_>>; 2],
-) {
+fn close_ways_out(way: &Way<'_>, held: [Option<BorrowedFd<'_>>; 2]) {
     if !way.plan.isolate {
         return;
     }
     // Processes that live in the container already see this one, and may be allowed to trace.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let sockets = [notifier.map(AsFd::as_fd), way.ties.terminal.socket()];
-    let kept: Vec<_> = held.into_iter().chain(sockets).flatten().collect();
+    let socket = [way.ties.terminal.socket()];
+    let kept: Vec<_> = held.into_iter().chain(socket).flatten().collect();
     sys::process::close_others(&kept);
 }
 
 /// Makes the container's tree, sets its host name and its loopback interface up.
 fn make_world(plan: &Plan) -> Result<()> {
     let sources = tree::open_sources(plan)?;
+    let seen = identity::Seen::open(plan)?;
     tree::enter_root(plan)?;
     tree::mount_all(plan, &sources)?;
+    if let Some(seen) = seen {
+        seen.mount();
+    }
     tree::leave_host()?;
     drop(sources);
     if let Some(name) = &plan.hostname {
@@ -128,7 +121,7 @@ fn make_world(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn finish(way: &Way<'_>, notifier: Option<emulate::Notifier>) -> Result<Infallible> {
+fn finish(way: &Way<'_>) -> Result<Infallible> {
     way.ties.terminal.take(way.plan, way.fresh)?;
-    execute::execute(way.plan, &way.program, way.ties.tied, notifier)
+    execute::execute(way.plan, &way.program, way.ties.tied, way.fresh)
 }

@@ -7,7 +7,6 @@
 //! | take the container's turn, look for members, write `/etc` files, enter the cgroup | caller |
 //! | fork the assistant (only for ranges of ids and private networks) | caller |
 //! | leave the host's namespaces: `unshare`, id maps | caller |
-//! | fork the notifier (only for emulated root) | caller |
 //! | fork (only for a private pid namespace or an init) | caller |
 //! | mounts, root, network up, limits, ids, filters, `execve` | the program's process |
 //!
@@ -18,13 +17,14 @@
 //! - [`first_process`]: the program's process, until [`execute`] turns it into the program.
 //! - [`tree`]: the container's root and mounts. [`sealed`]: Coracle's own file in a container.
 //! - [`assistant`], [`network`]: a process that stays in the host's namespaces, and what it does.
-//! - [`seccomp_profile`], [`tty_filter`]: filters of system calls. [`emulate`]: root's calls.
+//! - [`seccomp_profile`], [`tty_filter`]: filters of system calls.
+//! - [`identity`]: ids and owners where one id is mapped.
 
 pub(super) mod assistant;
-mod emulate;
 pub(super) mod enter;
 pub(super) mod execute;
 mod first_process;
+mod identity;
 pub(super) mod leave;
 mod network;
 pub(super) mod run;

@@ -10,9 +10,9 @@
 //! socket, and the turn's file waits in the queue of one.
 
 use super::assistant::Assistant;
+use super::enter;
 use super::first_process::{self, First};
 use super::leave::{leave_host, unshare};
-use super::{emulate, enter};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::etc_files::write_file;
@@ -89,7 +89,6 @@ fn start(
     sender: Option<&mut StatusSender>,
 ) -> Result<Ended> {
     let program = program::ready(&plan.process)?;
-    let emulated = plan.emulate_root.then(|| emulate::Host::open(plan)).transpose()?;
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
     let member = join_member(plan, target, &records)?;
@@ -107,7 +106,7 @@ fn start(
         }
     };
     let way = Way { plan, fresh, program, ties, pid_namespace };
-    run_in_namespaces(way, records, turn, assistant, emulated, sender)
+    run_in_namespaces(way, records, turn, assistant, sender)
 }
 
 /// Has another program make the container.
@@ -223,14 +222,11 @@ fn run_in_namespaces(
     records: Records,
     turn: Turn,
     assistant: Option<Assistant>,
-    emulated: Option<emulate::Host>,
     sender: Option<&mut StatusSender>,
 ) -> Result<Ended> {
-    let notifier = emulate::Notifier::start(way.plan, emulated.as_ref())?;
-    drop(emulated);
     let turn = descriptor::park(turn)?;
     let forks = way.plan.init && way.fresh || !matches!(way.pid_namespace, PidNamespace::Same);
-    let inside = Inside { way, records, turn, assistant, notifier };
+    let inside = Inside { way, records, turn, assistant };
     if !forks {
         return inside.become_program(sender.as_deref().map(AsFd::as_fd));
     }
@@ -252,7 +248,6 @@ struct Inside<'a> {
     /// Held until the program is executed.
     turn: OwnedFd,
     assistant: Option<Assistant>,
-    notifier: Option<emulate::Notifier>,
 }
 
 impl Inside<'_> {
@@ -268,7 +263,7 @@ impl Inside<'_> {
 
     /// Becomes the program; returns only where that fails.
     fn become_program(self, status: Option<BorrowedFd<'_>>) -> Result<Ended> {
-        let Self { way, records, turn, assistant, notifier } = self;
+        let Self { way, records, turn, assistant } = self;
         let pid = std::process::id();
         if !way.fresh {
             records.add(pid)?;
@@ -276,7 +271,7 @@ impl Inside<'_> {
         let held = [status, Some(turn.as_fd())];
         let result = Self::connect(way.plan, assistant.as_ref(), pid).and_then(|()| {
             drop((assistant, records));
-            first_process::become_program(&way, notifier, held)
+            first_process::become_program(&way, held)
         });
         // The process is recorded as living in the container, so its turn ends with it and no
         // sooner.
@@ -286,7 +281,7 @@ impl Inside<'_> {
 
     /// Forks the program's process and waits for its end, passing signals on to it.
     fn wait_for_child(self) -> Result<Ended> {
-        let Self { mut way, records, turn, assistant, notifier } = self;
+        let Self { mut way, records, turn, assistant } = self;
         // A signal that kills the waiting parent is meant for the program.
         way.ties.tied = true;
         let (gate, opener) = report::raw_pipe()?;
@@ -297,11 +292,11 @@ impl Inside<'_> {
                 if let Some(assistant) = assistant {
                     assistant.forget();
                 }
-                first_process::run(&way, First { gate, sender: &mut sender, turn, notifier })
+                first_process::run(&way, First { gate, sender: &mut sender, turn })
             }
             ForkResult::Parent(pid) => pid,
         };
-        drop((sender, gate, notifier));
+        drop((sender, gate));
         let number = number(child);
         // This process stays until the program has ended.
         let added = records
@@ -328,14 +323,14 @@ impl Inside<'_> {
 
     /// Makes the program's process as a child of the caller's parent, which will wait for it.
     fn leave_to_sibling(self, sender: &mut StatusSender) -> Result<Ended> {
-        let Self { way, records, turn, assistant, notifier } = self;
+        let Self { way, records, turn, assistant } = self;
         let (gate, opener) = report::raw_pipe()?;
         let Some(child) = fork::sibling()? else {
             drop((opener, records));
             if let Some(assistant) = assistant {
                 assistant.forget();
             }
-            first_process::run(&way, First { gate, sender, turn, notifier })
+            first_process::run(&way, First { gate, sender, turn })
         };
         let number = number(child);
         sender.process(number);

@@ -122,6 +122,7 @@ fn interest(prepared: &Prepared) -> Interest {
         host_name: !prepared.world.host_name().is_empty(),
         loader: Some((LOADER_START, LOADER_END)),
         in_process: false,
+        namespaces: false,
     }
 }
 

@@ -1,0 +1,148 @@
+//! Ids and owners in a namespace with one id: what the kernel cannot keep, the view shows inside
+//! the program's own process, by the rules and with the records of the modes without namespaces.
+//!
+//! ```text
+//!   program ──chown("f", 42, 42)──► stage, in the program's process: gives f a record
+//!           ──stat("f")───────────► the kernel's answer, and the record where there is one
+//! ```
+//!
+//! The kernel makes the tree, so paths are its own; the stage's file, the file that processes
+//! share and the log of records are mounted at a place that `/proc` or `/sys` has for other file
+//! systems ([`POINTS`]), so nothing is made in the container's tree. What the stage cannot catch or
+//! load (32-bit programs, code that is made while a program runs, what enters namespaces of its
+//! own) runs by the kernel alone: it sees root's files, and may have none of other owners.
+//!
+//! It is no boundary: every process has the caller's rights, whatever ids it believes in.
+
+use crate::engines::inprocess::become_guest::{TEXTS, in_namespaces};
+use crate::error::{Error, Result};
+use crate::launch::program::{Ready, limits, run};
+use crate::plan::{Ids, Plan};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Directories that the kernel keeps empty for other file systems, best first.
+const POINTS: [&str; 3] = ["/proc/fs/nfsd", "/sys/fs/fuse/connections", "/sys/kernel/debug"];
+/// In the container's `run/`: what its processes may see of the container's directory.
+const SEEN: &str = "view";
+/// Where the shared file lies once the first program runs.
+const SHARED: &str = hostfs::layout::SHARED;
+
+/// Whether the view shows the ids of a plan.
+pub(super) fn is_wanted(plan: &Plan) -> bool {
+    plan.emulate_root && matches!(plan.ids, Ids::Single { .. }) && cfg!(target_arch = "x86_64")
+}
+
+/// What is mounted, opened while the host's paths still lead to it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    tree: OwnedFd,
+    texts: Option<OwnedFd>,
+}
+
+impl Seen {
+    /// Makes the directory and copies it into detached mounts. `None` on kernels before 5.2, and
+    /// where nothing is to be shown.
+    pub(super) fn open(plan: &Plan) -> Result<Option<Self>> {
+        if !is_wanted(plan) {
+            return Ok(None);
+        }
+        let place = plan.place.join(hostfs::layout::RUN).join(SEEN);
+        // A boundary shares no file with other containers.
+        let beside = plan.beside_image.as_ref().filter(|_| !plan.isolate);
+        make(&plan.place, &place, beside.map(PathBuf::as_path)).map_err(|error| Error::File {
+            doing: "make".into(),
+            path: place.clone(),
+            errno: error.into(),
+        })?;
+        let failed = |errno: Errno| Error::MountSource {
+            path: place.clone(),
+            target: POINTS[0].into(),
+            errno: errno.into(),
+        };
+        let tree = match sys::mount::copy_tree(&place) {
+            Err(Errno::NOSYS) => return Ok(None),
+            result => result.map_err(failed)?,
+        };
+        let texts = beside.and_then(|beside| sys::mount::copy_tree(beside).ok());
+        Ok(Some(Self { tree, texts }))
+    }
+
+    /// Mounts it. The container's tree is made, and `/proc` is in it.
+    pub(super) fn mount(self) {
+        for point in POINTS {
+            if sys::mount::attach(self.tree.as_fd(), Path::new(point)).is_ok() {
+                if let Some(texts) = self.texts {
+                    let _ = sys::mount::attach(texts.as_fd(), &Path::new(point).join(TEXTS));
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Makes the directory with the container's log of records in it, and the stage, which all
+/// containers of an image have in common.
+fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Result<()> {
+    std::fs::create_dir_all(place.join(TEXTS))?;
+    if let Some(beside) = beside {
+        let name = stage_name();
+        if !place.join(&name).exists() {
+            let kept = beside.join(&name).with_extension("file");
+            if std::fs::hard_link(&kept, place.join(&name)).is_err() {
+                std::fs::create_dir_all(beside)?;
+                keep_stage(&kept);
+                let _ = std::fs::hard_link(&kept, place.join(&name));
+            }
+        }
+    }
+    let _ = std::fs::remove_file(place.join(SHARED));
+    let (log, seen) =
+        (container.join(hostfs::layout::INODE_LOG), place.join(hostfs::layout::INODE_LOG));
+    std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    let _ = std::fs::remove_file(&seen);
+    std::fs::hard_link(&log, &seen)
+}
+
+/// The stage's name at its usual place in a process.
+fn stage_name() -> String {
+    format!("{}{}-0", crate::launch::run_files::STAGE, blobs::STAGE_MARK)
+}
+
+/// Writes the stage for all containers of an image. Where that fails, each has its own.
+fn keep_stage(kept: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let unfinished = kept.with_extension(std::process::id().to_string());
+    let file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&unfinished);
+    let written = file.and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &blobs::stage(0))?;
+        std::fs::rename(&unfinished, kept)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+}
+
+/// Where the container has what was mounted.
+fn point() -> Option<PathBuf> {
+    let mut points = POINTS.iter().map(Path::new);
+    points.find(|point| point.join(TEXTS).is_dir()).map(Path::to_path_buf)
+}
+
+/// Turns the process into the program; returns why that was not possible.
+pub(super) fn execute(plan: &Plan, ready: &Ready, fresh: bool) -> Error {
+    if let Some(point) = is_wanted(plan).then(point).flatten() {
+        let fresh = fresh || !point.join(SHARED).exists();
+        match in_namespaces(plan, ready, &point, fresh) {
+            // For the kernel.
+            Ok(Error::Vanished(_)) => {}
+            Ok(error) | Err(error) => return error,
+        }
+    }
+    match limits(&plan.process) {
+        Ok(()) => run(ready),
+        Err(error) => error,
+    }
+}
