@@ -36,6 +36,8 @@ pub struct Life {
     pub state: u8,
     /// Its parent.
     pub parent: u32,
+    /// The thread that was read is ending (`PF_EXITING`): it has no files and namespaces any more.
+    pub ending: bool,
     /// Number of threads, including a first thread that has ended. 0: the thread that was read is
     /// being removed.
     pub threads: u64,
@@ -46,6 +48,8 @@ pub struct Life {
 impl Life {
     /// Length of a tick in nanoseconds.
     pub const TICK: u64 = 10_000_000;
+    /// Of the flags in field 9 (the kernel's `include/linux/sched.h`).
+    const PF_EXITING: u64 = 4;
 
     /// Parses `stat`.
     pub fn read(text: &[u8]) -> Option<Self> {
@@ -54,13 +58,19 @@ impl Life {
         let mut words = text.split(|byte| *byte == b' ');
         let state = *words.next()?.first()?;
         let parent = u32::try_from(number(words.next()?)?).ok()?;
-        let threads = number(words.nth(15)?)?;
-        Some(Self { state, parent, threads, start: number(words.nth(1)?)? })
+        let ending = number(words.nth(4)?)? & Self::PF_EXITING != 0;
+        let threads = number(words.nth(10)?)?;
+        Some(Self { state, parent, ending, threads, start: number(words.nth(1)?)? })
     }
 
     /// Returns true if all threads have ended. Valid unless [`Self::is_passing`].
     pub fn is_over(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// Returns true if the last thread is ending or has ended. Valid unless [`Self::is_passing`].
+    pub fn is_ending(&self) -> bool {
+        self.ending && self.threads <= 1 || self.is_over()
     }
 
     /// Returns true if the thread that was read is being removed: it was the last of its process,
@@ -104,9 +114,12 @@ mod tests {
 
     #[test]
     fn a_process_lives_as_long_as_any_of_its_threads() {
-        let life = |state, threads| Life { state, parent: 1, threads, start: 1 };
+        let life = |state, threads| Life { state, parent: 1, ending: false, threads, start: 1 };
         assert!(life(b'Z', 1).is_over() && life(b'X', 1).is_over());
         assert!(!life(b'Z', 2).is_over() && !life(b'S', 1).is_over());
+        let ending = |state, threads| Life { ending: true, ..life(state, threads) };
+        assert!(ending(b'D', 1).is_ending() && !ending(b'D', 1).is_over());
+        assert!(!ending(b'Z', 2).is_ending() && !life(b'S', 1).is_ending());
         assert!(life(b'Z', 0).is_passing() && life(b'X', 2).is_passing());
         assert!(!life(b'Z', 2).is_passing() && !life(b'X', 1).is_passing());
     }
@@ -118,9 +131,12 @@ mod tests {
         for name in [&b"(sh)"[..], b"(a) b (c)", b"(\n)"] {
             let text = [b"43 ", name, b" ", rest].concat();
             let life = Life::read(&text).unwrap();
-            assert_eq!(life, Life { state: b'S', parent: 41, threads: 1, start: 987_654 });
+            let known = Life { state: b'S', parent: 41, ending: false, threads: 1, start: 987_654 };
+            assert_eq!(life, known);
             assert!(!life.is_over() && !life.is_passing());
         }
+        let flags = b"43 (sh) D 41 42 42 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 3";
+        assert!(Life::read(flags).unwrap().is_ending());
         assert_eq!(Life::read(b"43 (sh) Z 41 42"), None);
         assert_eq!(Life::read(b""), None);
         // The data of this process itself.

@@ -155,7 +155,6 @@ pub fn prepare(container: &Path, image: &ImageTrees, driver: Driver) -> Result<R
         if rustix::fs::statat(&directory, "upper", AtFlags::SYMLINK_NOFOLLOW).is_err() {
             make_upper(&directory, image)?;
         }
-        clear_volatile(&directory)?;
         return Ok(Root::Overlay {
             lowers: image.lowers(),
             upper: container.join("upper"),
@@ -224,7 +223,6 @@ pub fn prepare_stacked(container: &Path) -> Result<Root, Error> {
         rustix::fs::futimens(&upper, &crate::apply::times(mtime)).map_err(fail)?;
         rename(&directory, "upper.new", "upper")?;
     }
-    clear_volatile(&directory)?;
     Ok(Root::Stacked {
         directory: container.join(ROOT),
         upper: container.join("upper"),
@@ -266,29 +264,6 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
             .map_err(|errno| fail("set the time of", errno))?;
     }
     rename(container, "upper.new", "upper")
-}
-
-/// Deletes the mark of an earlier `volatile` mount, which makes the next mount fail.
-///
-/// Overlay writes `work/incompat/volatile` at such a mount, so that a mount after a crash needs a
-/// decision. A container's upper is private, and losing the last seconds before a crash is
-/// accepted.
-fn clear_volatile(container: &impl rustix::fd::AsFd) -> Result<(), Error> {
-    let work = match rustix::fs::openat(container, "work", sys::fs::DIRECTORY, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(errno) => return Err(Error::disk("open directory", b"work", errno)),
-    };
-    // `work/work` has mode 000; `incompat` is inside it.
-    let inner = match sys::fs::open_dir_force(&work, b"work") {
-        Ok(fd) => fd,
-        // Of several runs at once, one may find what another deletes or mounts (`EACCES`: the mount
-        // made the directory anew while this run changed the mode of the old one). The run that
-        // mounts holds a lock and deletes the mark again.
-        Err(Errno::NOENT | Errno::ACCESS) => return Ok(()),
-        Err(errno) => return Err(Error::disk("open directory", b"work/work", errno)),
-    };
-    let _ = sys::fs::remove_tree(&inner, b"incompat");
-    Ok(())
 }
 
 fn open(path: &Path) -> Result<rustix::fd::OwnedFd, Error> {

@@ -73,7 +73,8 @@ pub fn of_any_thread<T>(
     let mut pause = Duration::from_micros(20);
     let mut result = ask(&process);
     for _ in 0..PASSES {
-        if !matches!(result, Err(Errno::NOENT | Errno::SRCH)) || start_time(pid).is_none() {
+        let is_gone = || life(pid).is_none_or(|life| life.is_ending());
+        if !matches!(result, Err(Errno::NOENT | Errno::SRCH)) || is_gone() {
             break;
         }
         let mut threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();

@@ -154,11 +154,12 @@ impl Entry<'_> {
         last: impl FnOnce() -> Result<()>,
     ) -> Result<Error> {
         let prepared = self.prepared;
-        let found = emulators::find();
+        let namespaces = Switches(self.switches).has(Switches::NAMESPACES);
+        // The host's programs cannot be reached from there.
+        let found = if namespaces { Vec::new() } else { emulators::find() };
         let emulators: Vec<Emulator<'_>> =
             found.iter().map(|(machine, host)| Emulator { machine: *machine, host }).collect();
         let bindings = prepared.world.bindings();
-        let namespaces = Switches(self.switches).has(Switches::NAMESPACES);
         let mut world =
             World::new(&bindings, prepared.world.identity(), &emulators).in_namespaces(namespaces);
         world.host_name = prepared.world.host_name();
