@@ -8,12 +8,13 @@ pub fn nearest<'name>(
     known: impl Iterator<Item = &'name str>,
     limit: usize,
 ) -> Option<&'name str> {
+    let own = letters(name);
     known
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(edits, _)| *edits <= limit && edits * 2 <= name.len())
         .min_by_key(|(edits, candidate)| {
-            let replaced = candidate.len() == name.len() && letters(candidate) != letters(name);
-            (*edits, replaced, letters(candidate) != letters(name))
+            let differs = letters(candidate) != own;
+            (*edits, differs && candidate.len() == name.len(), differs)
         })
         .map(|(_, candidate)| candidate)
 }
