@@ -206,6 +206,8 @@ fn in_process_tests(op: Op) -> Option<&'static [Test]> {
         Op::Mprotect | Op::PkeyMprotect => {
             &[Test::High(0, BACKEND_HIGH), Test::Large(1), Test::Of(2, WRITE, 0)]
         }
+        // The backend's memory counts.
+        Op::Mlockall => &[Test::Any(0, 1)],
         Op::Mremap => &[
             Test::High(0, BACKEND_HIGH),
             Test::High(4, BACKEND_HIGH),

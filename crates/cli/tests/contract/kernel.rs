@@ -1,12 +1,13 @@
 //! Calls whose result a mode could change unseen: signals, limits, memory. Each program prints what
 //! it prints on the host.
 
-use testkit::skip::Outcome;
+use testkit::skip::{Outcome, Skip};
 
 use crate::patched_code::compiled;
 use crate::world::{Case, World};
 
-pub(crate) const CASES: &[(&str, Case)] = &[("signals_of_traps", signals_of_traps)];
+pub(crate) const CASES: &[(&str, Case)] =
+    &[("signals_of_traps", signals_of_traps), ("locked_memory", locked_memory)];
 
 /// What `signals.c` prints on any Linux: a signal's end is negative.
 const SIGNALS: &str = "\
@@ -23,6 +24,17 @@ closed stack: 0 failed, 101 signals
 /// kept until they are unblocked, over `execve`. A call needs no alternate stack.
 fn signals_of_traps(w: &World) -> Outcome {
     prints(w, "signals", include_str!("signals.c"), SIGNALS)
+}
+
+/// A limit for locked memory is for the program's own.
+fn locked_memory(w: &World) -> Outcome {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Memlock).maximum;
+    if most.is_some_and(|most| most < 8 << 20) {
+        return Err(Skip("less than 8 MB of memory may be locked".to_owned()));
+    }
+    let expected =
+        "current: 0, locked\nnone: 22, not locked\nboth: 0, locked\ntoo much: 12, not locked\n";
+    prints(w, "locked", include_str!("locked.c"), expected)
 }
 
 /// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).
