@@ -17,7 +17,7 @@ use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
 use crate::{
     clone, cwd, entry, exec, fd_exhaustion, filters, leaving, locked_memory, memory_guard, patched_code, rewrite, shared,
-    signals, slots, system, tasks, tree,
+    signals, slots, system, tasks, tracing, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -154,6 +154,7 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         | Op::RemapFilePages
         | Op::Shmat
         | Op::Brk => memory_guard::rule(caught, op),
+        Op::Kill | Op::Tkill | Op::Tgkill => tracing::before_stop(&caught.call, op),
         Op::Mlockall => locked_memory::rule(caught),
         Op::Seccomp | Op::Prctl => filters::rule(caught, op),
         Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(caught.call.arguments[0]) => {

@@ -182,6 +182,8 @@ const BACKEND_HIGH: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
 const OWN_SIGNALS: &[u32] = &[7, 11, 31];
 /// `PROT_WRITE`.
 const WRITE: u32 = 2;
+/// `SIGSTOP`.
+const STOP: &[u32] = &[19];
 /// `__WALL`; see wait(2).
 const EVERY_CHILD: u32 = 0x4000_0000;
 
@@ -308,6 +310,12 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         // All processes (-1) would be all processes of the host's caller. The kernel does not know
         // which processes an emulated user may signal.
         Op::Kill if interest.identity => Catch::Stop,
+        // A process that stops itself may have asked to be traced.
+        Op::Kill if interest.in_process => {
+            Catch::StopIf(&[Test::OneOf(0, &[u32::MAX]), Test::OneOf(1, STOP)])
+        }
+        Op::Tkill if interest.in_process => Catch::StopIf(&[Test::OneOf(1, STOP)]),
+        Op::Tgkill if interest.in_process => Catch::StopIf(&[Test::OneOf(2, STOP)]),
         Op::Kill => Catch::StopIf(&[Test::OneOf(0, &[u32::MAX])]),
         Op::Clone3
         | Op::Seccomp

@@ -6,8 +6,11 @@ use testkit::skip::{Outcome, Skip};
 use crate::patched_code::compiled;
 use crate::world::{Case, World};
 
-pub(crate) const CASES: &[(&str, Case)] =
-    &[("signals_of_traps", signals_of_traps), ("locked_memory", locked_memory)];
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("signals_of_traps", signals_of_traps),
+    ("locked_memory", locked_memory),
+    ("asks_to_be_traced", asks_to_be_traced),
+];
 
 /// What `signals.c` prints on any Linux: a signal's end is negative.
 const SIGNALS: &str = "\
@@ -35,6 +38,15 @@ fn locked_memory(w: &World) -> Outcome {
     let expected =
         "current: 0, locked\nnone: 22, not locked\nboth: 0, locked\ntoo much: 12, not locked\n";
     prints(w, "locked", include_str!("locked.c"), expected)
+}
+
+/// A process that asks to be traced runs on if nobody traces it, and stops for a tracer.
+fn asks_to_be_traced(w: &World) -> Outcome {
+    if w.engine.starts_with('P') {
+        return Err(Skip("a process has one tracer, which is the engine's".to_owned()));
+    }
+    let expected = "end 20\nstopped by 19, end 21\nstopped by 19, end 22\nstopped by 5, end 30\n";
+    prints(w, "traced", include_str!("traced.c"), expected)
 }
 
 /// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).

@@ -48,7 +48,7 @@ const BUS: u32 = raw::SIGBUS;
 
 /// The signal by which calls are caught: that of the filter, or of the instruction that replaces
 /// `syscall` (modes F).
-fn trap_signal() -> u32 {
+pub(crate) fn trap_signal() -> u32 {
     if crate::shared::is_mode_f() { raw::SIGILL } else { SYS }
 }
 
