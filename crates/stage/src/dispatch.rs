@@ -16,8 +16,8 @@
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
 use crate::{
-    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, locked_memory, memory_guard, patched_code, rewrite, shared,
-    signals, slots, system, tasks, tracing, tree,
+    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, locked_memory, memory_guard,
+    patched_code, rewrite, shared, signals, slots, system, tasks, tracing, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
