@@ -11,8 +11,8 @@
 //! atomic, and the handler's decides.
 
 use super::{
-    FAULTS, SYS, alternate, always, bit, is_always, masks, never_blocked, stage_fault,
-    stage_return, stage_signal, trap_signal,
+    FAULTS, SYS, always, bit, is_always, masks, never_blocked, stage_fault, stage_return,
+    stage_signal, trap_signal,
 };
 use crate::dispatch::{CaughtCall, Ruling};
 use crate::entry::{stage_sigill, stage_sigsys};
@@ -80,6 +80,9 @@ static TABLE: [Entry; 64] = [const { Entry([const { AtomicU64::new(0) }; 4]) }; 
 /// stage's handler; then only the kernel knows its action.
 static BORROWED: AtomicBool = AtomicBool::new(false);
 
+/// Set if the stage's handlers must not use alternate stacks.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
 /// The guest's action for a signal for which the kernel has the stage's handler.
 pub(super) fn guests(signal: u32) -> Action {
     let Some(entry) = TABLE.get((signal as usize).wrapping_sub(1)) else {
@@ -110,7 +113,7 @@ fn address(of: unsafe extern "C" fn()) -> u64 {
 
 /// The action that the kernel gets for an action of the guest.
 fn made_of(signal: u32, action: Action) -> Action {
-    let stack = if alternate::is_unsafe() { 0 } else { ALTERNATE };
+    let stack = if LEFT.load(Relaxed) { 0 } else { ALTERNATE };
     let ours = Action {
         handler: address(stage_signal),
         flags: INFORMED | RESTORED | NESTED | stack,
@@ -253,8 +256,11 @@ pub(super) fn install(ignored: u64) {
     }
 }
 
-/// Installs the stage's handlers again, after what [`made_of`] depends on has changed.
-pub(super) fn install_again() {
+/// From now on the stage's handlers run on ordinary stacks.
+pub(super) fn leave_alternate_stacks() {
+    if LEFT.swap(true, Relaxed) {
+        return;
+    }
     for signal in always() {
         // It cannot fail: the signals exist.
         let _ = exchange(signal, Some(made_of(signal, guests(signal))));

@@ -13,23 +13,15 @@ use super::actions;
 use crate::dispatch::{CaughtCall, Ruling};
 use crate::{memory, tasks};
 use abi::syscalls::ARCH_X86_64;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
 
 /// The alternate stacks that threads have named last: first address, end.
 static STACKS: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Set when an alternate stack may have lost the right.
-static UNSAFE: AtomicBool = AtomicBool::new(false);
-
 /// What a frame and a handler of the stage need at most, from the end of a stack.
 const NEEDED: u64 = 16 * 1024;
-
-/// Returns true if the stage's handlers must not use alternate stacks.
-pub(super) fn is_unsafe() -> bool {
-    UNSAFE.load(Relaxed)
-}
 
 /// `sigaltstack`: remembers the stack.
 pub(super) fn rule(caught: &CaughtCall<'_>) -> Ruling {
@@ -61,7 +53,7 @@ pub(super) fn rule(caught: &CaughtCall<'_>) -> Ruling {
 /// Before an `mprotect`: if an alternate stack loses the right to be written to, the stage's
 /// handlers leave all of them.
 pub(crate) fn before_protection(address: u64, length: u64, rights: u64) {
-    if rights as u32 & raw::PROT_WRITE != 0 || is_unsafe() || tasks::is_vfork_child() {
+    if rights as u32 & raw::PROT_WRITE != 0 || tasks::is_vfork_child() {
         return;
     }
     let end = address.saturating_add(length);
@@ -70,7 +62,6 @@ pub(crate) fn before_protection(address: u64, length: u64, rights: u64) {
         address < last && end > first.max(last.saturating_sub(NEEDED))
     });
     if is_hit {
-        UNSAFE.store(true, Relaxed);
-        actions::install_again();
+        actions::leave_alternate_stacks();
     }
 }
