@@ -125,6 +125,8 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         Op::RtSigaction
         | Op::RtSigprocmask
         | Op::RtSigsuspend
+        | Op::RtSigpending
+        | Op::RtSigtimedwait
         | Op::Sigaltstack
         | Op::Ppoll
         | Op::Pselect6

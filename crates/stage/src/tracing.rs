@@ -105,7 +105,7 @@ pub(crate) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
     }
     let (request, thread) = (call.arguments[0] as u32, call.arguments[1] as u32);
     match request {
-        requests::PTRACE_TRACEME if !is_traced() => {
+        requests::PTRACE_TRACEME if is_allowed() && !is_traced() => {
             let process = system::process();
             let before = TRACE_LATER.swap(process, Relaxed);
             return Ruling::Done(if before == process { Errno::EPERM.result() } else { 0 });
@@ -119,11 +119,18 @@ pub(crate) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
         }
         _ => {}
     }
-    // Otherwise the kernel refuses: it is traced.
+    // Otherwise the kernel refuses: it is traced already, or nobody may trace.
     if request != requests::PTRACE_TRACEME {
         watch();
     }
     Ruling::Kernel(call)
+}
+
+/// Returns false if the host refuses to trace at all: no process has the number 0.
+fn is_allowed() -> bool {
+    let arguments = [u64::from(requests::PTRACE_PEEKTEXT), 0, 0, 0, 0, 0];
+    // SAFETY: there is nothing to read.
+    unsafe { system::call(raw::__NR_ptrace, arguments) == Errno::ESRCH.result() }
 }
 
 /// Returns true if somebody traces this process.

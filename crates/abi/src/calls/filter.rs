@@ -196,7 +196,7 @@ fn in_process_tests(op: Op) -> Option<&'static [Test]> {
         Op::RtSigprocmask | Op::Sigprocmask | Op::RtSigaction | Op::Sigaction => {
             &[Test::Given(1), Test::Given(2)]
         }
-        Op::Sigaltstack => &[Test::Given(0)],
+        Op::Sigaltstack | Op::RtSigpending | Op::RtSigtimedwait => &[Test::Given(0)],
         Op::Signal => &[Test::OneOf(0, OWN_SIGNALS)],
         Op::Ppoll | Op::PpollTime64 => &[Test::Given(3)],
         Op::Pselect6 | Op::Pselect6Time64 | Op::IoPgetevents | Op::IoPgeteventsTime64 => {

@@ -28,6 +28,7 @@ mod alternate;
 pub(crate) mod context;
 mod delivery;
 mod masks;
+mod waiting;
 
 pub(crate) use actions::clear;
 pub(crate) use alternate::before_protection;
@@ -38,7 +39,7 @@ pub(crate) use masks::admits_faults;
 
 use crate::dispatch::{CaughtCall, Ruling};
 use abi::calls::Op;
-use abi::syscalls::ARCH_I386;
+use abi::syscalls::{ARCH_I386, ARCH_X86_64};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
@@ -79,6 +80,9 @@ pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     match op {
         Op::RtSigaction => actions::rule(caught),
         Op::Sigaltstack => alternate::rule(caught),
+        Op::RtSigpending | Op::RtSigtimedwait if caught.call.arch == ARCH_X86_64 => {
+            waiting::rule(caught, op)
+        }
         Op::Sigaction | Op::Signal if caught.call.arch == ARCH_I386 => {
             Ruling::Done(Errno::ENOSYS.result())
         }
