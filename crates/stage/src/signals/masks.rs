@@ -4,8 +4,8 @@
 //! In such a mask `SIGSTKFLT` stands for it ([`STAND_IN`]): nothing raises that since the 387. So
 //! the kernel keeps for each thread whether the guest blocks the signal, over handlers, new threads
 //! and `execve`. One that arrives while it is blocked is queued again as the stand-in, with a mark,
-//! and waits in the kernel until the guest unblocks it (`delivery`) or asks for it (`waiting`). What
-//! a guest sees of that: who blocks one of the two has blocked both, and `signalfd` knows only the
+//! and waits in the kernel until the guest unblocks it (`delivery`) or asks for it (`waiting`). A
+//! guest sees that who blocks one of the two has blocked both, and `signalfd` knows only the
 //! stand-in.
 //!
 //! Masks that block the signals of bad accesses are noticed ([`notice`]).
