@@ -20,7 +20,7 @@ pub(super) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         return Ruling::Kernel(caught.call);
     }
     let result = if op == Op::RtSigpending { pending(caught) } else { wait(caught) };
-    Ruling::Done(result.unwrap_or_else(|errno| errno.result()))
+    Ruling::Done(result.unwrap_or_else(Errno::result))
 }
 
 fn pending(caught: &CaughtCall<'_>) -> Result<i64, Errno> {
