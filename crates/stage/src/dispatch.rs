@@ -16,8 +16,8 @@
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
 use crate::{
-    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, memory_guard, patched_code, rewrite, shared,
-    signals, slots, system, tasks, tree,
+    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, locked_memory, memory_guard,
+    patched_code, rewrite, shared, signals, slots, system, tasks, tracing, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -125,6 +125,8 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         Op::RtSigaction
         | Op::RtSigprocmask
         | Op::RtSigsuspend
+        | Op::RtSigpending
+        | Op::RtSigtimedwait
         | Op::Sigaltstack
         | Op::Ppoll
         | Op::Pselect6
@@ -154,6 +156,8 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         | Op::RemapFilePages
         | Op::Shmat
         | Op::Brk => memory_guard::rule(caught, op),
+        Op::Kill | Op::Tkill | Op::Tgkill => tracing::before_stop(&caught.call, op),
+        Op::Mlockall => locked_memory::rule(caught),
         Op::Seccomp | Op::Prctl => filters::rule(caught, op),
         Op::Fstat | Op::Newfstatat | Op::Statx if tree::hides(caught.call.arguments[0]) => {
             Ruling::Done(Errno::EBADF.result())

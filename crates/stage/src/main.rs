@@ -53,6 +53,7 @@ mod frame;
 mod kernel;
 mod leaving;
 mod load;
+mod locked_memory;
 mod memory;
 mod memory_guard;
 mod patched_code;

@@ -9,7 +9,7 @@
 //! behind the stage's image ([`lend_heap`]): that part of the range is the guest's.
 
 use crate::dispatch::{CaughtCall, Ruling};
-use crate::system;
+use crate::{signals, system};
 use abi::boot::{RANGE, SHARED, SLOTS, SPARE, STUBS};
 use abi::calls::Op;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -56,6 +56,9 @@ pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         // The length is the segment's, but only the start counts: the range is far from all other
         // mappings.
         return if overlaps(length, 1) { refuse(Errno::EINVAL) } else { Ruling::Kernel(call) };
+    }
+    if matches!(op, Op::Mprotect | Op::PkeyMprotect) {
+        signals::before_protection(address, length, third);
     }
     let hit = overlaps(address, length);
     match op {

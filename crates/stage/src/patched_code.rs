@@ -23,7 +23,7 @@ mod file;
 use crate::dispatch::{CaughtCall, Ruling};
 use crate::signals::context::Registers;
 use crate::system::{self, Failed, Place};
-use crate::{entry, filters, memory, memory_guard};
+use crate::{entry, filters, memory, memory_guard, tracing};
 use abi::bpf::{ALLOW, ERRNO, LOG};
 use abi::calls::Op;
 use abi::code::census::{Verdict, of_memory};
@@ -93,7 +93,9 @@ pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
     };
     match result {
         // What cannot be caught there is the kernel's.
-        Err(Refusal::Unproven(_) | Refusal::Occupied) if crate::shared::world().namespaces => Ok(()),
+        Err(Refusal::Unproven(_) | Refusal::Occupied) if crate::shared::world().namespaces => {
+            Ok(())
+        }
         // There is no space, or writing or executing files is not allowed: then this process gets
         // private patched pages.
         Err(Refusal::Broken(_)) => match file::patch(text, file) {
@@ -274,6 +276,7 @@ pub(crate) fn pass(caught: &mut CaughtCall<'_>, op: Op) -> Option<Ruling> {
             Some(Ruling::Done(if op == Op::Mmap { mapped(&call) } else { protected(&call) }))
         }
         _ if !passes => None,
+        Op::Wait4 | Op::Waitid if tracing::is_tracer() => None,
         Op::Personality if call.arguments[0] as u32 != ASK => {
             let mut call = call;
             call.arguments[0] &= !READ_IMPLIES_EXEC;

@@ -122,11 +122,11 @@ fn value(result: i64) -> Result<u64, Failed> {
     if is_error(result) { Err(Failed) } else { Ok(result as u64) }
 }
 
-/// Opens a file for reading; `path` lies in the boot block, where a NUL follows it.
+/// Opens a file for reading; a NUL ends `path`, or follows it (in the boot block).
 pub(crate) fn open(path: &[u8]) -> Result<u64, Failed> {
     let flags = u64::from(raw::O_RDONLY | raw::O_CLOEXEC);
     let at = i64::from(raw::AT_FDCWD) as u64;
-    // SAFETY: the kernel reads the path up to the NUL that follows it.
+    // SAFETY: the kernel reads the path up to the NUL.
     value(unsafe { call(raw::__NR_openat, [at, path.as_ptr() as u64, flags, 0, 0, 0]) })
 }
 

@@ -100,8 +100,6 @@ pub enum Test {
     Of(u8, u32, u32),
     /// The `int`s of both arguments have these values.
     Both((u8, u32), (u8, u32)),
-    /// The first argument is not 0, and the `int` of the second is one of these.
-    GivenWith(u8, u8, &'static [u32]),
     /// The high 32 bits (of an address) are one of these.
     High(u8, &'static [u32]),
     /// The argument is 4 GiB or more.
@@ -119,9 +117,6 @@ impl Test {
             Self::Of(at, bits, set) => int(at) & bits == set,
             Self::Both((first, value), (second, other)) => {
                 int(first) == value && int(second) == other
-            }
-            Self::GivenWith(at, which, values) => {
-                arguments[usize::from(at)] != 0 && values.contains(&int(which))
             }
             Self::High(at, values) => values.contains(&((arguments[usize::from(at)] >> 32) as u32)),
             Self::Large(at) => arguments[usize::from(at)] >> 32 != 0,
@@ -185,32 +180,36 @@ const SOCKETCALL: &[u32] = &[1, 2, 3, 5, 6, 7, 11, 12, 15, 16, 17, 18, 19, 20];
 const BACKEND_HIGH: &[u32] = &[0x5500, 0x5501, 0x5502, 0x5503, 0x5504];
 /// Signals whose actions belong to the backend: `SIGBUS`, `SIGSEGV`, `SIGSYS`.
 const OWN_SIGNALS: &[u32] = &[7, 11, 31];
+/// `PROT_WRITE`.
+const WRITE: u32 = 2;
+/// `SIGSTOP`.
+const STOP: &[u32] = &[19];
 /// `__WALL`; see wait(2).
 const EVERY_CHILD: u32 = 0x4000_0000;
-/// `SIG_BLOCK`, `SIG_SETMASK`.
-const BLOCKING: &[u32] = &[0, 2];
 
 /// Additional tests for a backend inside the process: calls that change signal masks and actions,
 /// and calls that change memory where the backend may lie.
 fn in_process_tests(op: Op) -> Option<&'static [Test]> {
     const MEMORY: &[Test] = &[Test::High(0, BACKEND_HIGH), Test::Large(1)];
     Some(match op {
-        Op::RtSigprocmask | Op::Sigprocmask => &[Test::GivenWith(1, 0, BLOCKING)],
-        // The kernel's handlers are not the guest's.
-        Op::RtSigaction | Op::Sigaction => &[Test::Given(1), Test::Given(2)],
+        // The kernel's masks and handlers are not the guest's.
+        Op::RtSigprocmask | Op::Sigprocmask | Op::RtSigaction | Op::Sigaction => {
+            &[Test::Given(1), Test::Given(2)]
+        }
+        Op::Sigaltstack | Op::RtSigpending | Op::RtSigtimedwait => &[Test::Given(0)],
         Op::Signal => &[Test::OneOf(0, OWN_SIGNALS)],
         Op::Ppoll | Op::PpollTime64 => &[Test::Given(3)],
         Op::Pselect6 | Op::Pselect6Time64 | Op::IoPgetevents | Op::IoPgeteventsTime64 => {
             &[Test::Given(5)]
         }
         Op::EpollPwait | Op::EpollPwait2 => &[Test::Given(4)],
-        Op::Mmap
-        | Op::Munmap
-        | Op::Mprotect
-        | Op::PkeyMprotect
-        | Op::Madvise
-        | Op::Mseal
-        | Op::RemapFilePages => MEMORY,
+        Op::Mmap | Op::Munmap | Op::Madvise | Op::Mseal | Op::RemapFilePages => MEMORY,
+        // An alternate stack may lose the right to be written to.
+        Op::Mprotect | Op::PkeyMprotect => {
+            &[Test::High(0, BACKEND_HIGH), Test::Large(1), Test::Of(2, WRITE, 0)]
+        }
+        // The backend's memory counts.
+        Op::Mlockall => &[Test::Any(0, 1)],
         Op::Mremap => &[
             Test::High(0, BACKEND_HIGH),
             Test::High(4, BACKEND_HIGH),
@@ -311,6 +310,12 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         // All processes (-1) would be all processes of the host's caller. The kernel does not know
         // which processes an emulated user may signal.
         Op::Kill if interest.identity => Catch::Stop,
+        // A process that stops itself may have asked to be traced.
+        Op::Kill if interest.in_process => {
+            Catch::StopIf(&[Test::OneOf(0, &[u32::MAX]), Test::OneOf(1, STOP)])
+        }
+        Op::Tkill if interest.in_process => Catch::StopIf(&[Test::OneOf(1, STOP)]),
+        Op::Tgkill if interest.in_process => Catch::StopIf(&[Test::OneOf(2, STOP)]),
         Op::Kill => Catch::StopIf(&[Test::OneOf(0, &[u32::MAX])]),
         Op::Clone3
         | Op::Seccomp
@@ -544,15 +549,6 @@ impl Filter {
                 self.assembler.if_equal(other, hit);
                 self.assembler.place(no);
             }
-            Test::GivenWith(at, which, values) => {
-                let no = self.assembler.label();
-                self.assembler.argument(at, Compare::NotEqual, 0, no);
-                self.assembler.load_low(which);
-                for value in values {
-                    self.assembler.if_equal(*value, hit);
-                }
-                self.assembler.place(no);
-            }
             Test::High(at, values) => {
                 self.assembler.load_high(at);
                 for value in values {
@@ -706,10 +702,13 @@ mod tests {
             catch(Arch::X86_64, op, &inside).decide(&arguments) == Catch::Stop
         };
         let ours = crate::boot::LOADER_START + 0x1000;
-        assert!(seen(Op::RtSigprocmask, [2, 1, 0, 8, 0, 0]));
-        for (how, set) in [(1, 1), (2, 0), (77, 1)] {
-            assert!(!seen(Op::RtSigprocmask, [how, set, 0, 8, 0, 0]), "{how} {set}");
+        for (set, old) in [(1, 0), (0, 1), (1, 1)] {
+            assert!(seen(Op::RtSigprocmask, [2, set, old, 8, 0, 0]), "{set} {old}");
         }
+        assert!(!seen(Op::RtSigprocmask, [2, 0, 0, 8, 0, 0]));
+        assert!(seen(Op::Sigaltstack, [1, 0, 0, 0, 0, 0]));
+        assert!(seen(Op::Mprotect, [0x7f00_0000_0000, 0x1000, 5, 0, 0, 0]));
+        assert!(!seen(Op::Mprotect, [0x7f00_0000_0000, 0x1000, 3, 0, 0, 0]));
         assert!(seen(Op::RtSigaction, [1, 1, 0, 8, 0, 0]));
         assert!(seen(Op::RtSigaction, [31, 0, 1, 8, 0, 0]));
         assert!(seen(Op::RtSigaction, [1, 0, 1, 8, 0, 0]));

@@ -19,6 +19,7 @@ mod files;
 mod hosts;
 mod images;
 mod isolation;
+mod kernel;
 mod known;
 mod leavings;
 mod libraries;
@@ -69,11 +70,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("patched_code", patched_code::CASES),
     ("modes", modes::CASES),
     ("hosts", hosts::CASES),
+    ("kernel", kernel::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 10] = [
+const WITHOUT_FILTERS: [&str; 11] = [
     "status",
     "env",
     "users",
@@ -84,6 +86,7 @@ const WITHOUT_FILTERS: [&str; 10] = [
     "patched_code",
     "hosts",
     "removal",
+    "kernel",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the

@@ -202,7 +202,7 @@ fn waiting_threads_do_not_block_calls(w: &World) -> Outcome {
 }
 
 /// Compiles a source file.
-fn compiled(source: &Path, flags: &[&str]) -> Result<PathBuf, Skip> {
+pub(crate) fn compiled(source: &Path, flags: &[&str]) -> Result<PathBuf, Skip> {
     if find_program("gcc").is_none() {
         return Err(Skip("gcc is not installed".to_owned()));
     }

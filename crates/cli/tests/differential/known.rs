@@ -112,25 +112,6 @@ const KNOWN: &[Known] = &[
     },
     Known {
         engines: "I",
-        program: "signals",
-        lines: &[
-            "not blocked: 31",
-            "sigismember(&pending, SIGSYS)",
-            "sigtimedwait(&all, 0, &none): 31",
-            "blocked SIGSYS",
-        ],
-        reason: "SIGSYS is never blocked: one that the guest sends itself is not kept for later",
-        ..ANY
-    },
-    Known {
-        engines: "I",
-        program: "masks",
-        lines: &["sigismember(&now, SIGSYS)"],
-        reason: "SIGSYS is never blocked, and a mask is read back without it",
-        ..ANY
-    },
-    Known {
-        engines: "I",
         program: "spaces",
         lines: &["ulimit -n"],
         reason: "a program is loaded by descriptors, so execve fails where there are none",
@@ -289,20 +270,6 @@ const KNOWN: &[Known] = &[
         program: "stats",
         lines: &["/dev/null"],
         reason: "the host's devices belong to an id that the namespace does not have",
-        ..ANY
-    },
-    Known {
-        engines: "F",
-        program: "signals",
-        lines: &["not blocked: 4"],
-        reason: "without a filter calls come by SIGILL, which is never blocked",
-        ..ANY
-    },
-    Known {
-        engines: "F",
-        program: "masks",
-        lines: &["sigismember(&now, SIGILL)"],
-        reason: "likewise",
         ..ANY
     },
     Known {

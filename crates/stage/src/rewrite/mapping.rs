@@ -28,6 +28,8 @@ const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
 const SHARED: u64 = 8;
 
+const MAPS: &[u8] = b"/proc/self/maps\0";
+
 /// How the kernel shows memory files, and those of the stage.
 const MEMORY: &[u8] = b"/memfd:";
 const OURS: &[u8] = view::stored::SITES;
@@ -58,18 +60,23 @@ impl Mapping {
 
 /// The mapping that contains an address.
 pub(crate) fn find(address: u64) -> Option<Mapping> {
-    let path = c"/proc/self/maps";
-    let flags = u64::from(raw::O_RDONLY | raw::O_CLOEXEC);
-    let nowhere = i64::from(raw::AT_FDCWD) as u64;
-    // SAFETY: the kernel only reads the path, a static string.
-    let file = unsafe {
-        system::checked(raw::__NR_openat, [nowhere, path.as_ptr() as u64, flags, 0, 0, 0]).ok()?
-    };
-    let found = ask(file, address).or_else(|| read(file, address));
+    let file = system::open(MAPS).ok()?;
+    let found = ask(file, address).or_else(|| first(file, |mapping| address < mapping.end));
     system::close(file);
     found
         .map(Mapping::without_stubs)
         .filter(|mapping| (mapping.start..mapping.end).contains(&address))
+}
+
+/// Passes start and end of every mapping of the process. Returns false if they cannot be read.
+pub(crate) fn each(mut visit: impl FnMut(u64, u64)) -> bool {
+    let Ok(file) = system::open(MAPS) else { return false };
+    first(file, |mapping| {
+        visit(mapping.start, mapping.end);
+        false
+    });
+    system::close(file);
+    true
 }
 
 /// `struct procmap_query`.
@@ -118,8 +125,8 @@ fn ask(file: u64, address: u64) -> Option<Mapping> {
     Some(found)
 }
 
-/// Reads lines until the address is passed.
-fn read(file: u64, address: u64) -> Option<Mapping> {
+/// Reads lines up to the first mapping that is wanted.
+fn first(file: u64, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapping> {
     let mut buffer = [0_u8; 1024];
     let mut kept = 0;
     loop {
@@ -134,7 +141,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
         let mut start = 0;
         while let Some(length) = buffer[start..filled].iter().position(|byte| *byte == b'\n') {
             if let Some(found) = line(&buffer[start..start + length])
-                && address < found.end
+                && is_wanted(&found)
             {
                 return Some(found);
             }
@@ -143,7 +150,7 @@ fn read(file: u64, address: u64) -> Option<Mapping> {
         if start == 0 && filled == buffer.len() {
             // A line with a long name: its beginning contains all that is needed.
             if let Some(found) = line(&buffer)
-                && address < found.end
+                && is_wanted(&found)
             {
                 return Some(found);
             }

@@ -31,7 +31,7 @@
 //! come by signals.
 
 mod install;
-mod mapping;
+pub(crate) mod mapping;
 
 pub(crate) use install::may_write_files;
 

@@ -2,7 +2,7 @@
 //! jumps to.
 //!
 //! For a handler of the guest the stage installs its own, with the guest's flags, mask (without
-//! `SIGSYS`) and restorer, and stores the guest's in [`TABLE`]. Three signals always have the
+//! `SIGSYS`) and restorer, and stores the guest's in [`TABLE`]. Four signals always have the
 //! stage's handler; the guest's actions for them are only in the table. The handler in the kernel's
 //! answer shows if an action is the guest's own. So children that share this memory but not the
 //! kernel's table (`vfork`) need no table of their own: their actions are installed unchanged.
@@ -11,8 +11,8 @@
 //! atomic, and the handler's decides.
 
 use super::{
-    BUS, FAULTS, SEGV, SYS, bit, never_blocked, stage_fault, stage_return, stage_signal,
-    trap_signal,
+    FAULTS, SYS, always, bit, is_always, masks, never_blocked, stage_fault, stage_return,
+    stage_signal, trap_signal,
 };
 use crate::dispatch::{CaughtCall, Ruling};
 use crate::entry::{stage_sigill, stage_sigsys};
@@ -76,9 +76,12 @@ struct Entry([AtomicU64; 4]);
 /// The guest's action for each signal that has the stage's handler, from signal 1 on.
 static TABLE: [Entry; 64] = [const { Entry([const { AtomicU64::new(0) }; 4]) }; 64];
 
-/// Set if a process that shares this memory has set one of the three signals that always have the
+/// Set if a process that shares this memory has set one of the four signals that always have the
 /// stage's handler; then only the kernel knows its action.
 static BORROWED: AtomicBool = AtomicBool::new(false);
+
+/// Set if the stage's handlers must not use alternate stacks.
+static LEFT: AtomicBool = AtomicBool::new(false);
 
 /// The guest's action for a signal for which the kernel has the stage's handler.
 pub(super) fn guests(signal: u32) -> Action {
@@ -110,25 +113,26 @@ fn address(of: unsafe extern "C" fn()) -> u64 {
 
 /// The action that the kernel gets for an action of the guest.
 fn made_of(signal: u32, action: Action) -> Action {
+    let stack = if LEFT.load(Relaxed) { 0 } else { ALTERNATE };
     let ours = Action {
         handler: address(stage_signal),
-        flags: INFORMED | RESTORED | ALTERNATE | NESTED,
+        flags: INFORMED | RESTORED | NESTED | stack,
         restorer: address(stage_return),
         mask: 0,
     };
     if signal == trap_signal() {
         let handler = if signal == SYS { stage_sigsys } else { stage_sigill };
-        return Action { handler: address(handler), ..ours };
+        return Action { handler: address(handler), mask: bit(masks::STAND_IN), ..ours };
     }
-    let mask = action.mask & !never_blocked();
+    let mask = masks::kernels(action.mask);
     if !action.is_handler() {
-        return if FAULTS & bit(signal) != 0 { ours } else { Action { mask, ..action } };
+        return if is_always(signal) { ours } else { Action { mask, ..action } };
     }
     let flags = action.flags | INFORMED;
     // A handler that does not get its frame cannot change the mask in it.
     let plain = action.flags & (INFORMED | RESTORED) == RESTORED;
     let restorer = if plain { ours.restorer } else { action.restorer };
-    if FAULTS & bit(signal) != 0 {
+    if is_always(signal) {
         let restorer = if flags & RESTORED == 0 { ours.restorer } else { restorer };
         return Action { handler: ours.handler, flags: flags & !ONCE | RESTORED, restorer, mask };
     }
@@ -144,14 +148,15 @@ fn shown(signal: u32, kernel: Action, known: Action) -> Action {
     if !ours.contains(&kernel.handler) {
         return kernel;
     }
-    if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
+    if is_always(signal) {
         return known;
     }
+    let mended = never_blocked() | bit(masks::STAND_IN);
     Action {
         handler: known.handler,
         flags: kernel.flags & !INFORMED | known.flags & INFORMED,
         restorer: known.restorer,
-        mask: kernel.mask | known.mask & never_blocked(),
+        mask: kernel.mask & !mended | known.mask & mended,
     }
 }
 
@@ -216,9 +221,9 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
             // `posix_spawn` does this before it executes a name, whose memory may not be mapped.
             Action { handler: address(stage_fault), ..made_of(signal, new) }
         } else {
-            Action { mask: new.mask & !never_blocked(), ..new }
+            Action { mask: masks::kernels(new.mask), ..new }
         };
-        if (FAULTS | bit(trap_signal())) & bit(signal) != 0 {
+        if is_always(signal) {
             BORROWED.store(true, Relaxed);
         }
         let before = exchange(signal, (signal != trap_signal()).then_some(new))?;
@@ -238,11 +243,11 @@ fn set(signal: u32, new: Action) -> Result<Action, Errno> {
 /// `SIGKILL` and `SIGSTOP`, which the kernel removes from every mask.
 const UNBLOCKABLE: u64 = bit(raw::SIGKILL) | bit(raw::SIGSTOP);
 
-/// At the start of a program: installs the stage's handlers of the three signals, which have the
+/// At the start of a program: installs the stage's handlers of the four signals, which have the
 /// default action now. `ignored` (bits as in a mask) are the signals that the guest had ignored
 /// before.
 pub(super) fn install(ignored: u64) {
-    for signal in [trap_signal(), SEGV, BUS] {
+    for signal in always() {
         let handler = if ignored & bit(signal) == 0 { DEFAULT } else { IGNORE };
         let action = Action { handler, ..Action::default() };
         set_guests(signal, action);
@@ -251,7 +256,18 @@ pub(super) fn install(ignored: u64) {
     }
 }
 
-/// The signals of the three that the guest ignores: the kernel does not know that, and loses it at
+/// From now on the stage's handlers run on ordinary stacks.
+pub(super) fn leave_alternate_stacks() {
+    if LEFT.swap(true, Relaxed) {
+        return;
+    }
+    for signal in always() {
+        // It cannot fail: the signals exist.
+        let _ = exchange(signal, Some(made_of(signal, guests(signal))));
+    }
+}
+
+/// The signals of the four that the guest ignores: the kernel does not know that, and loses it at
 /// an `execve`.
 pub(super) fn ignored() -> u64 {
     let ignores = |signal: u32| {
@@ -261,7 +277,7 @@ pub(super) fn ignored() -> u64 {
         }
         exchange(signal, None).is_ok_and(|kernel| shown(signal, kernel, known).handler == IGNORE)
     };
-    [trap_signal(), SEGV, BUS]
+    always()
         .into_iter()
         .filter(|signal| ignores(*signal))
         .fold(0, |mask, signal| mask | bit(signal))

@@ -3,7 +3,8 @@
 
 use super::actions::{self, IGNORE};
 use super::context::{Context, Information};
-use super::{FAULTS, SYNCHRONOUS, SYS, bit, never_blocked, trap_signal};
+use super::masks::{self, STAND_IN};
+use super::{FAULTS, SYNCHRONOUS, SYS, bit, is_always, never_blocked, trap_signal};
 use crate::frame::Frame;
 use crate::{entry, memory, slots, system, tasks};
 use core::arch::global_asm;
@@ -47,7 +48,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// The handler of every signal that the guest handles, and of the three that always have the
+    /// The handler of every signal that the guest handles, and of the four that always have the
     /// stage's handler.
     pub(crate) fn stage_signal();
     /// The handler of `SIGSEGV` and `SIGBUS` in a child of `vfork` that wants the default action,
@@ -62,12 +63,12 @@ unsafe extern "C" {
 /// It runs on the guest's stack or its alternate one, with little space.
 unsafe extern "C" fn decide(
     signal: u32,
-    information: *const Information,
+    information: *mut Information,
     context: *mut Context,
 ) -> u64 {
     // SAFETY: the kernel's arguments to a handler with SA_SIGINFO, which live until the handler
     // returns, on this thread's stack.
-    let (information, context) = unsafe { (&*information, &mut *context) };
+    let (information, context) = unsafe { (&mut *information, &mut *context) };
     // Otherwise a process has sent it.
     let fault = information.code > 0;
     if fault
@@ -77,17 +78,35 @@ unsafe extern "C" fn decide(
         context.registers.rip = mended;
         return 0;
     }
-    if slots::contain(context.registers.rsp) && !(fault && SYNCHRONOUS & bit(signal) != 0) {
+    let is_trap = signal == trap_signal();
+    let in_slot = slots::contain(context.registers.rsp);
+    let is_back = is_trap && information.data == BROUGHT_BACK;
+    if is_back {
+        information.data = 0;
+    }
+    if is_trap && !fault && (in_slot || !is_back && masks::holds_trap(context.mask)) {
+        set_aside(information);
+        return 0;
+    }
+    if in_slot && !(fault && SYNCHRONOUS & bit(signal) != 0) {
         defer(signal, information, context);
         return 0;
     }
-    let action = actions::guests(signal);
+    if signal == STAND_IN && information.data == SET_ASIDE {
+        bring_back(information);
+        return 0;
+    }
+    let mut action = actions::guests(signal);
+    if is_trap && fault && masks::holds_trap(context.mask) {
+        // A fault whose signal is blocked ends the process.
+        action = actions::Action::default();
+    }
     if action.is_handler() {
         entry::hide_stage(context);
         if tasks::SETXID_SIGNALS.contains(&signal) {
             tasks::note_setxid();
         }
-        hand_over(signal, &action);
+        hand_over(signal, &action, context.mask);
         spare_stack(context);
         return action.handler;
     }
@@ -149,26 +168,63 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
         let mask = u64::from_le_bytes(bytes);
         super::masks::notice(mask);
         if mask & never_blocked() != 0 {
-            let _ = memory::write(at, &(mask & !never_blocked()).to_le_bytes());
+            let _ = memory::write(at, &masks::kernels(mask).to_le_bytes());
         }
     }
     registers.rsp
 }
 
-/// Applies the flags and the mask of a handler that the kernel does not know.
-fn hand_over(signal: u32, action: &actions::Action) {
-    if (FAULTS | bit(trap_signal())) & bit(signal) == 0 {
+/// In `si_errno` of a stand-in: it is the signal of traps, which the guest blocks.
+pub(super) const SET_ASIDE: i32 = 0x5359_5354;
+/// The same of a signal of traps that has waited as its stand-in. It must not wait again: a mask
+/// that was set only for a call (`sigsuspend`) is no longer in force.
+const BROUGHT_BACK: i32 = 0x5359_5355;
+
+/// Queues a signal of traps as its stand-in, which waits until it is unblocked. (The stand-in is
+/// blocked in the handler of traps.)
+fn set_aside(information: &Information) {
+    // SAFETY: `siginfo_t` has 128 bytes, which the kernel has written.
+    let mut copy = unsafe { (&raw const *information).cast::<[u32; 32]>().read() };
+    copy[1] = SET_ASIDE as u32;
+    send_again(STAND_IN, copy.as_ptr() as u64);
+}
+
+/// Queues the signal of traps for which a stand-in has waited. It arrives when the stand-in's
+/// handler returns. Until then it is blocked; the stage has no traps.
+fn bring_back(information: &Information) {
+    // SAFETY: as in `set_aside`.
+    let mut copy = unsafe { (&raw const *information).cast::<[u32; 32]>().read() };
+    copy[1] = BROUGHT_BACK as u32;
+    change_mask(raw::SIG_BLOCK, bit(trap_signal()));
+    send_again(trap_signal(), copy.as_ptr() as u64);
+}
+
+/// `rt_sigprocmask` in a handler, from which the frame's mask is restored.
+fn change_mask(how: u32, mask: u64) {
+    let arguments = [u64::from(how), &raw const mask as u64, 0, 8, 0, 0];
+    // SAFETY: the kernel reads the mask on this stack.
+    unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
+}
+
+/// Applies the flags and the mask of a handler that the kernel does not know. `before` is the mask
+/// that the signal has interrupted.
+fn hand_over(signal: u32, action: &actions::Action, before: u64) {
+    if !is_always(signal) {
         return;
     }
     if action.flags & u64::from(raw::SA_RESETHAND) != 0 {
         actions::reset(signal);
     }
-    let mask = action.mask & !never_blocked();
-    if signal == trap_signal() && mask != 0 {
-        let arguments = [u64::from(raw::SIG_BLOCK), &raw const mask as u64, 0, 8, 0, 0];
-        // SAFETY: the kernel reads the mask on this stack. The previous mask is in the frame, from
-        // which the handler's return restores it.
-        unsafe { system::call(raw::__NR_rt_sigprocmask, arguments) };
+    if signal != trap_signal() {
+        return;
+    }
+    let mask = masks::kernels(action.mask);
+    if mask != 0 {
+        change_mask(raw::SIG_BLOCK, mask);
+    }
+    // The kernel has blocked the stand-in, as it blocks a handler's own signal.
+    if action.flags & u64::from(raw::SA_NODEFER) != 0 && !masks::holds_trap(mask | before) {
+        change_mask(raw::SIG_UNBLOCK, bit(STAND_IN));
     }
 }
 
@@ -195,8 +251,7 @@ fn defer(signal: u32, information: &Information, context: &mut Context) {
     let head = unsafe { &mut (*slot).head };
     // SAFETY: as above; only the address is taken.
     let frame = unsafe { &raw mut (*slot).frame } as u64;
-    // A second signal can only be one of those that are never blocked, and among these only one
-    // that a process sent.
+    // A second signal can only be one that a process sent of those that faults raise.
     if head.deferred == 0 {
         head.deferred = u64::from(signal);
         head.mask = context.mask;
@@ -253,7 +308,7 @@ pub(crate) fn hold_back() -> u64 {
 /// Sets the mask; returns the previous one.
 pub(crate) fn exchange_mask(mask: u64) -> u64 {
     super::masks::notice(mask);
-    let (mask, mut before) = (mask & !never_blocked(), 0_u64);
+    let (mask, mut before) = (masks::kernels(mask), 0_u64);
     let there = &raw mut before as u64;
     let arguments = [u64::from(raw::SIG_SETMASK), &raw const mask as u64, there, 8, 0, 0];
     // SAFETY: the kernel reads one mask and writes another, both on this stack.

@@ -14,7 +14,8 @@
 //!   handler ever runs on a slot's stack, and a handler that leaves by `siglongjmp` never leaves
 //!   the stage's work half done. Calls that block do so on the guest's stack, where handlers run at
 //!   once.
-//! - `SIGSYS` is in no mask that the kernel gets (`masks`). A handler may write it into its
+//! - `SIGSYS` is in no mask that the kernel gets; another signal stands for it there, and one that
+//!   the guest blocks waits as that signal (`masks`). A handler may write it into its
 //!   `ucontext_t`. So a handler that gets one (`SA_SIGINFO`) ends in a call that is caught, and its
 //!   mask is checked before the kernel takes it ([`before_return`]). Other handlers end within the
 //!   stage, by the same instructions: unwinders recognise a signal's frame by them.
@@ -23,11 +24,14 @@
 //! process; then memory is tested before it is accessed (`memory`).
 
 mod actions;
+mod alternate;
 pub(crate) mod context;
 mod delivery;
 mod masks;
+mod waiting;
 
 pub(crate) use actions::clear;
+pub(crate) use alternate::before_protection;
 pub(crate) use delivery::{
     before_return, deliver, exchange_mask, hold, hold_back, stage_fault, stage_return, stage_signal,
 };
@@ -35,7 +39,7 @@ pub(crate) use masks::admits_faults;
 
 use crate::dispatch::{CaughtCall, Ruling};
 use abi::calls::Op;
-use abi::syscalls::ARCH_I386;
+use abi::syscalls::{ARCH_I386, ARCH_X86_64};
 use linux_raw_sys::general as raw;
 use view::Errno;
 
@@ -45,7 +49,7 @@ const BUS: u32 = raw::SIGBUS;
 
 /// The signal by which calls are caught: that of the filter, or of the instruction that replaces
 /// `syscall` (modes F).
-fn trap_signal() -> u32 {
+pub(crate) fn trap_signal() -> u32 {
     if crate::shared::is_mode_f() { raw::SIGILL } else { SYS }
 }
 
@@ -55,6 +59,13 @@ fn never_blocked() -> u64 {
 }
 /// Signals of bad accesses to memory.
 const FAULTS: u64 = bit(SEGV) | bit(BUS);
+/// The signals that always have the stage's handler.
+fn always() -> [u32; 4] {
+    [trap_signal(), masks::STAND_IN, SEGV, BUS]
+}
+fn is_always(signal: u32) -> bool {
+    always().contains(&signal)
+}
 /// Signals that are caused by the thread itself.
 const SYNCHRONOUS: u64 =
     FAULTS | bit(SYS) | bit(raw::SIGILL) | bit(raw::SIGTRAP) | bit(raw::SIGFPE);
@@ -68,6 +79,10 @@ const fn bit(signal: u32) -> u64 {
 pub(crate) fn rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
     match op {
         Op::RtSigaction => actions::rule(caught),
+        Op::Sigaltstack => alternate::rule(caught),
+        Op::RtSigpending | Op::RtSigtimedwait if caught.call.arch == ARCH_X86_64 => {
+            waiting::rule(caught, op)
+        }
         Op::Sigaction | Op::Signal if caught.call.arch == ARCH_I386 => {
             Ruling::Done(Errno::ENOSYS.result())
         }

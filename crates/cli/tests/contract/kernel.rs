@@ -1,0 +1,67 @@
+//! Calls whose result a mode could change unseen: signals, limits, memory. Each program prints what
+//! it prints on the host.
+
+use testkit::skip::{Outcome, Skip};
+
+use crate::patched_code::compiled;
+use crate::world::{Case, World};
+
+pub(crate) const CASES: &[(&str, Case)] = &[
+    ("signals_of_traps", signals_of_traps),
+    ("locked_memory", locked_memory),
+    ("asks_to_be_traced", asks_to_be_traced),
+];
+
+/// What `signals.c` prints on any Linux: a signal's end is negative.
+const SIGNALS: &str = "\
+SIGSYS: 1 deep of 6, SA_NODEFER 6 of 6
+mask 0 1, held 0, let through 1 1, mask 1 0, then 2
+jumps 3, action 1 0, ends -31 7 -4 21 -31
+SIGILL: 1 deep of 6, SA_NODEFER 6 of 6
+mask 0 1, held 0, let through 1 1, mask 1 0, then 2
+jumps 3, action 1 0, ends -4 7 -4 21 -4
+closed stack: 0 failed, 101 signals
+";
+
+/// The signals that catch calls are the program's own too: blocked in their handlers and by masks,
+/// kept until they are unblocked, over `execve`. A call needs no alternate stack.
+fn signals_of_traps(w: &World) -> Outcome {
+    prints(w, "signals", include_str!("signals.c"), SIGNALS)
+}
+
+/// A limit for locked memory is for the program's own.
+fn locked_memory(w: &World) -> Outcome {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Memlock).maximum;
+    if most.is_some_and(|most| most < 8 << 20) {
+        return Err(Skip("less than 8 MB of memory may be locked".to_owned()));
+    }
+    let expected =
+        "current: 0, locked\nnone: 22, not locked\nboth: 0, locked\ntoo much: 12, not locked\n";
+    prints(w, "locked", include_str!("locked.c"), expected)
+}
+
+/// A process that asks to be traced runs on if nobody traces it, and stops for a tracer.
+fn asks_to_be_traced(w: &World) -> Outcome {
+    if w.engine.starts_with('P') {
+        return Err(Skip("a process has one tracer, which is the engine's".to_owned()));
+    }
+    if w.engine == "F2" {
+        return Err(Skip("this host refuses tracing, as the suite has it for F2".to_owned()));
+    }
+    let expected = "end 20\nstopped by 19, end 21\nstopped by 19, end 22\nstopped by 5, end 30\n";
+    prints(w, "traced", include_str!("traced.c"), expected)
+}
+
+/// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).
+fn prints(w: &World, name: &str, source: &str, expected: &str) -> Outcome {
+    let dir = w.dir(name);
+    let program = compiled(&w.file(&dir, &format!("{name}.c"), source), &["-static"])?;
+    let bound = format!("{}:/program", program.display());
+    let also = (w.engine == "F2").then_some("F1");
+    for mode in [w.engine.as_str()].into_iter().chain(also) {
+        let mode = format!("--execmode={mode}");
+        let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/program"]);
+        assert_eq!(done.ok().out(), expected, "{mode}: {done:?}");
+    }
+    Ok(())
+}
