@@ -52,6 +52,25 @@ pub fn umask() -> Option<u32> {
     u32::from_str_radix(line.trim(), 8).ok()
 }
 
+/// Does something in a directory, which may be an `O_PATH` descriptor, and sets its modification
+/// time back to what it was, where the caller may.
+pub fn keep_time<T>(dir: impl AsFd, work: impl FnOnce() -> T) -> T {
+    let dir = dir.as_fd();
+    let before = fs::fstat(dir);
+    let done = work();
+    if let Ok(stat) = before {
+        let times = fs::Timestamps {
+            last_access: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
+            last_modification: fs::Timespec {
+                tv_sec: stat.st_mtime,
+                tv_nsec: stat.st_mtime_nsec as _,
+            },
+        };
+        let _ = fs::utimensat(dir, c".", &times, AtFlags::empty());
+    }
+    done
+}
+
 /// Changes the mode of the file of `fd`, which may be an `O_PATH` descriptor; never follows a link.
 pub fn chmod_fd(fd: impl AsFd, mode: u32) -> io::Result<()> {
     let fd = fd.as_fd();
