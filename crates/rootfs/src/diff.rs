@@ -3,8 +3,8 @@
 //!
 //! A file counts as changed if kind, mode, owner, size, modification time, link target, device or
 //! attributes differ, as Docker counts; a directory if its attributes differ or something in it was
-//! added or deleted. Files that overlay copied up without a difference are not listed, nor are the places of
-//! every container's mounts ([`crate::points`]).
+//! added or deleted. Files that overlay copied up without a difference are not listed, nor are the
+//! places of every container's mounts ([`crate::points`]).
 
 use crate::drivers::Root;
 use crate::error::Error;

@@ -197,8 +197,8 @@ fn terminals() -> Mount {
     kernel("devpts", "/dev/pts", flags, &options)
 }
 
-/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: files of this container, which begin as the
-/// host's where nothing else was asked for.
+/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: files of this container, which begin as
+/// the host's where nothing else was asked for.
 fn etc(
     request: &Request<'_>,
     network: &Network,

@@ -484,6 +484,13 @@ pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf>
 }
 
 impl Files {
+    /// The first of these directories on a file system that is mounted noexec.
+    pub fn noexec<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Option<&'a Path> {
+        let flag = rustix::fs::StatVfsMountFlags::NOEXEC;
+        let is = |path: &&Path| rustix::fs::statvfs(*path).is_ok_and(|on| on.f_flag.contains(flag));
+        directories.into_iter().find(is)
+    }
+
     /// The parts of the container whose directory is `place`.
     #[must_use]
     pub fn of(place: &Path, root: PathBuf) -> Self {
