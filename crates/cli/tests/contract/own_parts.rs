@@ -68,6 +68,8 @@ fn a_start_writes_the_files_in_etc_anew(w: &World) -> Outcome {
     let text = w.coracle(&again).ok().out();
     assert!(text.contains("10.1.2.3\tdb") && !text.contains("# added"), "{text}");
     assert!(text.contains("\"mode\":\"644\""), "{text}");
+    let path = c.inspect("{{.HostsPath}}");
+    assert!(std::fs::read_to_string(&path).expect(&path).contains("10.1.2.3\tdb"), "{path}");
     // A program that joins sees what those that run have written.
     let d = w.detached(&[], &["append", "/etc/hosts", "# kept\n", ";", "await", "USR1"]);
     d.said("ready");
