@@ -79,7 +79,8 @@ pub(super) fn make_point(place: &Path, directory: bool) -> Result<()> {
 }
 
 /// Makes the places of a plan's mounts in a tree that is not `/` yet, for a program that would make
-/// them otherwise. Those in other mounts are left to it.
+/// them otherwise. Those in other mounts are left to it, and those of memory, which `runc` gives
+/// the mode of a directory that it finds.
 pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<()> {
     let failed = |target: &Path| {
         let target = target.to_path_buf();
@@ -90,7 +91,11 @@ pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<
     for mount in mounts {
         let (target, directory) = match mount {
             Mount::Bind { source, target, .. } => (target, source.is_dir()),
-            Mount::Tmpfs { target, .. } | Mount::Kernel { target, .. } => (target, true),
+            Mount::Kernel { target, .. } => (target, true),
+            Mount::Tmpfs { target, .. } => {
+                covered.push(target);
+                continue;
+            }
             _ => continue,
         };
         if covered.iter().any(|above| target.starts_with(above)) {
