@@ -79,8 +79,8 @@ pub(super) fn make_point(place: &Path, directory: bool) -> Result<()> {
 }
 
 /// Makes the places of a plan's mounts in a tree that is not `/` yet, for a program that would make
-/// them otherwise. Those in other mounts are left to it, and those of memory, which `runc` gives
-/// the mode of a directory that it finds.
+/// them otherwise. Those in other mounts are left to it, and those of memory with another mode than
+/// what is made here, because `runc` gives memory the mode of the directory that it finds.
 pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<()> {
     let failed = |target: &Path| {
         let target = target.to_path_buf();
@@ -92,6 +92,11 @@ pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<
         let (target, directory) = match mount {
             Mount::Bind { source, target, .. } => (target, source.is_dir()),
             Mount::Kernel { target, .. } => (target, true),
+            Mount::Tmpfs { target, options, .. }
+                if options.iter().any(|(key, mode)| key == "mode" && mode == "755") =>
+            {
+                (target, true)
+            }
             Mount::Tmpfs { target, .. } => {
                 covered.push(target);
                 continue;
