@@ -39,6 +39,7 @@ pub(crate) mod stats;
 pub(crate) mod stop;
 pub(crate) mod tag;
 pub(crate) mod top;
+pub(crate) mod update;
 pub(crate) mod verify;
 pub(crate) mod version;
 pub(crate) mod volume;

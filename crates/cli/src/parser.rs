@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(args.flags.process.env, ["A=1", "B=2", "C=3", "-D"]);
         assert_eq!(args.flags.process.entrypoint.as_deref(), Some(""));
         assert_eq!(args.flags.network.publish, ["8080:80"]);
-        assert_eq!(args.flags.resources.pids_limit, Some(-1));
+        assert_eq!(args.flags.resources.limits.pids_limit, Some(-1));
         assert_eq!(args.flags.process.workdir.as_deref(), Some("/b"));
         assert!(args.command.is_empty());
     }

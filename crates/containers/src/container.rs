@@ -38,4 +38,5 @@ pub mod running;
 pub mod setup;
 pub mod spool;
 pub mod stats;
+pub mod update;
 pub mod volumes;

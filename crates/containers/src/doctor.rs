@@ -3,7 +3,7 @@
 //! The facts and trials are those of the crate `host`; each engine says how well it fits them.
 //! Every mode has its line, also one that this build does not have.
 
-use engine::choose::{Engine, Fit, by_name, choose, modes};
+use engine::choose::{CallsBy, Engine, Fit, RootKind, by_name, choose, modes};
 use engine::facts::Facts;
 use engine::spec::ContainerConfig;
 use host::Host;
@@ -78,15 +78,41 @@ fn engines(host: &Host, facts: &Facts) -> Vec<EngineLine> {
                 Some(Fit::Unusable(why)) => (State::Unusable, Some(why)),
                 None => (State::Absent, Some("not in this build".to_owned())),
             };
+            let (state, why) = match built.and_then(|engine| without_programs(host, engine)) {
+                Some(less) if state == State::Ready || state == State::Degraded => less,
+                _ => (state, why),
+            };
             let advice = if state == State::Absent { None } else { advice(host, mode, state) };
             EngineLine { mode, about, state, chosen: chosen == Some(mode), why, advice }
         })
         .collect()
 }
 
+/// What a store on a file system that is mounted noexec leaves of an engine: the kernel maps no
+/// program of a tree there. Engines inside the process start their own program from memory, so they
+/// can run what lies elsewhere; a tracer's loader lies in the store.
+fn without_programs(host: &Host, engine: &dyn Engine) -> Option<(State, Option<String>)> {
+    let noexec = host.store.as_ref().is_some_and(|disk| disk.exec.is_fails());
+    if !noexec || engine.properties().root == RootKind::Mounts {
+        return None;
+    }
+    Some(match engine.properties().calls {
+        CallsBy::Process => {
+            let why = "the store is mounted noexec: only programs of a --rootfs elsewhere";
+            (State::Degraded, Some(why.to_owned()))
+        }
+        CallsBy::Tracer | CallsBy::Kernel => {
+            (State::Unusable, Some("the store is mounted noexec".to_owned()))
+        }
+    })
+}
+
 /// What would make an engine work, or work better: the advice of the trial that it hangs on.
 fn advice(host: &Host, mode: &str, state: State) -> Option<String> {
     let trial = match state {
+        _ if mode != "N1" && host.store.as_ref().is_some_and(|disk| disk.exec.is_fails()) => {
+            return None;
+        }
         State::Unusable if matches!(mode, "P1" | "P2") => {
             let trials = [&host.ptrace.child, &host.seccomp.filter, &host.ptrace.seccomp_stops];
             trials.into_iter().find(|trial| trial.is_fails())?
@@ -126,6 +152,16 @@ mod tests {
                 line.why.as_deref() == Some("not in this build")
             );
         }
+    }
+
+    #[test]
+    fn a_store_without_programs_leaves_overlays() {
+        let exec = Trial::fails("access(X_OK)", "Permission denied");
+        let store = Some(host::Disk { exec, ..host::Disk::default() });
+        let lines = facts_of(&Host { store, ..Host::default() });
+        let state = |mode| lines.iter().find(|line| line.mode == mode).map(|line| line.state);
+        assert_eq!(state("N1"), Some(State::Ready));
+        assert_eq!((state("I1"), state("P1")), (Some(State::Degraded), Some(State::Unusable)));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::exit::Reason;
 use causes::Step;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An operating system error number that can travel through a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,6 +244,17 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The program lies where the kernel maps no file as a program's text.
+    #[error(
+        "cannot execute {program}: {directory} lies on a file system that is mounted noexec",
+        directory = directory.display()
+    )]
+    NoExec {
+        /// As given.
+        program: String,
+        /// The container's tree, or its directory with Coracle's own programs.
+        directory: PathBuf,
+    },
     /// One container runs in another, and so on, deeper than there are places for.
     #[error("containers are nested deeper than engines inside the process can be: {most}")]
     Nested {
@@ -283,11 +294,26 @@ impl Error {
         Self::Call { doing: doing.into(), errno: errno.into() }
     }
 
+    /// Names the mount as the reason where a program cannot be executed, if one of these
+    /// directories lies on a file system without programs.
+    pub(crate) fn or_noexec(self, noexec: Option<&Path>) -> Self {
+        match (self, noexec) {
+            (Self::NotExecutable { program, errno }, Some(directory))
+                if errno.0 == rustix::io::Errno::ACCESS.raw_os_error() =>
+            {
+                Self::NoExec { program, directory: directory.into() }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Why the program does not run, as far as an exit code tells.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
-            Self::NotExecutable { .. } | Self::Narrow { .. } => Reason::NotExecutable,
+            Self::NotExecutable { .. } | Self::NoExec { .. } | Self::Narrow { .. } => {
+                Reason::NotExecutable
+            }
             Self::NotFound { .. } => Reason::NotFound,
             _ => Reason::Failed,
         }
@@ -365,11 +391,13 @@ impl Error {
             Self::NotExecutable { errno, .. }
                 if errno.0 == rustix::io::Errno::ACCESS.raw_os_error() =>
             {
-                Some(
-                    "its mode forbids it, or the store lies on a file system that is mounted noexec: `coracle doctor` tells"
-                        .into(),
-                )
+                Some("its mode forbids it, or that of a directory above it".into())
             }
+            Self::NoExec { .. } => Some(
+                "set CORACLE_DIR to a directory elsewhere; or use --execmode=N1, whose overlay is a \
+                 mount of its own: `coracle doctor` tells whether it works here"
+                    .into(),
+            ),
             Self::Vanished(_) => Some(
                 "it was killed, perhaps for want of memory (`dmesg` or the control group tells), or \
                  this is a defect of Coracle"

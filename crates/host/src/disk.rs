@@ -251,8 +251,8 @@ impl Disk {
             rustix::fs::access(at("File"), Access::EXEC_OK),
         )
         .advise(
-            "mounted noexec: programs of containers cannot be run from here; set CORACLE_DIR to \
-             another directory",
+            "mounted noexec: programs of images run from here in an overlay alone (N1, R1); for \
+             the other modes set CORACLE_DIR to another directory",
         );
     }
 }

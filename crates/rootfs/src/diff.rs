@@ -3,12 +3,14 @@
 //!
 //! A file counts as changed if kind, mode, owner, size, modification time, link target, device or
 //! attributes differ, as Docker counts; a directory if its attributes differ or something in it was
-//! added or deleted. Files that overlay copied up without a difference are not listed.
+//! added or deleted. Files that overlay copied up without a difference are not listed, nor are the
+//! places of every container's mounts ([`crate::points`]).
 
 use crate::drivers::Root;
 use crate::error::Error;
 use crate::image::ImageTrees;
 use crate::owners::FileKind;
+use crate::points::is_point;
 use crate::union::{IdMap, Merged, Stack};
 use std::collections::BTreeMap;
 use sys::fs::resolve::{join, split};
@@ -96,6 +98,9 @@ impl Work<'_> {
         }
         for (name, mine) in self.own.list(path, &pair.own)? {
             let theirs = below.remove(&name);
+            if theirs.is_none() && is_point(self.own, &join(path, &name), &mine)? {
+                continue;
+            }
             self.name(pair, &name, &mine, theirs.as_ref(), pending)?;
         }
         if pair.complete || opaque {

@@ -42,6 +42,7 @@ pub mod owner_layer;
 pub mod owner_xattrs;
 pub mod owners;
 pub mod pack;
+mod points;
 pub mod union;
 mod unlock;
 pub mod usage;

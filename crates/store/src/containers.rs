@@ -14,6 +14,7 @@
 //! names, unless the store is relaxed.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
@@ -31,8 +32,11 @@ pub(crate) const CONFIG: &str = "container.json";
 pub(crate) const NAMES: &str = "names";
 /// Number of random names that are tried before a number is appended to one.
 const NAME_TRIES: usize = 6;
-/// From this number of containers on, a second thread pays.
+/// From this number of containers on, further threads pay, and so many containers are enough for
+/// one of them.
 const PARALLEL: usize = 400;
+/// More threads than these wait for each other at the file system.
+const THREADS: usize = 4;
 
 /// The containers of a store.
 #[derive(Debug, Clone, Copy)]
@@ -228,7 +232,7 @@ impl Containers<'_> {
     }
 
     /// Applies a function (for example one that reads configuration and state) to all containers,
-    /// on two threads when there are many. The order is that of [`Containers::list`].
+    /// on several threads when there are many. The order is that of [`Containers::list`].
     pub fn map<R: Send>(self, read: impl Fn(&ContainerDir) -> R + Sync) -> Result<Vec<R>> {
         Ok(parallel_map(&self.list()?, read))
     }
@@ -259,18 +263,24 @@ impl Containers<'_> {
     }
 }
 
-/// Applies a function to every item, on two threads when there are many, and keeps the order.
+/// Applies a function to every item, on several threads when there are many, and keeps the order.
 pub(crate) fn parallel_map<T: Sync, R: Send>(items: &[T], each: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if items.len() < PARALLEL {
         return items.iter().map(each).collect();
     }
-    let (left, right) = items.split_at(items.len() / 2);
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = processors.clamp(2, THREADS).min(items.len().div_ceil(PARALLEL / 2));
+    let mut parts = items.chunks(items.len().div_ceil(threads));
+    let first = parts.next().unwrap_or_default();
+    let work = &|part: &[T]| part.iter().map(&each).collect::<Vec<R>>();
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| right.iter().map(&each).collect::<Vec<R>>());
-        let mut answers: Vec<R> = left.iter().map(&each).collect();
-        match worker.join() {
-            Ok(rest) => answers.extend(rest),
-            Err(panic) => std::panic::resume_unwind(panic),
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+        let mut answers = work(first);
+        for worker in workers {
+            match worker.join() {
+                Ok(rest) => answers.extend(rest),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
         }
         answers
     })
@@ -580,5 +590,19 @@ impl ContainerDir {
             return Err(Error::NoContainer { name: self.id.clone() });
         };
         store.delete_trashed(&trashed, delete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once_and_in_order() {
+        for count in [0, 1, PARALLEL - 1, PARALLEL, PARALLEL + 1, 4 * PARALLEL + 3] {
+            let items: Vec<usize> = (0..count).collect();
+            let doubled: Vec<usize> = items.iter().map(|item| 2 * item).collect();
+            assert_eq!(parallel_map(&items, |item| 2 * item), doubled, "{count}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::run::LimitFlags;
+
 /// `ps`.
 #[derive(clap::Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -277,6 +279,19 @@ pub(crate) struct DiffArgs {
     /// Container
     #[arg(value_name = "CONTAINER")]
     pub container: String,
+}
+
+/// `update`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct UpdateArgs {
+    #[command(flatten)]
+    pub limits: LimitFlags,
+    /// Start again after it ends: no, on-failure[:N], always, unless-stopped
+    #[arg(long, value_name = "POLICY")]
+    pub restart: Option<String>,
+    /// Containers
+    #[arg(value_name = "CONTAINER", required = true)]
+    pub containers: Vec<String>,
 }
 
 /// `rename`.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use containers::Surroundings;
 use containers::config::{PullPolicy, SettingValue};
+use containers::container::update::Changes;
 use containers::request::gpus::GpuRequest;
 use containers::request::{
     ContainerRequest, FileRequest, ImageRequest, LogRequest, NetworkRequest, ProcessRequest,
@@ -17,8 +18,8 @@ use engine::spec::{DnsSpec, Limits};
 
 use super::images::RegistryFlags;
 use super::run::{
-    ContainerFlags, FileFlags, ImageFlags, IneffectiveFlags, NetworkFlags, ProcessFlags,
-    RecordFlags, ResourceFlags, SecurityFlags, UdockerFlags,
+    ContainerFlags, FileFlags, ImageFlags, IneffectiveFlags, LimitFlags, NetworkFlags,
+    ProcessFlags, RecordFlags, ResourceFlags, SecurityFlags, UdockerFlags,
 };
 use crate::report::Report;
 
@@ -249,6 +250,31 @@ fn network(flags: &NetworkFlags) -> Result<NetworkRequest, Report> {
 
 fn limits(flags: &ResourceFlags, shm_size: Option<&str>) -> Result<Limits, Report> {
     let ResourceFlags {
+        limits,
+        oom_score_adj,
+        ulimit,
+        // It is the whole request's.
+        strict: _,
+    } = flags;
+    let ulimits = ulimit.iter().map(|text| limits::ulimit(text));
+    let given = changes(limits)?;
+    Ok(Limits {
+        cpus: given.cpus.flatten(),
+        memory_swap: given.memory_swap.flatten(),
+        memory_reservation: given.memory_reservation.flatten(),
+        cpu_shares: given.cpu_shares.flatten(),
+        oom_score_adj: oom_score_adj.map(limits::oom_score).transpose()?,
+        memory: given.memory.flatten(),
+        pids: given.pids.flatten(),
+        cpuset_cpus: given.cpuset_cpus.flatten(),
+        ulimits: ulimits.collect::<containers::Result<_>>()?,
+        shm_size: shm_size.map_or(Ok(None), |text| limits::bytes("--shm-size", text))?,
+    })
+}
+
+/// The limits that are given, and those that are lifted.
+pub(crate) fn changes(flags: &LimitFlags) -> Result<Changes, Report> {
+    let LimitFlags {
         cpus,
         cpu_shares,
         cpu_quota,
@@ -257,28 +283,23 @@ fn limits(flags: &ResourceFlags, shm_size: Option<&str>) -> Result<Limits, Repor
         memory,
         memory_swap,
         memory_reservation,
-        oom_score_adj,
         pids_limit,
-        ulimit,
-        // It is the whole request's.
-        strict: _,
     } = flags;
-    let bytes = |flag, text: Option<&str>| -> containers::Result<Option<u64>> {
-        text.map_or(Ok(None), |text| limits::bytes(flag, text))
+    let bytes = |flag, text: &Option<String>| {
+        text.as_deref().map(|text| limits::bytes(flag, text)).transpose()
     };
-    let ulimits = ulimit.iter().map(|text| limits::ulimit(text));
+    let has_cpus = cpus.is_some() || cpu_quota.is_some() || cpu_period.is_some();
     let cpus = cpus.as_deref().map(limits::cpus).transpose()?.flatten();
-    Ok(Limits {
-        cpus: limits::quota(*cpu_quota, *cpu_period, cpus)?,
-        memory_swap: memory_swap.as_deref().map(limits::swap).transpose()?.flatten(),
-        memory_reservation: bytes("--memory-reservation", memory_reservation.as_deref())?,
-        cpu_shares: cpu_shares.filter(|shares| *shares > 0),
-        oom_score_adj: oom_score_adj.map(limits::oom_score).transpose()?,
-        memory: bytes("--memory", memory.as_deref())?,
-        pids: pids_limit.and_then(limits::pids),
-        cpuset_cpus: cpuset_cpus.clone().filter(|list| !list.is_empty()),
-        ulimits: ulimits.collect::<containers::Result<_>>()?,
-        shm_size: bytes("--shm-size", shm_size)?,
+    let quota = limits::quota(*cpu_quota, *cpu_period, cpus)?;
+    Ok(Changes {
+        cpus: has_cpus.then_some(quota),
+        cpu_shares: cpu_shares.map(|shares| (shares > 0).then_some(shares)),
+        cpuset_cpus: cpuset_cpus.clone().map(|list| (!list.is_empty()).then_some(list)),
+        memory: bytes("--memory", memory)?,
+        memory_swap: memory_swap.as_deref().map(limits::swap).transpose()?,
+        memory_reservation: bytes("--memory-reservation", memory_reservation)?,
+        pids: pids_limit.map(limits::pids),
+        restart: None,
     })
 }
 

@@ -130,10 +130,10 @@ pub(crate) struct NetworkFlags {
     pub dns_option: Vec<String>,
 }
 
-/// How much it may use.
+/// What `update` can change too.
 #[derive(clap::Args, Debug, Default, Clone)]
 #[command(next_help_heading = "Resources")]
-pub(crate) struct ResourceFlags {
+pub(crate) struct LimitFlags {
     /// Number of CPUs, may be a fraction
     #[arg(long, value_name = "NUMBER")]
     pub cpus: Option<String>,
@@ -158,12 +158,20 @@ pub(crate) struct ResourceFlags {
     /// Memory that is taken away last
     #[arg(long, value_name = "SIZE")]
     pub memory_reservation: Option<String>,
-    /// How much sooner than others it is ended where memory is short (-1000 to 1000)
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-    pub oom_score_adj: Option<i32>,
     /// Highest number of processes (-1: no limit)
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub pids_limit: Option<i64>,
+}
+
+/// How much it may use.
+#[derive(clap::Args, Debug, Default, Clone)]
+#[command(next_help_heading = "Resources")]
+pub(crate) struct ResourceFlags {
+    #[command(flatten)]
+    pub limits: LimitFlags,
+    /// How much sooner than others it is ended where memory is short (-1000 to 1000)
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub oom_score_adj: Option<i32>,
     /// Resource limit of the process: TYPE=SOFT[:HARD]; at most the caller's hard limit
     #[arg(long, value_name = "TYPE=SOFT[:HARD]")]
     pub ulimit: Vec<String>,

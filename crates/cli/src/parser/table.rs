@@ -88,10 +88,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
         "context",
         "there is one context, this host, and no daemon; 'ssh HOST coracle ...' for another host",
     ),
-    (
-        "update",
-        "limits and --restart are set when a container is created; 'coracle clone' copies one",
-    ),
     ("events", "there is no daemon that could tell; use 'coracle ps' and 'coracle wait'"),
     ("network", "there are no networks with names; see 'coracle run --network'"),
     ("compose", "there is no compose"),
@@ -233,6 +229,13 @@ tar c src | coracle cp - work:/usr/local"),
         containers::PortArgs,
         commands::port::run,
         "List the published ports of a container"
+    ),
+    command!(
+        "update"["container update"],
+        Containers,
+        containers::UpdateArgs,
+        commands::update::run,
+        "Change the limits and the restart policy of containers"
     ),
     command!(
         "rename"["container rename"],

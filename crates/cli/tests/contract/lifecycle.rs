@@ -25,6 +25,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("run_an_existing_container", run_an_existing_container),
     ("rm_after_the_end", rm_after_the_end),
     ("restart_on_failure", restart_on_failure),
+    ("limits_can_be_changed", limits_can_be_changed),
     ("init_reaps", init_reaps),
     ("cidfile", cidfile),
     ("names", names),
@@ -256,6 +257,40 @@ fn restart_on_failure(w: &World) -> Outcome {
     let c = w.detached(&["--restart=on-failure:3"], &["exit", "0"]);
     c.becomes("exited");
     assert_eq!(c.inspect("{{.RestartCount}}"), "0");
+    Ok(())
+}
+
+fn limits_can_be_changed(w: &World) -> Outcome {
+    let c = Container::named(w, &w.name("limits"));
+    let mode = w.mode();
+    let words = ["create", &mode, "--memory=64m", "--pids-limit=20", "--name", &c.name, &w.image];
+    w.coracle(&words).ok();
+    let update = |name: &str, flags: &[&str]| w.coracle(&[&["update"], flags, &[name]].concat());
+    let recorded = "{{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}} \
+                    {{.HostConfig.RestartPolicy.Name}}";
+    let done = update(&c.name, &["--memory=32m", "--cpus=1.5", "--restart=on-failure:2"]);
+    assert_eq!((done.ok().line(), done.err()), (c.name.clone(), String::new()));
+    assert_eq!(c.inspect(recorded), "33554432 1500000000 20 on-failure");
+    update(&c.name, &["--pids-limit=-1", "--cpus=0", "--restart=no"]).ok();
+    let lifted = c.inspect(recorded);
+    assert!(lifted.starts_with("33554432 0 <") && lifted.ends_with(" no"), "{lifted}");
+    for wrong in [&["--memory-swap=16m"][..], &["--memory=lots"], &["--restart=x"], &[]] {
+        update(&c.name, wrong).expect(1);
+    }
+    assert_eq!(c.inspect(recorded), lifted);
+    let d = w.detached(&["--pids-limit=100"], &["await", "TERM"]);
+    d.said("ready");
+    let done = update(&d.name, &["--pids-limit=200"]);
+    assert_eq!(
+        (done.ok().line(), d.inspect("{{.HostConfig.PidsLimit}}")),
+        (d.name.clone(), "200".into())
+    );
+    let group = d.exec(&[], &["read", "/proc/self/cgroup"]).ok().out();
+    let own = group.lines().any(|line| line.starts_with("0::") && line.contains("/coracle-"));
+    assert_eq!(done.err().contains("from its next start"), !own, "{group}: {done:?}");
+    let gone = w.detached(&["--rm"], &["await", "TERM"]);
+    let refused = update(&gone.name, &["--restart=always"]);
+    assert!(refused.expect(1).err().contains("--rm"), "{refused:?}");
     Ok(())
 }
 

@@ -28,6 +28,7 @@ mod modes;
 mod mounts;
 mod nesting;
 mod network;
+mod own_parts;
 mod packages;
 mod patched_code;
 mod placement;
@@ -57,6 +58,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("life", lifecycle::CASES),
     ("left", leavings::CASES),
     ("removal", removal::CASES),
+    ("own", own_parts::CASES),
     ("files", files::CASES),
     ("images", images::CASES),
     ("network", network::CASES),
@@ -75,7 +77,7 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 11] = [
+const WITHOUT_FILTERS: [&str; 12] = [
     "status",
     "env",
     "users",
@@ -87,12 +89,13 @@ const WITHOUT_FILTERS: [&str; 11] = [
     "hosts",
     "removal",
     "kernel",
+    "own",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
 /// code of N1 and P1.
-const BY_RUNTIME: [&str; 9] =
-    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate", "removal"];
+const BY_RUNTIME: [&str; 10] =
+    ["status", "tty", "users", "mounts", "devices", "streams", "exec", "isolate", "removal", "own"];
 
 /// True if a group is skipped for a mode of the host's runtime.
 fn is_repetition(world: &World, group: &str) -> bool {

@@ -189,10 +189,10 @@ fn refused_forms(w: &World) -> Outcome {
 }
 
 /// A mount on the host, removed when the case ends in any way.
-struct HostMount<'p>(&'p Path);
+pub(crate) struct HostMount<'p>(&'p Path);
 
 impl<'p> HostMount<'p> {
-    fn new(words: &[&str], place: &'p Path) -> Self {
+    pub(crate) fn new(words: &[&str], place: &'p Path) -> Self {
         let done = Command::new("mount").args(words).arg(place).status().expect("mount runs");
         assert!(done.success(), "mount {words:?} {}", place.display());
         Self(place)

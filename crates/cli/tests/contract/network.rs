@@ -86,7 +86,8 @@ fn published(w: &World, flags: &[&str]) -> Outcome {
     let free =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port");
     let publish = format!("127.0.0.1:{}:7777", free.port());
-    let c = w.detached(&[flags, &["-p", &publish]].concat(), &["listen", "0.0.0.0:7777", "100"]);
+    let flags = [flags, &["-p", &publish, "--expose=9000/udp"]].concat();
+    let c = w.detached(&flags, &["listen", "0.0.0.0:7777", "100"]);
     c.said("ready");
     let listed = w.coracle(&["port", &c.name]).ok().line();
     assert_eq!(listed, format!("7777/tcp -> 127.0.0.1:{}", free.port()));
@@ -99,6 +100,8 @@ fn published(w: &World, flags: &[&str]) -> Outcome {
     };
     assert!(by(&format!("publish={}", free.port())) && !by("publish=7777/udp"));
     assert!(by("expose=7770-7777") && !by("expose=7778") && by("network=private"));
+    assert!(by("expose=9000/udp") && !by("expose=9000"));
+    assert_eq!(c.inspect("{{json .Config.ExposedPorts}}"), r#"{"7777/tcp":{},"9000/udp":{}}"#);
     assert!(!by("network=host") && by("health=none"));
     // The address is that of the container's own device.
     let address = c.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}");

@@ -10,6 +10,7 @@ use testkit::scratch::Scratch;
 use testkit::skip::Outcome;
 use testkit::users::{Setting, no_namespaces};
 
+use crate::mounts::HostMount;
 use crate::world::{Case, Container, LIMIT, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
@@ -20,6 +21,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("store_by_variable", store_by_variable),
     ("home_is_missing", home_is_missing),
     ("home_cannot_be_written", home_cannot_be_written),
+    ("programs_cannot_be_run_there", programs_cannot_be_run_there),
     ("namespaces_forbidden", namespaces_forbidden),
     ("many_layers", many_layers),
 ];
@@ -60,6 +62,33 @@ fn home_in_memory(w: &World) -> Outcome {
     }
     let scratch = Scratch::below(shm, "home").expect("a directory in memory");
     road(&w.at(&scratch.dir("home", owner(w), 0o755).expect("a home")));
+    Ok(())
+}
+
+/// On a file system that is mounted noexec an overlay's programs run; for the others there is one
+/// clear line, and `doctor` knows before.
+fn programs_cannot_be_run_there(w: &World) -> Outcome {
+    if w.registry.is_none() || !rustix::process::getuid().is_root() {
+        testkit::skip!("a registry is needed, and root to mount something on the host");
+    }
+    let home = w.dir("noexec");
+    let _mount = HostMount::new(&["-t", "tmpfs", "-o", "noexec,mode=777,size=256m", "none"], &home);
+    let there = w.at(&home);
+    there.coracle(&["pull", "-q", "--tls-verify=false", &there.image]).ok();
+    let doctor = there.coracle(&["doctor", "--format=json"]).ok().out();
+    let doctor: serde_json::Value = serde_json::from_str(&doctor).expect("JSON");
+    let engines = doctor["engines"].as_array().cloned().unwrap_or_default();
+    let line = engines.into_iter().find(|line| line["mode"] == there.engine.as_str());
+    let line = line.expect("the engine's line");
+    let done = there.guest(&[], &["say", "runs"]);
+    if w.has_overlay() {
+        assert_eq!((done.ok().line(), line["state"].as_str()), ("runs".into(), Some("ready")));
+        return Ok(());
+    }
+    let said = done.expect(126).err();
+    assert!(said.contains("mounted noexec") && said.contains("CORACLE_DIR"), "{said}");
+    let why = line["why"].as_str().unwrap_or_default();
+    assert!(why.contains("noexec") && line["state"] != "ready", "{line}");
     Ok(())
 }
 

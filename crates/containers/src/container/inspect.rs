@@ -6,7 +6,7 @@ use engine::spec::{
 };
 use engine::supervise::state::{self, Observed};
 use serde_json::{Map, Value, json};
-use store::ContainerDir;
+use store::{ContainerDir, Store};
 
 mod network;
 
@@ -33,9 +33,9 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "Args": config.command.get(1..).unwrap_or_default(),
         "State": state,
         "Image": config.image.as_ref().map_or("", |image| &image.config),
-        "ResolvConfPath": "",
-        "HostnamePath": "",
-        "HostsPath": "",
+        "ResolvConfPath": own_file(container, "etc/resolv.conf"),
+        "HostnamePath": own_file(container, "etc/hostname"),
+        "HostsPath": own_file(container, "etc/hosts"),
         "LogPath": container.join("log.json"),
         "Name": format!("/{}", names.first().map_or("", String::as_str)),
         "Names": names,
@@ -49,7 +49,7 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         "ExecMode": config.exec_mode,
         "HostConfig": host_config(&record),
         "Mounts": mounts(&record),
-        "Config": settings(container, &record),
+        "Config": settings(session.store()?, container, &record),
         "GraphDriver": {"Name": driver, "Data": places(container)},
         "NetworkSettings": network::settings(&record, main),
         "Directory": container.path(),
@@ -59,6 +59,12 @@ pub fn container(session: &Session, container: &ContainerDir, size: bool) -> Res
         map.insert("SizeRw".to_owned(), bytes.into());
     }
     Ok(value)
+}
+
+/// The path of a file that it has been given, or nothing before its first start.
+fn own_file(container: &ContainerDir, name: &str) -> String {
+    let path = container.join(name);
+    if path.is_file() { path.display().to_string() } else { String::new() }
 }
 
 /// The directories of its own files, as Docker's storage drivers show theirs.
@@ -294,7 +300,7 @@ fn mounts(record: &Record) -> Vec<Value> {
         .collect()
 }
 
-fn settings(container: &ContainerDir, record: &Record) -> Value {
+fn settings(store: &Store, container: &ContainerDir, record: &Record) -> Value {
     let config = &record.config;
     json!({
         "Hostname": config.hostname.clone().unwrap_or_else(|| container.short_id().to_owned()),
@@ -313,13 +319,22 @@ fn settings(container: &ContainerDir, record: &Record) -> Value {
         "Labels": config.labels,
         "StopSignal": if config.stop_signal.is_empty() { "SIGTERM" } else { &config.stop_signal },
         "StopTimeout": config.stop_timeout,
-        "ExposedPorts": exposed(config),
+        "ExposedPorts": exposed(store, config),
         "Healthcheck": ineffective::health(config),
     })
 }
 
-fn exposed(config: &ContainerConfig) -> Map<String, Value> {
-    config.expose.iter().map(|port| (port.clone(), json!({}))).collect()
+/// As in Docker, the ports that are published count too.
+fn exposed(store: &Store, config: &ContainerConfig) -> Map<String, Value> {
+    let image = config.image.as_ref().map(|image| &*image.config);
+    let mut ports = list::exposed(store, &config.expose, image);
+    for publish in &config.network.publish {
+        let protocol = if publish.udp { "udp" } else { "tcp" };
+        let last = publish.inside.saturating_add(publish.count.max(1) - 1);
+        ports.extend((publish.inside..=last).map(|port| format!("{port}/{protocol}")));
+    }
+    ports.sort_unstable();
+    ports.into_iter().map(|port| (port, json!({}))).collect()
 }
 
 /// In Docker's words, what a namespace is; `private` is Docker's word for one of its own.

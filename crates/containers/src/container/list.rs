@@ -50,6 +50,8 @@ pub struct Glance {
     pub mounts: Vec<MountSpec>,
     /// Network and published ports.
     pub network: NetworkSpec,
+    /// Ports of `--expose`.
+    pub expose: Vec<String>,
     /// Whether it is isolated.
     pub security: GlanceSecurity,
     /// The mode of execution that it keeps.
@@ -87,12 +89,14 @@ pub fn network_mode(network: &NetworkSpec, isolate: bool) -> NetworkMode {
     }
 }
 
-/// The ports that a container's image exposes, as `80/tcp` or `8000-8010/udp`. None are known of an
-/// image that is gone.
-pub fn exposed(store: &Store, glance: &Glance) -> Vec<String> {
-    let image = glance.image.as_ref().and_then(|image| store.images().find(&image.config).ok());
+/// The ports that a container exposes, as `80/tcp` or `8000-8010/udp`: those of `--expose` and of
+/// the image with this configuration, unless that is gone.
+pub fn exposed(store: &Store, own: &[String], image: Option<&str>) -> Vec<String> {
+    let image = image.and_then(|config| store.images().find(config).ok());
     let config = image.and_then(|image| image.config().ok());
-    config.map(|config| config.exposed_ports().to_vec()).unwrap_or_default()
+    let mut ports = config.map(|config| config.exposed_ports().to_vec()).unwrap_or_default();
+    ports.extend_from_slice(own);
+    ports
 }
 
 /// Looks at containers, several at once, and makes something of each. `every`: also of those that

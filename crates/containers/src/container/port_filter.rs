@@ -79,7 +79,8 @@ impl PortFilters {
             met(&self.publish, port.host, port) || met(&self.expose, port.inside, port)
         });
         let exposed = || {
-            let exposed = list::exposed(store, &seen.glance);
+            let image = seen.glance.image.as_ref().map(|image| &*image.config);
+            let exposed = list::exposed(store, &seen.glance.expose, image);
             let mut exposed = exposed.iter().filter_map(|text| PortRange::parse(text));
             exposed.any(|port| self.expose.iter().any(|range| range.overlaps(&port)))
         };

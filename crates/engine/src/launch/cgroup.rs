@@ -20,9 +20,7 @@ pub(crate) fn enter(group: &Cgroup) -> Result<()> {
     // Children have only the controllers that their parent passes on. It may do so already, or be
     // forbidden to; then the limit's own file is missing below, and that is the error to show.
     for controller in controllers {
-        let pass_on = || {
-            std::fs::write(group.parent.join("cgroup.subtree_control"), format!("+{controller}"))
-        };
+        let pass_on = || pass_on(&group.parent, controller);
         if pass_on().is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy) {
             // A group that passes controllers on may have no processes of its own, and a scope of
             // systemd's has the caller's shell.
@@ -41,6 +39,29 @@ pub(crate) fn enter(group: &Cgroup) -> Result<()> {
     }
     let file = path.join("cgroup.procs");
     std::fs::write(&file, "0").map_err(failed("enter", &file))
+}
+
+/// Passes a controller on to the groups below.
+fn pass_on(parent: &Path, controller: &str) -> std::io::Result<()> {
+    std::fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"))
+}
+
+/// Sets a limit of a group in which processes live.
+///
+/// # Errors
+/// The group lacks the controller and cannot get it, or the kernel refuses the value.
+pub fn set(group: &Path, file: &str, value: &str) -> Result<()> {
+    let path = group.join(file);
+    if let (false, Some(parent), Some((controller, _))) =
+        (path.exists(), group.parent(), file.split_once('.'))
+    {
+        let _ = pass_on(parent, controller);
+    }
+    // Opened as it is: the kernel's files cannot be made.
+    let opened = std::fs::OpenOptions::new().write(true).open(&path);
+    opened
+        .and_then(|mut open| std::io::Write::write_all(&mut open, value.as_bytes()))
+        .map_err(failed("write", &path))
 }
 
 /// Moves the processes of a group into one below it, as far as they are the caller's.

@@ -91,6 +91,30 @@ impl Setting {
     }
 }
 
+/// What changes in a container's control group where its limits do: files and values.
+///
+/// # Errors
+/// The new limits contradict each other.
+pub fn changed_settings(old: &Limits, new: &Limits) -> Result<Vec<(&'static str, String)>> {
+    let pairs = |settings: Vec<Setting>| settings.into_iter().map(|one| (one.file, one.value));
+    // Recorded limits are those of a container that was made with them.
+    let old: Vec<_> = pairs(cgroup_settings(old).unwrap_or_default()).collect();
+    let new: Vec<_> = pairs(cgroup_settings(new)?).collect();
+    let gone = old.iter().filter(|(file, _)| !new.iter().any(|(other, _)| other == file));
+    let mut changed: Vec<_> = gone.map(|(file, _)| (*file, unlimited(file).to_owned())).collect();
+    changed.extend(new.iter().filter(|setting| !old.contains(setting)).cloned());
+    Ok(changed)
+}
+
+/// What the file of a control group says where there is no limit.
+fn unlimited(file: &str) -> &'static str {
+    match file {
+        "cpu.weight" => "100",
+        "memory.low" => "0",
+        _ => "max",
+    }
+}
+
 fn cgroup_settings(limits: &Limits) -> Result<Vec<Setting>> {
     let mut settings = Vec::new();
     let mut set = |flag, file, value| settings.push(Setting { flag, file, value });
@@ -280,4 +304,21 @@ pub(super) fn sysctls(
         warnings.push(format!("--sysctl {name} has no effect: it needs {needs}"));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_is_written() {
+        let old = Limits { cpus: Some(1.5), memory: Some(1 << 20), ..Limits::default() };
+        let new = Limits { memory: Some(2 << 20), pids: Some(7), ..Limits::default() };
+        let wanted = [("cpu.max", "max"), ("memory.max", "2097152"), ("pids.max", "7")];
+        let wanted = wanted.map(|(file, value)| (file, value.to_owned()));
+        assert_eq!(changed_settings(&old, &new).unwrap(), wanted);
+        assert_eq!(changed_settings(&new, &new).unwrap(), []);
+        let wrong = Limits { memory_swap: Some(1), ..new.clone() };
+        assert!(changed_settings(&new, &wrong).is_err());
+    }
 }

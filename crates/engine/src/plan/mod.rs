@@ -16,6 +16,7 @@ mod security;
 
 pub use compute::{Overrides, Request, plan};
 pub use identity::{Accounts, KEEP_GROUPS, NoAccounts, caller_inside, home, range};
+pub use limits::changed_settings;
 pub use namespaces::Neighbour;
 pub use security::{capability_names, parse_capability};
 

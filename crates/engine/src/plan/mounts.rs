@@ -197,8 +197,8 @@ fn terminals() -> Mount {
     kernel("devpts", "/dev/pts", flags, &options)
 }
 
-/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: the host's own files where nothing
-/// differs, else files of this container.
+/// `/etc/hosts`, `/etc/hostname` and `/etc/resolv.conf`: files of this container, which begin as
+/// the host's where nothing else was asked for.
 fn etc(
     request: &Request<'_>,
     network: &Network,
@@ -207,64 +207,26 @@ fn etc(
 ) -> Vec<EtcFile> {
     let config = request.config;
     let own = |name: &str| request.place.join("etc").join(name);
-    let mut files = Vec::new();
-    // What was asked for is shown in a tree without such a file too.
-    let mut bind_own = |file: EtcFile, target: &str, asked: bool| {
-        list.push(Mount::Bind {
-            source: file.path.clone(),
-            target: target.into(),
-            flags: MountFlags::default(),
-            optional: !asked,
-        });
-        files.push(file);
-    };
     let inherit = *network == Network::Inherit;
-    if config.add_host.is_empty() && hostname.is_none() && inherit {
-        list.push(bind("/etc/hosts", true));
-    } else {
-        bind_own(
-            hosts(config, hostname, inherit, own("hosts")),
-            "/etc/hosts",
-            !config.add_host.is_empty(),
-        );
-    }
-    let mut bind_own = |file: EtcFile, target: &str, asked: bool| {
-        list.push(Mount::Bind {
-            source: file.path.clone(),
-            target: target.into(),
-            flags: MountFlags::default(),
-            optional: !asked,
-        });
-        files.push(file);
-    };
-    if config.dns.is_empty() && !matches!(network, Network::Helper { .. }) {
-        list.push(bind("/etc/resolv.conf", true));
-    } else {
-        bind_own(
-            resolv(config, network, own("resolv.conf")),
-            "/etc/resolv.conf",
-            !config.dns.is_empty(),
-        );
-    }
-    match hostname {
-        None => list.push(bind("/etc/hostname", true)),
-        Some(name) => {
-            let file = EtcFile {
-                path: own("hostname"),
-                base: None,
-                without: Vec::new(),
-                text: format!("{name}\n"),
-            };
-            list.push(Mount::Bind {
-                source: file.path.clone(),
-                target: "/etc/hostname".into(),
-                flags: MountFlags::default(),
-                optional: true,
-            });
-            files.push(file);
-        }
-    }
-    files
+    // What was asked for is shown in a tree without such a file too.
+    let files = [
+        ("hosts", hosts(config, hostname, inherit, own("hosts")), !config.add_host.is_empty()),
+        ("resolv.conf", resolv(config, network, own("resolv.conf")), !config.dns.is_empty()),
+        ("hostname", name_of_host(hostname, own("hostname")), false),
+    ];
+    list.extend(files.iter().map(|(name, file, asked)| Mount::Bind {
+        source: file.path.clone(),
+        target: Path::new("/etc").join(name),
+        flags: MountFlags { read_only: config.read_only, ..MountFlags::default() },
+        optional: !asked,
+    }));
+    files.into_iter().map(|(_, file, _)| file).collect()
+}
+
+fn name_of_host(hostname: Option<&str>, path: PathBuf) -> EtcFile {
+    let base = hostname.is_none().then(|| "/etc/hostname".into());
+    let text = hostname.map(|name| format!("{name}\n")).unwrap_or_default();
+    EtcFile { path, base, without: Vec::new(), text }
 }
 
 fn hosts(

@@ -115,7 +115,7 @@ pub fn update(dir: &Path, change: impl FnOnce(&mut ContainerState)) -> Result<()
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Error> {
-    let bytes = match fs::read(path) {
+    let bytes = match fs::File::open(path).and_then(|file| Ok(sys::fs::read_rest(file)?)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::file("read", path, error)),

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::frame::{Entry, EntryKind};
 use crate::image::ImageTrees;
 use crate::owners::FileKind;
+use crate::points;
 use crate::union::{Facts, IdMap, Stack, walk};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -55,7 +56,7 @@ pub fn export(
     if let Some(tree) = stack.root_tree() {
         packer.entry(b"./", &stack.root_facts(tree)?, b"", None)?;
     }
-    walk(&stack, |path, merged| packer.add(merged.tree, path))?;
+    packer.container(image, ids)?;
     packer.finish()
 }
 
@@ -80,7 +81,7 @@ pub fn cloned(
     if let Some(tree) = stack.root_tree() {
         packer.entry(b"", &stack.root_facts(tree)?, b"", None)?;
     }
-    walk(&stack, |path, merged| packer.add(merged.tree, path))?;
+    packer.container(image, ids)?;
     packer.finish()
 }
 
@@ -138,6 +139,26 @@ impl<'a, W: Write> Packer<'a, W> {
             packed: Packed::default(),
             rebase: (0, Vec::new()),
         }
+    }
+
+    /// Adds the whole tree, without the places of every container's mounts that the image lacks.
+    fn container(&mut self, image: Option<&ImageTrees>, ids: &IdMap) -> Result<(), Error> {
+        let stack = self.stack;
+        let mut layers = None;
+        walk(stack, |path, merged| {
+            if let Some(image) = image
+                && points::is_point(stack, path, merged)?
+            {
+                let layers = match &mut layers {
+                    Some(layers) => layers,
+                    none => none.insert(Stack::image(image, ids)?),
+                };
+                if !points::has(layers, path)? {
+                    return Ok(false);
+                }
+            }
+            self.add(merged.tree, path)
+        })
     }
 
     /// Adds one file of one tree; returns true if it is a directory.

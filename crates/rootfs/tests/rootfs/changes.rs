@@ -317,3 +317,56 @@ fn a_directory_becomes_a_layer() {
     let user = rustix::process::getuid().as_raw();
     assert_eq!(applied.owners.get(b"bin/sh").map_or(0, |record| record.uid), user);
 }
+
+/// Places of mounts that engines have made are neither changes nor in archives; what the image has,
+/// or what was put there, is.
+#[test]
+fn places_of_mounts_are_left_out() {
+    let place = Place::new();
+    let tar = Layer::new()
+        .entry(&Entry::new(b'5', "./").mode(0o755))
+        .dir("sys")
+        .file("etc-file", 0o644, "x")
+        .finish();
+    let image = ImageTrees { layers: vec![place.apply(&tar).0], owner_layer: None };
+    for driver in [Driver::Overlay, Driver::Copy] {
+        let dir = place.path().join(format!("c-{}", driver.name()));
+        std::fs::create_dir(&dir).unwrap();
+        let root = rootfs::prepare(&dir, &image, driver).unwrap();
+        let (Root::Overlay { upper: top, .. } | Root::Directory(top)) = &root else { panic!() };
+        let mode = |name: &str, mode: u32| {
+            std::fs::set_permissions(top.join(name), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        for name in ["proc", "dev", "etc", "sys"] {
+            let _ = std::fs::create_dir(top.join(name));
+            mode(name, 0o755);
+        }
+        for name in ["etc/hosts", "etc/hostname"] {
+            std::fs::write(top.join(name), "").unwrap();
+            mode(name, 0o644);
+        }
+        let seen = || {
+            let mut tar = Vec::new();
+            let ids = IdMap::default();
+            pack::export(Some(&image), Some(&root), &ids, Options::default(), &mut tar).unwrap();
+            let mut archive = tar::Archive::new(&tar[..]);
+            let paths = archive
+                .entries()
+                .unwrap()
+                .map(|entry| String::from_utf8(entry.unwrap().path_bytes().into_owned()).unwrap());
+            (lines(&diff(&image, &root, &ids).unwrap()), paths.collect::<Vec<_>>())
+        };
+        let (changes, archive) = seen();
+        assert!(changes.is_empty(), "{changes:?}");
+        assert_eq!(archive, ["./", "etc-file", "sys/"]);
+        std::fs::write(top.join("etc/hostname"), "mine").unwrap();
+        std::fs::write(top.join("dev/null"), "mine").unwrap();
+        mode("proc", 0o700);
+        let (changes, archive) = seen();
+        let wanted = ["A /dev", "A /dev/null", "A /etc", "A /etc/hostname", "A /proc"];
+        assert_eq!(changes, wanted);
+        let wanted =
+            ["./", "dev/", "dev/null", "etc/", "etc/hostname", "etc-file", "proc/", "sys/"];
+        assert_eq!(archive, wanted);
+    }
+}

@@ -52,6 +52,43 @@ pub fn umask() -> Option<u32> {
     u32::from_str_radix(line.trim(), 8).ok()
 }
 
+/// Does something in a directory, which may be an `O_PATH` descriptor, and sets its modification
+/// time back to what it was, where the caller may.
+pub fn keep_time<T>(dir: impl AsFd, work: impl FnOnce() -> T) -> T {
+    let dir = dir.as_fd();
+    let before = fs::fstat(dir);
+    let done = work();
+    if let Ok(stat) = before {
+        let times = fs::Timestamps {
+            last_access: fs::Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT },
+            last_modification: fs::Timespec {
+                tv_sec: stat.st_mtime,
+                tv_nsec: stat.st_mtime_nsec as _,
+            },
+        };
+        let _ = fs::utimensat(dir, c".", &times, AtFlags::empty());
+    }
+    done
+}
+
+/// Bytes that [`read_rest`] gets with one call.
+const AT_ONCE: usize = 4096;
+
+/// Reads a regular file from where it is to its end. A small one costs one call: only at its end a
+/// regular file gives less than was asked for.
+pub fn read_rest(file: impl AsFd) -> io::Result<Vec<u8>> {
+    let file = file.as_fd();
+    let mut bytes = Vec::new();
+    let mut buffer = [0; AT_ONCE];
+    loop {
+        let count = io::retry_on_intr(|| io::read(file, &mut buffer))?;
+        bytes.extend_from_slice(&buffer[..count]);
+        if count < AT_ONCE {
+            return Ok(bytes);
+        }
+    }
+}
+
 /// Changes the mode of the file of `fd`, which may be an `O_PATH` descriptor; never follows a link.
 pub fn chmod_fd(fd: impl AsFd, mode: u32) -> io::Result<()> {
     let fd = fd.as_fd();

@@ -173,7 +173,7 @@ impl Entry<'_> {
         last()?;
         // Rust's runtime ignores SIGPIPE; programs expect the default.
         let _ = sys::event::set_ignored(Signal::PIPE.as_raw(), false);
-        Ok(program::search(
+        let error = program::search(
             program,
             &mut caller,
             |path, caller| match caller.plan(&world, &self.task, path, &self.process.argv) {
@@ -185,7 +185,8 @@ impl Entry<'_> {
                 }
             },
             |path, caller| caller.exists(&world, &self.task, path),
-        ))
+        );
+        Ok(error.or_noexec(Files::noexec([&*prepared.files.root])))
     }
 
     /// Executes the stage, which becomes the program.

@@ -165,7 +165,8 @@ fn make_in_tree(root: &OsStr, path: &[u8], directory: bool) -> Result<(), Errno>
 
 fn new_directory(parent: impl rustix::fd::AsFd, name: &[u8]) -> Result<(), Errno> {
     let parent = parent.as_fd();
-    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+    let create = || rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MODE));
+    match sys::fs::keep_time(parent, create) {
         Ok(()) => {}
         Err(Errno::EXIST) => return Ok(()),
         Err(errno) => return Err(errno),
@@ -177,7 +178,9 @@ fn new_directory(parent: impl rustix::fd::AsFd, name: &[u8]) -> Result<(), Errno
 
 fn new_file(parent: impl rustix::fd::AsFd, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(FILE_MODE)) {
+    let parent = parent.as_fd();
+    let create = || rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(FILE_MODE));
+    match sys::fs::keep_time(parent, create) {
         Ok(made) => rustix::fs::fchmod(&made, Mode::from_raw_mode(FILE_MODE)),
         Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),

@@ -31,6 +31,8 @@ const DEVICES: &str = "/dev";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";
+/// The container's name, beside them.
+const HOST_NAME: &str = ".host-name";
 /// How many changed texts of the container's own files are kept. Where there are more, most are of
 /// files that are gone.
 const TEXTS_MAX: usize = 512;
@@ -73,8 +75,8 @@ pub struct Prepared {
 /// Makes everything that the plan mounts, and compiles its table.
 ///
 /// The caller holds the container's lock ([`crate::records::Records::turn`]). `fresh` says that no
-/// process lives in the container: then memory is emptied first; else it stays as the processes
-/// there left it.
+/// process lives in the container: then memory is emptied and the files in `/etc` are written; else
+/// both stay as the processes there left them.
 pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let Root::Directory { path } = &plan.root else {
         return Err(Error::Invalid {
@@ -97,7 +99,9 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     }
     let memory = place.join(layout::RUN).join(layout::MEMORY);
     std::fs::create_dir_all(&memory).map_err(failed("mkdir"))?;
-    plan.files.iter().try_for_each(crate::launch::etc_files::write_file)?;
+    if fresh {
+        crate::launch::etc_files::write_all(plan)?;
+    }
     let points = Points::new(Bound {
         guest: b"/".to_vec(),
         host: root.as_os_str().as_bytes().to_vec(),
@@ -113,7 +117,7 @@ pub fn prepare(plan: &Plan, fresh: bool) -> Result<Prepared> {
     let identity = plan.emulate_root.then(|| identity(plan));
     let host_name = plan.hostname.as_deref().unwrap_or_default();
     if !host_name.is_empty() {
-        maker.show_host_name(&place)?;
+        maker.show_host_name(host_name)?;
     }
     let world = Compiled::new(maker.points.finish(), identity).with_host_name(host_name);
     let mut files = Files::of(&place, root);
@@ -297,11 +301,16 @@ impl Maker {
         }
     }
 
-    /// Shows the container's `/etc/hostname` where the kernel tells the host's name.
-    fn show_host_name(&mut self, place: &Path) -> Result<()> {
+    /// Shows the container's name where the kernel tells the host's.
+    fn show_host_name(&mut self, name: &str) -> Result<()> {
+        let file = self.memory.join(HOST_NAME);
+        std::fs::write(&file, format!("{name}\n")).map_err(|error| Error::File {
+            doing: "write".into(),
+            path: file.clone(),
+            errno: error.into(),
+        })?;
         let flags = MountFlags { read_only: true, ..MountFlags::default() };
-        let name = place.join("etc/hostname");
-        self.bind(&name, Path::new("/proc/sys/kernel/hostname"), flags, true)
+        self.bind(&file, Path::new("/proc/sys/kernel/hostname"), flags, true)
     }
 
     /// What the image does not have needs no cover.
@@ -475,6 +484,13 @@ pub fn place_stage(files: &Files, beginning: &str, base: u64) -> Result<PathBuf>
 }
 
 impl Files {
+    /// The first of these directories on a file system that is mounted noexec.
+    pub fn noexec<'a>(directories: impl IntoIterator<Item = &'a Path>) -> Option<&'a Path> {
+        let flag = rustix::fs::StatVfsMountFlags::NOEXEC;
+        let is = |path: &&Path| rustix::fs::statvfs(*path).is_ok_and(|on| on.f_flag.contains(flag));
+        directories.into_iter().find(is)
+    }
+
     /// The parts of the container whose directory is `place`.
     #[must_use]
     pub fn of(place: &Path, root: PathBuf) -> Self {

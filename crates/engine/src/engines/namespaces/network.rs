@@ -45,7 +45,7 @@ fn instead(plan: &Plan, program: &Path, publish: &[Publish], pid: u32, first: Er
     let lines = [DNS_FORWARD, SLIRP_DNS].map(|address| format!("nameserver {address}\n"));
     for file in plan.files.iter().filter(|file| file.text.contains(&lines[0])) {
         let text = file.text.replace(&lines[0], &lines[1]);
-        write_file(&EtcFile { text, ..file.clone() })?;
+        write_file(plan, &EtcFile { text, ..file.clone() })?;
     }
     slirp(program, publish, &plan.place, pid).map_err(|second| match (first, second) {
         (Error::Helper { program, status, output }, second @ Error::Helper { .. }) => {

@@ -15,7 +15,7 @@ use super::first_process::{self, First};
 use super::leave::{leave_host, unshare};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
-use crate::launch::etc_files::write_file;
+use crate::launch::etc_files::{give_to_root, write_all};
 use crate::launch::report::{self, StatusSender};
 use crate::launch::spawn::{Ties, spawn as spawn_with};
 use crate::launch::streams::{Child, Streams};
@@ -177,7 +177,7 @@ fn first(processes: &[ProcessId]) -> Option<u32> {
 
 /// Makes the container's namespaces and leaves the host's. The assistant stays in those.
 fn make_namespaces(plan: &Plan, records: &Records) -> Result<(PidNamespace, Option<Assistant>)> {
-    plan.files.iter().try_for_each(write_file)?;
+    write_all(plan)?;
     if let Some(group) = &plan.cgroup {
         cgroup::enter(group)?;
     }
@@ -197,6 +197,7 @@ fn make_namespaces(plan: &Plan, records: &Records) -> Result<(PidNamespace, Opti
         records.remove(std::process::id());
     }
     left?;
+    give_to_root(&plan.files);
     let owner = members::by_namespace::Owner::Caller;
     members::by_namespace::note(&plan.place, std::process::id(), owner);
     Ok((pid_namespace, assistant))

@@ -23,6 +23,7 @@ mod sources;
 
 pub(in crate::engines) use overlay::mount_overlay;
 pub(super) use points::make_directories;
+pub(in crate::engines) use points::make_missing;
 pub(in crate::engines) use sources::of_process;
 pub(super) use sources::open_sources;
 

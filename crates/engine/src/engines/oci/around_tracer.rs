@@ -9,7 +9,7 @@ use super::Mode;
 use super::container::{self, Container};
 use crate::engines::external::handed::Order;
 use crate::error::{Error, Result};
-use crate::launch::etc_files::write_file;
+use crate::launch::etc_files::write_all;
 use crate::launch::spawn::{Ties, spawn_elsewhere};
 use crate::launch::streams::{Child, Session, Streams};
 use crate::launch::terminal::Pty;
@@ -29,8 +29,6 @@ struct Split {
 
 impl Split {
     fn of(plan: &Plan) -> Result<Self> {
-        // They are made from files of the host, which the container does not have.
-        plan.files.iter().try_for_each(write_file)?;
         let mut inside = Plan { files: Vec::new(), ..plan.clone() };
         inside.place = canonical(&plan.place)?;
         let mut needed: BTreeSet<PathBuf> = KERNELS.iter().map(PathBuf::from).collect();
@@ -99,6 +97,8 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 /// Starts a container of its own for the program.
 pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
     spawn_elsewhere(pty(streams.session), streams, |ties, _| {
+        // They are made from files of the host, which the container does not have.
+        write_all(plan)?;
         let Split { inside, around } = Split::of(plan)?;
         let runtime = super::runtime(plan);
         let first = order(mode, &inside, ties);

@@ -78,6 +78,9 @@ impl BundleDir {
         }
         let shared = share(plan, &directory)?;
         let present = Plan { mounts: present(&shared, &root)?, ..shared };
+        if matches!(plan.root, Root::Overlay { .. }) {
+            tree::make_missing(&root, &present.mounts)?;
+        }
         let mut args = vec![LAUNCHER.to_owned(), WORD.to_owned()];
         args.extend(plan.process.argv.iter().cloned());
         let capabilities = match first.engine {

@@ -21,7 +21,7 @@ use crate::engines::namespaces::leave::{unshare, write_maps};
 use crate::engines::namespaces::{enter, execute};
 use crate::error::{Error, Result};
 use crate::launch::cgroup;
-use crate::launch::etc_files::write_file;
+use crate::launch::etc_files::{give_to_root, write_all};
 use crate::launch::members::by_namespace::{Owner, note};
 use crate::launch::report::{self, StatusSender};
 use crate::plan::{IdRange, Ids, Network, Plan};
@@ -58,7 +58,7 @@ pub(super) fn make(
     records: Option<&Records>,
 ) -> Result<u32> {
     let Container { plan, first } = container;
-    plan.files.iter().try_for_each(write_file)?;
+    write_all(plan)?;
     if let Some(group) = &plan.cgroup {
         cgroup::enter(group)?;
     }
@@ -67,6 +67,7 @@ pub(super) fn make(
     let directory = plan.place.join("run").join(BUNDLE);
     super::bundle_dir::make(&directory)?;
     leave(plan, assistant.as_ref())?;
+    give_to_root(&plan.files);
     let bundle = BundleDir::make(runtime, plan, &first, directory)?;
     let (gate, mut opener) = pipe()?;
     let (sender, mut receiver) = report::pipe()?;

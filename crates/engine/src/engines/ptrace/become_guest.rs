@@ -13,7 +13,7 @@ use super::attach::{Guest, attach};
 use super::tracer::{Settings, Tracer};
 use crate::engines::interpose::emulators;
 use crate::engines::interpose::host::HostCalls;
-use crate::engines::interpose::prepare::{self, Prepared};
+use crate::engines::interpose::prepare::{self, Files, Prepared};
 use crate::engines::interpose::run::{self, Ready, Ties};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
@@ -94,7 +94,8 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         }
         Ok(Tracer::new(Settings { world, interest, every_call, loader, loader_i386 }, host))
     };
-    // Before anybody watches: it is ours, and not what the guest set.
+    // Before anybody watches: these are ours, and not what the guest set or sees.
+    let noexec = Files::noexec([&*prepared.files.run, &prepared.files.root]);
     let privileges = rustix::thread::set_no_new_privs(true);
     attach(guest, make, || clean(plan, presence.take())).inspect_err(|_| records.remove(this))?;
     // The limits are the guest's, not the tracer's.
@@ -108,7 +109,7 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
         privileges.map_err(call("set no_new_privs"))?;
         sys::seccomp::install(&filter).map_err(call("install the system call filter"))?;
     }
-    let error = program::run(&program);
+    let error = program::run(&program).or_noexec(noexec);
     drop((turn, records));
     Err(error)
 }

@@ -84,7 +84,8 @@ fn link(pid: u32) -> String {
 
 impl Namespace {
     fn read(place: &Path) -> Option<Self> {
-        let text = fs::read_to_string(place.join(FILE)).ok()?;
+        let file = fs::File::open(place.join(FILE)).ok()?;
+        let text = String::from_utf8(sys::fs::read_rest(file).ok()?).ok()?;
         let mut words = text.split_ascii_whitespace();
         let boot = words.next()?.to_owned();
         let inode = words.next()?.parse().ok()?;

@@ -66,11 +66,14 @@ fn default_profile_shares_everything_but_files() {
         .mounts
         .iter()
         .map(|mount| match mount {
-            Mount::Bind { source, .. } => source.display().to_string(),
+            Mount::Bind { target, .. } => target.display().to_string(),
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(binds, ["/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname"]);
+    let bases: Vec<_> = plan.files.iter().filter_map(|file| file.base.clone()).collect();
+    assert_eq!(bases, ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname"].map(PathBuf::from));
+    assert!(plan.files.iter().all(|file| file.path.starts_with(&plan.place)));
 }
 
 #[test]

@@ -1,20 +1,24 @@
 //! Places to mount on, by paths of the container.
 
 use crate::error::{Error, Result};
+use crate::plan::Mount;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use sys::fs::resolve;
 
 /// How many links may lead from one to the next (as in the kernel, `path_resolution(7)`).
 const LINKS: usize = 40;
+/// The modes of what is made.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
 
 /// The path of a mount's target without symbolic links: as the container will see it, never through
 /// the host's root that is stacked over the container's. Missing directories on the way are made if
 /// `make` says so; the last component may be missing.
 pub(super) fn inside(root: &OwnedFd, target: &Path, make: bool) -> Result<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
     let failed = |errno: Errno| Error::MountPoint { target: target.into(), errno: errno.into() };
     let mut path = without_slashes(target.as_os_str().as_bytes());
     // Mostly there is no link, and one call says so.
@@ -23,9 +27,7 @@ pub(super) fn inside(root: &OwnedFd, target: &Path, make: bool) -> Result<PathBu
         return Ok(absolute(&path));
     }
     let make_directory = |missing: &resolve::Obstacle<'_>| match missing.errno {
-        Errno::NOENT if make => {
-            rustix::fs::mkdirat(missing.dir, missing.name, Mode::from_raw_mode(0o755))
-        }
+        Errno::NOENT if make => make_in(missing.dir, missing.name, true),
         errno => Err(errno),
     };
     for _ in 0..LINKS {
@@ -71,15 +73,72 @@ pub(super) fn link(root: &OwnedFd, path: &Path, to: &Path) -> Result<()> {
 
 /// Makes a place to mount on, a directory or an empty file, where [`inside`] found none.
 pub(super) fn make_point(place: &Path, directory: bool) -> Result<()> {
-    let made = if directory {
-        rustix::fs::mkdir(place, Mode::from_raw_mode(0o755))
-    } else {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        rustix::fs::open(place, flags, Mode::from_raw_mode(0o644)).map(drop)
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    root.and_then(|root| make_at(&root, place, directory))
+        .map_err(|errno| Error::MountPoint { target: place.into(), errno: errno.into() })
+}
+
+/// Makes the places of a plan's mounts in a tree that is not `/` yet, for a program that would make
+/// them otherwise. Those in other mounts are left to it, and those of memory with another mode than
+/// what is made here, because `runc` gives memory the mode of the directory that it finds.
+pub(in crate::engines) fn make_missing(root: &Path, mounts: &[Mount]) -> Result<()> {
+    let failed = |target: &Path| {
+        let target = target.to_path_buf();
+        move |errno: Errno| Error::MountPoint { target, errno: errno.into() }
     };
-    match made {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(Error::MountPoint { target: place.into(), errno: errno.into() }),
+    let top = rustix::fs::open(root, sys::fs::DIRECTORY, Mode::empty()).map_err(failed(root))?;
+    let mut covered: Vec<&Path> = Vec::new();
+    for mount in mounts {
+        let (target, directory) = match mount {
+            Mount::Bind { source, target, .. } => (target, source.is_dir()),
+            Mount::Kernel { target, .. } => (target, true),
+            Mount::Tmpfs { target, options, .. }
+                if options.iter().any(|(key, mode)| key == "mode" && mode == "755") =>
+            {
+                (target, true)
+            }
+            Mount::Tmpfs { target, .. } => {
+                covered.push(target);
+                continue;
+            }
+            _ => continue,
+        };
+        if covered.iter().any(|above| target.starts_with(above)) {
+            continue;
+        }
+        let place = inside(&top, target, true)?;
+        make_at(&top, &place, directory).map_err(failed(target))?;
+        covered.push(target);
+    }
+    Ok(())
+}
+
+fn make_at(root: &OwnedFd, place: &Path, directory: bool) -> Result<(), Errno> {
+    let path = without_slashes(place.as_os_str().as_bytes());
+    let (parent, name) = resolve::split(&path);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = resolve::strict(root, parent, flags, resolve::Method::Best)?;
+    make_in(parent.as_fd(), name, directory)
+}
+
+/// Makes a directory or an empty file, unless there is something. The directory's time and the mode
+/// say nothing of who made it: neither is a change of the container's.
+fn make_in(parent: BorrowedFd<'_>, name: &[u8], directory: bool) -> Result<(), Errno> {
+    let file = sys::fs::keep_time(parent, || {
+        if directory {
+            rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(DIRECTORY_MODE))?;
+            rustix::fs::openat(parent, name, sys::fs::DIRECTORY, Mode::empty())
+        } else {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(FILE_MODE))
+        }
+    });
+    let mode = if directory { DIRECTORY_MODE } else { FILE_MODE };
+    match file {
+        // The caller's mask is not the container's.
+        Ok(file) => rustix::fs::fchmod(&file, Mode::from_raw_mode(mode)),
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
 
