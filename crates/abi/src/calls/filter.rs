@@ -616,14 +616,16 @@ mod tests {
 
     fn interest() -> impl Strategy<Value = Interest> {
         (any::<[bool; 6]>(), any::<bool>()).prop_map(
-            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| Interest {
-                identity,
-                shared_image,
-                listing,
-                host_name,
-                in_process,
-                namespaces,
-                loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
+            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| {
+                Interest {
+                    identity,
+                    shared_image,
+                    listing,
+                    host_name,
+                    in_process,
+                    namespaces,
+                    loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
+                }
             },
         )
     }

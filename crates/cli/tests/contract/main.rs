@@ -20,6 +20,7 @@ mod hosts;
 mod images;
 mod isolation;
 mod known;
+mod large;
 mod leavings;
 mod libraries;
 mod lifecycle;
@@ -69,11 +70,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("patched_code", patched_code::CASES),
     ("modes", modes::CASES),
     ("hosts", hosts::CASES),
+    ("large", large::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 10] = [
+const WITHOUT_FILTERS: [&str; 11] = [
     "status",
     "env",
     "users",
@@ -84,6 +86,7 @@ const WITHOUT_FILTERS: [&str; 10] = [
     "patched_code",
     "hosts",
     "removal",
+    "large",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
@@ -98,7 +101,7 @@ fn is_repetition(world: &World, group: &str) -> bool {
     }
     let asked: &[&str] = match (world.engine.as_str(), world.user.kind()) {
         ("R1", "plain") => &BY_RUNTIME,
-        ("R1", _) => &["users"],
+        ("R1", _) => &["users", "large"],
         (_, "plain") => &["status", "users", "exec"],
         _ => &[],
     };
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
             for world in &stage.worlds {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
+                        _ if *group == "large" && !large::is_asked(world) => false,
                         "F2" => WITHOUT_FILTERS.contains(group),
                         // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,
