@@ -243,8 +243,8 @@ fn caller_by_number(w: &World) -> Outcome {
             may() { \"$@\" 2>/dev/null && echo may \"$@\" || true; }
             may cat /etc/shadow; may touch /etc/x; may chown 0 copy; may rm /usr/bin/git";
         // With a range the map makes the caller the owner of most of what is root's in the image.
-        let more = "may touch /x; may chmod 777 /usr/share/doc; may touch /usr/share/doc/x";
-        let script = if w.user.range { script.to_owned() } else { format!("{script}; {more}") };
+        let denied = "may touch /x; may chmod 777 /usr/share/doc; may touch /usr/share/doc/x";
+        let script = if w.user.range { script.to_owned() } else { format!("{script}; {denied}") };
         let mode = w.mode();
         let mut words = vec!["run", "--rm", &mode, "-v", &bind, "-w", "/w"];
         words.extend(&user);
