@@ -37,6 +37,9 @@ const PROGRAMS: &[&str] = &[
 const INTEGRATION: &[&str] =
     &["x11-apps", "xauth", "dbus", "openssh-client", "python3-minimal", "libpython3-stdlib"];
 
+/// The same for the large programs of the suite `contract`.
+const SERVICES: &[&str] = &["postgresql", "redis-server", "rsync", "git"];
+
 /// Apptainer and the libraries that it needs, for a tree that is the host of that case.
 const APPTAINER: &[&str] =
     &["apptainer", "libseccomp2", "libsqlite3-0", "libsubid6", "squashfs-tools", "uidmap"];
@@ -49,6 +52,11 @@ pub fn programs() -> Result<PathBuf, Skip> {
 /// The tree of the suite `integration`.
 pub fn integration() -> Result<PathBuf, Skip> {
     debian::tar_with("integration", INTEGRATION)
+}
+
+/// The tree of the large programs of the suite `contract`.
+pub fn services() -> Result<PathBuf, Skip> {
+    debian::tar_with("services", SERVICES)
 }
 
 /// Debian's newest release with Python.
@@ -73,7 +81,7 @@ pub fn lua() -> Result<PathBuf, Skip> {
 
 /// Makes what is missing of all of these; gives why the others could not be made.
 pub fn make_all() -> Vec<Skip> {
-    let trees = [debian::tar, programs, integration, newest, zlib, lua];
+    let trees = [debian::tar, programs, integration, services, newest, zlib, lua];
     let mut skips: Vec<Skip> = trees.iter().filter_map(|make| make().err()).collect();
     skips.extend(apptainer().err());
     skips

@@ -21,6 +21,7 @@ mod images;
 mod isolation;
 mod kernel;
 mod known;
+mod large;
 mod leavings;
 mod libraries;
 mod lifecycle;
@@ -73,11 +74,12 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("modes", modes::CASES),
     ("hosts", hosts::CASES),
     ("kernel", kernel::CASES),
+    ("large", large::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
 /// with the engines whose rules it uses.
-const WITHOUT_FILTERS: [&str; 12] = [
+const WITHOUT_FILTERS: [&str; 13] = [
     "status",
     "env",
     "users",
@@ -90,6 +92,7 @@ const WITHOUT_FILTERS: [&str; 12] = [
     "removal",
     "kernel",
     "own",
+    "large",
 ];
 
 /// Groups for a runtime of the host: those that test what it does instead of N1. The rest is the
@@ -104,7 +107,7 @@ fn is_repetition(world: &World, group: &str) -> bool {
     }
     let asked: &[&str] = match (world.engine.as_str(), world.user.kind()) {
         ("R1", "plain") => &BY_RUNTIME,
-        ("R1", _) => &["users"],
+        ("R1", _) => &["users", "large"],
         (_, "plain") => &["status", "users", "exec"],
         _ => &[],
     };
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
             for world in &stage.worlds {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
+                        _ if *group == "large" && !large::is_asked(world) => false,
                         "F2" => WITHOUT_FILTERS.contains(group),
                         // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,

@@ -79,7 +79,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         None => person.clone(),
     };
     let owner = if request.overrides.exec { &first } else { &person };
-    let by_view = is_by_view(request, owner);
+    let by_view = is_by_view(request);
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
     } else if by_view {
@@ -188,17 +188,18 @@ fn check_shared_memory(request: &Request<'_>, warnings: &mut Vec<String>) -> Res
     })
 }
 
-/// Whether ids are emulated in a namespace with one id. Who runs as the caller needs none of that.
-fn is_by_view(request: &Request<'_>, owner: &identity::Person) -> bool {
+/// Whether ids are emulated in a namespace with one id. Also for who runs as the caller
+/// (`-u $(id -u)`, `--userns=keep-id`): the image's files are root's, and not the caller's to
+/// write.
+fn is_by_view(request: &Request<'_>) -> bool {
     let facts = request.facts;
     request.fake_root
         && !request.own_ids
         && cfg!(target_arch = "x86_64")
-        && request.config.namespaces.user == UserNamespace::Auto
+        && matches!(request.config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
         && !facts.has_range()
         && facts.no_texts.is_none()
         && facts.uid != 0
-        && owner.uid != facts.uid
 }
 
 /// The programs of the host that the engine may need.
