@@ -16,8 +16,8 @@
 use crate::frame::Frame;
 use crate::kernel::{Backend, Link, calls};
 use crate::{
-    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, memory_guard, patched_code, rewrite, shared,
-    signals, slots, system, tasks, tree,
+    clone, cwd, entry, exec, fd_exhaustion, filters, leaving, memory_guard, patched_code, rewrite,
+    shared, signals, slots, system, tasks, tree,
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
@@ -131,7 +131,12 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         | Op::EpollPwait
         | Op::EpollPwait2
         | Op::IoPgetevents => signals::rule(caught, op),
-        Op::Execve | Op::Execveat | Op::Setns | Op::PivotRoot | Op::Unshare
+        Op::Execve
+        | Op::Execveat
+        | Op::Setns
+        | Op::PivotRoot
+        | Op::Unshare
+        | Op::LandlockRestrictSelf
             if shared::world().namespaces =>
         {
             leaving::rule(caught, op)

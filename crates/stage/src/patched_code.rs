@@ -93,7 +93,9 @@ pub(crate) fn cover(text: &Text, file: u64) -> Result<(), Failed> {
     };
     match result {
         // What cannot be caught there is the kernel's.
-        Err(Refusal::Unproven(_) | Refusal::Occupied) if crate::shared::world().namespaces => Ok(()),
+        Err(Refusal::Unproven(_) | Refusal::Occupied) if crate::shared::world().namespaces => {
+            Ok(())
+        }
         // There is no space, or writing or executing files is not allowed: then this process gets
         // private patched pages.
         Err(Refusal::Broken(_)) => match file::patch(text, file) {

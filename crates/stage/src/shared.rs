@@ -70,8 +70,7 @@ pub(crate) unsafe fn attach(start: u64, length: usize, number: u32) -> Result<()
         let emulators = core::slice::from_raw_parts_mut(emulators, tables.emulators);
         tables.fill(bindings, emulators).ok_or(Failed)?;
         let namespaces = start.switches.has(Switches::NAMESPACES);
-        let mut world =
-            World::new(bindings, start.identity, emulators).in_namespaces(namespaces);
+        let mut world = World::new(bindings, start.identity, emulators).in_namespaces(namespaces);
         world.host_name = start.host_name;
         (&raw mut (*state).world).write(world);
     }

@@ -60,15 +60,7 @@ impl<'a> World<'a> {
         emulators: &'a [Emulator<'a>],
     ) -> Self {
         let (overlaps, names) = (overlap(bindings), Names::of(bindings));
-        Self {
-            bindings,
-            identity,
-            emulators,
-            host_name: b"",
-            overlaps,
-            namespaces: false,
-            names,
-        }
+        Self { bindings, identity, emulators, host_name: b"", overlaps, namespaces: false, names }
     }
 
     /// The same in namespaces of its own.

@@ -230,7 +230,10 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     if let Some(errno) = refusal(op) {
         return match (interest.namespaces, op) {
             (false, _) => Catch::Fail(errno),
-            (true, op) if is_namespaced(op) => Catch::Stop,
+            // What restricts itself may not be able to execute the stage any more.
+            (true, op) if is_namespaced(op) || matches!(op, Op::LandlockRestrictSelf) => {
+                Catch::Stop
+            }
             (true, _) => Catch::Pass,
         };
     }
@@ -616,14 +619,16 @@ mod tests {
 
     fn interest() -> impl Strategy<Value = Interest> {
         (any::<[bool; 6]>(), any::<bool>()).prop_map(
-            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| Interest {
-                identity,
-                shared_image,
-                listing,
-                host_name,
-                in_process,
-                namespaces,
-                loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
+            |([identity, shared_image, listing, host_name, in_process, namespaces], loader)| {
+                Interest {
+                    identity,
+                    shared_image,
+                    listing,
+                    host_name,
+                    in_process,
+                    namespaces,
+                    loader: loader.then_some((0x6a00_0000_0000, 0x6a00_0001_0000)),
+                }
             },
         )
     }

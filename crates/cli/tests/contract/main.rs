@@ -27,6 +27,7 @@ mod modes;
 mod mounts;
 mod nesting;
 mod network;
+mod one_id;
 mod packages;
 mod patched_code;
 mod placement;
@@ -69,6 +70,8 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("patched_code", patched_code::CASES),
     ("modes", modes::CASES),
     ("hosts", hosts::CASES),
+    ("owners", one_id::OWNERS),
+    ("one_id", one_id::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
             for world in &stage.worlds {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
+                        _ if *group == "one_id" => one_id::is_theirs(world),
                         "F2" => WITHOUT_FILTERS.contains(group),
                         // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,

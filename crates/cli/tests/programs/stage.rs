@@ -86,7 +86,7 @@ impl Stage {
 
 /// Returns true if an engine gives a user without subordinate ids every id.
 fn emulates(engine: &str) -> bool {
-    engine.starts_with(['I', 'P'])
+    engine.starts_with(['N', 'I', 'P'])
 }
 
 impl World {

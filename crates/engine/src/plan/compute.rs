@@ -79,7 +79,14 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         None => person.clone(),
     };
     let owner = if request.overrides.exec { &first } else { &person };
-    let by_view = is_by_view(request, owner);
+    let by_view = match (wants_view(request, owner), &request.facts.no_texts) {
+        (true, Some(why)) => {
+            warnings
+                .push(format!("ids and owners are the kernel's, which knows one user here: {why}"));
+            false
+        }
+        (wanted, _) => wanted,
+    };
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
     } else if by_view {
@@ -188,17 +195,11 @@ fn check_shared_memory(request: &Request<'_>, warnings: &mut Vec<String>) -> Res
     })
 }
 
-/// Whether ids are emulated in a namespace with one id. Who runs as the caller needs none of that.
-fn is_by_view(request: &Request<'_>, owner: &identity::Person) -> bool {
-    let facts = request.facts;
-    request.fake_root
-        && !request.own_ids
-        && cfg!(target_arch = "x86_64")
-        && request.config.namespaces.user == UserNamespace::Auto
-        && !facts.has_range()
-        && facts.no_texts.is_none()
-        && facts.uid != 0
-        && owner.uid != facts.uid
+/// Whether ids are to be emulated in a namespace with one id. Who runs as the caller needs none of
+/// that.
+fn wants_view(request: &Request<'_>, owner: &identity::Person) -> bool {
+    let (facts, user) = (request.facts, request.config.namespaces.user);
+    request.fake_root && !request.own_ids && facts.has_one_id(user) && owner.uid != facts.uid
 }
 
 /// The programs of the host that the engine may need.

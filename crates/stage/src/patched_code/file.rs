@@ -88,7 +88,8 @@ pub(super) fn find(text: &Text, file: u64, kind: Kind) -> Result<Kept, Refusal> 
     let home = if is_images { shared::places().texts } else { shared::places().run };
     // An overlay shows the layer's inode, and a device of its own for each mount.
     let device = if namespaces { 0 } else { facts.st_dev };
-    let changed = if is_images && !namespaces { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
+    let changed =
+        if is_images && !namespaces { [0; 2] } else { [facts.st_ctime, facts.st_ctime_nsec] };
     let mut beginning = [0; 1024];
     let count = calls::pread(file as i32, &mut beginning, 0)?;
     let words = [
