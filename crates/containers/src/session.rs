@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use store::{ContainerDir, Image};
 
-use crate::config::Settings;
+use crate::config::{IdMapping, Settings};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::events::{Event, Events, Progress};
@@ -329,7 +329,11 @@ impl Session {
             let memory = self.memory_of("host", &host);
             let store = self.store_path().ok();
             host.try_engines(memory.as_deref(), store, self.probing().timeout);
-            if host.namespaces.user.is_fails() || host.overlay.kernel.is_fails() {
+            // In namespaces with one id the engine inside the process shows ids and owners.
+            let maps = |name| host.programs.find(name).is_some();
+            let range = host.subordinate.any() && maps("newuidmap") && maps("newgidmap");
+            let one = host.caller.uid != 0 && (!range || self.settings().userns == IdMapping::One);
+            if one || host.namespaces.user.is_fails() || host.overlay.kernel.is_fails() {
                 self.try_inside(&mut host);
             }
             host

@@ -196,6 +196,15 @@ impl Facts {
                 && self.newuidmap.is_some()
                 && self.newgidmap.is_some())
     }
+
+    /// Whether a namespace of the kernel's has one id, and what it lacks can be emulated in it.
+    #[must_use]
+    pub fn has_one_id(&self, asked: UserNamespace) -> bool {
+        matches!(asked, UserNamespace::Auto | UserNamespace::Single | UserNamespace::KeepId)
+            && cfg!(target_arch = "x86_64")
+            && self.uid != 0
+            && !self.has_range()
+    }
 }
 
 /// Resources with limits, in the order of their numbers; see getrlimit(2).
@@ -240,10 +249,15 @@ fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
 /// has a tracer already; or a backend inside it makes calls of its own and raises signals, which a
 /// tracer would take for the guest's. Both have a loader in this process.
 fn surrounded() -> Option<String> {
-    use abi::boot::{BASES, start};
-    (0..BASES).any(|place| sys::mapped::is_mapped(start(place))).then(|| {
+    (is_served() && !sys::namespace::can_leave_engine()).then(|| {
         "this is a container without namespaces itself, whose programs an engine serves already, and cannot be traced for another".into()
     })
+}
+
+/// Whether an engine serves this process, from inside.
+pub(crate) fn is_served() -> bool {
+    use abi::boot::{BASES, start};
+    (0..BASES).any(|place| sys::mapped::is_mapped(start(place)))
 }
 
 /// Whether the kernel has a route to everywhere, for either family; true where it does not tell.

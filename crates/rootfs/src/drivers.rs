@@ -119,6 +119,14 @@ pub enum Root {
     },
     /// A directory that is used directly as the root.
     Directory(PathBuf),
+    /// A directory of somebody else's, which is used directly; the container has what its inodes
+    /// cannot carry.
+    Given {
+        /// The directory.
+        directory: PathBuf,
+        /// The table of owners and modes.
+        table: PathBuf,
+    },
     /// A container's own whole tree with further changes above it, to be mounted as an overlay:
     /// engines with mounts use it for a tree whose files they must not write to.
     Stacked {
@@ -242,6 +250,7 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
             .map_err(|errno| fail("open directory", errno))?;
         let stat = rustix::fs::stat(layer.tree()).map_err(|errno| fail("stat", errno))?;
         let mut mode = stat.st_mode & 0o7777;
+        let mut shown = None;
         if layer.meta.records > 0
             && let Some(record) = layer.owners()?.get(b"").cloned()
         {
@@ -257,13 +266,26 @@ fn make_upper(container: &impl rustix::fd::AsFd, image: &ImageTrees) -> Result<(
                     Err(errno) => return Err(fail("store the owner of", errno)),
                 }
             }
+            shown = Some(record).filter(|_| image.owner_layer.as_deref().is_some_and(is_marked));
         }
         sys::fs::chmod_fd(&upper, mode).map_err(|errno| fail("set the mode of", errno))?;
+        if let Some(record) = shown {
+            crate::owner_xattrs::write(&upper, b"upper", mode, &record)?;
+        }
         let mtime = (stat.st_mtime, stat.st_mtime_nsec as u32);
         rustix::fs::futimens(&upper, &crate::apply::times(mtime))
             .map_err(|errno| fail("set the time of", errno))?;
     }
     rename(container, "upper.new", "upper")
+}
+
+/// Whether the top of a tree has a record that is shown.
+fn is_marked(tree: &Path) -> bool {
+    let Ok(top) = open(tree) else { return false };
+    let has_record =
+        || matches!(sys::fs::xattr::get(&top, crate::owners::OWNER_XATTR), Ok(Some(_)));
+    rustix::fs::fstat(&top).is_ok_and(|stat| stat.st_mode & crate::owner_xattrs::MARK != 0)
+        && has_record()
 }
 
 fn open(path: &Path) -> Result<rustix::fd::OwnedFd, Error> {

@@ -174,6 +174,44 @@ pub fn convert_paths(root: impl AsFd, paths: &[Vec<u8>], owners: &Owners) -> Res
     Ok(by_path)
 }
 
+/// Marks all inodes of a tree that have a record and no mark. A file that cannot be opened stays as
+/// it is.
+pub fn mark_records(top: OwnedFd) -> Result<(), Error> {
+    let mark = |fd: &OwnedFd, path: &[u8]| -> Result<(), Error> {
+        let stat = rustix::fs::fstat(fd).map_err(|errno| Error::disk("stat", path, errno))?;
+        let text = sys::fs::xattr::get(fd, OWNER_XATTR).ok().flatten();
+        let record = text.and_then(|text| Record::from_xattr(&text));
+        match record.filter(|_| stat.st_mode & MARK == 0) {
+            Some(record) => write(fd, path, stat.st_mode, &record).map(drop),
+            None => Ok(()),
+        }
+    };
+    mark(&crate::copy::reopen(&top)?, b"")?;
+    let mut stack = DirStack::new(top)?;
+    let list = |stack: &DirStack| {
+        read_dir(stack.fd()).map_err(|errno| Error::disk("read directory", &stack.path(), errno))
+    };
+    let mut pending = vec![list(&stack)?];
+    while let Some(entries) = pending.last_mut() {
+        let Some(entry) = entries.pop() else {
+            pending.pop();
+            stack.leave()?;
+            continue;
+        };
+        if !matches!(entry.kind, Kind::Directory | Kind::RegularFile) {
+            continue;
+        }
+        let path = stack.path_of(&entry.name);
+        let Ok(fd) = sys::fs::open_read(stack.fd(), &entry.name, OFlags::empty()) else { continue };
+        mark(&fd, &path)?;
+        if entry.kind == Kind::Directory {
+            stack.enter_fd(&entry.name, fd)?;
+            pending.push(list(&stack)?);
+        }
+    }
+    Ok(())
+}
+
 /// The record of a file as the disk shows it.
 fn plain(stat: &Stat) -> Record {
     Record {

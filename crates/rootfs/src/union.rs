@@ -172,6 +172,7 @@ impl Stack {
                 let by_path = || path.with_file_name(crate::owner_xattrs::BY_PATH);
                 (path, if table.exists() { table } else { by_path() })
             }
+            Root::Given { directory, table } => (directory, table.clone()),
             Root::Stacked { directory, upper, .. } => {
                 let mut stack = Self::own(&Root::Directory(directory.clone()), ids)?;
                 let table = upper_owners(upper)?;
@@ -197,7 +198,7 @@ impl Stack {
             Some(root) => Self::own(root, ids)?,
             None => Self { trees: Vec::new(), ids: ids.clone() },
         };
-        let stacked = !matches!(root, Some(Root::Directory(_) | Root::Stacked { .. }));
+        let stacked = matches!(root, None | Some(Root::Overlay { .. }));
         if let Some(image) = image.filter(|_| stacked) {
             for layer in &image.layers {
                 stack.add_layer(layer)?;

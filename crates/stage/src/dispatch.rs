@@ -133,7 +133,12 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         | Op::EpollPwait
         | Op::EpollPwait2
         | Op::IoPgetevents => signals::rule(caught, op),
-        Op::Execve | Op::Execveat | Op::Setns | Op::PivotRoot | Op::Unshare
+        Op::Execve
+        | Op::Execveat
+        | Op::Setns
+        | Op::PivotRoot
+        | Op::Unshare
+        | Op::LandlockRestrictSelf
             if shared::world().namespaces =>
         {
             leaving::rule(caught, op)

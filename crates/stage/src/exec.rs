@@ -72,6 +72,7 @@ pub(crate) fn carry_out(context: &mut CallContext<'_, Backend<'_>>, call: &Call)
     let result = match context.buffers.exec.machine {
         // Its vectors have 32-bit pointers, and none of them could point to the hand-over.
         _ if call.arch != ARCH_X86_64 => Err(Errno::ENOSYS),
+        _ if leaving::is_shut_out() => Err(Errno::EACCES),
         Machine::X86_64 => execute(context),
         Machine::I386 => Err(Errno::ENOEXEC),
     };

@@ -149,10 +149,11 @@ fn ask(caught: &mut CaughtCall<'_>) -> Answer {
     match answer & 0xffff_0000 {
         bpf::ALLOW | bpf::LOG => Answer::Allowed,
         bpf::ERRNO => Answer::Result(-i64::from((answer & 0xffff).min(4095))),
+        bpf::TRACE if crate::leaving::has_left() && outside(caught.frame) => Answer::Kernel,
         bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
         // The kernel has run the filters already, with another result.
         _ if caught.frame.is_by_signal() => Answer::Result(Errno::EPERM.result()),
-        _ if entry::make_at_site(caught.frame) || make_outside(caught.frame) => Answer::Kernel,
+        _ if outside(caught.frame) => Answer::Kernel,
         _ => Answer::Result(Errno::EPERM.result()),
     }
 }
@@ -174,6 +175,12 @@ const OUTSIDE: usize = 64;
 static BOUND: [AtomicU64; OUTSIDE] = [const { AtomicU64::new(0) }; OUTSIDE];
 /// Number of instructions that have been started.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
+
+/// Makes a call where neither a filter nor a tracer takes it for one of the stage's own; the frame
+/// is changed so. Returns false if there is no such place.
+pub(crate) fn outside(frame: &mut Frame) -> bool {
+    entry::make_at_site(frame) || make_outside(frame)
+}
 
 /// Makes a call at an instruction that no filter exempts: when [`crate::dispatch::caught`] returns,
 /// the slot is given back, and the registers are the guest's. Each such instruction has a page
@@ -264,7 +271,11 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     } else {
         memory::read(address, own.as_flattened_mut())
     };
-    without_trace(own.as_flattened_mut());
+    // A process that has left the container's namespaces may have a tracer with filters.
+    let traced = crate::leaving::has_left();
+    if !traced {
+        without_trace(own.as_flattened_mut());
+    }
     // The guest's program may be invalid: the kernel reports it.
     match read.and_then(|()| give(cells, flags)) {
         Ok(0) => {

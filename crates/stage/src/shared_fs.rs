@@ -6,7 +6,8 @@
 //! there, and all check its counter before a call. A child of an ordinary `fork` inherits the
 //! mapping too, but shares nothing: it asks the kernel once (`kcmp`), and does not use the page
 //! again. It begins with its parent's state, so that has to be up to date: once there is a page, an
-//! additional filter catches every `fork` (`filters::see_forks`).
+//! additional filter catches every `fork` (`filters::see_forks`), except in modes without filters,
+//! where such a child may begin with a root and a umask that its parent had before.
 //!
 //! An `execve` removes the mapping: a process that has executed another program has the root and
 //! the umask of that moment, and no longer shares them. (The kernel still shares its working
@@ -68,7 +69,8 @@ pub(crate) fn share(task: &Task) {
         PAGE.store(at as u64, Ordering::Relaxed);
         MEMBER.store(here, Ordering::Relaxed);
         publish(task);
-        if !FORKS_SEEN.swap(true, Ordering::Relaxed) {
+        // Without a filter nothing is caught by signals of one.
+        if !crate::shared::is_mode_f() && !FORKS_SEEN.swap(true, Ordering::Relaxed) {
             crate::filters::see_forks();
         }
     }

@@ -9,7 +9,7 @@ use crate::raw::call;
 use linux_raw_sys::general as raw;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::thread::UnshareFlags;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
@@ -115,6 +115,30 @@ impl Held {
         };
         self.0.iter().try_for_each(enter)
     }
+}
+
+/// Leaves the programs that this process executes from now on to the kernel alone, where an engine
+/// in the process serves it in namespaces of its container's own: by entering the mount namespace
+/// in which it is already, which to such an engine is a change of namespaces. Root and working
+/// directory stay.
+///
+/// `EPERM`: the engine has no namespaces, or the process no right in them.
+pub fn leave_engine() -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let here = rustix::fs::open(".", flags, Mode::empty())?;
+    Held::of(std::process::id(), Kinds::MOUNT)?.enter()?;
+    rustix::process::fchdir(here)
+}
+
+/// Whether [`leave_engine`] may work: without effect, since no mount namespace is one of the
+/// network. An engine without namespaces refuses every such call.
+#[must_use]
+pub fn can_leave_engine() -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let kind = Some(LinkNameSpaceType::Network);
+    rustix::fs::open("/proc/self/ns/mnt", flags, Mode::empty())
+        .and_then(|file| rustix::thread::move_into_link_name_space(file.as_fd(), kind))
+        == Err(Errno::INVAL)
 }
 
 /// The kinds of namespace in which a process differs from the caller.

@@ -15,6 +15,7 @@ const FENCE: &str = r#"
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -56,6 +57,14 @@ int main(int argc, char **argv)
         if (!strncmp(*argv, "trap-", 5)) trap(*argv + 5);
         if (!strcmp(*argv, "openat2")) refuse(SYS_openat2);
         if (!strcmp(*argv, "tracing")) refuse(SYS_ptrace);
+        if (!strcmp(*argv, "code")) {
+            op(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, SYS_mmap);
+            op(BPF_JMP | BPF_JEQ | BPF_K, 0, 4, SYS_mprotect);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, args) + 16);
+            op(BPF_JMP | BPF_JSET | BPF_K, 0, 1, PROT_EXEC);
+            op(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EACCES);
+            op(BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
+        }
         if (!strcmp(*argv, "filters")) {
             refuse(SYS_seccomp);
             op(BPF_JMP | BPF_JEQ | BPF_K, 0, 4, SYS_prctl);
@@ -74,8 +83,8 @@ int main(int argc, char **argv)
 "#;
 
 /// The compiled fence, in an existing directory; `None` without a compiler. Its arguments are the
-/// calls to forbid (`namespaces`, `filters`, `tracing`, `openat2`), those to trap (`trap-statx`,
-/// ...), `--`, and the program to run.
+/// calls to forbid (`namespaces`, `filters`, `tracing`, `openat2`, `code`: executable memory),
+/// those to trap (`trap-statx`, ...), `--`, and the program to run.
 ///
 /// # Panics
 /// If the directory cannot be written to.

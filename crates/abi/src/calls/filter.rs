@@ -229,7 +229,10 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     if let Some(errno) = refusal(op) {
         return match (interest.namespaces, op) {
             (false, _) => Catch::Fail(errno),
-            (true, op) if is_namespaced(op) => Catch::Stop,
+            // What restricts itself may not be able to execute the stage any more.
+            (true, op) if is_namespaced(op) || matches!(op, Op::LandlockRestrictSelf) => {
+                Catch::Stop
+            }
             (true, _) => Catch::Pass,
         };
     }

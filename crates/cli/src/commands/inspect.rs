@@ -127,7 +127,7 @@ fn root_path(context: &Context, name: &str) -> Result<(), Report> {
         convert::to_plain(context.session()?, context.store()?, &container, &mut record)?;
     }
     match root_form::prepare(context.session()?, context.store()?, &record, &container.path())? {
-        rootfs::Root::Directory(path) => output::line(path.display()),
+        rootfs::Root::Directory(path) | rootfs::Root::Given { directory: path, .. } => output::line(path.display()),
         rootfs::Root::Overlay { upper, .. } | rootfs::Root::Stacked { upper, .. } => Err(Report::new(format!("{name} has no tree of its own on disk"))
             .because(format!("its root is an overlay: what was changed is in {}, above the image's layers", upper.display()))
             .hint("'coracle export' writes the whole tree, 'coracle cp' copies files, 'coracle diff' lists changes")),

@@ -29,6 +29,7 @@ mod modes;
 mod mounts;
 mod nesting;
 mod network;
+mod one_id;
 mod own_parts;
 mod packages;
 mod patched_code;
@@ -75,6 +76,8 @@ const GROUPS: &[(&str, &[(&str, Case)])] = &[
     ("hosts", hosts::CASES),
     ("kernel", kernel::CASES),
     ("large", large::CASES),
+    ("owners", one_id::OWNERS),
+    ("one_id", one_id::CASES),
 ];
 
 /// Groups for the engine without filters: those that test its own code. Everything else it shares
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
                 for (group, cases) in GROUPS {
                     let is_theirs = match world.engine.as_str() {
                         _ if *group == "large" && !large::is_asked(world) => false,
+                        _ if *group == "one_id" => one_id::is_theirs(world),
                         "F2" => WITHOUT_FILTERS.contains(group),
                         // The same as in I1 and P1.
                         "I2" | "P2" if *group == "hosts" => false,

@@ -22,7 +22,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 /// The program behind a filter of its own, whose words are those of [`testkit::fence::fence`].
-fn behind(w: &World, fence: &Path, calls: &[&str], words: &[&str]) -> Finished {
+pub(crate) fn behind(w: &World, fence: &Path, calls: &[&str], words: &[&str]) -> Finished {
     let inner = w.command(words);
     let mut all: Vec<OsString> = calls.iter().map(Into::into).collect();
     all.push("--".into());
@@ -39,7 +39,7 @@ fn behind(w: &World, fence: &Path, calls: &[&str], words: &[&str]) -> Finished {
     run_with(&mut command, Input::Null, LIMIT)
 }
 
-fn fence_of(w: &World) -> Result<PathBuf, Skip> {
+pub(crate) fn fence_of(w: &World) -> Result<PathBuf, Skip> {
     if w.engine != "N1" {
         testkit::skip!("it chooses modes itself");
     }

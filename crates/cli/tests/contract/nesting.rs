@@ -109,11 +109,11 @@ fn engines_inside(w: &World) -> Outcome {
     Ok(())
 }
 
-/// Tracers work only where no engine is in the program's process.
+/// Tracers work where no engine is in the program's process, or one that can be left.
 fn tracers_inside(w: &World) -> Outcome {
     for inner in ["P1", "P2"] {
         let done = chain(w, &[&w.engine, inner]);
-        if w.engine == "R1" || w.has_overlay() && w.user.range {
+        if w.has_overlay() {
             works(&done);
         } else {
             refused(&done, inner);

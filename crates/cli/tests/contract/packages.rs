@@ -18,7 +18,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
 ];
 
 /// Pulls Debian into the user's store, once.
-fn debian(w: &World) -> Result<String, Skip> {
+pub(crate) fn debian(w: &World) -> Result<String, Skip> {
     static IMAGE: OnceLock<Result<Built, Skip>> = OnceLock::new();
     // If one layer is uploaded several times at once, docker-registry refuses some uploads
     // (DIGEST_INVALID).
@@ -38,7 +38,12 @@ fn debian(w: &World) -> Result<String, Skip> {
     Ok(name)
 }
 
-fn sh(w: &World, image: &str, flags: &[&str], script: &str) -> testkit::command::Finished {
+pub(crate) fn sh(
+    w: &World,
+    image: &str,
+    flags: &[&str],
+    script: &str,
+) -> testkit::command::Finished {
     let mode = w.mode();
     let mut words = vec!["run", "--rm", &mode];
     words.extend(flags);

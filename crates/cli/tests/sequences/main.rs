@@ -123,7 +123,8 @@ impl World {
 
     /// True if mode `ids` makes sense here.
     fn has_ids(&self) -> bool {
-        !self.engine.starts_with('N')
+        // With one id the view shows them.
+        !self.engine.starts_with('N') || !self.person.user.range
     }
 
     fn replay(&self, stage: &Stage, mode: &'static str) {

@@ -275,7 +275,7 @@ impl<'a> Target<'a> {
         // Where the kernel cannot have the owners, records show them.
         let probing = self.session.probing();
         let has_range = Facts::of(self.session.host(), &probing, &self.record.config).has_range();
-        let owner_xattrs = settled || !has_range && self.record.config.rootfs.is_none();
+        let owner_xattrs = settled || !has_range;
         let into = copy::Into { owner, owner_xattrs, ..copy::Into::default() };
         let directory = directory.trim_start_matches('/');
         let directory = if directory.is_empty() { "." } else { directory };
@@ -284,8 +284,11 @@ impl<'a> Target<'a> {
         let work = |top: &OwnedFd| {
             let archive = io::BufReader::with_capacity(1 << 18, cancel.watch(archive));
             let copied = copy::copy_in(top, directory.as_bytes(), archive, &into)?;
+            let place = self.container.path();
             if settled {
-                inode_log::add(&self.container.path(), &copied.owners)?;
+                inode_log::add(&place, &copied.owners)?;
+            } else if let (true, Some(directory)) = (owner_xattrs, &self.record.config.rootfs) {
+                inode_log::write(directory, &place.join(inode_log::NOTES), &copied.owners)?;
             } else if owner_xattrs && self.live.is_some() {
                 inode_log::add_to_upper(&self.container.path(), &copied.owners)?;
             } else {
@@ -295,7 +298,7 @@ impl<'a> Target<'a> {
         };
         let done = match (&self.live, &self.root) {
             (Some(live), _) => ids::within(self.session, &self.record.config, |_| work(live)),
-            (None, Root::Directory(path)) => {
+            (None, Root::Directory(path) | Root::Given { directory: path, .. }) => {
                 let top = spool::open_directory(path)?;
                 ids::within_record(self.session, &self.record, &self.root, |_| work(&top))
             }

@@ -60,20 +60,43 @@ pub fn from_upper_table(place: &Path) -> Result<()> {
         .map_err(|error| Error::failed(format!("cannot remove {}", table.display())).cause(error))
 }
 
+/// Marks the files of an upper directory that have records of an earlier version of Coracle, which
+/// did without marks. Who has made a log since has marked all.
+pub fn mark_records(place: &Path) -> Result<()> {
+    let upper = place.join(UPPER);
+    let is_used = |path: &Path| path.read_dir().is_ok_and(|mut all| all.next().is_some());
+    if place.join(NOTES).exists() || !is_used(&upper) {
+        return Ok(());
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(CWD, &upper, flags, Mode::empty())
+        .map_err(|error| Error::failed(format!("cannot open {}", upper.display())).cause(error))?;
+    rootfs::owner_xattrs::mark_records(top)?;
+    let log = place.join(NOTES);
+    std::fs::File::create(&log)
+        .map_err(|error| Error::failed(format!("cannot make {}", log.display())).cause(error))?;
+    Ok(())
+}
+
 /// Makes the table from the log.
 pub fn to_table(place: &Path) -> Result<()> {
-    save(place, drivers::ROOT, drivers::ROOT_OWNERS)
+    to_table_of(place, &place.join(drivers::ROOT))
+}
+
+/// The same of a tree that lies elsewhere.
+pub fn to_table_of(place: &Path, tree: &Path) -> Result<()> {
+    save(place, tree, drivers::ROOT_OWNERS)
 }
 
 /// The same of an upper directory.
 pub fn to_upper_table(place: &Path) -> Result<()> {
-    save(place, UPPER, UPPER_NOTED)
+    save(place, &place.join(UPPER), UPPER_NOTED)
 }
 
-/// The records that the log has of a tree in a container's directory.
-fn save(place: &Path, tree: &str, table: &str) -> Result<()> {
+/// The records that the log has of a container's tree.
+fn save(place: &Path, tree: &Path, table: &str) -> Result<()> {
     let mut owners = Owners::new();
-    for (path, text) in by_path::noted(&place.join(tree), &place.join(NOTES))? {
+    for (path, text) in by_path::noted(tree, &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
             owners.insert(&path, record);
         }

@@ -172,16 +172,20 @@ fn owners(
     form: &RootForm,
     layers: &[Layer],
 ) -> Result<Option<Digest>> {
-    let ranged = matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId);
+    let asked = config.namespaces.user;
+    let ranged = matches!(asked, UserNamespace::Auto | UserNamespace::KeepId);
     let facts = Facts::of(session.host(), &session.probing(), config);
-    if !ranged || form.driver != Some(Driver::Overlay) || !rootfs::owner_layer::is_needed(layers) {
+    if form.driver != Some(Driver::Overlay) || !rootfs::owner_layer::is_needed(layers) {
         return Ok(None);
     }
-    if !facts.has_range() {
+    if facts.has_one_id(asked) {
         return recorded(store, config, layers).map(Some);
     }
+    if !ranged || !facts.has_range() {
+        return Ok(None);
+    }
     let (uid, gid) = (facts.uid, facts.gid);
-    let caller = plan::caller_inside(&config.user, config.namespaces.user, (uid, gid));
+    let caller = plan::caller_inside(&config.user, asked, (uid, gid));
     let maps = ids::maps_with(&facts, caller);
     let chain = config.image.as_ref().map_or("", |image| &image.chain);
     // The owners on disk depend on the ranges, which an administrator may change.
@@ -291,8 +295,11 @@ pub fn prepare(
     record: &Record,
     place: &Path,
 ) -> Result<rootfs::Root> {
-    if let Some(directory) = &record.config.rootfs {
-        return Ok(rootfs::Root::Directory(directory.clone()));
+    if let (Some(root), Some(directory)) = (given(record, place), &record.config.rootfs) {
+        if store.read_only().is_none() {
+            inode_log::to_table_of(place, directory)?;
+        }
+        return Ok(root);
     }
     let driver = record.own.root_form.driver.unwrap_or(Driver::Overlay);
     if driver != Driver::HardLink {
@@ -314,6 +321,12 @@ pub fn prepare(
     Ok(root)
 }
 
+/// The directory of somebody else's that a container has as its root.
+fn given(record: &Record, place: &Path) -> Option<rootfs::Root> {
+    let directory = record.config.rootfs.clone()?;
+    Some(rootfs::Root::Given { directory, table: place.join(drivers::ROOT_OWNERS) })
+}
+
 /// The root for an engine: one directory, or something to be mounted. [`super::convert::fit`] came
 /// before.
 pub fn prepare_for(
@@ -326,10 +339,16 @@ pub fn prepare_for(
     let linked = record.config.rootfs.is_none()
         && record.own.root_form.driver.unwrap_or(Driver::Overlay) == Driver::HardLink;
     if !engine.root().is_tree() && engine.properties().ids == IdsFrom::Map {
+        if !session.host().subordinate.any() {
+            inode_log::mark_records(place)?;
+        }
         begin_log(store, record, place)?;
         inode_log::from_upper_table(place)?;
     }
-    if let (None, Some(driver)) = (&record.config.rootfs, stacked(record)) {
+    if let Some(root) = given(record, place) {
+        return Ok(root);
+    }
+    if let Some(driver) = stacked(record) {
         return Ok(rootfs::prepare(place, &trees(session, store, record)?, driver)?);
     }
     if !linked {
@@ -367,7 +386,9 @@ pub fn for_engine(root: rootfs::Root) -> plan::Root {
         rootfs::Root::Overlay { lowers, upper, work, volatile } => {
             plan::Root::Overlay { lowers, upper, work, volatile }
         }
-        rootfs::Root::Directory(path) => plan::Root::Directory { path },
+        rootfs::Root::Directory(path) | rootfs::Root::Given { directory: path, .. } => {
+            plan::Root::Directory { path }
+        }
         rootfs::Root::Stacked { directory, upper, work, volatile } => {
             plan::Root::Overlay { lowers: vec![directory], upper, work, volatile }
         }

@@ -79,7 +79,14 @@ pub fn plan(request: &Request<'_>) -> Result<Plan> {
         None => person.clone(),
     };
     let owner = if request.overrides.exec { &first } else { &person };
-    let by_view = is_by_view(request);
+    let by_view = match (wants_view(request), &request.facts.no_texts) {
+        (true, Some(why)) => {
+            warnings
+                .push(format!("ids and owners are the kernel's, which knows one user here: {why}"));
+            false
+        }
+        (wanted, _) => wanted,
+    };
     let ids = if request.own_ids {
         identity::single(owner, request.facts)
     } else if by_view {
@@ -188,18 +195,12 @@ fn check_shared_memory(request: &Request<'_>, warnings: &mut Vec<String>) -> Res
     })
 }
 
-/// Whether ids are emulated in a namespace with one id. Also for who runs as the caller
+/// Whether ids are to be emulated in a namespace with one id. Also for who runs as the caller
 /// (`-u $(id -u)`, `--userns=keep-id`): the image's files are root's, and not the caller's to
 /// write.
-fn is_by_view(request: &Request<'_>) -> bool {
-    let facts = request.facts;
-    request.fake_root
-        && !request.own_ids
-        && cfg!(target_arch = "x86_64")
-        && matches!(request.config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
-        && !facts.has_range()
-        && facts.no_texts.is_none()
-        && facts.uid != 0
+fn wants_view(request: &Request<'_>) -> bool {
+    let (facts, user) = (request.facts, request.config.namespaces.user);
+    request.fake_root && !request.own_ids && facts.has_one_id(user)
 }
 
 /// The programs of the host that the engine may need.

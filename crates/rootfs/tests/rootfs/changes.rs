@@ -40,7 +40,7 @@ fn change(root: &Root) -> PathBuf {
     let (path, copied) = match root {
         Root::Overlay { upper, .. } => (upper.clone(), false),
         Root::Directory(path) => (path.clone(), true),
-        Root::Stacked { .. } => panic!("{root:?}"),
+        Root::Given { .. } | Root::Stacked { .. } => panic!("{root:?}"),
     };
     let at = |name: &str| path.join(name);
     std::fs::create_dir_all(at("etc")).unwrap();

@@ -138,6 +138,16 @@ pub(crate) fn label_of(path: &[u8]) -> Result<usize> {
     LINUX.with_path(&[path], get)
 }
 
+/// Whether a host path can be opened with these flags.
+#[cold]
+#[inline(never)]
+pub(crate) fn opens(path: &[u8], flags: u32) -> bool {
+    LINUX
+        .with_path(&[path], |path| calls::openat(calls::CWD, path, flags, 0))
+        .map(calls::close)
+        .is_ok()
+}
+
 impl Backend<'_> {
     /// [`Host::alias`]: a link with a short path, which lasts as long as the container runs. A
     /// directory without a path that a link could name, or a caller without room for the link's

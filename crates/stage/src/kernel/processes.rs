@@ -63,6 +63,15 @@ pub(crate) fn tell(task: &Task) {
     set(PROGRAM.get(), task);
 }
 
+/// Takes this process out: what it executes from now on is no program of the container's.
+pub(crate) fn forget() {
+    let entry = Entry { process: calls::getpid(), since: 0, ..*PROGRAM.get() };
+    if shared::shared().processes().get(entry.process).is_some() {
+        let ids = credentials_to_words(&Task::new(Credentials::ROOT, 0o22));
+        let _ = shared::shared().processes().set(&entry, &ids, |_| false);
+    }
+}
+
 fn set(program: &Entry, task: &Task) {
     let entry = Entry { process: calls::getpid(), since: calls::boot_time(), ..*program };
     let is_dead = |process| calls::kill(process, 0) == Err(Errno::ESRCH);

@@ -25,7 +25,7 @@ use abi::calls::{Op, Role};
 use abi::layout::stat::decode_device;
 use linux_raw_sys::general::{
     AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT,
-    S_IFREG, S_IFSOCK, S_ISGID,
+    S_IFREG, S_IFSOCK, S_ISGID, STATX_BTIME, statx, statx_timestamp, timespec,
 };
 
 /// Returns true if [`rule`] decides this call.
@@ -131,7 +131,7 @@ fn by_place<N: Backend>(
     let Some(identity) = context.world.identity else {
         return by_host_ids(context, place, change);
     };
-    let found = look(context, &identity, place, 0)?;
+    let mut found = look(context, &identity, place, 0)?;
     if place.directory && !found.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
@@ -148,8 +148,66 @@ fn by_place<N: Backend>(
         return copy_up(context, place, 0);
     }
     let kind = if place.magic { kind_of(context, place) } else { place.kind };
-    let at = reach(context.buffers, place, 0);
+    let is_link = found.truth.kind() == S_IFLNK && !place.magic;
+    let changes = context.world.namespaces && is_link && new != found.truth;
+    let at = if changes && own_link(context, place, &mut found.facts)? {
+        // What is held is the link that was replaced.
+        (place.at, context.buffers.found[0].as_c_str())
+    } else {
+        reach(context.buffers, place, 0)
+    };
     write(context.backend, &identity, kind, at, &found, &new)
+}
+
+/// Makes a symbolic link an inode of the container's own, whose number stays. An overlay copies a
+/// link of the image when that changes, and shows the image's number until it is mounted anew; the
+/// time of birth is the copy's at once. Such a copy is replaced by another link; returns true if
+/// that was done.
+fn own_link<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    facts: &mut statx,
+) -> Result<bool> {
+    const NO_FOLLOW: u32 = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
+    let (host, buffers) = (&mut *context.backend, &mut *context.buffers);
+    let path = buffers.found[0].as_c_str();
+    let born = |facts: &statx| (facts.stx_btime.tv_sec, facts.stx_btime.tv_nsec);
+    if facts.stx_mask & STATX_BTIME == 0 {
+        host.statx(place.at, path, NO_FOLLOW, facts)?;
+    }
+    let before = born(facts);
+    host.chown(place.at, path, KEEP, KEEP, NO_FOLLOW)?;
+    host.statx(place.at, path, NO_FOLLOW, facts)?;
+    let bytes = path.to_bytes();
+    let start = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    if born(facts) == before || start == bytes.len() {
+        return Ok(false);
+    }
+    let [target, other] = &mut buffers.spare;
+    host.readlink(place.at, path, target)?;
+    other.set(&bytes[..start])?;
+    other.push(b".coracle-link-")?;
+    other.push_number(host.tid())?;
+    let other = other.as_c_str();
+    let time = |at: statx_timestamp| timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_nsec.into() };
+    let times = [time(facts.stx_atime), time(facts.stx_mtime)];
+    // The directory's times are the guest's, who has made no link.
+    buffers.link.set(if start == 0 { b"." } else { &bytes[..start] })?;
+    let parent = buffers.link.as_c_str();
+    let mut directory = files::NO_FACTS;
+    host.statx(place.at, parent, AT_EMPTY_PATH, &mut directory)?;
+    host.symlink(target.as_c_str(), place.at, other)?;
+    let made = host
+        .utimens(place.at, other, Some(&times), AT_SYMLINK_NOFOLLOW)
+        .and_then(|()| host.rename((place.at, other), (place.at, path), 0));
+    if made.is_err() {
+        let _ = host.unlink(place.at, other, 0);
+    }
+    let times = [time(directory.stx_atime), time(directory.stx_mtime)];
+    let _ = host.utimens(place.at, parent, Some(&times), 0);
+    made?;
+    host.statx(place.at, path, NO_FOLLOW, facts)?;
+    Ok(true)
 }
 
 /// Changes a file without emulated ids: the kernel decides.

@@ -14,6 +14,7 @@
 //!
 //! `ptrace` of a thread that has a tracer is `EPERM`, as for any other tracer.
 
+use super::support::path_for_guest;
 use super::{filters, prctl};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
@@ -23,6 +24,7 @@ use crate::paths::{Intent, resolve};
 use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Arch, Op};
+use abi::syscalls::ARCH_X86_64;
 use linux_raw_sys::general as raw;
 
 /// Every kind of namespace that `unshare` and `clone3` make. In `clone` the low byte is the exit
@@ -56,8 +58,14 @@ const UTS_OLDEST: usize = 9;
 /// with a path: `chroot`, `pivot_root`, `mount`, `umount`, `umount2`, `open_tree`, `move_mount`,
 /// `fspick`, `mount_setattr`, `swapon`, `swapoff`, `acct`, `quotactl`, `fanotify_mark`.
 pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) -> Result<Verdict> {
-    if context.world.namespaces && is_kernels(context, op) {
-        return Ok(Verdict::Pass);
+    if context.world.namespaces {
+        if is_kernels(context, op) {
+            return Ok(Verdict::Pass);
+        }
+        let mounts = matches!(op, Op::Mount | Op::Umount | Op::Umount2);
+        if mounts && call.arch == ARCH_X86_64 && context.task.creds.has(Capability::SYS_ADMIN) {
+            return mount_below(context, call, op);
+        }
     }
     match op {
         Op::Prctl => prctl::enter(context, call),
@@ -138,6 +146,36 @@ fn is_kernels<N: Backend>(context: &CallContext<'_, N>, op: Op) -> bool {
         }
         op => abi::calls::filter::refusal(op).is_some(),
     }
+}
+
+/// `mount` and `umount2` of a guest with another root, which the kernel does not know: it gets the
+/// paths that it takes them for. Without a boundary, a mount in a root that was changed is a mount
+/// of the container's.
+fn mount_below<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    call: &Call,
+    op: Op,
+) -> Result<Verdict> {
+    const UMOUNT_NOFOLLOW: u64 = 8;
+    let [first, second, _, flags, ..] = call.arguments;
+    let follow = op != Op::Umount2 || second & UMOUNT_NOFOLLOW == 0;
+    let names_a_place = u64::from(raw::MS_BIND | raw::MS_MOVE);
+    let mut instead = *call;
+    let paths = match op {
+        Op::Mount if flags & names_a_place != 0 => [Some((0, first)), Some((1, second))],
+        Op::Mount => [None, Some((1, second))],
+        _ => [Some((0, first)), None],
+    };
+    for (index, at) in paths.into_iter().flatten() {
+        context.backend.read_text(at, &mut context.buffers.named[index])?;
+        let intent =
+            Intent::FOLLOW.with_at_flags(if follow { 0 } else { raw::AT_SYMLINK_NOFOLLOW });
+        let place = resolve(context, Dir::Cwd, index, intent)?;
+        let path = path_for_guest(context, &place, index);
+        place.close(context.backend);
+        instead.arguments[index] = path?;
+    }
+    Ok(Verdict::Instead(instead, After::Nothing))
 }
 
 /// Lets the kernel decide, but hides its refusal if the guest has the capability.

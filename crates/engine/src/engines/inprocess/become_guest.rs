@@ -77,7 +77,8 @@ fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Inf
 
 /// Turns a process that is in the container's own namespaces into the program, whose ids and owners
 /// the view shows. `point` is where [`Files`] of the container are mounted there, `fresh` says that
-/// no process lives in the container. Returns why that was not possible.
+/// no process lives in the container. Returns why that was not possible: [`Error::Vanished`], with
+/// the reason if there is one to tell, for a program that the kernel can execute all the same.
 pub(in crate::engines) fn in_namespaces(
     plan: &Plan,
     program: &program::Ready,
@@ -196,7 +197,8 @@ impl Entry<'_> {
         shared: &Shared,
         stage: &StageFile,
     ) -> Try {
-        if first.plan.machine != Machine::X86_64 && shared.switches.has(Switches::NAMESPACES) {
+        let namespaces = shared.switches.has(Switches::NAMESPACES);
+        if first.plan.machine != Machine::X86_64 && namespaces {
             return Try::Failed(Error::Vanished(String::new()));
         }
         if first.plan.machine != Machine::X86_64 {
@@ -238,6 +240,13 @@ impl Entry<'_> {
         else {
             return Try::Refused(Errno::INVAL);
         };
-        Try::Refused(sys::process::exec(&stage.path, &arguments, &environment))
+        match sys::process::exec(&stage.path, &arguments, &environment) {
+            // The program is there: it is the stage that may not be executed.
+            errno @ (Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOEXEC) if namespaces => {
+                let error = Error::call("execute the stage", errno);
+                Try::Failed(Error::Vanished(error.to_string()))
+            }
+            errno => Try::Refused(errno),
+        }
     }
 }

@@ -23,6 +23,9 @@ use view::world::Kind;
 
 /// After this time without new text, another build's is removed.
 const OLD: Duration = Duration::from_hours(24);
+/// A directory of changed text that takes up more bytes by itself has thousands of them, most of
+/// programs that are gone.
+const LARGEST: u64 = 1 << 18;
 /// Room for a world: the most bindings, with two of the longest paths each.
 const WORLD_MAX: usize = 256 * 8192 + 64 * 1024;
 
@@ -114,6 +117,9 @@ fn texts(beside: &Path, stage: &StageFile) -> Option<PathBuf> {
     let path = Path::new(OsStr::from_bytes(stage.path.to_bytes()));
     let name = path.strip_prefix("/proc/self").is_err().then(|| path.file_name())??;
     let place = beside.join(name);
+    if place.metadata().is_ok_and(|found| found.is_dir() && found.len() > LARGEST) {
+        let _ = std::fs::remove_dir_all(&place);
+    }
     let is_new = match std::fs::create_dir_all(beside).and_then(|()| std::fs::create_dir(&place)) {
         Ok(()) => true,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,

@@ -146,10 +146,12 @@ fn identity(plan: &Plan) -> Identity {
 /// Empties the directories in the place of memory, and removes temporary files of killed processes.
 /// The caller holds the container's lock and has found that no process lives there.
 pub fn clean(place: &Path) {
-    let Ok(run) = rustix::fs::open(place.join(layout::RUN), sys::fs::DIRECTORY, Mode::empty())
-    else {
-        return;
-    };
+    clean_run(&place.join(layout::RUN));
+}
+
+/// The same of the directory where the container's processes have theirs.
+pub fn clean_run(run: &Path) {
+    let Ok(run) = rustix::fs::open(run, sys::fs::DIRECTORY, Mode::empty()) else { return };
     let _ = sys::fs::remove_tree(&run, layout::MEMORY.as_bytes());
     let _ = rustix::fs::unlinkat(&run, layout::SHARED, AtFlags::empty());
     let entries = sys::fs::read_dir(&run).unwrap_or_default();

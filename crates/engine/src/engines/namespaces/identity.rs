@@ -15,6 +15,7 @@
 //! It is no boundary: every process has the caller's rights, whatever ids it believes in.
 
 use crate::engines::inprocess::become_guest::{TEXTS, in_namespaces};
+use crate::engines::interpose::prepare;
 use crate::error::{Error, Result};
 use crate::launch::program::{Ready, limits, run};
 use crate::plan::{Ids, Plan};
@@ -97,7 +98,7 @@ fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Resul
             }
         }
     }
-    let _ = std::fs::remove_file(place.join(SHARED));
+    prepare::clean_run(place);
     let (log, seen) =
         (container.join(hostfs::layout::INODE_LOG), place.join(hostfs::layout::INODE_LOG));
     std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
@@ -137,12 +138,22 @@ pub(super) fn execute(plan: &Plan, ready: &Ready, fresh: bool) -> Error {
         let fresh = fresh || !point.join(SHARED).exists();
         match in_namespaces(plan, ready, &point, fresh) {
             // For the kernel.
-            Ok(Error::Vanished(_)) => {}
-            Ok(error) | Err(error) => return error,
+            Ok(Error::Vanished(why)) if why.is_empty() => {}
+            Ok(Error::Vanished(why)) => tell(&why),
+            Ok(error) => return error,
+            // The stage was not made ready.
+            Err(error) => tell(&error.to_string()),
         }
     }
     match limits(&plan.process) {
         Ok(()) => run(ready),
         Err(error) => error,
     }
+}
+
+/// Tells the user, on the program's standard error, what the program is executed without.
+fn tell(why: &str) {
+    let line =
+        format!("coracle: ids and owners are the kernel's, which knows one user here: {why}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }

@@ -57,6 +57,10 @@ pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Chi
 fn become_guest(mode: Mode, plan: &Plan, ties: Ties, ready: Ready) -> Result<Infallible> {
     let Ready { program, prepared, records, turn, .. } = ready;
     let process = &plan.process;
+    if crate::facts::is_served() {
+        // The tracer is to see the guest's calls, and not those of an engine around it.
+        sys::namespace::leave_engine().map_err(call("leave the engine around this process"))?;
+    }
     run::take_directory_and_terminal(plan, &prepared, ties)?;
     let name = |path: PathBuf| CString::new(path.into_os_string().into_vec()).unwrap_or_default();
     let loader = name(prepare::place_stage(&prepared.files, LOADER, 0)?);
