@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::command::{Finished, find_program};
+use testkit::command::{Finished, find_program, until};
 use testkit::image::Image;
 use testkit::layer::Entry;
 use testkit::skip::{Outcome, Skip};
@@ -25,6 +26,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("mounts_in_another_root", mounts_in_another_root),
     ("records_without_marks", records_without_marks),
     ("the_caller_sees_no_marks", the_caller_sees_no_marks),
+    ("what_processes_share_goes", what_processes_share_goes),
     ("changed_text_goes", changed_text_goes),
 ];
 
@@ -269,6 +271,24 @@ fn the_caller_sees_no_marks(w: &World) -> Outcome {
     for (path, mode) in [("/etc/alices", "640"), ("/home/alice", "700"), ("/tmp", "1777")] {
         assert_eq!(w.json(&["-u", &me], &["stat", path])["mode"], json!(mode), "{path}");
     }
+    Ok(())
+}
+
+/// The file that the processes of a container share is large; it goes with the last of them.
+fn what_processes_share_goes(w: &World) -> Outcome {
+    let c = Container::named(w, &w.name("share"));
+    let shared = w.store().join("containers").join(&c.name).join("run/view/shared");
+    assert_eq!(w.coracle(&w.words_for(&["run"], &["--name", &c.name], &["ids"])).code(), 0);
+    assert!(!shared.exists());
+    let d = w.detached(&[], &["sleep", "300"]);
+    let shared = w.store().join("containers").join(&d.name).join("run/view/shared");
+    assert!(shared.exists());
+    w.coracle(&["exec", &d.name, "/bin/guest", "ids"]).ok();
+    assert!(shared.exists());
+    w.coracle(&["kill", &d.name]).ok();
+    w.coracle(&["wait", &d.name]).ok();
+    let gone = until(Duration::from_secs(5), || (!shared.exists()).then_some(()));
+    assert!(gone.is_some());
     Ok(())
 }
 

@@ -22,8 +22,8 @@ use crate::spec::ProcessId;
 use crate::supervise::log::Stream;
 use crate::supervise::{Error, Outcome, Signal, Spawned, Stdio};
 
-/// What Coracle's processes that answer a guest's calls are called.
-const SERVANTS: &[&str] = &["coracle-root", "coracle-trace"];
+/// What Coracle's process that answers a guest's calls is called.
+const TRACER: &str = "coracle-trace";
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -231,7 +231,7 @@ impl Program {
         };
         let serves = |child: u32| {
             let name = || processes::stat(child).map(|stat| stat.name);
-            processes::is_ours(child) && name().is_some_and(|name| SERVANTS.contains(&&*name))
+            processes::is_ours(child) && name().is_some_and(|name| name == TRACER)
         };
         let mut children = processes::own_children().into_iter();
         self.cgroup.is_none()

@@ -28,6 +28,9 @@ use view::world::{Identity, Kind};
 
 /// Where devices are.
 const DEVICES: &str = "/dev";
+/// In the container's `run/`: what its processes see of the container's directory where they have
+/// namespaces and the stage.
+pub const SEEN: &str = "view";
 /// An empty file and an empty directory in it, for masks.
 const EMPTY_FILE: &str = ".empty-file";
 const EMPTY_DIRECTORY: &str = ".empty-directory";

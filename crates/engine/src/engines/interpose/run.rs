@@ -11,7 +11,7 @@ use super::prepare::{self, Prepared};
 use crate::error::{Error, Result};
 use crate::exit::Ended;
 use crate::launch::init::{self, stay};
-use crate::launch::members::{Presence, by_stage};
+use crate::launch::members::{Presence, by_namespace, by_stage};
 use crate::launch::report;
 use crate::launch::spawn::{self, spawn as spawn_with};
 use crate::launch::streams::{Child, Streams};
@@ -197,6 +197,10 @@ fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
     if is_empty(place, records) {
         prepare::clean(place);
         aliases::forget(place);
+        let seen = place.join(hostfs::layout::RUN).join(prepare::SEEN);
+        if seen.exists() && by_namespace::all(place).is_empty() {
+            prepare::clean_run(&seen);
+        }
         return Tidied::Done;
     }
     let inhabited = !records.living().is_empty() || by_stage::any(place);

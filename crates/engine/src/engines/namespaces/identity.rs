@@ -25,8 +25,6 @@ use std::path::{Path, PathBuf};
 
 /// Directories that the kernel keeps empty for other file systems, best first.
 const POINTS: [&str; 3] = ["/proc/fs/nfsd", "/sys/fs/fuse/connections", "/sys/kernel/debug"];
-/// In the container's `run/`: what its processes may see of the container's directory.
-const SEEN: &str = "view";
 /// Where the shared file lies once the first program runs.
 const SHARED: &str = hostfs::layout::SHARED;
 
@@ -49,7 +47,7 @@ impl Seen {
         if !is_wanted(plan) {
             return Ok(None);
         }
-        let place = plan.place.join(hostfs::layout::RUN).join(SEEN);
+        let place = plan.place.join(hostfs::layout::RUN).join(prepare::SEEN);
         // A boundary shares no file with other containers.
         let beside = plan.beside_image.as_ref().filter(|_| !plan.isolate);
         make(&plan.place, &place, beside.map(PathBuf::as_path)).map_err(|error| Error::File {
