@@ -172,10 +172,7 @@ mod tests {
     #[test]
     fn mistakes_are_one_clear_line() {
         assert_eq!(failure(&["run", "--nmae", "x", "img"]), "coracle run: unknown option '--nmae'");
-        assert_eq!(
-            failure(&["run", "--privileged", "img"]),
-            "coracle run has no option '--privileged'"
-        );
+        assert_eq!(failure(&["run", "--link", "x", "img"]), "coracle run has no option '--link'");
         assert_eq!(failure(&["pulll", "x"]), r#"unknown command "pulll"; did you mean "pull"?"#);
         assert_eq!(failure(&["run"]), "coracle run: missing CONTAINER|IMAGE");
         assert_eq!(

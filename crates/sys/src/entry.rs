@@ -29,6 +29,7 @@ core::arch::global_asm!(
     "cmp dword ptr [rsi + 8], 1",
     "jne 2f",
     "mov qword ptr [rdx + 144], -38",
+    "mov byte ptr [rip + coracle_trapped], 1",
     "2: ret",
     ".Lcoracle_restorer:",
     "mov eax, 15",
@@ -39,5 +40,18 @@ core::arch::global_asm!(
     ".balign 8",
     ".Lcoracle_action:",
     ".quad .Lcoracle_handler, 0x44000004, .Lcoracle_restorer, 0",
+    ".globl coracle_trapped",
+    "coracle_trapped: .byte 0",
     ".popsection",
 );
+
+unsafe extern "C" {
+    /// Set by the handler.
+    static coracle_trapped: u8;
+}
+
+/// Whether a filter has trapped a call of this process. Programs without the handler end then.
+pub fn has_trapped() -> bool {
+    // SAFETY: the byte above, which a handler writes in this thread or another at any time.
+    unsafe { (&raw const coracle_trapped).read_volatile() != 0 }
+}

@@ -157,7 +157,8 @@ mod tests {
             let built = finished(command, command.path);
             for arg in built.get_arguments().filter(|arg| !arg.is_positional()) {
                 assert!(arg.get_long().is_some(), "{}: {}", command.path, arg.get_id());
-                assert!(arg.get_help().is_some(), "{}: {}", command.path, arg.get_id());
+                let told = arg.is_hide_set() || arg.get_help().is_some();
+                assert!(told, "{}: {}", command.path, arg.get_id());
             }
         }
     }

@@ -138,7 +138,8 @@ fn redis(w: &World) -> Outcome {
         stat -c '%U:%G %a' /etc/redis/redis.conf . /var/log/redis
         service redis-server start >/tmp/log 2>&1 || cat /tmp/log; wait_for cli ping
         stat -c '%U %F' /run/redis/s; cli set key value; cli get key
-        cli bgsave; wait_for test -f dump.rdb; stat -c '%U:%G %a' dump.rdb
+        cli bgsave; wait_for grep -q 'saving terminated' /var/log/redis/redis-server.log
+        stat -c '%U:%G %a' dump.rdb
         cli set second 2; cli shutdown nosave"
     ));
     let expected = "redis:redis 640\nredis:redis 750\nredis:adm 2750\nredis socket\nOK\nvalue\n\

@@ -16,7 +16,7 @@ use engine::plan::Overrides;
 use engine::spec::MountSpec;
 use engine::supervise::{self, Console, DetachKeys, Launch, Options};
 use serde_json::Value;
-use store::ContainerDir;
+use store::{ContainerDir, ContainerLock};
 
 use super::attached::Attached;
 use super::made::Made;
@@ -183,8 +183,7 @@ fn launched(session: &Session, run: &Run) -> Result<Ended> {
         || keeps_log
         || config.restart != engine::spec::RestartPolicy::No;
     if supervised {
-        drop(lock);
-        return supervise(session, run, &prepared, keeps_log);
+        return supervise(session, run, &prepared, lock, keeps_log);
     }
     if !config.stdin_open {
         empty_input()?;
@@ -228,7 +227,30 @@ fn explained(prepared: &Prepared) -> Result<Ended> {
     Ok(Ended::Explained(serde_json::json!({"engine": prepared.engine.name(), "plan": plan})))
 }
 
-fn supervise(session: &Session, run: &Run, prepared: &Prepared, keeps_log: bool) -> Result<Ended> {
+/// Starts a program, until when the container cannot be removed.
+struct Starting<'a> {
+    planned: supervise::Planned<'a>,
+    lock: Option<ContainerLock>,
+}
+
+impl supervise::Spawn for Starting<'_> {
+    fn spawn(
+        &mut self,
+        request: supervise::Request,
+    ) -> std::result::Result<supervise::Spawned, supervise::Failure> {
+        let spawned = self.planned.spawn(request);
+        self.lock = None;
+        spawned
+    }
+}
+
+fn supervise(
+    session: &Session,
+    run: &Run,
+    prepared: &Prepared,
+    lock: Option<ContainerLock>,
+    keeps_log: bool,
+) -> Result<Ended> {
     let config = &run.record.config;
     let mut options = Options::of(config).map_err(|error| Error::of(&error))?;
     options.title = record::title(&run.container);
@@ -252,8 +274,8 @@ fn supervise(session: &Session, run: &Run, prepared: &Prepared, keeps_log: bool)
     if !options.tty && !config.stdin_open && !options.needs_relay() {
         empty_input()?;
     }
-    let spawn =
-        Box::new(supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None });
+    let planned = supervise::Planned { engine: prepared.engine, plan: &prepared.plan, enter: None };
+    let spawn = Box::new(Starting { planned, lock });
     let launch = Launch { dir: run.container.path(), options, spawn, cleanup };
     if run.detach {
         if run.removal.is_none() {

@@ -97,7 +97,7 @@ unsafe extern "C" fn decide(
         return 0;
     }
     let mut action = actions::guests(signal);
-    if is_trap && fault && masks::holds_trap(context.mask) {
+    if is_trap && fault && masks::holds_trap(context.mask) && !is_of_a_stage(&action) {
         // A fault whose signal is blocked ends the process.
         action = actions::Action::default();
     }
@@ -179,6 +179,12 @@ pub(super) const SET_ASIDE: i32 = 0x5359_5354;
 /// The same of a signal of traps that has waited as its stand-in. It must not wait again: a mask
 /// that was set only for a call (`sigsuspend`) is no longer in force.
 const BROUGHT_BACK: i32 = 0x5359_5355;
+
+/// Whether the guest's handler of traps is that of a stage inside: it never blocks the signal, and
+/// has the same stand-in for a guest of its own that does.
+fn is_of_a_stage(action: &actions::Action) -> bool {
+    action.mask == bit(STAND_IN)
+}
 
 /// Queues a signal of traps as its stand-in, which waits until it is unblocked. (The stand-in is
 /// blocked in the handler of traps.)

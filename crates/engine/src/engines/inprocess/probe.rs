@@ -239,7 +239,9 @@ pub fn known<Hold>(
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
     let filters = filters.unwrap_or_default().trim();
-    let key = format!("{}:{filters}:{}", host.cache_key(), blobs::STAGE_MARK);
+    // The stage has no handler for calls that a filter traps.
+    let traps = u8::from(sys::entry::has_trapped());
+    let key = format!("{}:{filters}:{traps}:{}", host.cache_key(), blobs::STAGE_MARK);
     let known = memory.and_then(|path| std::fs::read(path).ok());
     let known = known.and_then(|bytes| serde_json::from_slice::<Remembered>(&bytes).ok());
     if let Some(known) = known.filter(|known| known.key == key) {
