@@ -1,7 +1,7 @@
 //! Safe wrappers of Linux system calls, for the crates that use `std`.
 
 #[cfg(target_arch = "x86_64")]
-mod entry;
+pub mod entry;
 pub mod event;
 pub mod fork;
 pub mod fs;
