@@ -330,9 +330,9 @@ impl Session {
             let store = self.store_path().ok();
             host.try_engines(memory.as_deref(), store, self.probing().timeout);
             // In namespaces with one id the engine inside the process shows ids and owners.
-            let maps = |name| host.programs.find(name).is_some();
-            let range = host.subordinate.any() && maps("newuidmap") && maps("newgidmap");
-            let one = host.caller.uid != 0 && (!range || self.settings().userns == IdMapping::One);
+            let one =
+                || self.settings().userns == IdMapping::One || !engine::facts::maps_ranges(&host);
+            let one = host.caller.uid != 0 && one();
             if one || host.namespaces.user.is_fails() || host.overlay.kernel.is_fails() {
                 self.try_inside(&mut host);
             }

@@ -137,9 +137,8 @@ impl Facts {
         if caller.uid == 0 {
             facts.subuids = own_map("/proc/self/uid_map");
             facts.subgids = own_map("/proc/self/gid_map");
-        } else if host.subordinate.any()
-            && matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
-            && ranges_can_be_mapped(&host.subordinate.uids)
+        } else if matches!(config.namespaces.user, UserNamespace::Auto | UserNamespace::KeepId)
+            && maps_ranges(host)
         {
             facts.subuids = pairs(&host.subordinate.uids);
             facts.subgids = pairs(&host.subordinate.gids);
@@ -233,8 +232,17 @@ fn hard_limits() -> Vec<u64> {
     RESOURCES.iter().map(|resource| hard(resource).unwrap_or(u64::MAX)).collect()
 }
 
-/// Whether `newuidmap` can work: set-user-id programs have their effect, and the ids exist in this
-/// user namespace (in a sandbox that maps one id neither is so).
+/// Whether `newuidmap` can map ranges for a caller who is not root: they are given, it is installed,
+/// set-user-id programs have their effect, and the ids exist in this user namespace (in a sandbox
+/// that maps one id neither is so).
+pub fn maps_ranges(host: &Host) -> bool {
+    let is_installed = |name| host.programs.find(name).is_some();
+    host.subordinate.any()
+        && is_installed("newuidmap")
+        && is_installed("newgidmap")
+        && ranges_can_be_mapped(&host.subordinate.uids)
+}
+
 fn ranges_can_be_mapped(ranges: &[host::IdRange]) -> bool {
     let known = own_map("/proc/self/uid_map");
     let exists = |range: &host::IdRange| {

@@ -85,7 +85,6 @@ fn where_the_stage_is_not_made_ready(w: &World) -> Outcome {
     let c = Container::named(w, &w.name("unready"));
     w.coracle(&w.words_for(&["run"], &["--name", &c.name], &["ids", ";", "exit", "7"])).expect(7);
     let file = w.store().join("containers").join(&c.name).join("run/view/shared");
-    fs::remove_file(&file).expect("the shared file");
     fs::create_dir(&file).expect("a directory");
     std::os::unix::fs::chown(&file, Some(w.user.uid), Some(w.user.gid)).expect("an owner");
     let done = w.coracle(&["start", "-a", &c.name]);

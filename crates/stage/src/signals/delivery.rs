@@ -225,10 +225,11 @@ fn hand_over(signal: u32, action: &actions::Action, before: u64) {
         return;
     }
     let mask = masks::kernels(action.mask);
-    if mask != 0 {
+    // The kernel has blocked the stand-in, as it blocks a handler's own signal. Stages inside ask
+    // for no more, so that no call of theirs is caught while their handlers are on small stacks.
+    if mask & !bit(STAND_IN) != 0 {
         change_mask(raw::SIG_BLOCK, mask);
     }
-    // The kernel has blocked the stand-in, as it blocks a handler's own signal.
     if action.flags & u64::from(raw::SA_NODEFER) != 0 && !masks::holds_trap(mask | before) {
         change_mask(raw::SIG_UNBLOCK, bit(STAND_IN));
     }
