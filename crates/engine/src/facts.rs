@@ -232,9 +232,9 @@ fn hard_limits() -> Vec<u64> {
     RESOURCES.iter().map(|resource| hard(resource).unwrap_or(u64::MAX)).collect()
 }
 
-/// Whether `newuidmap` can map ranges for a caller who is not root: they are given, it is installed,
-/// set-user-id programs have their effect, and the ids exist in this user namespace (in a sandbox
-/// that maps one id neither is so).
+/// Whether `newuidmap` can map ranges for a caller who is not root: there are some, the program is
+/// installed, set-user-id programs have their effect, and the ids exist in this user namespace (in
+/// a sandbox that maps one id neither is so).
 pub fn maps_ranges(host: &Host) -> bool {
     let is_installed = |name| host.programs.find(name).is_some();
     host.subordinate.any()

@@ -53,15 +53,12 @@ pub fn follow<N: Backend>(
     backend.readlink(Dir::Root, link, into)?;
     let Some(entry) = entry(pid, tid, host) else { return Ok(Target::Text) };
     if !has_known_state(backend, &entry) {
-        // Who is not in the container's namespaces may not be inspected, and who has left the view
-        // in them has nothing to hide.
-        if world.namespaces {
-            return Ok(Target::Kernel);
-        }
-        // As for a process of another user: files that other processes of the host have open are
-        // neither shown nor reached.
+        // Not a guest. In namespaces of the container's own, who is not in them may not be
+        // inspected, and who has left the view there has nothing to hide. Elsewhere, as for a
+        // process of another user: files that other processes of the host have open are neither
+        // shown nor reached.
         if !backend.program_of(entry.process, into) {
-            return Err(Errno::EACCES);
+            return if world.namespaces { Ok(Target::Kernel) } else { Err(Errno::EACCES) };
         }
         backend.readlink(Dir::Root, link, into)?;
     }
