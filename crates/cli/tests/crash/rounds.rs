@@ -96,7 +96,9 @@ fn load(person: &Person) -> Outcome {
 impl Rounds<'_> {
     fn create(&self, name: &str) {
         let (name, mode) = (format!("--name={name}"), format!("--execmode={}", self.mode));
-        self.person.run(&["create", &name, &mode, "--tmpfs=/mem", IMAGE, PROGRAM]).ok();
+        // No process stays beside a run then, and ends what that has left.
+        let alone = "--log-driver=none";
+        self.person.run(&["create", &name, &mode, alone, "--tmpfs=/mem", IMAGE, PROGRAM]).ok();
     }
 
     /// A status that differs from round to round, and from the status of failures.

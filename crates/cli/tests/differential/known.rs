@@ -113,6 +113,27 @@ const KNOWN: &[Known] = &[
     Known {
         engines: "I",
         program: "spaces",
+        lines: &["chdir(\"/etc\")", "getcwd", "access(\"passwd\"", "chdir(\"/work\")"],
+        reason: "a directory is opened before it is entered, so that it has a name later, and there is no descriptor left",
+        ..ANY
+    },
+    Known {
+        engines: "N1",
+        kind: "plain",
+        program: "tasks",
+        lines: &["traced_plain", "  traced_plain"],
+        reason: "a tracer inside sees the calls of the stage too",
+        ..ANY
+    },
+    Known {
+        program: "procs",
+        lines: &["/proc/self/mountinfo: text"],
+        reason: "as with Docker it names the directory of the host where the container's files of /etc lie",
+        ..ANY
+    },
+    Known {
+        engines: "I",
+        program: "spaces",
         lines: &["ulimit -n"],
         reason: "a program is loaded by descriptors, so execve fails where there are none",
         ..ANY
@@ -361,9 +382,12 @@ fn linux() -> (u32, u32) {
 /// Returns true if a line (`- native` or `+ here`) is in the list.
 pub(super) fn is_known(engine: &str, kind: &str, program: &str, who: Who, line: &str) -> bool {
     let line = line.get(2..).unwrap_or_default();
+    // An engine inside the process too, as F2 is; with a range it is the kernel alone.
+    let is_inside = engine == "N1" && kind == "plain";
     KNOWN.iter().any(|known| {
-        // Both are in-process engines.
-        (engine.starts_with(known.engines) || known.engines == "I" && engine.starts_with('F'))
+        let inside = known.engines == "I" && (engine.starts_with('F') || is_inside);
+        let of_f = is_inside && known.engines.starts_with('F');
+        (engine.starts_with(known.engines) || inside || of_f)
             && kind.starts_with(known.kind)
             && program == known.program
             && known.who.is_none_or(|only| only == who)
