@@ -170,11 +170,9 @@ fn guest(words: &[String]) -> Result<i32, String> {
             let mode = rustix::fs::Mode::from_raw_mode(number(2)?);
             rustix::fs::chmod(path, mode).map_err(text)?;
         }
-        Some("xattr") => {
-            let mut value = [0; 100];
-            let length = rustix::fs::getxattr(path, "user.coracle.owner", &mut value[..]);
-            let length = length.map_err(text)?;
-            println!("{}", String::from_utf8_lossy(&value[..length]));
+        Some("owner") => {
+            let stat = rustix::fs::stat(path).map_err(text)?;
+            println!("{}:{}:{:o}", stat.st_uid, stat.st_gid, stat.st_mode & 0o7777);
         }
         // The same calls that apt makes for its downloads, with checks.
         Some("drop") => {

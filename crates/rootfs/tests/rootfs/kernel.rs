@@ -23,7 +23,9 @@ fn in_overlay(place: &Place, root: &Root, script: &str) -> Option<String> {
         work.display()
     );
     let mount = place.fresh();
-    let script = format!("mount -t overlay overlay -o {options} $1 && cd $1 && {script}");
+    // A volatile mount leaves a mark that forbids the next; who mounts removes it.
+    let clear = format!("rm -rf '{}/work/incompat'", work.display());
+    let script = format!("{clear}; mount -t overlay overlay -o {options} $1 && cd $1 && {script}");
     let output =
         Command::new("unshare").args(["-Urm", "sh", "-ec", &script, "sh"]).arg(&mount).output();
     let output = match output {
