@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(ask(&mut bench, Op::Clone, [new_user, 0, 0, 0, 0, 0]), Ok(Verdict::Pass));
         // A path below another root means something else to the kernel.
         bench.task.root.set(b"/jail").unwrap();
-        assert_eq!(ask(&mut bench, Op::Mount, [0; 6]), Err(Errno::EPERM));
+        assert_eq!(ask(&mut bench, Op::PivotRoot, [0; 6]), Err(Errno::EPERM));
         bench.task.root.set(b"/").unwrap();
         user(&mut bench, 7);
         assert_eq!(ask(&mut bench, Op::Mount, [0; 6]), Err(Errno::EPERM));
