@@ -177,7 +177,7 @@ static BOUND: [AtomicU64; OUTSIDE] = [const { AtomicU64::new(0) }; OUTSIDE];
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 
 /// Makes a call where neither a filter nor a tracer takes it for one of the stage's own; the frame
-/// is changed so. Returns false if there is no such place.
+/// is changed so. Returns false if none was found.
 pub(crate) fn outside(frame: &mut Frame) -> bool {
     entry::make_at_site(frame) || make_outside(frame)
 }

@@ -290,7 +290,7 @@ impl<'a> Target<'a> {
             } else if let (true, Some(directory)) = (owner_xattrs, &self.record.config.rootfs) {
                 inode_log::write(directory, &place.join(inode_log::NOTES), &copied.owners)?;
             } else if owner_xattrs && self.live.is_some() {
-                inode_log::add_to_upper(&self.container.path(), &copied.owners)?;
+                inode_log::add_to_upper(&place, &copied.owners)?;
             } else {
                 root_form::add_to_side_table(&self.container.path(), &copied.owners)?;
             }

@@ -94,14 +94,13 @@ pub fn to_upper_table(place: &Path) -> Result<()> {
 }
 
 /// The records that the log has of a container's tree.
-fn save(place: &Path, tree: &Path, table: &str) -> Result<()> {
+fn save(place: &Path, tree: &Path, name: &str) -> Result<()> {
     let mut owners = Owners::new();
     for (path, text) in by_path::noted(tree, &place.join(NOTES))? {
         if let Some(record) = Record::from_xattr(text.as_bytes()) {
             owners.insert(&path, record);
         }
     }
-    let name = table;
     let table = place.join(name);
     if owners.is_empty() && !table.exists() {
         return Ok(());

@@ -10,7 +10,7 @@ use super::{record, running};
 use crate::error::{Error, Result};
 use crate::session::Session;
 
-/// What is to be changed. The inner `None` is no limit.
+/// What is to be changed. The inner `None` removes the limit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Changes {
     /// `--cpus`.

@@ -106,7 +106,7 @@ pub fn changed_settings(old: &Limits, new: &Limits) -> Result<Vec<(&'static str,
     Ok(changed)
 }
 
-/// What the file of a control group says where there is no limit.
+/// The content of a control group's file without a limit.
 fn unlimited(file: &str) -> &'static str {
     match file {
         "cpu.weight" => "100",

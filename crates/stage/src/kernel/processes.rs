@@ -63,7 +63,7 @@ pub(crate) fn tell(task: &Task) {
     set(PROGRAM.get(), task);
 }
 
-/// Takes this process out: what it executes from now on is no program of the container's.
+/// Takes this process out: what it executes from now on does not belong to the container.
 pub(crate) fn forget() {
     let entry = Entry { process: calls::getpid(), since: 0, ..*PROGRAM.get() };
     if shared::shared().processes().get(entry.process).is_some() {

@@ -177,7 +177,7 @@ pub(crate) fn before_return(registers: &super::context::Registers) -> u64 {
 /// In `si_errno` of a stand-in: it is the signal of traps, which the guest blocks.
 pub(super) const SET_ASIDE: i32 = 0x5359_5354;
 /// The same of a signal of traps that has waited as its stand-in. It must not wait again: a mask
-/// that was set only for a call (`sigsuspend`) is no longer in force.
+/// that was set only for a call (`sigsuspend`) does not hold any more.
 const BROUGHT_BACK: i32 = 0x5359_5355;
 
 /// Whether the guest's handler of traps is that of a stage inside: it never blocks the signal, and

@@ -191,7 +191,7 @@ fn own_link<N: Backend>(
     let other = other.as_c_str();
     let time = |at: statx_timestamp| timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_nsec.into() };
     let times = [time(facts.stx_atime), time(facts.stx_mtime)];
-    // The directory's times are the guest's, who has made no link.
+    // The guest did not make a link, so the directory keeps its times.
     buffers.link.set(if start == 0 { b"." } else { &bytes[..start] })?;
     let parent = buffers.link.as_c_str();
     let mut directory = files::NO_FACTS;

@@ -53,10 +53,10 @@ pub fn follow<N: Backend>(
     backend.readlink(Dir::Root, link, into)?;
     let Some(entry) = entry(pid, tid, host) else { return Ok(Target::Text) };
     if !has_known_state(backend, &entry) {
-        // Not a guest. In namespaces of the container's own, who is not in them may not be
-        // inspected, and who has left the view there has nothing to hide. Elsewhere, as for a
-        // process of another user: files that other processes of the host have open are neither
-        // shown nor reached.
+        // Not a guest. In namespaces of the container's own, the kernel lets nobody inspect a
+        // process outside them, and a process that left the view there has nothing to hide.
+        // Elsewhere, as for a process of another user: files that other processes of the host have
+        // open are neither shown nor reached.
         if !backend.program_of(entry.process, into) {
             return if world.namespaces { Ok(Target::Kernel) } else { Err(Errno::EACCES) };
         }
