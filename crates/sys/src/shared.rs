@@ -12,6 +12,9 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+/// `TMPFS_MAGIC` of statfs(2).
+const TMPFS: u64 = 0x0102_1994;
+
 /// A whole file, mapped shared, to be read and written.
 #[derive(Debug)]
 pub struct SharedWords {
@@ -25,14 +28,19 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Sets a new file's length, reserves space on its file system (if that is supported: otherwise
-    /// writing to the memory could end the process by `SIGBUS`), and maps it. `bytes` is a multiple
-    /// of eight, and not 0.
+    /// Sets a new file's length, reserves space on its file system, and maps it. `bytes` is a
+    /// multiple of eight, and not 0.
+    ///
+    /// Where space cannot be reserved, writing to the memory ends the process by `SIGBUS` if the
+    /// file system is full. That holds for tmpfs too: to reserve space there is to use and to clear
+    /// memory, of which most would never be written.
     pub fn create(file: impl AsFd, bytes: usize) -> Result<Self, Errno> {
         rustix::fs::ftruncate(&file, bytes as u64)?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-            result => result?,
+        if rustix::fs::fstatfs(&file).is_ok_and(|found| u64::try_from(found.f_type) != Ok(TMPFS)) {
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes as u64) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                result => result?,
+            }
         }
         Self::map(file)
     }
