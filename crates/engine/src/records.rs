@@ -300,9 +300,9 @@ impl Records {
 
     /// What became of the processes whose records have such names; records of dead ones go.
     fn fates(&self, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (String, Fate)> {
-        let entries = rustix::fs::Dir::read_from(self.directory.as_fd());
-        entries.into_iter().flatten().filter_map(move |entry| {
-            let name = entry.ok()?.file_name().to_str().ok()?.to_owned();
+        let entries = sys::fs::read_dir(&self.directory).unwrap_or_default();
+        entries.into_iter().filter_map(move |entry| {
+            let name = String::from_utf8(entry.name).ok()?;
             let (pid, suffix) = name.split_once('@')?;
             let pid = pid.parse().ok().filter(|_| wanted(suffix))?;
             let fate = self.judge(pid, &name, suffix);

@@ -31,8 +31,7 @@ impl Kernel {
             major,
             minor,
             machine: uname.machine().to_string_lossy().into_owned(),
-            boot_id: crate::programs::read_trimmed("/proc/sys/kernel/random/boot_id")
-                .unwrap_or_default(),
+            boot_id: sys::machine::Machine::here().boot_id.clone(),
             user_namespace: std::fs::read_link("/proc/self/ns/user")
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_default(),

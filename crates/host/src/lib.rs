@@ -65,7 +65,7 @@ pub use namespaces::{Barrier, Namespaces};
 pub use overlay::Overlay;
 pub use programs::{PROGRAMS, Program, Programs};
 pub use ptrace::Ptrace;
-pub use seccomp::{Seccomp, SeccompMode};
+pub use seccomp::{Seccomp, SeccompMode, filters_of_caller};
 pub use security::{SYSCTLS, Security};
 pub use subordinate::{IdRange, MapHelper, SubordinateIds};
 pub use trial::Trial;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,13 @@ fn is_executable(path: &Path) -> bool {
 /// Reads a small file of the kernel or of `/etc`, without the white space around it.
 pub(crate) fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
     Some(read_short(path)?.trim().to_owned())
+}
+
+/// `/proc/self/status` as it was at the first call: for lines that do not change before this
+/// process executes a program.
+pub(crate) fn own_status() -> &'static str {
+    static STATUS: OnceLock<String> = OnceLock::new();
+    STATUS.get_or_init(|| read_short("/proc/self/status").unwrap_or_default())
 }
 
 /// Reads a file of `/proc`. Such files report no size, and without one the standard library begins

@@ -18,7 +18,7 @@ use sys::namespace::Kinds;
 
 use crate::attempt::{Step as _, attempt};
 use crate::namespaces::Barrier;
-use crate::programs::{read_short, read_trimmed};
+use crate::programs::{own_status, read_trimmed};
 use crate::security::{Security, status_field};
 use crate::{Host, Trial};
 
@@ -77,15 +77,15 @@ impl Host {
 fn key(host: &Host, timeout: Duration) -> String {
     // The number is that of the list of trials.
     let mut key = format!("2:{}", host.cache_key());
-    let status = read_short("/proc/self/status").unwrap_or_default();
+    let status = own_status();
     for name in LINES {
-        let _ = write!(key, ":{}", status_field(&status, name).unwrap_or_default());
+        let _ = write!(key, ":{}", status_field(status, name).unwrap_or_default());
     }
     for name in SWITCHES {
         let value = read_trimmed(format!("/proc/sys/{name}")).unwrap_or_default();
         let _ = write!(key, ":{value}");
     }
-    if status_field(&status, "Seccomp") == Some("2") {
+    if status_field(status, "Seccomp") == Some("2") {
         key.push_str(&under_filters(timeout));
     }
     let label = read_trimmed("/proc/self/attr/current").unwrap_or_default();

@@ -46,10 +46,10 @@ pub struct Security {
 
 impl Security {
     pub(crate) fn read_quick() -> Security {
-        let status = crate::programs::read_short("/proc/self/status").unwrap_or_default();
+        let status = crate::programs::own_status();
         Security {
-            no_new_privs: status_field(&status, "NoNewPrivs") == Some("1"),
-            capabilities: status_field(&status, "CapEff")
+            no_new_privs: status_field(status, "NoNewPrivs") == Some("1"),
+            capabilities: status_field(status, "CapEff")
                 .and_then(|mask| u64::from_str_radix(mask, 16).ok())
                 .unwrap_or(0),
             ..Security::default()

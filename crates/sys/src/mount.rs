@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Attributes of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,7 +137,10 @@ pub fn read_only_apart(file: &Path) -> Result<OwnedFd, Errno> {
 /// Returns true if the kernel has [`set_attributes`]: with no attributes to set it accesses no
 /// file.
 pub fn has_set_attributes() -> bool {
-    set_attributes(rustix::fs::CWD, Attributes::NONE, false) != Err(Errno::NOSYS)
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        set_attributes(rustix::fs::CWD, Attributes::NONE, false) != Err(Errno::NOSYS)
+    })
 }
 
 /// Creates a detached file system of the kernel's, such as tmpfs.

@@ -33,6 +33,8 @@ pub fn prepare(
 ) -> Result<Prepared> {
     let config = &record.config;
     let place = container.path();
+    // One for all that is looked up here.
+    let _lease = store.lease()?;
     let facts = Facts::of(session.host(), &session.probing(), config);
     let engine = convert::engine(&facts, record, &place, member, overrides.exec)?;
     let root =

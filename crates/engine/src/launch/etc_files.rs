@@ -8,7 +8,7 @@ use crate::plan::{EtcFile, Plan};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use view::identity::Truth;
@@ -101,7 +101,8 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 fn content(file: &EtcFile) -> Option<Vec<u8>> {
-    let base = file.base.as_ref().and_then(|base| std::fs::read(base).ok());
+    let read = |base| sys::fs::read_rest(File::open(base).ok()?).ok();
+    let base = file.base.as_ref().and_then(read);
     if base.is_none() && file.text.is_empty() {
         return None;
     }
@@ -122,15 +123,13 @@ fn content(file: &EtcFile) -> Option<Vec<u8>> {
 
 /// Whether the file is as the last start wrote it, and the next would.
 fn is_written(path: &Path, text: &[u8]) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
+    let Ok(file) = File::open(path) else { return false };
     let Ok(found) = file.metadata() else { return false };
-    let mut there = Vec::with_capacity(text.len() + 1);
     found.is_file()
         && found.mode() & 0o7777 == MODE
         && found.uid() == rustix::process::geteuid().as_raw()
         && found.len() == text.len() as u64
-        && file.read_to_end(&mut there).is_ok()
-        && there == text
+        && sys::fs::read_rest(file).is_ok_and(|there| there == text)
 }
 
 #[cfg(test)]

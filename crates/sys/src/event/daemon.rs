@@ -21,7 +21,7 @@ const SYS_PIDFD_SEND_SIGNAL: c_long = 424;
 
 /// A numeric field of `/proc/self/stat`, counted from 1 as in proc(5).
 pub(crate) fn stat_field(number: usize) -> Option<u64> {
-    let text = std::fs::read("/proc/self/stat").ok()?;
+    let text = crate::life::stat(std::process::id())?;
     let after = text.iter().rposition(|&byte| byte == b')')? + 2;
     let field = text.get(after..)?.split(|&byte| byte == b' ').nth(number - 3)?;
     std::str::from_utf8(field).ok()?.trim().parse().ok()

@@ -236,9 +236,7 @@ pub fn known<Hold>(
             });
         return host::InsideProcess { signals, rewriting, texts };
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let filters = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
-    let filters = filters.unwrap_or_default().trim();
+    let filters = host::filters_of_caller();
     // The stage has no handler for calls that a filter traps.
     let traps = u8::from(sys::entry::has_trapped());
     let key = format!("{}:{filters}:{traps}:{}", host.cache_key(), blobs::STAGE_MARK);

@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 use crate::launch::program::{Ready, limits, run};
 use crate::plan::{Ids, Plan};
 use rustix::io::Errno;
+use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Directories that the kernel keeps empty for other file systems, best first.
@@ -99,9 +101,16 @@ fn make(container: &Path, place: &Path, beside: Option<&Path>) -> std::io::Resul
     prepare::clean_run(place);
     let (log, seen) =
         (container.join(hostfs::layout::INODE_LOG), place.join(hostfs::layout::INODE_LOG));
-    std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    if seen.metadata().is_ok_and(|found| is_same(&found, &file)) {
+        return Ok(());
+    }
     let _ = std::fs::remove_file(&seen);
     std::fs::hard_link(&log, &seen)
+}
+
+fn is_same(found: &Metadata, file: &File) -> bool {
+    file.metadata().is_ok_and(|other| (found.dev(), found.ino()) == (other.dev(), other.ino()))
 }
 
 /// The stage's name at its usual place in a process.
