@@ -61,6 +61,9 @@ fn main() -> ExitCode {
             words.get(1).and_then(|word| word.to_str()),
         ));
     }
+    if words.first().is_some_and(|word| word == "run" || word == "exec") {
+        sys::prefault::start();
+    }
     engine::launch::lift_file_limit();
     let ended = parser::parse(words, as_udocker).and_then(|parsed| run(parsed, as_udocker));
     let exit = ended.unwrap_or_else(|report| {

@@ -14,6 +14,7 @@ pub mod mount;
 pub mod namespace;
 pub mod ofd;
 pub mod peer;
+pub mod prefault;
 pub mod probe;
 pub mod process;
 pub mod ptrace;

@@ -5,6 +5,7 @@
 //! | [`child`] | a child | yes |
 //! | [`child_of_one_thread`] | a child | no |
 //! | [`sibling`] | a child of the caller's parent | no |
+//! | [`borrowing_child`] | a child in the caller's memory | yes |
 
 use crate::error::{Error, Result};
 use crate::exit::Ended;
@@ -15,6 +16,18 @@ use sys::fork::ForkResult;
 /// Forks a process of one thread; refuses where it has several.
 pub(crate) fn child() -> Result<ForkResult> {
     sys::fork::fork().map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
+}
+
+/// Does work in a child that borrows the memory of this process, until it executes a program or
+/// ends.
+pub(crate) fn borrowing_child(work: impl FnOnce() -> i32 + Copy) -> Result<Pid> {
+    // A process that enters a container makes itself undumpable, which is a property of memory.
+    let before = rustix::process::dumpable_behavior();
+    let forked = sys::fork::fork_borrowing(work);
+    if let Ok(before) = before {
+        let _ = rustix::process::set_dumpable_behavior(before);
+    }
+    forked.map_err(|error| Error::Call { doing: "fork".into(), errno: error.into() })
 }
 
 /// Forks where `/proc` may not show this process, so that its number of threads cannot be read. It

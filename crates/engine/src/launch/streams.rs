@@ -29,6 +29,9 @@ pub struct Streams<'a> {
     pub session: Session,
     /// The program is killed when the caller ends, however that happens.
     pub tied: bool,
+    /// The caller starts few programs: its memory may be used until the program runs, and keeps
+    /// what was allocated meanwhile ([`sys::fork::fork_borrowing`]).
+    pub borrows: bool,
 }
 
 /// A program that was started: a child of the caller, whatever namespaces it is in.

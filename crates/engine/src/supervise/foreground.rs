@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, Rlimit, WaitOptions, wait};
 use sys::event::{
-    MaskGuard, Received, SignalFd, SignalSet, raise_default, release_code, trim_heap,
+    MaskGuard, Received, SignalFd, SignalSet, raise_default, release_code, trim_memory,
 };
 
 use super::client::{self, Console};
@@ -29,6 +29,7 @@ use super::restart::Restarts;
 use super::{Ended, Error, Failure, Launch, Outcome, Request, Signal, Stdio, fork_supervisor};
 use crate::launch::init;
 use crate::processes;
+use crate::spec::RestartPolicy;
 
 /// Runs a program in the foreground until it ends or the user detaches.
 pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
@@ -65,6 +66,8 @@ fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result
 
 /// After so long without anything to do, memory is given back.
 const QUIET: Duration = Duration::from_secs(1);
+/// To write down that a program runs costs more than to run a short one.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 /// What a signal from a user ends, where there is no program any more.
 const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
@@ -112,7 +115,7 @@ impl Parent<'_, '_> {
             };
             let place = self.ledger.place();
             let mut program = Program::new(spawned, spared.clone(), place);
-            self.ledger.started(program.number(), restarts.count);
+            self.ledger.begun(program.number(), restarts.count);
             let outcome = self.attend(&mut program)?;
             let left = program.sweep(self.ledger.stop_requested());
             self.drain();
@@ -156,7 +159,8 @@ impl Parent<'_, '_> {
     fn spawn(&mut self) -> Result<super::Spawned, Failure> {
         let stdio = self.outputs.as_mut().map_or(Ok(Stdio::Inherit), Outputs::open);
         let stdio = stdio.map_err(|error| Failure::of(&error))?;
-        let request = Request { stdio, die_with_parent: true };
+        let only = self.launch.options.restart == RestartPolicy::No;
+        let request = Request { stdio, die_with_parent: true, only };
         let spawn = &mut self.launch.spawn;
         self.mask
             .suspended(|| spawn.spawn(request))
@@ -165,6 +169,11 @@ impl Parent<'_, '_> {
 
     /// Forwards signals and carries output until the program has ended.
     fn attend(&mut self, program: &mut Program) -> Result<Outcome, Error> {
+        if let Some(outcome) = self.ends_at_once(program)? {
+            return Ok(outcome);
+        }
+        program.look();
+        self.ledger.started(program.number());
         loop {
             if let Some(outcome) = self.reap(program) {
                 return Ok(outcome);
@@ -177,6 +186,21 @@ impl Parent<'_, '_> {
             while let Some(received) = self.signals.next().map_err(Error::Signals)? {
                 self.forward(program, received);
             }
+        }
+    }
+
+    /// The end of a program that takes no longer than [`AT_ONCE`]. That it runs is not written down
+    /// then, nor is anything carried before: who has seen output finds the container running.
+    /// Others wait until it is written (`state::look`).
+    fn ends_at_once(&self, program: &Program) -> Result<Option<Outcome>, Error> {
+        if !self.ledger.may_wait() {
+            return Ok(None);
+        }
+        let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
+        match poll(&mut fds, Some(&AT_ONCE)) {
+            Ok(0) | Err(Errno::INTR) => Ok(None),
+            Ok(_) => Ok(program.reap()),
+            Err(error) => Err(Error::wait("wait for signals", error)),
         }
     }
 
@@ -231,7 +255,7 @@ impl Parent<'_, '_> {
         } else if self.swollen && timeout.is_none() {
             self.swollen = false;
             self.outputs.iter_mut().for_each(Outputs::rest);
-            trim_heap();
+            trim_memory();
             release_code();
         }
         Ok(is_signal)
@@ -292,7 +316,7 @@ impl Parent<'_, '_> {
         if signal == Signal::CHLD {
             return;
         }
-        if signal == Signal::TSTP && program.own_pids {
+        if signal == Signal::TSTP && program.has_own_pids() {
             program.signal_all(Signal::STOP);
             let _ = raise_default(signal.number());
             program.signal_all(Signal::CONT);

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
-use sys::event::{close_foreign, set_title, trim_heap};
+use sys::event::{close_foreign, set_title, trim_memory};
 use sys::fork::{ForkResult, exit_now, fork};
 
 use super::ledger::Ledger;
@@ -139,7 +139,7 @@ fn leave_caller(title: &str) {
     }
     close_foreign();
     set_title(NAME, &format!("{NAME} {title}"));
-    trim_heap();
+    trim_memory();
 }
 
 fn tell(mut pipe: File, answer: &Answer) {

@@ -24,6 +24,8 @@ pub(crate) struct Ledger {
     lock: Option<OwnedFd>,
     /// The recorded program, with the lock on its record.
     program: Option<(u32, Option<Held>)>,
+    /// What `state.json` is to say of the program, until it is written.
+    begun: Option<ContainerState>,
     /// The engine's own record is enough: in the foreground on a file system of this machine, as
     /// for a process that became the program.
     plain: bool,
@@ -50,6 +52,7 @@ impl Ledger {
             kind: Kind::Nothing,
             lock: None,
             program: None,
+            begun: None,
             plain: false,
         };
         if launch.options.record == Record::Nothing {
@@ -108,25 +111,36 @@ impl Ledger {
         self.is_state() && state::is_paused(&self.dir)
     }
 
-    pub(crate) fn started(&mut self, pid: u32, restarts: u32) {
-        let process = processes::identity(pid);
-        let supervisor = processes::identity(std::process::id());
+    /// Whether there is nothing to write when the program begins, or it may be written a little
+    /// later.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.plain || !self.is_state()
+    }
+
+    /// A program has begun, as a process that the caller has started.
+    pub(crate) fn begun(&mut self, pid: u32, restarts: u32) {
         if let Some(records) = Records::existing(&self.dir) {
             // In the place of the engine's record, which no lock proves.
             let held = (!self.plain).then(|| records.hold(pid).ok()).flatten();
             self.program = Some((pid, held));
         }
         if self.is_state() {
-            let new = ContainerState {
+            self.begun = Some(ContainerState {
                 status: Status::Running,
-                init: process,
-                supervisor,
                 started: now(),
                 restart_count: restarts,
                 engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
                 ..state::here(self.lock.as_ref().map_or(Reach::None, lock::reach))
-            };
-            let _ = state::write(&self.dir, &new);
+            });
+        }
+    }
+
+    /// Writes that it runs.
+    pub(crate) fn started(&mut self, pid: u32) {
+        if let Some(new) = self.begun.take() {
+            let init = processes::identity(pid);
+            let supervisor = processes::identity(std::process::id());
+            let _ = state::write(&self.dir, &ContainerState { init, supervisor, ..new });
         }
     }
 
@@ -185,8 +199,11 @@ impl Ledger {
         self.release();
     }
 
-    fn change(&self, change: impl FnOnce(&mut ContainerState)) {
-        if self.is_state() {
+    fn change(&mut self, change: impl FnOnce(&mut ContainerState)) {
+        if let Some(mut new) = self.begun.take() {
+            change(&mut new);
+            let _ = state::write(&self.dir, &new);
+        } else if self.is_state() {
             let _ = state::update(&self.dir, change);
         }
     }

@@ -92,6 +92,9 @@ pub struct Request {
     /// `PR_SET_PDEATHSIG` to SIGKILL, set after the last change of ids (which clears it), so that
     /// the program does not outlive a supervisor that is killed.
     pub die_with_parent: bool,
+    /// This is the only program: the start may use the caller's memory, and leave some of it
+    /// allocated.
+    pub only: bool,
 }
 
 /// The program's standard descriptors.

@@ -35,17 +35,19 @@ impl Spawn for Planned<'_> {
                 stdout: Some(stdout.as_fd()),
                 stderr: Some(stderr.as_fd()),
                 session: Session::New,
-                tied: false,
+                ..Streams::default()
             },
             Stdio::Terminal { slave, .. } => Streams {
                 stdin: Some(slave.as_fd()),
                 stdout: Some(slave.as_fd()),
                 stderr: Some(slave.as_fd()),
                 session: Session::Terminal,
-                tied: false,
+                ..Streams::default()
             },
         };
         streams.tied = request.die_with_parent;
+        // An init stays in the process that was forked for the start.
+        streams.borrows = request.only && !self.plan.init;
         let child = match self.enter {
             None => self.engine.spawn(self.plan, streams),
             Some(pid) => self.engine.enter(pid, self.plan, streams),

@@ -161,45 +161,69 @@ impl Input {
 /// The running program.
 pub(super) struct Program {
     pub(super) pid: Pid,
-    /// Its identity: a later process with that number is another one.
-    id: ProcessId,
     pub(super) started: Instant,
     /// The container's directory; `None` of an `exec` session, which has none to itself.
     place: Option<PathBuf>,
     /// How the run began, if it was alone then.
     beginning: Option<Beginning>,
     cgroup: Option<PathBuf>,
-    world: Option<String>,
-    /// Keeps the namespace's number from being given to another container's before the sweep.
-    pin: Cell<Option<Held>>,
+    /// Nothing of one that ended before it was looked at.
+    seen: Seen,
     /// Children that this process had before: not the container's.
     spared: Vec<u32>,
-    /// Process 1 of a pid namespace: the kernel ends the others with it.
-    pub(super) own_pids: bool,
     /// How often INT or TERM came, for a process 1 that ignores them.
     pub(super) ignored: u32,
 }
 
-impl Program {
-    /// `place` is the directory of the container that it runs in; `None` for `exec`.
-    pub(super) fn new(spawned: Spawned, spared: Vec<u32>, place: Option<&Path>) -> Self {
-        let number = processes::number(spawned.pid);
+/// What `/proc` shows of a program.
+#[derive(Default)]
+struct Seen {
+    /// Its identity: a later process with that number is another one.
+    id: ProcessId,
+    world: Option<String>,
+    /// Keeps the namespace's number from being given to another container's before the sweep.
+    pin: Cell<Option<Held>>,
+    /// Process 1 of a pid namespace: the kernel ends the others with it.
+    own_pids: bool,
+}
+
+impl Seen {
+    fn of(number: u32) -> Self {
         let pids = |of: u32| sys::life::link(of, "ns/pid").ok();
-        let own_pids = pids(number).is_some_and(|link| Some(link) != pids(std::process::id()));
-        let id = processes::identity(number);
+        let unknown = || ProcessId { pid: number, ..ProcessId::default() };
+        Self {
+            id: processes::identity(number).unwrap_or_else(unknown),
+            world: members::world(number),
+            pin: Cell::new(Held::of(number, Kinds::MOUNT).ok()),
+            own_pids: pids(number).is_some_and(|link| Some(link) != pids(std::process::id())),
+        }
+    }
+}
+
+impl Program {
+    /// `place` is the directory of the container that it runs in; `None` for `exec`. The program
+    /// is to be looked at before it is sent signals ([`Self::look`]).
+    pub(super) fn new(spawned: Spawned, spared: Vec<u32>, place: Option<&Path>) -> Self {
         Self {
             pid: spawned.pid,
-            id: id.unwrap_or_else(|| ProcessId { pid: number, ..ProcessId::default() }),
             started: Instant::now(),
             place: place.map(Path::to_path_buf),
             beginning: place.and_then(Beginning::of),
             cgroup: spawned.cgroup.filter(|_| place.is_some()),
-            pin: Cell::new(Held::of(number, Kinds::MOUNT).ok()),
-            world: members::world(number),
+            seen: Seen::default(),
             spared,
-            own_pids,
             ignored: 0,
         }
+    }
+
+    /// Reads what is needed to find its processes and to send them signals.
+    pub(super) fn look(&mut self) {
+        self.seen = Seen::of(self.number());
+    }
+
+    /// Whether it is process 1 of a pid namespace.
+    pub(super) fn has_own_pids(&self) -> bool {
+        self.seen.own_pids
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -207,14 +231,14 @@ impl Program {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        let _ = processes::send(&self.id, signal.number());
+        let _ = processes::send(&self.seen.id, signal.number());
     }
 
     /// Sends a signal to every process of this run.
     pub(super) fn signal_all(&self, signal: Signal) {
         let alone = self.is_alone();
-        let world = self.world.as_deref().filter(|_| alone);
-        let mut members = members::of(&self.id, world);
+        let world = self.seen.world.as_deref().filter(|_| alone);
+        let mut members = members::of(&self.seen.id, world);
         members.extend(self.inherited(alone));
         for process in members {
             let _ = processes::send(&process, signal.number());
@@ -224,19 +248,15 @@ impl Program {
     /// Whether nothing is left of a run that no other program joined: all its processes descend
     /// from this one. Those of Coracle that serve it end by themselves with their last guest, and
     /// take the mounts with them, which is not waited for.
-    fn is_over(&self) -> bool {
-        let entered = || {
-            let since = |place| self.beginning.as_ref().map(|word| word.since(place));
-            self.place.as_deref().and_then(since) != Some(Since::Alone)
-        };
+    fn is_over(&self, since: Since) -> bool {
         let serves = |child: u32| {
             let name = || processes::stat(child).map(|stat| stat.name);
             processes::is_ours(child) && name().is_some_and(|name| name == TRACER)
         };
         let mut children = processes::own_children().into_iter();
         self.cgroup.is_none()
+            && since == Since::Alone
             && children.all(|child| self.spared.contains(&child) || serves(child))
-            && !entered()
     }
 
     /// Takes the exit status of every child that ended; the program's own is returned.
@@ -259,28 +279,34 @@ impl Program {
 
     /// The container's turn, if this run is alone in it: then nobody can come before that is given
     /// back.
-    fn keep_alone(&self) -> Option<Turn> {
-        let records = Records::existing(self.place.as_deref()?)?;
+    fn keep_alone(&self) -> Option<(Turn, Since)> {
+        let (place, word) = (self.place.as_deref()?, self.beginning.as_ref()?);
+        let records = Records::existing(place)?;
         let deadline = Instant::now() + PATIENCE;
-        while self.is_alone() && Instant::now() < deadline {
-            match records.turn_at_once() {
-                Some(turn) => return self.is_alone().then_some(turn),
+        loop {
+            let turn = records.turn_at_once();
+            let since = word.since(place);
+            if since == Since::Shared || Instant::now() > deadline {
+                return None;
+            }
+            match turn {
+                Some(turn) => return Some((turn, since)),
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }
-        None
     }
 
     /// After the end of the first process: kills what the run left behind. With `everything`, and
     /// where the run was alone, that is all that lives in the container, programs of `exec` too;
     /// else what descends from its program. The number of processes that did not die.
     pub(super) fn sweep(&self, everything: bool) -> usize {
-        let turn = if everything { None } else { self.keep_alone() };
+        let alone = if everything { None } else { self.keep_alone() };
         self.reap();
-        if turn.is_some() && self.is_over() {
-            self.pin.take();
+        if alone.as_ref().is_some_and(|(_, since)| self.is_over(*since)) {
+            self.seen.pin.take();
             return 0;
         }
+        let turn = alone.map(|(turn, _)| turn);
         let whole = self.place.is_some() && (everything || turn.is_some());
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::kill(cgroup);
@@ -300,7 +326,7 @@ impl Program {
             pause = (pause * 2).min(Duration::from_millis(50));
         };
         // From here on the number may be used again, and the mounts may go.
-        self.pin.take();
+        self.seen.pin.take();
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::remove(cgroup);
         }
@@ -310,10 +336,10 @@ impl Program {
 
     fn left(&self, whole: bool) -> Vec<ProcessId> {
         let mut left = self.inherited(whole);
-        if let Some(place) = self.place.as_deref().filter(|_| whole && !self.own_pids) {
-            left.extend(members::of(&self.id, self.world.as_deref()));
+        if let Some(place) = self.place.as_deref().filter(|_| whole && !self.seen.own_pids) {
+            left.extend(members::of(&self.seen.id, self.seen.world.as_deref()));
             // A program of `exec` may have another tracer. A mount namespace has all of them.
-            if !self.world.as_deref().is_some_and(members::is_namespace) {
+            if !self.seen.world.as_deref().is_some_and(members::is_namespace) {
                 left.extend(members::all(place));
             }
         }
@@ -339,7 +365,7 @@ impl Program {
         let namespace = processes::mount_namespace(child);
         let is_network = || {
             processes::stat(child).is_some_and(|stat| stat.name.starts_with("pasta"))
-                && namespace != self.world
+                && namespace != self.seen.world
         };
         let here = processes::mount_namespace(std::process::id());
         namespace == here && processes::is_ours(child) || is_network()

@@ -15,7 +15,7 @@ pub(crate) use daemon::stat_field;
 pub use daemon::{
     close_foreign, group_of, send_signal, send_signal_fd, send_signal_to_group, set_title,
 };
-pub use footprint::{release_code, trim_heap};
+pub use footprint::{release_code, trim_memory};
 pub use signals::{
     MaskGuard, Received, SignalFd, SignalSet, is_ignored, raise_default, set_ignored,
 };

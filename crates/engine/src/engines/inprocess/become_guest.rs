@@ -232,8 +232,11 @@ impl Entry<'_> {
         let Some(length) = handover.write(&first.task, &mut string) else {
             return Try::Refused(Errno::TOOBIG);
         };
+        // It stays in the memory that the caller may have lent.
+        string.truncate(length);
+        string.shrink_to_fit();
         let environment: Vec<&[u8]> =
-            self.process.env.iter().map(String::as_bytes).chain([&string[..length]]).collect();
+            self.process.env.iter().map(String::as_bytes).chain([&string[..]]).collect();
         let arguments: Vec<&[u8]> = first.arguments.iter().map(|word| word.to_bytes()).collect();
         let (Some(arguments), Some(environment)) =
             (Strings::new(&arguments), Strings::new(&environment))

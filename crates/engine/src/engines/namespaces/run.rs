@@ -56,6 +56,8 @@ pub(in crate::engines) fn spawn(
     make: Option<Make<'_>>,
     streams: Streams<'_>,
 ) -> Result<Child> {
+    // What another program does in its start is not known here.
+    let streams = Streams { borrows: streams.borrows && make.is_none(), ..streams };
     spawn_with(Pty::of(plan, streams.session)?, streams, |ties, sender| {
         start(plan, target, make, ties, Some(sender))
     })

@@ -50,6 +50,8 @@ pub(super) fn here(mode: Mode, plan: &Plan) -> Result<Ended> {
 
 /// Starts as a child of the caller.
 pub(super) fn spawn(mode: Mode, plan: &Plan, streams: Streams<'_>) -> Result<Child> {
+    // The tracer stays.
+    let streams = Streams { borrows: false, ..streams };
     run::spawn(&|plan, ties, ready| become_guest(mode, plan, ties, ready), plan, streams)
 }
 

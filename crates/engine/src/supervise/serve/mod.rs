@@ -14,7 +14,7 @@ mod turn;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use sys::event::{MaskGuard, SignalFd, SignalSet, release_code, trim_heap};
+use sys::event::{MaskGuard, SignalFd, SignalSet, release_code, trim_memory};
 use sys::terminal::Size;
 
 use self::clients::Client;
@@ -154,7 +154,7 @@ impl<'a> Supervisor<'a> {
         // A detached container may outlive a supervisor that is killed; one in the foreground
         // shall not outlive the command.
         let die_with_parent = self.clients.iter().any(|client| client.first);
-        let request = Request { stdio, die_with_parent };
+        let request = Request { stdio, die_with_parent, only: false };
         let spawn = &mut self.launch.spawn;
         let spawned = self
             .mask
@@ -166,8 +166,10 @@ impl<'a> Supervisor<'a> {
         }
         self.ended = None;
         self.stop = None;
-        let program = Program::new(spawned, Vec::new(), self.ledger.place());
-        self.ledger.started(program.number(), self.restarts.count);
+        let mut program = Program::new(spawned, Vec::new(), self.ledger.place());
+        program.look();
+        self.ledger.begun(program.number(), self.restarts.count);
+        self.ledger.started(program.number());
         self.program = Some(program);
         Ok(())
     }
@@ -187,7 +189,7 @@ impl<'a> Supervisor<'a> {
                 Ok(true) => self.swollen = true,
                 Ok(false) if self.swollen => {
                     self.swollen = false;
-                    trim_heap();
+                    trim_memory();
                     release_code();
                 }
                 Ok(false) => {}
