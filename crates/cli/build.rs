@@ -1,8 +1,23 @@
-//! Names the binary's first instruction (`sys::entry`).
+//! Names the binary's first instruction (`sys::entry`), and places the functions that a start
+//! executes side by side.
+//!
+//! `functions.txt` is written by `cargo xtask order`, which reads the linker's map. Both options
+//! are those of LLD, the compiler's own linker for this target.
+
+use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|machine| machine == "x86_64") {
+    println!("cargo:rerun-if-changed=functions.txt");
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|machine| machine == "x86_64") {
         println!("cargo:rustc-link-arg-bins=-Wl,-u,coracle_entry,-e,coracle_entry");
+        if let (Ok("release"), Ok(here), Ok(out)) =
+            (env::var("PROFILE").as_deref(), env::var("CARGO_MANIFEST_DIR"), env::var("OUT_DIR"))
+        {
+            println!(
+                "cargo:rustc-link-arg-bins=-Wl,--no-demangle,-Map={out}/coracle.map,\
+                 --no-warn-symbol-ordering,--symbol-ordering-file={here}/functions.txt"
+            );
+        }
     }
 }

@@ -10,6 +10,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod kernels;
+mod order;
 mod release;
 mod shell;
 mod suite;
@@ -39,6 +40,7 @@ usage: cargo xtask TASK
   kernels [--debug] [--kvm] [NAME]... [-- CASE...]
                      the differential suite on other kernels, in virtual machines; hours
   release            build the release binary and check its shape
+  order              list the functions that a start executes, for the linker to place side by side
   bench [NAME]...    the measurements, as ratios; writes their sections of docs/benchmarks.md
   docs               docs/syscalls.md, from the table of calls
   man DIR            man pages
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "kernels" => kernels::run(rest),
         "release" => release::build_and_check(),
+        "order" => order::run(),
         "bench" => bench::run(rest),
         "docs" => calls::write(),
         "man" => dist::man(rest),

@@ -51,6 +51,7 @@ pub(crate) fn check_shape(binary: &Path) -> Outcome {
     shape(&bytes)?;
     let version = read(Command::new(binary).arg("--version"))?;
     println!("{}", version.trim());
+    crate::order::check_age(binary)?;
     no_host_library(binary)
 }
 

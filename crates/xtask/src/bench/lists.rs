@@ -17,8 +17,11 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     images(bench)?;
     containers(bench)?;
     let coracle = bench.coracle.display().to_string();
+    // Lists look at several containers at once.
+    let before = super::start::unpinned();
     let words = |list: &[&str]| -> Vec<String> {
-        std::iter::once(coracle.as_str()).chain(list.iter().copied()).map(str::to_owned).collect()
+        let all = before.iter().map(String::as_str).chain([coracle.as_str()]);
+        all.chain(list.iter().copied()).map(str::to_owned).collect()
     };
     let times = bench.medians(20, &[words(&["ps", "-a"]), words(&["ps"]), words(&["images"])])?;
     let names = ["`ps -a`, 10,000 containers", "`ps`, 10,000 containers", "`images`, 1,000 images"];

@@ -50,7 +50,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
             "bwrap, same namespaces",
             &ours,
             &peer,
-            1.2,
+            1.0,
         )?);
     }
     if has("runc") {
@@ -75,6 +75,7 @@ pub(crate) fn measure(bench: &Bench) -> Outcome<Vec<Line>> {
     }
     lines.extend(fresh(bench)?);
     lines.push(supervisor(bench, &image, &program)?);
+    lines.push(parent(bench)?);
     Ok(lines)
 }
 
@@ -182,11 +183,11 @@ fn fresh(bench: &Bench) -> Outcome<Vec<Line>> {
     let name = format!("{}/bench/many:1", bench.registry.host());
     bench.coracle(&["pull", "-q", "--tls-verify=false", &name])?;
     let mut lines = Vec::new();
-    let all = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let unpinned = ["taskset", "-c", &format!("0-{}", all - 1)];
+    let unpinned = unpinned();
+    let unpinned: Vec<&str> = unpinned.iter().map(String::as_str).collect();
     for (before, options, words_of, count, aim) in [
         (&[][..], &["--rm", "--execmode=N1"][..], "first `true`", COUNT, 10.0),
-        (&unpinned, &["--execmode=I1"], "without overlay (I1), first `true`", 10, 500.0),
+        (&unpinned[..], &["--execmode=I1"], "without overlay (I1), first `true`", 10, 500.0),
     ] {
         let run = [&["run"], options, &[&name, "/bin/guest", "exit", "0"]].concat();
         let ours = words(&[before, &[text(&bench.coracle).as_str()], &run[..]].concat());
@@ -231,6 +232,36 @@ fn supervisor(bench: &Bench, image: &str, _program: &str) -> Outcome<Line> {
         aim: 2.0,
         unit: "MB",
     })
+}
+
+/// Measures the memory of the process that stays in front of a program in the foreground.
+fn parent(bench: &Bench) -> Outcome<Line> {
+    // It gives memory back after a second without an event.
+    let script = "\"$0\" run bench /bin/sleep 8 & sleep 4; cat /proc/$!/status; kill $!; wait";
+    let status = bench
+        .as_user(&bench.home, |command| command.args(["sh", "-c", script]).arg(&bench.coracle))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().unwrap_or_default().parse::<f64>()
+    };
+    let (Ok(all), Ok(own)) = (field("VmRSS:"), field("RssAnon:")) else {
+        return Err("the parent was not found".to_owned());
+    };
+    Ok(Line {
+        what: "own memory of the parent of a program in the foreground, with a log".to_owned(),
+        against: String::new(),
+        ours: format!("{own} kB, and {:.0} kB of the program file", all - own),
+        theirs: String::new(),
+        value: own,
+        aim: 250.0,
+        unit: "kB",
+    })
+}
+
+/// The words before a command that may use all CPUs.
+pub(super) fn unpinned() -> Vec<String> {
+    let all = std::thread::available_parallelism().map_or(1, NonZero::get);
+    vec!["taskset".to_owned(), "-c".to_owned(), format!("0-{}", all - 1)]
 }
 
 fn compare(

@@ -1,0 +1,168 @@
+//! `cargo xtask order`: writes which functions a start executes, in their order, to
+//! `crates/cli/functions.txt`.
+//!
+//! The linker places them side by side, at the beginning of the code (`build.rs` of `cli`). Otherwise
+//! the 450 kB that a start executes are spread over 7 MB, and their pages cost a sixth of its time.
+//! Names contain hashes of the compiler's, so the file serves one compiler and grows old with the
+//! code; names that do not exist any more have no effect. `cargo xtask release` says how many do.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::debian;
+use testkit::scratch::Scratch;
+use testkit::users::{self, User};
+
+use crate::shell::{Outcome, check, read, root, step};
+use crate::{release, tools};
+
+const STEPS: &str = include_str!("steps.c");
+
+/// The containers that are made of the image `deb`, and have run once.
+const MADE: &[&[&str]] = &[
+    &["create", "--name=one", "deb"],
+    &["run", "one", "/bin/true"],
+    &["create", "--name=two", "--execmode=I1", "deb"],
+    &["run", "two", "/bin/true"],
+];
+
+/// What is watched then.
+const WATCHED: &[&[&str]] =
+    &[&["run", "one", "/bin/true"], &["run", "two", "/bin/true"], &["run", "--rm", "deb", "true"]];
+
+fn list() -> PathBuf {
+    root().join("crates/cli/functions.txt")
+}
+
+/// Builds the binary, watches it, and writes the list. The next build uses it.
+pub(crate) fn run() -> Outcome {
+    tools::set_up()?;
+    let binary = release::build()?;
+    let functions = functions(&binary)?;
+    let scratch = Scratch::new("order").map_err(|error| error.to_string())?;
+    let watch = Watch::new(&scratch, &binary, &functions)?;
+    let mut order = Vec::new();
+    let mut known = HashSet::new();
+    for words in WATCHED {
+        step(&words.join(" "));
+        for address in watch.addresses(words)? {
+            let end = functions.partition_point(|(start, _)| *start <= address);
+            let Some((start, _)) = end.checked_sub(1).map(|last| &functions[last]) else {
+                continue;
+            };
+            if known.insert(*start) {
+                // Several names may have one address.
+                let names = functions[..end].iter().rev().take_while(|(at, _)| at == start);
+                order.extend(names.map(|(_, name)| name.as_str()));
+            }
+        }
+        println!("{} functions", known.len());
+    }
+    let text = order.join("\n") + "\n";
+    fs::write(list(), text).map_err(|error| format!("{}: {error}", list().display()))
+}
+
+/// Says how many functions of the list are in the binary.
+pub(crate) fn check_age(binary: &Path) -> Outcome {
+    let there: HashSet<String> = functions(binary)?.into_iter().map(|(_, name)| name).collect();
+    let text = fs::read_to_string(list()).map_err(|error| error.to_string())?;
+    let (found, all) =
+        (text.lines().filter(|name| there.contains(*name)).count(), text.lines().count());
+    println!("functions of a start that are placed side by side: {found} of {all}");
+    if found * 5 < all * 4 {
+        println!("`cargo xtask order` makes that list anew");
+    }
+    Ok(())
+}
+
+/// Addresses and names from the linker's map, in the order of addresses.
+fn functions(binary: &Path) -> Outcome<Vec<(u64, String)>> {
+    let map = map(binary)?;
+    let text = fs::read_to_string(&map).map_err(|error| format!("{}: {error}", map.display()))?;
+    let function = |line: &str| {
+        // VMA, LMA, size, alignment, and then, by indentation, a section, an input or a symbol.
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let name = words.nth(3)?;
+        let is_symbol = words.next().is_none() && !name.contains(":(") && !name.starts_with('.');
+        is_symbol.then(|| (address, name.to_owned()))
+    };
+    let mut all: Vec<_> = text
+        .lines()
+        .skip_while(|line| !line.ends_with(" .text"))
+        .skip(1)
+        .take_while(|line| {
+            line.split_ascii_whitespace().nth(4).is_none_or(|name| !is_section(name))
+        })
+        .filter_map(function)
+        .collect();
+    all.sort();
+    if all.is_empty() { Err(format!("{}: no functions", map.display())) } else { Ok(all) }
+}
+
+fn is_section(name: &str) -> bool {
+    name.starts_with('.') && !name.contains(":(")
+}
+
+/// The map that was written with the binary: the newest one.
+fn map(binary: &Path) -> Outcome<PathBuf> {
+    let builds = binary.parent().ok_or("no directory")?.join("build");
+    let entries =
+        fs::read_dir(&builds).map_err(|error| format!("{}: {error}", builds.display()))?;
+    let maps = entries.flatten().map(|entry| entry.path().join("out/coracle.map"));
+    let newest = maps.filter_map(|map| Some((map.metadata().ok()?.modified().ok()?, map))).max();
+    newest.map(|(_, map)| map).ok_or(format!("no map in {}", builds.display()))
+}
+
+/// Runs the binary as a user, an instruction at a time.
+struct Watch {
+    user: User,
+    home: PathBuf,
+    steps: PathBuf,
+    binary: PathBuf,
+    list: PathBuf,
+    /// The first address of the code, and one behind it.
+    range: [String; 2],
+}
+
+impl Watch {
+    fn new(scratch: &Scratch, binary: &Path, functions: &[(u64, String)]) -> Outcome<Self> {
+        let user = users::all().into_iter().next().ok_or("no user to run as")?;
+        let owner = Some((user.uid, user.gid));
+        let home = scratch.dir("home", owner, 0o755).map_err(|error| error.to_string())?;
+        let (source, steps) = (scratch.path().join("steps.c"), scratch.path().join("steps"));
+        fs::write(&source, STEPS).map_err(|error| error.to_string())?;
+        check(Command::new("cc").args(["-O2", "-Wall", "-o"]).args([&steps, &source]))?;
+        let copy = |from: &Path, name: &str, mode| {
+            let to = scratch.path().join(name);
+            fs::copy(from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(mode))
+                .map_err(|error| error.to_string())?;
+            Ok::<_, String>(to)
+        };
+        let binary = copy(binary, "coracle", 0o755)?;
+        let tar = copy(&debian::tar().map_err(|skip| skip.0)?, "debian.tar", 0o644)?;
+        let ends = [functions.first(), functions.last()];
+        let range = ends.map(|end| format!("{:x}", end.map_or(0, |(address, _)| *address)));
+        let list = home.join("addresses");
+        let watch = Self { user, home, steps, binary, list, range };
+        let coracle = || watch.user.command(&watch.binary, &watch.home);
+        read(coracle().arg("import").arg(tar).arg("deb"))?;
+        for words in MADE {
+            read(coracle().args(*words))?;
+        }
+        Ok(watch)
+    }
+
+    /// The addresses that a command executes, in the order of their first execution.
+    fn addresses(&self, words: &[&str]) -> Outcome<Vec<u64>> {
+        let mut command = self.user.command(&self.steps, &self.home);
+        command.arg(&self.list).args(&self.range).arg(&self.binary).args(words);
+        read(&mut command)?;
+        let text = fs::read_to_string(&self.list).map_err(|error| error.to_string())?;
+        Ok(text.lines().filter_map(|line| u64::from_str_radix(line, 16).ok()).collect())
+    }
+}
