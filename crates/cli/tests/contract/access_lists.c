@@ -62,7 +62,8 @@ static void show_list(const char *path, const char *name) {
     putchar(' ');
     for (ssize_t at = 0; at < (size - 4) / 8; at++) {
         struct entry *e = &list.entries[at];
-        char tag = e->tag == U || e->tag == USER ? 'u' : e->tag == M ? 'm' : e->tag == O ? 'o' : 'g';
+        int is_user = e->tag == U || e->tag == USER;
+        char tag = is_user ? 'u' : e->tag == M ? 'm' : e->tag == O ? 'o' : 'g';
         printf("%s%c:", at ? "," : "", tag);
         if (e->tag == USER || e->tag == GROUP) printf("%u", e->id);
         printf(":%d", e->perm);
@@ -78,7 +79,8 @@ static void show(const char *path) {
     char names[512];
     ssize_t size = listxattr(path, names, sizeof names);
     int lists = 0;
-    for (ssize_t at = 0; at < size; at += strlen(names + at) + 1) lists += !strncmp(names + at, "system.", 7);
+    for (ssize_t at = 0; at < size; at += strlen(names + at) + 1)
+        lists += !strncmp(names + at, "system.", 7);
     printf(" (%d)\n", lists);
 }
 
@@ -129,7 +131,8 @@ static int runs(const char *path) {
 static void copy_self(const char *path) {
     char bytes[4096];
     int from = open("/proc/self/exe", O_RDONLY), to = open(path, O_CREAT | O_WRONLY, 0700);
-    for (ssize_t n; (n = read(from, bytes, sizeof bytes)) > 0;) if (write(to, bytes, n) != n) _exit(8);
+    for (ssize_t n; (n = read(from, bytes, sizeof bytes)) > 0;)
+        if (write(to, bytes, n) != n) _exit(8);
     close(from); close(to);
 }
 
@@ -165,7 +168,8 @@ static void files(void) {
     show("f");
     AS(33, 33, opens("f", O_WRONLY));
     puts("denied");
-    SAY(SET("f", ACCESS, {U,4,ANY}, {USER,0,34}, {USER,7,35}, {G,4,ANY}, {GROUP,2,50}, {M,7,ANY}, {O,7,ANY}));
+    SAY(SET("f", ACCESS, {U,4,ANY}, {USER,0,34}, {USER,7,35},
+            {G,4,ANY}, {GROUP,2,50}, {M,7,ANY}, {O,7,ANY}));
     AS(34, 34, opens("f", O_RDONLY));
     AS(36, 36, opens("f", O_RDWR));
     AS(35, 35, opens("f", O_WRONLY));
