@@ -31,6 +31,9 @@ const MAGIC: &[u8] = b"coracle-owners 1\n";
 /// Extended attribute that holds the record of an inode in a container's upper directory.
 pub const OWNER_XATTR: &[u8] = b"user.coracle.owner";
 
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
+
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
@@ -111,12 +114,37 @@ pub struct Record {
 }
 
 impl Record {
-    /// The text of [`OWNER_XATTR`]: `uid:gid:mode(octal):type:major:minor`.
+    /// The text of [`OWNER_XATTR`]: `uid:gid:mode(octal):type:major:minor`, and `:a`, `:d` or `:ad`
+    /// if there is an access list, a default list or both.
     #[must_use]
     pub fn to_xattr(&self) -> String {
         let (major, minor) = self.device;
         let kind = char::from(self.kind.letter());
-        format!("{}:{}:{:o}:{kind}:{major}:{minor}", self.uid, self.gid, self.mode)
+        let has = |list| self.kind != FileKind::Symlink && self.xattrs.contains_key(list);
+        let lists = match (has(ACCESS_LIST), has(DEFAULT_LIST)) {
+            (false, false) => "",
+            (true, false) => ":a",
+            (false, true) => ":d",
+            (true, true) => ":ad",
+        };
+        format!("{}:{}:{:o}:{kind}:{major}:{minor}{lists}", self.uid, self.gid, self.mode)
+    }
+
+    /// Gives those entries of the access list that equal the mode the values of the mode: on an
+    /// inode with a record they are not kept up to date (acl(5), `linux/posix_acl_xattr.h`).
+    pub(crate) fn update_access_list(&mut self) {
+        let Some(list) = self.xattrs.get_mut(ACCESS_LIST) else { return };
+        let entries = || list.get(4..).unwrap_or_default().chunks_exact(8);
+        let middle: u8 = if entries().any(|entry| entry[0] == 0x10) { 0x10 } else { 0x04 };
+        for entry in list.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
+            let permissions = match entry[0] {
+                0x01 => self.mode >> 6,
+                0x20 => self.mode,
+                tag if tag == middle => self.mode >> 3,
+                _ => continue,
+            };
+            entry[2] = permissions as u8 & 7;
+        }
     }
 
     /// Reads the text of [`OWNER_XATTR`].
@@ -515,6 +543,22 @@ mod tests {
         assert_eq!(table.whiteouts().count(), 0);
         table.remove_below(b"");
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn records_say_which_lists_there_are() {
+        let mut record = Record::from_xattr(b"1:2:640:f:0:0:ad").unwrap();
+        assert_eq!(record.to_xattr(), "1:2:640:f:0:0");
+        record.xattrs.insert(DEFAULT_LIST.to_vec(), Vec::new());
+        assert_eq!(record.to_xattr(), "1:2:640:f:0:0:d");
+        let entry = |tag: u8, permissions: u8| [tag, 0, permissions, 0, 9, 0, 0, 0];
+        let list = |entries: &[[u8; 8]]| [&[2, 0, 0, 0], entries.as_flattened()].concat();
+        let named = [entry(1, 7), entry(2, 7), entry(4, 5), entry(16, 7), entry(32, 7)];
+        record.xattrs.insert(ACCESS_LIST.to_vec(), list(&named));
+        assert_eq!(record.to_xattr(), "1:2:640:f:0:0:ad");
+        record.update_access_list();
+        let updated = [entry(1, 6), entry(2, 7), entry(4, 5), entry(16, 4), entry(32, 0)];
+        assert_eq!(record.xattrs[ACCESS_LIST], list(&updated));
     }
 
     #[test]

@@ -392,6 +392,9 @@ impl Stack {
         for (name, value) in xattrs {
             record.xattrs.entry(name).or_insert(value);
         }
+        if source.role == Role::Live {
+            record.update_access_list();
+        }
         let is_file = record.kind == FileKind::File;
         Ok(Facts {
             size: if is_file { stat.st_size as u64 } else { 0 },

@@ -281,6 +281,9 @@ fn lift(after: After) -> After {
     match after {
         After::Restore(file, mode) => After::Restore(HostFd(calls::lifted(file.0)), mode),
         After::Close(file) => After::Close(HostFd(calls::lifted(file.0))),
+        After::Inherited { directory, mode, kind } => {
+            After::Inherited { directory: HostFd(calls::lifted(directory.0)), mode, kind }
+        }
         other => other,
     }
 }

@@ -59,6 +59,16 @@ pub enum After {
         /// Bits of the mode that the file must not keep.
         clear: u32,
     },
+    /// `open` may have made a new file in a directory with a default list: record its owner, mode
+    /// and lists.
+    Inherited {
+        /// The directory. It is closed.
+        directory: HostFd,
+        /// The mode that was asked for.
+        mode: u32,
+        /// What kind of files the binding holds.
+        kind: Kind,
+    },
     /// A file of this binding was opened: note the binding if it is a directory
     /// ([`crate::guest::Host::set_entered`]).
     Entered(usize),

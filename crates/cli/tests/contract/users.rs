@@ -19,6 +19,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("chown_succeeds", chown_succeeds),
     ("owners_come_out_of_export", owners_come_out_of_export),
     ("mknod_and_fifo", mknod_and_fifo),
+    ("access_lists", access_lists),
+    ("access_lists_on_volumes", access_lists_on_volumes),
+    ("access_lists_of_images", access_lists_of_images),
     ("dropping_privileges", dropping_privileges),
     ("set_groups", set_groups),
     ("host_files_stay_protected", host_files_stay_protected),
@@ -242,6 +245,72 @@ fn owners_come_out_of_export(w: &World) -> Outcome {
         assert!(found, "{path} of {owner} in {text}");
     }
     Ok(())
+}
+
+/// What `access_lists.c` prints where root runs it on ext4.
+const ACCESS_LISTS: &str = include_str!("access_lists.txt");
+
+/// Access lists grant, deny and are inherited as by the kernel.
+fn access_lists(w: &World) -> Outcome {
+    let bound = lists_program(w)?;
+    for mode in lists_modes(w) {
+        let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &w.image, "/program"]);
+        assert_eq!(done.ok().out(), ACCESS_LISTS, "{mode}: {done:?}");
+    }
+    Ok(())
+}
+
+fn access_lists_on_volumes(w: &World) -> Outcome {
+    let bound = lists_program(w)?;
+    let volume = format!("{}:/m", w.dir("volume").display());
+    for mode in lists_modes(w) {
+        let flags = ["run", "--rm", &mode, "-v", &bound, "-v", &volume, &w.image];
+        let done = w.coracle(&[&flags[..], &["/program", "/m"]].concat());
+        assert_eq!(done.ok().out(), ACCESS_LISTS, "{mode}: {done:?}");
+    }
+    Ok(())
+}
+
+/// A list goes into an archive and an image, with the mask of the file's mode.
+fn access_lists_of_images(w: &World) -> Outcome {
+    if w.user.range && w.has_overlay() {
+        testkit::skip!("the lists are the host file system's, and no part of an image");
+    }
+    let bound = lists_program(w)?;
+    let container = Container::named(w, &w.name("lists"));
+    let image = w.name("with-lists");
+    let mode = w.mode();
+    let flags = ["run", &mode, "-v", &bound, "--name", &container.name, &w.image];
+    w.coracle(&[&flags[..], &["/program", "keep"]].concat()).ok();
+    let archive = w.dir("export").join("tree.tar").display().to_string();
+    w.coracle(&["export", "-o", &archive, &container.name]).ok();
+    w.coracle(&["import", &archive, &image]).ok();
+    let done = w.coracle(&["run", "--rm", &mode, "-v", &bound, &image, "/program", "kept"]);
+    let removed = w.coracle(&["rmi", &image]);
+    assert_eq!(
+        done.ok().out(),
+        "/kept: 100640 0:0 u::6,u:33:6,g::0,m::4,o::0 ENODATA (1)\n  \
+         33: opens(\"/kept\", O_RDONLY): ok\n  33: opens(\"/kept\", O_WRONLY): EACCES\n"
+    );
+    removed.ok();
+    Ok(())
+}
+
+fn lists_modes(w: &World) -> impl Iterator<Item = String> {
+    let also = (w.engine == "F2").then_some("F1");
+    let mode = |name: &str| format!("--execmode={name}");
+    [mode(&w.engine)].into_iter().chain(also.map(mode))
+}
+
+/// Compiles the program; returns the volume that it is.
+fn lists_program(w: &World) -> Result<String, testkit::skip::Skip> {
+    if !w.has_ids() && w.engine == "R1" {
+        testkit::skip!("one mapped id: there are no other users, and root is not emulated");
+    }
+    let dir = w.dir("lists");
+    let source = w.file(&dir, "access_lists.c", include_str!("access_lists.c"));
+    let program = crate::patched_code::compiled(&source, &["-static"])?;
+    Ok(format!("{}:/program", program.display()))
 }
 
 fn mknod_and_fifo(w: &World) -> Outcome {

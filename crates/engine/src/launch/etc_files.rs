@@ -74,7 +74,7 @@ fn write(file: &EtcFile, recorded: bool) -> Result<()> {
 
 /// Records that root owns it, and says whether it could.
 fn record(file: &File) -> std::io::Result<bool> {
-    let truth = Truth { mode: REGULAR | MODE, uid: 0, gid: 0, device: (0, 0) };
+    let truth = Truth { mode: REGULAR | MODE, uid: 0, gid: 0, ..Truth::default() };
     match sys::fs::xattr::set(file, OWNER.to_bytes(), truth.to_text().as_bytes()) {
         Ok(()) => Ok(true),
         // Then it belongs to the container's user.

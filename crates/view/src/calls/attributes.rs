@@ -6,30 +6,32 @@
 //!   this way.
 //! - `user.*` belong to the file; the guest's credentials decide about reading and writing.
 //! - `security.*`, `trusted.*` and the access lists of acl(5) need a privilege that the caller
-//!   lacks. They are kept as `user.coracle.x.` + name, and shown under their own names. A list is
-//!   kept unchanged and sets the mode of the file; the mode alone decides about access. On an inode
+//!   lacks. They are kept as `user.coracle.x.` + name, and shown under their own names. On an inode
 //!   that cannot have user attributes (links, pipes, a file system without them) they are kept in
 //!   its record in the log: [`noted`]. An attribute that the host itself has under such a name (an
 //!   SELinux label) is shown if the guest has set none.
+//! - An access list sets the mode of the file, and the file's record says that it has one:
+//!   [`identity::lists`].
 //!
 //! Values up to a kilobyte are copied through the view's own memory. For larger ones the guest's
 //! own kernel call is made, with the host's path and name.
 
-use super::access_list::AccessList;
 use super::arguments::Arguments;
 use super::stat::place_of;
 use super::support::{Target, binding_of, copy_up, is_shared, more_than_a_name, reach, target_of};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
+use crate::identity::access_list::{self, AccessList};
+use crate::identity::lists::{self, LIST_MAX, Which};
 use crate::identity::record::{HIDDEN_ATTRIBUTES, OWN_ATTRIBUTES, can_carry};
-use crate::identity::{self, Capability, Found, Truth, Want, noted, rules};
+use crate::identity::{self, Capability, Found, Lists, Truth, Want, noted, rules};
 use crate::paths::{self, Intent, Place};
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::{Op, Role};
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFLNK, S_IFREG, S_ISVTX, XATTR_CREATE,
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFLNK, S_IFREG, S_ISGID, S_ISVTX, XATTR_CREATE,
     XATTR_REPLACE,
 };
 
@@ -41,8 +43,6 @@ const LIST_ROOM: usize = 4096;
 const SIZE_MAX: u64 = 65_536;
 /// `XATTR_NAME_MAX`.
 const NAME_MAX: usize = 255;
-const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 /// The attribute that `ls` reads of every file.
 const LABEL: &[u8] = b"security.selinux";
 
@@ -158,9 +158,8 @@ fn certain_absence<N: Backend>(
 ) -> Option<Errno> {
     let identity = context.world.identity.filter(|_| context.task.creds.overrides())?;
     let errno = match context.buffers.spare[0].as_bytes() {
-        ACCESS_LIST | DEFAULT_LIST => Errno::ENODATA,
         LABEL => context.backend.label_refusal()?,
-        _ => return None,
+        name => Which::of(name).map(|_| Errno::ENODATA)?,
     };
     let start = paths::fast_path(context, dir, 0)?;
     let CallContext { backend, buffers, .. } = context;
@@ -194,7 +193,7 @@ enum Space {
     /// `trusted.*`
     Trusted,
     /// acl(5)
-    AccessList,
+    List(Which),
     /// `user.coracle.*`
     Own,
     /// Any other name, which the kernel handles.
@@ -208,13 +207,12 @@ impl Space {
             user if user.starts_with(b"user.") => Self::User,
             security if security.starts_with(b"security.") => Self::Security,
             trusted if trusted.starts_with(b"trusted.") => Self::Trusted,
-            ACCESS_LIST | DEFAULT_LIST => Self::AccessList,
-            _ => Self::Other,
+            name => Which::of(name).map_or(Self::Other, Self::List),
         }
     }
 
     const fn hidden(self) -> bool {
-        matches!(self, Self::Security | Self::Trusted | Self::AccessList | Self::Own)
+        matches!(self, Self::Security | Self::Trusted | Self::List(_) | Self::Own)
     }
 }
 
@@ -329,6 +327,7 @@ impl AttributeCall<'_> {
         }
         let (who, file) = (&context.task.creds, &self.found.truth);
         let name = context.buffers.spare[0].as_bytes();
+        let sets = action == Action::Set && self.value.size > 0;
         match space {
             Space::User | Space::Own => {
                 user_file(file).ok_or(Errno::EPERM)?;
@@ -346,11 +345,9 @@ impl AttributeCall<'_> {
                 if who.has(needed) { Ok(()) } else { Err(Errno::EPERM) }
             }
             Space::Trusted if !who.has(Capability::SYS_ADMIN) => Err(Errno::EPERM),
-            Space::AccessList if file.kind() == S_IFLNK => Err(Errno::EOPNOTSUPP),
-            Space::AccessList if name == DEFAULT_LIST && !file.is_directory() => {
-                Err(if action == Action::Set { Errno::EACCES } else { Errno::ENODATA })
-            }
-            Space::AccessList => rules::may_change(who, file),
+            Space::List(_) if file.kind() == S_IFLNK => Err(Errno::EOPNOTSUPP),
+            Space::List(Which::Default) if !file.is_directory() && sets => Err(Errno::EACCES),
+            Space::List(_) => rules::may_change(who, file),
             Space::Other if !name.starts_with(SYSTEM) => rules::may(who, file, Want::WRITE),
             _ => Ok(()),
         }
@@ -375,6 +372,7 @@ impl AttributeCall<'_> {
         let space = Space::of(context.buffers.spare[0].as_bytes());
         let (who, file) = (&context.task.creds, &self.found.truth);
         match space {
+            Space::List(which) if self.identity.is_some() => return self.get_list(context, which),
             Space::Own if self.identity.is_none() => return Err(Errno::ENODATA),
             Space::User | Space::Own if self.identity.is_some() => {
                 user_file(file).ok_or(Errno::ENODATA)?;
@@ -475,17 +473,15 @@ impl AttributeCall<'_> {
 
     fn set<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
         let space = Space::of(context.buffers.spare[0].as_bytes());
+        if let (Space::List(which), Some(identity)) = (space, self.identity) {
+            return self.set_list(context, &identity, which);
+        }
         self.name_on_disk(context, space)?;
         let mut bytes = [0; VALUE_ROOM];
         let small = bytes.get_mut(..self.value.size as usize);
-        if space == Space::AccessList && self.identity.is_some() {
-            let small = small.ok_or(Errno::E2BIG)?;
-            context.backend.read(self.value.at, small)?;
-            return self.set_list(context, small);
-        }
         let Some(small) = small else {
             if space.hidden() {
-                self.record_hidden(context, &self.found.truth)?;
+                self.record_hidden(context)?;
             }
             return self.by_kernel(context, 1, Op::Lsetxattr);
         };
@@ -494,89 +490,120 @@ impl AttributeCall<'_> {
         }
         self.set_bytes(context, small)?;
         if space.hidden() {
-            self.record_hidden(context, &self.found.truth)?;
+            self.record_hidden(context)?;
         }
         Ok(Verdict::Done(0))
     }
 
-    /// Records that the file now has an attribute that only root may set, and is `new` to the
-    /// guest.
-    fn record_hidden<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        new: &Truth,
-    ) -> Result<()> {
+    /// Records that the file now has an attribute that only root may set.
+    fn record_hidden<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<()> {
         let Some(identity) = self.identity else { return Ok(()) };
         let (at, kind) = (reach(context.buffers, &self.place, 0), self.place.kind);
-        identity::files::hidden_was_set(context.backend, &identity, kind, at, &self.found, new)
+        identity::files::hidden_was_set(context.backend, &identity, kind, at, &self.found)
     }
 
-    fn set_bytes<N: Backend>(
-        &self,
-        context: &mut CallContext<'_, N>,
-        bytes: &[u8],
-    ) -> Result<Verdict> {
+    fn set_bytes<N: Backend>(&self, context: &mut CallContext<'_, N>, bytes: &[u8]) -> Result<()> {
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let name = context.buffers.spare[1].as_c_str();
         let flags = self.value.flags;
         let space = Space::of(context.buffers.spare[0].as_bytes());
-        let result = match context.backend.setxattr(dir, path, true, name, bytes, flags) {
+        match context.backend.setxattr(dir, path, true, name, bytes, flags) {
             Err(errno) if errno != Errno::ENODATA && self.may_be_in_log(space, errno) => {
                 let name = context.buffers.spare[0].as_bytes();
                 noted::set(context.backend, &self.found.facts, name, bytes, flags)
             }
             result => result,
-        };
-        result.map(|()| Verdict::Done(0))
+        }
     }
 
-    /// Sets an access list: the mode follows it, and a list that says no more than a mode is not
-    /// kept.
+    /// The value of an access list, in which the mode of the file stands for the entries that equal
+    /// it.
+    #[inline(never)]
+    fn get_list<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        which: Which,
+    ) -> Result<Verdict> {
+        let truth = &self.found.truth;
+        if !has_list(truth.lists, which) {
+            return Err(Errno::ENODATA);
+        }
+        let mut bytes = [0; LIST_MAX];
+        let (dir, path) = reach(context.buffers, &self.place, 0);
+        let at = (dir, path, &self.found.facts);
+        let length = lists::read(context.backend, at, which, &mut bytes)?;
+        let list = &mut bytes[..length];
+        if which == Which::Access {
+            access_list::set_mode(list, truth.mode);
+        }
+        if self.value.size > 0 {
+            if self.value.size < length as u64 {
+                return Err(Errno::ERANGE);
+            }
+            context.backend.write(self.value.at, list)?;
+        }
+        Ok(Verdict::Done(length as i64))
+    }
+
+    /// Sets an access list: the mode follows it, and one that says no more than a mode is not kept.
+    /// As in the kernel, the flags mean nothing.
+    #[inline(never)]
     fn set_list<N: Backend>(
         &self,
         context: &mut CallContext<'_, N>,
-        bytes: &[u8],
+        identity: &Identity,
+        which: Which,
     ) -> Result<Verdict> {
-        let list = AccessList::parse(bytes).ok_or(Errno::EINVAL)?;
-        let (dir, path) = reach(context.buffers, &self.place, 0);
-        let is_default = context.buffers.spare[0].as_bytes() == DEFAULT_LIST;
-        let keeps = !(list.empty || list.is_mode && !is_default);
-        if keeps {
-            self.set_bytes(context, bytes)?;
-        } else {
-            let name = context.buffers.spare[1].as_c_str();
-            match context.backend.removexattr(dir, path, true, name) {
-                Ok(()) | Err(Errno::ENODATA) => {}
-                Err(errno) if self.may_be_in_log(Space::AccessList, errno) => {
-                    let name = context.buffers.spare[0].as_bytes();
-                    match noted::remove(context.backend, &self.found.facts, name) {
-                        Ok(()) | Err(Errno::ENODATA) => {}
-                        Err(errno) => return Err(errno),
-                    }
-                }
-                // Devices have no attributes, so nothing is lost.
-                Err(Errno::EPERM | Errno::EOPNOTSUPP) => {}
-                Err(errno) => return Err(errno),
+        let mut bytes = [0; LIST_MAX];
+        let bytes = bytes.get_mut(..self.value.size as usize).ok_or(Errno::E2BIG)?;
+        if !bytes.is_empty() {
+            context.backend.read(self.value.at, bytes)?;
+        }
+        let list = AccessList::parse(bytes)?;
+        let mut new = self.found.truth;
+        if let Some(list) = list.filter(|_| which == Which::Access) {
+            let who = &context.task.creds;
+            new.mode = new.mode & !0o777 | list.mode();
+            if !who.in_group(new.gid) && !who.has(Capability::FSETID) {
+                new.mode &= !S_ISGID;
             }
         }
-        let mut new = self.found.truth;
-        if !is_default
-            && !list.empty
-            && let Some(identity) = self.identity
-        {
-            new.mode = new.mode & !0o777 | list.mode;
-            let at = reach(context.buffers, &self.place, 0);
-            let kind = self.place.kind;
-            identity::set_truth(context.backend, &identity, kind, at, &self.found, &new)?;
+        let kept = list.filter(|list| which == Which::Default || !list.is_mode());
+        self.change_list(context, identity, which, new, kept.map(|_| &*bytes))
+    }
+
+    /// Writes or removes a list, and makes the file `new`.
+    fn change_list<N: Backend>(
+        &self,
+        context: &mut CallContext<'_, N>,
+        identity: &Identity,
+        which: Which,
+        mut new: Truth,
+        list: Option<&[u8]>,
+    ) -> Result<Verdict> {
+        let at = reach(context.buffers, &self.place, 0);
+        let file = (at.0, at.1, &self.found.facts);
+        let had = has_list(new.lists, which);
+        match list {
+            Some(list) => lists::write(context.backend, file, which, list)?,
+            None if had => lists::remove(context.backend, file, which)?,
+            None if new == self.found.truth => return Ok(Verdict::Done(0)),
+            None => {}
         }
-        if keeps {
-            self.record_hidden(context, &new)?;
+        match which {
+            Which::Access => new.lists.access = list.is_some(),
+            Which::Default => new.lists.default = list.is_some(),
         }
+        let kind = self.place.kind;
+        identity::set_truth(context.backend, identity, kind, at, &self.found, &new)?;
         Ok(Verdict::Done(0))
     }
 
     fn remove<N: Backend>(&self, context: &mut CallContext<'_, N>) -> Result<Verdict> {
         let space = Space::of(context.buffers.spare[0].as_bytes());
+        if let (Space::List(which), Some(identity)) = (space, self.identity) {
+            return self.change_list(context, &identity, which, self.found.truth, None);
+        }
         self.name_on_disk(context, space)?;
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let name = context.buffers.spare[1].as_c_str();
@@ -589,7 +616,6 @@ impl AttributeCall<'_> {
         };
         match result {
             Err(Errno::EPERM) if space.hidden() => Err(Errno::ENODATA),
-            Err(Errno::ENODATA) if space == Space::AccessList => Ok(Verdict::Done(0)),
             result => result.map(|()| Verdict::Done(0)),
         }
     }
@@ -599,15 +625,20 @@ impl AttributeCall<'_> {
         let (dir, path) = reach(context.buffers, &self.place, 0);
         let on_disk = context.backend.listxattr(dir, path, true, &mut bytes);
         let trusted = context.task.creds.has(Capability::SYS_ADMIN);
+        let lists = self.identity.map(|_| self.found.truth.lists);
+        let shown = |name: &[u8]| match (Space::of(name), lists) {
+            (Space::Trusted, _) => trusted,
+            (Space::List(which), Some(lists)) => has_list(lists, which),
+            _ => true,
+        };
         let facts = &self.found.facts;
         let may_be_noted = self.identity.is_some()
             && (!can_carry(u32::from(facts.stx_mode)) || on_disk == Err(Errno::EOPNOTSUPP));
         let mut length = match on_disk {
             Err(Errno::EOPNOTSUPP) if may_be_noted => 0,
-            result => shown_names(&mut bytes, result?, trusted),
+            result => shown_names(&mut bytes, result?, shown),
         };
         if may_be_noted {
-            let shown = |name: &[u8]| trusted || !name.starts_with(b"trusted.");
             length = noted::list(context.backend, facts, &mut bytes, length, shown)?;
         }
         if self.value.size > 0 {
@@ -651,10 +682,18 @@ const fn user_file(file: &Truth) -> Option<()> {
     }
 }
 
+const fn has_list(lists: Lists, which: Which) -> bool {
+    match which {
+        Which::Access => lists.access,
+        Which::Default => lists.default,
+    }
+}
+
 /// Turns a list of names on disk into the one that the guest sees, in place, and returns its
-/// length. The order stays; a name that occurs twice (the host's and the guest's own) is shown
+/// length: of those that are not the container engine's own, those for which `shown` returns true.
+/// The order stays; a name that occurs twice (the host's and the guest's own) is shown
 /// once.
-fn shown_names(bytes: &mut [u8], length: usize, trusted: bool) -> usize {
+fn shown_names(bytes: &mut [u8], length: usize, shown: impl Fn(&[u8]) -> bool) -> usize {
     let (mut from, mut to) = (0, 0);
     while from < length {
         let size = bytes[from..length]
@@ -662,11 +701,10 @@ fn shown_names(bytes: &mut [u8], length: usize, trusted: bool) -> usize {
             .position(|byte| *byte == 0)
             .map_or(length - from, |nul| nul + 1);
         let name = &bytes[from..from + size];
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
         let start = match name.strip_prefix(HIDDEN_ATTRIBUTES) {
-            Some(true_name) if trusted || !true_name.starts_with(b"trusted.") => {
-                Some(from + HIDDEN_ATTRIBUTES.len())
-            }
-            None if !name.starts_with(OWN_ATTRIBUTES) => Some(from),
+            Some(true_name) if shown(true_name) => Some(from + HIDDEN_ATTRIBUTES.len()),
+            None if !name.starts_with(OWN_ATTRIBUTES) && shown(name) => Some(from),
             _ => None,
         };
         if let Some(start) = start {
@@ -692,7 +730,8 @@ mod tests {
         let all = b"user.a\0user.coracle.owner\0user.coracle.x.trusted.b\0user.coracle.x.security.c\0security.c\0";
         let shown = |trusted| {
             let mut bytes = all.to_vec();
-            let length = shown_names(&mut bytes, all.len(), trusted);
+            let shown = |name: &[u8]| trusted || !name.starts_with(b"trusted.");
+            let length = shown_names(&mut bytes, all.len(), shown);
             bytes.truncate(length);
             bytes
         };

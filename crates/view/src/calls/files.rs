@@ -50,7 +50,8 @@ pub(super) fn fchdir<N: Backend>(
     if let Some(identity) = emulated(context, kind)
         && !context.task.creds.overrides()
     {
-        let found = identity::look(context.backend, &identity, kind, at, c"")?;
+        let who = Some(&context.task.creds);
+        let found = identity::look(context.backend, &identity, who, kind, at, c"")?;
         if found.truth.is_directory() {
             rules::may_search(&context.task.creds, &found.truth)?;
         }
@@ -359,8 +360,10 @@ fn utimens_open<N: Backend>(
     if let Some(identity) = emulated(context, kind)
         && !context.task.creds.overrides()
     {
-        let (truth, _) = identity::truth_of(context.backend, &identity, kind, at, c"", &facts);
-        rules::may_set_times(&context.task.creds, &truth, times)?;
+        let (who, at) = (&context.task.creds, (at, c""));
+        let (truth, _) =
+            identity::truth_of(context.backend, &identity, Some(who), kind, at, &facts);
+        rules::may_set_times(who, &truth, times)?;
     }
     match target_of(context, descriptor, &facts)? {
         Target::Itself => Ok(Verdict::Pass),

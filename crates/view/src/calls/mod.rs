@@ -18,7 +18,6 @@
 //! rule is `ENOSYS`: the kernel never resolves a path of the guest unless a rule has decided that
 //! it may.
 
-mod access_list;
 pub mod arguments;
 pub mod attributes;
 mod file_systems;
@@ -160,6 +159,11 @@ pub fn leave<N: Backend>(
             open::record_created(context, result, gid, kind, clear);
             result
         }
+        After::Inherited { directory, mode, kind } => {
+            open::record_inherited(context, result, (directory, kind), mode);
+            abandon(context.backend, after);
+            result
+        }
         After::Owners { buffer } => {
             ipc::leave(context, buffer, result);
             result
@@ -195,7 +199,7 @@ pub fn again<N: Backend>(context: &mut CallContext<'_, N>, after: After, result:
 /// the end will never be seen.
 pub fn abandon(host: &mut impl Host, after: After) {
     match after {
-        After::Close(fd) => host.close(fd),
+        After::Close(fd) | After::Inherited { directory: fd, .. } => host.close(fd),
         After::Restore(fd, mode) => {
             // The file belongs to the caller. If it was deleted meanwhile, its mode does not
             // matter.

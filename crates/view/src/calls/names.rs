@@ -14,7 +14,7 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity::record::may_be_recorded;
-use crate::identity::{self, Truth, Want, look_parent, rules};
+use crate::identity::{self, Lists, Truth, Want, look_parent, rules};
 use crate::paths::{self, Intent, Last, Place};
 use crate::proc;
 use crate::verdict::Verdict;
@@ -109,7 +109,7 @@ fn is_relative<N: Backend>(context: &mut CallContext<'_, N>, arguments: &Argumen
         .is_ok_and(|()| !matches!(name.as_bytes().first(), None | Some(b'/')))
 }
 
-/// Checks what every new name needs; `mode` includes the type, and the umask has been applied.
+/// Checks what every new name needs; `mode` includes the type, and is not limited by the umask yet.
 /// Returns the new file as the guest sees it, `None` if ids are the host's.
 pub(super) fn allow_new<N: Backend>(
     context: &mut CallContext<'_, N>,
@@ -129,6 +129,7 @@ pub(super) fn allow_new<N: Backend>(
     } else if let Some(identity) = emulated(context, place.kind) {
         look_parent(context, &identity, place, which).and_then(|parent| {
             rules::may_create(&context.task.creds, &parent.truth)?;
+            let mode = identity::limited_by_parent(context, place, &parent, mode)?;
             Ok(Some(rules::new_file(&context.task.creds, &parent.truth, mode, device)))
         })
     } else {
@@ -161,7 +162,7 @@ fn trailing_slash_error<N: Backend>(
     unless_taken(context, place, which, Errno::ENOENT)
 }
 
-/// Records the owner of a file that was just made; removes the file again if that fails.
+/// Records owner and lists of a file that was just made; removes the file again if that fails.
 pub(super) fn record_new<N: Backend>(
     context: &mut CallContext<'_, N>,
     place: &Place,
@@ -171,8 +172,17 @@ pub(super) fn record_new<N: Backend>(
     let (Some(identity), Some(new)) = (context.world.identity, new) else {
         return Ok(Verdict::Done(0));
     };
-    let at = (place.at, context.buffers.found[which].as_c_str());
-    if let Err(errno) = identity::created(context.backend, &identity, place.kind, at, new) {
+    // A default list may give what the guest's umask takes away, which some backends' calls apply.
+    let masked = new.kind() != S_IFLNK && new.mode & context.task.umask & 0o777 != 0;
+    let recorded = identity::inherit_lists(context, place, which, new).and_then(|()| {
+        let at = (place.at, context.buffers.found[which].as_c_str());
+        if masked {
+            context.backend.chmod(at.0, at.1, new.disk_bits())?;
+        }
+        identity::created(context.backend, &identity, place.kind, at, new)
+    });
+    if let Err(errno) = recorded {
+        let at = (place.at, context.buffers.found[which].as_c_str());
         let flags = if new.is_directory() { AT_REMOVEDIR } else { 0 };
         let _ = context.backend.unlink(at.0, at.1, flags);
         return Err(errno);
@@ -205,9 +215,9 @@ fn make_directory<N: Backend>(
     place: &Place,
     mode: u32,
 ) -> Result<Verdict> {
-    let mode = mode & 0o1777 & !context.task.umask;
+    let mode = mode & 0o1777;
     let new = allow_new(context, place, 0, S_IFDIR | mode, (0, 0))?;
-    let bits = new.map_or(mode, |new| new.disk_bits());
+    let bits = new.map_or(mode & !context.task.umask, |new| new.disk_bits());
     in_directory(context, &[(place, 0)], |context| {
         context.backend.mkdir(place.at, context.buffers.found[0].as_c_str(), bits)
     })?;
@@ -365,7 +375,8 @@ fn make_whiteout<N: Backend>(
     identity: &Identity,
 ) -> Result<()> {
     let parent = look_parent(context, identity, place, 0)?;
-    let new = rules::new_file(&context.task.creds, &parent.truth, S_IFCHR, (0, 0));
+    let mode = (S_IFCHR, Lists::NONE);
+    let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
     without_slash(context, 0, |context| {
         let path = context.buffers.found[0].as_c_str();
         match context.backend.mknod(place.at, path, S_IFREG | new.disk_bits()) {
@@ -518,12 +529,13 @@ fn may_take_mount_point<N: Backend>(context: &mut CallContext<'_, N>, place: &Pl
     host.set(if parent.host == b"/" { b"" } else { parent.host })?;
     host.push(if host.is_empty() && rest.is_empty() { b"/" } else { rest })?;
     let path = context.buffers.host.as_c_str();
-    let directory = identity::look(context.backend, &identity, parent.kind, Dir::Root, path)?.truth;
+    let (who, kind, root) = (&context.task.creds, parent.kind, Dir::Root);
+    let directory = identity::look(context.backend, &identity, Some(who), kind, root, path)?.truth;
     context.buffers.host.push_component(name)?;
     let path = context.buffers.host.as_c_str();
-    let covered = identity::look(context.backend, &identity, parent.kind, Dir::Root, path)
+    let covered = identity::look(context.backend, &identity, None, kind, root, path)
         .map_or_else(|_| Truth { mode: S_IFDIR | 0o755, ..Truth::default() }, |found| found.truth);
-    rules::may_delete(&context.task.creds, &directory, &covered)
+    rules::may_delete(who, &directory, &covered)
 }
 
 /// Checks the permissions of `rename` for users who do not override them.

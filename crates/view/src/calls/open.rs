@@ -22,16 +22,19 @@ use super::support::{
 };
 use crate::CallContext;
 use crate::errno::{Errno, Result};
-use crate::guest::{Backend, Dir, HostFd, Straight};
+use crate::guest::{Backend, Dir, Host, HostFd, Straight};
 use crate::identity::record::may_be_recorded;
-use crate::identity::{self, Found, Truth, look_parent, rules};
+use crate::identity::{self, Found, Lists, Truth, look_parent, rules};
 use crate::paths::{self, Intent, Last, Look, Place, Start};
 use crate::proc;
+use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
 use crate::world::{Identity, Kind};
 use abi::calls::Op;
+use core::ffi::CStr;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_FDCWD, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, statx,
+    AT_EMPTY_PATH, AT_FDCWD, O_DIRECTORY, O_PATH, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT,
+    S_IFREG, statx,
 };
 
 /// The request to open.
@@ -185,13 +188,46 @@ pub(super) fn record_created<N: Backend>(
     }
     let at = (Dir::Guest(descriptor), c"");
     // The file is open and the guest has its descriptor, so an error can no longer be reported.
-    if let Ok(found) = identity::look(context.backend, &identity, kind, at.0, at.1)
+    if let Ok(found) = identity::look(context.backend, &identity, None, kind, at.0, at.1)
         && !found.recorded
     {
         let mode = found.truth.mode & !clear;
         let new = Truth { mode, uid: context.task.creds.uid.files, gid, ..found.truth };
         let _ = identity::set_truth(context.backend, &identity, kind, at, &found, &new);
     }
+}
+
+/// Records a file that an open has made in a directory with a default list, which it inherits.
+#[inline(never)]
+pub(super) fn record_inherited<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    descriptor: i64,
+    (directory, kind): (HostFd, Kind),
+    mode: u32,
+) {
+    let (Ok(descriptor @ 0..), Some(identity)) =
+        (i32::try_from(descriptor), context.world.identity)
+    else {
+        return;
+    };
+    let CallContext { backend, task, .. } = context;
+    let (at, above) = ((Dir::Guest(descriptor), c""), (Dir::Held(directory), c""));
+    // As above, an error can no longer be reported.
+    let mut record = || {
+        let found = identity::look(*backend, &identity, None, kind, at.0, at.1)?;
+        if found.recorded {
+            return Ok(());
+        }
+        let parent = identity::look(*backend, &identity, None, kind, above.0, above.1)?;
+        let above = (above.0, above.1, &parent.facts);
+        let mode = identity::lists::limited(*backend, above, &parent.truth, mode, task.umask)?;
+        let new = rules::new_file(&task.creds, &parent.truth, mode, (0, 0));
+        // Only a user who may write the file can set attributes.
+        backend.chmod(at.0, at.1, new.disk_bits())?;
+        identity::lists::inherit(*backend, above, at, &new)?;
+        identity::set_truth(*backend, &identity, kind, at, &found, &new)
+    };
+    let _: Result<()> = record();
 }
 
 fn request<N: Backend>(
@@ -415,9 +451,12 @@ fn needs_emulation<N: Backend>(
     if mode & S_IFMT != S_IFREG {
         return false;
     }
+    let is_device = |host: &mut N, identity: &Identity| {
+        identity::truth_of(host, identity, None, Kind::Tree, (at, c""), facts).0.is_device()
+    };
     if let Some(identity) = context.world.identity
         && may_be_recorded(mode)
-        && identity::truth_of(context.backend, &identity, Kind::Tree, at, c"", facts).0.is_device()
+        && is_device(context.backend, &identity)
     {
         return true;
     }
@@ -492,7 +531,16 @@ fn make<N: Backend>(
         }
         Err(errno) => return Err(errno),
     };
-    on_place(context, arguments, place, 0, after)
+    on_place_or_abandon(context, arguments, place, after)
+}
+
+fn on_place_or_abandon<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+    place: &Place,
+    after: After,
+) -> Result<Verdict> {
+    on_place(context, arguments, place, 0, after).inspect_err(|_| abandon(context.backend, after))
 }
 
 fn allowed_to_make<N: Backend>(
@@ -505,23 +553,29 @@ fn allowed_to_make<N: Backend>(
     }
     let Some(identity) = emulated(context, place.kind) else { return Ok(After::Nothing) };
     let parent = look_parent(context, &identity, place, 0)?;
-    let after = after_making(context, request, place.kind, &identity, &parent)?;
-    let at = (place.at, context.buffers.host.as_c_str());
-    identity::open_to_owner(context.backend, &identity, place.kind, at, &parent)?;
-    Ok(after)
+    let CallContext { backend, task, buffers, .. } = context;
+    let at = (place.at, buffers.host.as_c_str());
+    prepare_making(*backend, task, request, (place.kind, &identity), at, &parent)
 }
 
-/// The work to do after a file has been made in `parent`.
-fn after_making<N: Backend>(
-    context: &CallContext<'_, N>,
+/// Checks that a file may be made in the directory `parent`, and prepares that. Returns the work to
+/// do afterwards.
+fn prepare_making(
+    host: &mut impl Host,
+    task: &Task,
     request: &Request,
-    kind: Kind,
-    identity: &Identity,
+    (kind, identity): (Kind, &Identity),
+    at: (Dir, &CStr),
     parent: &Found,
 ) -> Result<After> {
-    rules::may_create(&context.task.creds, &parent.truth)?;
-    let mode = S_IFREG | request.mode & !context.task.umask;
-    let new = rules::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
+    rules::may_create(&task.creds, &parent.truth)?;
+    identity::open_to_owner(host, identity, kind, at, parent)?;
+    if parent.truth.lists.default {
+        let directory = host.open(at.0, at.1, O_PATH | O_DIRECTORY, 0, 0)?;
+        return Ok(After::Inherited { directory, mode: S_IFREG | request.mode, kind });
+    }
+    let mode = S_IFREG | request.mode & !task.umask;
+    let new = rules::new_file(&task.creds, &parent.truth, (mode, Lists::NONE), (0, 0));
     // The kernel gives the file its mode, except that the setgid bit of a foreign group must go;
     // otherwise at most the owner has to be recorded. The kernel would also remove set-id bits at
     // the first write, even one of root.
@@ -553,10 +607,10 @@ fn open_existing<N: Backend>(
         if place.read_only {
             return Err(Errno::EROFS);
         }
-        let after = after_making(context, request, place.kind, identity, &found)?;
-        let (dir, path) = reach(context.buffers, place, 0);
-        identity::open_to_owner(context.backend, identity, place.kind, (dir, path), &found)?;
-        return on_place(context, arguments, place, 0, after);
+        let CallContext { backend, task, buffers, .. } = context;
+        let at = reach(buffers, place, 0);
+        let after = prepare_making(*backend, task, request, (place.kind, identity), at, &found)?;
+        return on_place_or_abandon(context, arguments, place, after);
     }
     if found.truth.is_directory() && (flags.writes() || flags.create()) {
         return Err(Errno::EISDIR);

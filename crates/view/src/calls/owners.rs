@@ -264,7 +264,7 @@ fn by_descriptor<N: Backend>(
         };
     };
     let (kind, read_only) = binding_of(context, dir)?;
-    let mut found = files::look(context.backend, &identity, kind, dir, c"")?;
+    let mut found = files::look(context.backend, &identity, None, kind, dir, c"")?;
     if read_only {
         return Err(Errno::EROFS);
     }
@@ -279,7 +279,7 @@ fn by_descriptor<N: Backend>(
             Target::Copy => {
                 dir = Dir::Root;
                 let path = context.buffers.host.as_c_str();
-                found = files::look(context.backend, &identity, kind, dir, path)?;
+                found = files::look(context.backend, &identity, None, kind, dir, path)?;
                 let new = change.apply(&context.task.creds, &found.truth)?;
                 return write(context.backend, &identity, kind, (dir, path), &found, &new);
             }
@@ -330,11 +330,10 @@ fn make_node<N: Backend>(
 ) -> Result<Verdict> {
     let is_device = matches!(mode & S_IFMT, S_IFCHR | S_IFBLK);
     let numbers = if is_device { decode_device(device) } else { (0, 0) };
-    let mode = mode & !context.task.umask;
     let new = allow_new(context, place, 0, mode, numbers)?;
     let Some(truth) = new else {
         let path = context.buffers.found[0].as_c_str();
-        context.backend.mknod(place.at, path, mode)?;
+        context.backend.mknod(place.at, path, mode & !context.task.umask)?;
         return Ok(Verdict::Done(0));
     };
     // Every user may make overlay's whiteout (0, 0).

@@ -441,7 +441,7 @@ fn to_guest<N: Backend>(
     }
     let kind = kind.unwrap_or(Kind::Host);
     let (dir, path) = reach(context.buffers, place, 0);
-    let (truth, _) = files::truth_of(context.backend, &identity, kind, dir, path, facts);
+    let (truth, _) = files::truth_of(context.backend, &identity, None, kind, (dir, path), facts);
     let hosts = (facts.stx_uid, facts.stx_gid);
     show(&truth, facts);
     if kind == Kind::Proc {

@@ -199,8 +199,9 @@ pub fn look<N: Backend>(
     let facts = facts(context, place, which)?;
     without_slash(context, which, |context| {
         let (dir, path) = reach(context.buffers, place, which);
+        let who = Some(&context.task.creds);
         let (truth, recorded) =
-            identity::files::truth_of(context.backend, identity, place.kind, dir, path, &facts);
+            identity::truth_of(context.backend, identity, who, place.kind, (dir, path), &facts);
         Ok(Found { facts, truth, recorded })
     })
 }

@@ -119,7 +119,8 @@ fn open_place<N: Backend>(
     }
     let truth = match &world.identity {
         Some(identity) if matches!(place.kind, Kind::Tree | Kind::Host) => {
-            let (truth, _) = identity::truth_of(*backend, identity, place.kind, dir, path, &facts);
+            let (who, at) = (Some(&task.creds), (dir, path));
+            let (truth, _) = identity::truth_of(*backend, identity, who, place.kind, at, &facts);
             identity::may(&task.creds, &truth, Want::EXECUTE)?;
             truth
         }
@@ -129,7 +130,7 @@ fn open_place<N: Backend>(
                 mode: u32::from(facts.stx_mode),
                 uid: facts.stx_uid,
                 gid: facts.stx_gid,
-                device: (0, 0),
+                ..Truth::default()
             }
         }
     };

@@ -10,8 +10,9 @@
 
 use super::capabilities::Capability;
 use super::credentials::Credentials;
+use super::lists;
 use super::record::{
-    HIDDEN_ATTRIBUTES, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key,
+    HIDDEN_ATTRIBUTES, Lists, OWNER, RECORD_MAX, Truth, can_carry, may_be_recorded, note_key,
 };
 use super::rules;
 use crate::errno::{Errno, Result};
@@ -46,35 +47,41 @@ impl Found {
     }
 }
 
-/// `statx` of a host file, with its type, mode and owner for the guest.
+/// `statx` of a host file, with its type, mode and owner for the guest. `who` is the thread whose
+/// permission is to be checked, if any.
 pub fn look(
     host: &mut impl Host,
     identity: &Identity,
+    who: Option<&Credentials>,
     kind: Kind,
     dir: Dir,
     path: &CStr,
 ) -> Result<Found> {
     let mut facts = NO_FACTS;
     host.statx(dir, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &mut facts)?;
-    let (truth, recorded) = truth_of(host, identity, kind, dir, path, &facts);
+    let (truth, recorded) = truth_of(host, identity, who, kind, (dir, path), &facts);
     Ok(Found { facts, truth, recorded })
 }
 
 /// Type, mode and owner of a file for the guest, from its `statx`; the flag is true if they come
-/// from a record. Asks the host only if there may be a record.
+/// from a record. Asks the host only if there may be a record. `who` is the thread whose permission
+/// is to be checked, if any: only for it an access list is read.
 pub fn truth_of(
     host: &mut impl Host,
     identity: &Identity,
+    who: Option<&Credentials>,
     kind: Kind,
-    dir: Dir,
-    path: &CStr,
+    (dir, path): (Dir, &CStr),
     facts: &statx,
 ) -> (Truth, bool) {
     let mode = u32::from(facts.stx_mode);
     if matches!(kind, Kind::Tree | Kind::Host)
         && may_be_recorded(mode)
-        && let Some(recorded) = recorded(host, dir, path, facts)
+        && let Some(mut recorded) = recorded(host, dir, path, facts)
     {
+        if let Some(who) = who.filter(|_| recorded.lists.access) {
+            recorded.lists.granted = lists::granted(host, (dir, path, facts), who, &recorded);
+        }
         return (recorded, true);
     }
     (unrecorded(identity, kind, facts), false)
@@ -91,6 +98,7 @@ pub fn unrecorded(identity: &Identity, kind: Kind, facts: &statx) -> Truth {
         uid: if facts.stx_uid == identity.host_uid { uid } else { facts.stx_uid },
         gid: if facts.stx_gid == identity.host_gid { gid } else { facts.stx_gid },
         device: (facts.stx_rdev_major, facts.stx_rdev_minor),
+        lists: Lists::NONE,
     }
 }
 
@@ -135,7 +143,9 @@ pub fn set_truth(
         return host.chmod(dir, path, new.bits());
     }
     // A user who could search the directory may lose that permission.
-    let closes = found.truth.is_directory() && found.truth.mode & !new.mode & 0o111 != 0;
+    let listed = new.lists.access && !found.truth.lists.access;
+    let closes =
+        found.truth.is_directory() && (found.truth.mode & !new.mode & 0o111 != 0 || listed);
     perhaps_closing(host, closes, |host| {
         change_truth(host, identity, kind, (dir, path), found, new)
     })
@@ -222,19 +232,18 @@ fn carries(identity: &Identity, kind: Kind, facts: &statx) -> bool {
     kind == Kind::Tree && facts.stx_uid == identity.host_uid && can_carry(u32::from(facts.stx_mode))
 }
 
-/// Marks an inode that has got such an attribute, or is about to; it is `new` to the guest.
+/// Marks an inode that has got such an attribute, or is about to.
 pub fn hidden_was_set(
     host: &mut impl Host,
     identity: &Identity,
     kind: Kind,
     (dir, path): (Dir, &CStr),
     found: &Found,
-    new: &Truth,
 ) -> Result<()> {
     if found.recorded || !carries(identity, kind, &found.facts) {
         return Ok(());
     }
-    mark(host, (dir, path), found, new)
+    mark(host, (dir, path), found, &found.truth)
 }
 
 fn write_record(
@@ -345,7 +354,7 @@ pub fn search(
     if who.overrides() || kind == Kind::Proc {
         return Ok(());
     }
-    let found = look(host, identity, kind, dir, path)?;
+    let found = look(host, identity, Some(who), kind, dir, path)?;
     match found.truth.kind() {
         S_IFDIR => rules::may_search(who, &found.truth),
         // The caller follows the link, or reports it.

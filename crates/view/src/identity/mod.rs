@@ -11,8 +11,9 @@
 //! # Where the truth is stored
 //!
 //! It is stored in the *record* of an inode: the attribute [`OWNER`], text
-//! `uid:gid:mode:type:major:minor` (mode in octal, type a letter of `fdlpcbs`). An inode with a
-//! record has the *mark*: `S_ISVTX` in its mode on disk. So the `stat` of a file without the mark,
+//! `uid:gid:mode:type:major:minor` (mode in octal, type a letter of `fdlpcbs`), with `:a`, `:d` or
+//! `:ad` behind it if the inode has an access list, a default list or both. An inode with a record
+//! has the *mark*: `S_ISVTX` in its mode on disk. So the `stat` of a file without the mark,
 //! as nearly every file is, already shows its truth. Such a file has no attributes that only root
 //! may set either (which are stored under other names). Symbolic links, pipes and sockets, and
 //! files on a file system without attributes, have their record in a log instead
@@ -22,6 +23,7 @@
 //! # Modules
 //!
 //! - [`credentials`], [`capabilities`]: the calls that change ids; they do not touch files.
+//! - [`access_list`], [`lists`]: access lists, acl(5): what they grant, and where they are.
 //! - [`rules`]: `may_*`, pure functions of credentials and truths. Every error is the one that the
 //!   kernel gives.
 //! - [`mod@files`]: [`truth_of`], [`set_truth`], [`created`]; these make calls through
@@ -31,10 +33,12 @@
 //!
 //! Without [`crate::World::identity`] none of this is used: ids are the host's.
 
+pub mod access_list;
 pub mod capabilities;
 pub mod credentials;
 pub mod execution;
 pub mod files;
+pub mod lists;
 pub mod names;
 pub mod noted;
 pub mod record;
@@ -48,8 +52,8 @@ pub use execution::{Executed, execute};
 pub use files::{
     Found, NO_FACTS, created, is_plain_new, look, search, set_truth, truth_of, unrecorded, written,
 };
-pub use names::{look_parent, open_parent, open_to_owner};
-pub use record::{OWNER, Truth, note_key};
+pub use names::{inherit_lists, limited_by_parent, look_parent, open_parent, open_to_owner};
+pub use record::{Lists, OWNER, Truth, note_key};
 pub use rules::{
     Want, may, may_change, may_chown, may_create, may_delete, may_open, may_search, may_set_times,
     new_file,

@@ -1,7 +1,8 @@
 //! Finds owner and mode of the directory that contains a name, and opens it to its owner.
 
 use super::files::{self, Found};
-use super::rules;
+use super::record::{Lists, Truth};
+use super::{lists, rules};
 use crate::CallContext;
 use crate::errno::Result;
 use crate::guest::{Backend, Dir, Host};
@@ -9,6 +10,7 @@ use crate::paths::Place;
 use crate::text::Text;
 use crate::world::{Identity, Kind};
 use core::ffi::CStr;
+use linux_raw_sys::general::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 
 /// The directory that contains the name at `buffers.found[which]`. For a mount point this may be a
 /// directory of another binding, but rules never make or remove a mount point.
@@ -20,7 +22,38 @@ pub fn look_parent<N: Backend>(
 ) -> Result<Found> {
     parent_of(&context.buffers.found[which], &mut context.buffers.host)?;
     let path = context.buffers.host.as_c_str();
-    files::look(context.backend, identity, place.kind, place.at, path)
+    let who = Some(&context.task.creds);
+    files::look(context.backend, identity, who, place.kind, place.at, path)
+}
+
+/// Mode and lists of a file that is to be made in a directory that [`look_parent`] has found.
+pub fn limited_by_parent<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    parent: &Found,
+    mode: u32,
+) -> Result<(u32, Lists)> {
+    let at = (place.at, context.buffers.host.as_c_str(), &parent.facts);
+    lists::limited(context.backend, at, &parent.truth, mode, context.task.umask)
+}
+
+/// Writes the lists of a new file: [`lists::inherit`]. Costs nothing if it has none.
+pub fn inherit_lists<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    place: &Place,
+    which: usize,
+    new: &Truth,
+) -> Result<()> {
+    if !new.lists.access && !new.lists.default {
+        return Ok(());
+    }
+    parent_of(&context.buffers.found[which], &mut context.buffers.host)?;
+    let buffers = &*context.buffers;
+    let (parent, path) = (buffers.host.as_c_str(), buffers.found[which].as_c_str());
+    let mut facts = files::NO_FACTS;
+    let flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW;
+    context.backend.statx(place.at, parent, flags, &mut facts)?;
+    lists::inherit(context.backend, (place.at, parent, &facts), (place.at, path), new)
 }
 
 /// Lets the host's caller change the names in a directory of its own, if the mode on disk forbids

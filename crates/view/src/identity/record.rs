@@ -1,6 +1,7 @@
 //! The truth of a file (type, mode and owner as the guest sees them) and its stored form, the
 //! record.
 
+use super::access_list::Granted;
 use core::ffi::CStr;
 use core::fmt::Write;
 use linux_raw_sys::general::{
@@ -28,6 +29,34 @@ pub struct Truth {
     pub gid: u32,
     /// Major and minor number of a device.
     pub device: (u32, u32),
+    /// Its access lists.
+    pub lists: Lists,
+}
+
+/// What is known of the access lists of a file: acl(5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lists {
+    /// It has an access list that says more than its mode.
+    pub access: bool,
+    /// It is a directory with a default list, which new files inherit.
+    pub default: bool,
+    /// What the access list grants to the thread for which the file was looked at. `None`: the mode
+    /// decides.
+    pub granted: Option<Granted>,
+}
+
+impl Lists {
+    /// A file without lists.
+    pub const NONE: Self = Self { access: false, default: false, granted: None };
+
+    const fn letters(self) -> &'static str {
+        match (self.access, self.default) {
+            (false, false) => "",
+            (true, false) => ":a",
+            (false, true) => ":d",
+            (true, true) => ":ad",
+        }
+    }
 }
 
 const LETTERS: [(u8, u32); 7] = [
@@ -73,7 +102,8 @@ impl Truth {
 
     /// Returns true if mode and type on disk cannot describe the file completely.
     pub const fn needs_record(&self) -> bool {
-        self.is_device() || self.mode & 0o6777 != self.disk_bits()
+        let Lists { access, default, .. } = self.lists;
+        self.is_device() || self.mode & 0o6777 != self.disk_bits() || access || default
     }
 
     /// The text of the record.
@@ -84,9 +114,10 @@ impl Truth {
             .find(|(_, kind)| *kind == self.kind())
             .map_or('f', |row| char::from(row.0));
         let (major, minor) = self.device;
-        // The longest such text has 50 bytes.
-        let _ =
-            write!(text, "{}:{}:{:o}:{letter}:{major}:{minor}", self.uid, self.gid, self.bits());
+        let (Self { uid, gid, .. }, bits) = (self, self.bits());
+        let lists = self.lists.letters();
+        // The longest such text has 53 bytes.
+        let _ = write!(text, "{uid}:{gid}:{bits:o}:{letter}:{major}:{minor}{lists}");
         text
     }
 
@@ -99,7 +130,10 @@ impl Truth {
         let kind = LETTERS.iter().find(|(known, _)| known == letter)?.1;
         let mut part = |radix| number(parts.next()?, radix);
         let device = (part(10)?, part(10)?);
-        Some(Self { mode: kind | bits, uid, gid, device })
+        let lists = parts.next().unwrap_or_default();
+        let has = |letter| lists.contains(&letter);
+        let lists = Lists { access: has(b'a'), default: has(b'd'), granted: None };
+        Some(Self { mode: kind | bits, uid, gid, device, lists })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::capabilities::Capability;
 use super::credentials::{Credentials, KEEP};
-use super::record::Truth;
+use super::record::{Lists, Truth};
 use crate::errno::{Errno, Result};
 use linux_raw_sys::general::{
     O_ACCMODE, O_NOATIME, O_PATH, O_RDONLY, O_TRUNC, O_WRONLY, S_IFREG, S_ISGID, S_ISUID, S_ISVTX,
@@ -25,17 +25,19 @@ impl Want {
     pub const CHANGE_NAMES: Self = Self(3);
 }
 
-/// The permission check by mode, with the capabilities that override it: `EACCES`.
+/// The permission check by access list and mode, with the capabilities that override it: `EACCES`.
+/// The file must have been looked at for this thread.
 pub fn may(who: &Credentials, file: &Truth, want: Want) -> Result<()> {
-    let bits = if who.uid.files == file.uid {
-        file.mode >> 6
-    } else if who.in_group(file.gid) {
-        file.mode >> 3
+    let wanted = want.0 & 7;
+    let by_mode = |shift: u32| wanted & !(file.mode >> shift) == 0;
+    let granted = if who.uid.files == file.uid {
+        by_mode(6)
+    } else if let Some(granted) = file.lists.granted {
+        granted.allows(wanted)
     } else {
-        file.mode
+        by_mode(if who.in_group(file.gid) { 3 } else { 0 })
     };
-    let missing = want.0 & !bits & 7;
-    if missing == 0 {
+    if granted {
         return Ok(());
     }
     let executable = file.is_directory() || file.mode & 0o111 != 0;
@@ -137,9 +139,15 @@ pub fn may_chown(who: &Credentials, file: &Truth, uid: u32, gid: u32) -> Result<
     if user_stays && group_fits { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Owner and mode of a new file in `parent`; `mode` has the type, and the umask has been applied.
-pub fn new_file(who: &Credentials, parent: &Truth, mode: u32, device: (u32, u32)) -> Truth {
-    let mut new = Truth { mode, uid: who.uid.files, gid: who.gid.files, device };
+/// Owner and mode of a new file in `parent`; `mode` has the type, and the umask has been applied,
+/// or the directory's default list ([`super::lists::limited`]).
+pub fn new_file(
+    who: &Credentials,
+    parent: &Truth,
+    (mode, lists): (u32, Lists),
+    device: (u32, u32),
+) -> Truth {
+    let mut new = Truth { mode, uid: who.uid.files, gid: who.gid.files, device, lists };
     if parent.mode & S_ISGID != 0 {
         new.gid = parent.gid;
         if new.is_directory() {

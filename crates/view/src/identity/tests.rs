@@ -19,11 +19,11 @@ fn user(id: u32) -> Credentials {
 }
 
 fn file(mode: u32, uid: u32, gid: u32) -> Truth {
-    Truth { mode: S_IFREG | mode, uid, gid, device: (0, 0) }
+    Truth { mode: S_IFREG | mode, uid, gid, ..Truth::default() }
 }
 
 fn directory(mode: u32, uid: u32, gid: u32) -> Truth {
-    Truth { mode: S_IFDIR | mode, uid, gid, device: (0, 0) }
+    Truth { mode: S_IFDIR | mode, uid, gid, ..Truth::default() }
 }
 
 #[test]
@@ -204,16 +204,20 @@ fn times_need_an_owner_or_only_a_writer() {
     assert_eq!(may_set_times(&user(5), &shared, Some(&[time(7); 2])), Ok(()));
 }
 
+fn unlisted(mode: u32) -> (u32, Lists) {
+    (mode, Lists::NONE)
+}
+
 #[test]
 fn new_files_take_the_group_of_a_setgid_directory() {
     let parent = directory(S_ISGID | 0o2775, 0, 50);
-    let made = new_file(&user(5), &parent, S_IFDIR | 0o755, (0, 0));
+    let made = new_file(&user(5), &parent, unlisted(S_IFDIR | 0o755), (0, 0));
     assert_eq!(made, directory(S_ISGID | 0o755, 5, 50));
-    let made = new_file(&user(5), &parent, S_IFREG | S_ISGID | 0o755, (0, 0));
+    let made = new_file(&user(5), &parent, unlisted(S_IFREG | S_ISGID | 0o755), (0, 0));
     assert_eq!(made, file(0o755, 5, 50));
-    let made = new_file(&Credentials::ROOT, &parent, S_IFREG | S_ISGID | 0o755, (0, 0));
+    let made = new_file(&Credentials::ROOT, &parent, unlisted(S_IFREG | S_ISGID | 0o755), (0, 0));
     assert_eq!(made, file(S_ISGID | 0o755, 0, 50));
-    let made = new_file(&user(5), &directory(0o755, 0, 50), S_IFREG | 0o644, (0, 0));
+    let made = new_file(&user(5), &directory(0o755, 0, 50), unlisted(S_IFREG | 0o644), (0, 0));
     assert_eq!(made, file(0o644, 5, 5));
 }
 
@@ -240,7 +244,7 @@ fn one_file() -> Fake {
 }
 
 fn seen(fake: &mut Fake, kind: Kind, path: &core::ffi::CStr) -> Found {
-    look(fake, &IDENTITY, kind, Dir::Root, path).unwrap()
+    look(fake, &IDENTITY, None, kind, Dir::Root, path).unwrap()
 }
 
 fn change(fake: &mut Fake, path: &core::ffi::CStr, new: &Truth) {
@@ -282,7 +286,7 @@ fn records_come_and_go_with_the_mark() {
 #[test]
 fn a_link_or_pipe_has_its_record_in_the_log() {
     let mut fake = one_file();
-    let new = Truth { mode: S_IFLNK | 0o777, uid: 5, gid: 6, device: (0, 0) };
+    let new = Truth { mode: S_IFLNK | 0o777, uid: 5, gid: 6, ..Truth::default() };
     change(&mut fake, c"/c/l", &new);
     assert_eq!(fake.notes.len(), 1);
     assert_eq!(seen(&mut fake, Kind::Tree, c"/c/l").truth, new);
@@ -293,7 +297,7 @@ fn a_link_or_pipe_has_its_record_in_the_log() {
 #[test]
 fn a_placeholder_is_a_device() {
     let mut fake = one_file();
-    let device = Truth { mode: S_IFCHR | 0o666, uid: 0, gid: 0, device: (1, 3) };
+    let device = Truth { mode: S_IFCHR | 0o666, device: (1, 3), ..Truth::default() };
     let id = fake.at("/c/f");
     fake.tree.nodes[id].mode = 0o600;
     created(&mut fake, &IDENTITY, Kind::Tree, (Dir::Root, c"/c/f"), &device).unwrap();
@@ -324,9 +328,10 @@ proptest! {
     #[test]
     fn records_are_read_as_written(
         kind in prop::sample::select(std::vec![S_IFREG, S_IFDIR, S_IFLNK, S_IFCHR]),
-        bits in 0_u32..0o10000, uid: u32, gid: u32, device: (u32, u32),
+        bits in 0_u32..0o10000, uid: u32, gid: u32, device: (u32, u32), access: bool, default: bool,
     ) {
-        let truth = Truth { mode: kind | bits, uid, gid, device };
+        let lists = Lists { access, default, granted: None };
+        let truth = Truth { mode: kind | bits, uid, gid, device, lists };
         prop_assert_eq!(Truth::from_text(truth.to_text().as_bytes()), Some(truth));
     }
 

@@ -4,7 +4,7 @@ use super::dir_cache::{LINK_KEY, in_tree, is_plain_directory, link_key, tree_pat
 use super::place::{End, Last, Place};
 use crate::CallContext;
 use crate::guest::{Backend, Dir, Host};
-use crate::identity;
+use crate::identity::{self, Found};
 use crate::text::Text;
 use crate::world::{Identity, Kind, World};
 
@@ -171,8 +171,10 @@ fn everybody_may_search(
         if text.set(&directory[..end]).is_err() {
             return false;
         }
-        match identity::look(host, identity, Kind::Tree, Dir::Root, text.as_c_str()) {
-            Ok(found) if found.truth.is_directory() && found.truth.mode & 0o111 == 0o111 => {}
+        // An access list may refuse some user what everybody else may.
+        match identity::look(host, identity, None, Kind::Tree, Dir::Root, text.as_c_str()) {
+            Ok(Found { truth, .. })
+                if truth.is_directory() && truth.mode & 0o111 == 0o111 && !truth.lists.access => {}
             _ => return false,
         }
         if end >= directory.len() {

@@ -121,8 +121,10 @@ fn may_reach<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Res
     let flags = raw::AT_EMPTY_PATH | raw::AT_SYMLINK_NOFOLLOW;
     context.backend.statx(place.at, path, flags, &mut facts)?;
     if !context.task.creds.overrides() {
-        let file = identity::truth_of(context.backend, &ids, place.kind, place.at, path, &facts).0;
-        identity::may(&context.task.creds, &file, Want::WRITE)?;
+        let (who, at) = (&context.task.creds, (place.at, path));
+        let kind = place.kind;
+        let file = identity::truth_of(context.backend, &ids, Some(who), kind, at, &facts).0;
+        identity::may(who, &file, Want::WRITE)?;
     }
     let kind = u32::from(facts.stx_mode) & raw::S_IFMT;
     if kind == raw::S_IFSOCK { Ok(()) } else { Err(Errno::ECONNREFUSED) }
@@ -285,9 +287,12 @@ fn truth_of_new<N: Backend>(
     place: &Place,
 ) -> Result<Option<(Truth, Truth)>> {
     let Some(ids) = context.world.identity else { return Ok(None) };
-    let parent = identity::look_parent(context, &ids, place, 0)?.truth;
+    let parent = identity::look_parent(context, &ids, place, 0)?;
+    // The kernel applies the umask to a socket even if the directory has a default list.
     let mode = raw::S_IFSOCK | (0o777 & !context.task.umask);
-    Ok(Some((parent, identity::new_file(&context.task.creds, &parent, mode, (0, 0)))))
+    let mode = identity::limited_by_parent(context, place, &parent, mode)?;
+    let new = identity::new_file(&context.task.creds, &parent.truth, mode, (0, 0));
+    Ok(Some((parent.truth, new)))
 }
 
 /// Records the owner after the kernel has made the socket.
@@ -299,6 +304,7 @@ pub(super) fn bound<N: Backend>(context: &mut CallContext<'_, N>, request: &Requ
     let place = find(context, Purpose::Bind)?;
     let noted = truth_of_new(context, &place).and_then(|truths| {
         let (Some(ids), Some((_, new))) = (&context.world.identity, truths) else { return Ok(()) };
+        identity::inherit_lists(context, &place, 0, &new)?;
         let file = (place.at, context.buffers.found[0].as_c_str());
         identity::created(context.backend, ids, place.kind, file, &new)
     });

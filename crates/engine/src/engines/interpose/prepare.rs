@@ -429,7 +429,7 @@ fn set_top(host: &Path, options: &[(String, String)], user: (u32, u32)) -> Resul
     };
     let mode = option("mode", 8, 0o1777)? & 0o7777;
     let (uid, gid) = (option("uid", 10, 0)?, option("gid", 10, 0)?);
-    let truth = Truth { mode: DIRECTORY | mode, uid, gid, device: (0, 0) };
+    let truth = Truth { mode: DIRECTORY | mode, uid, gid, ..Truth::default() };
     let on_disk = mode & 0o1777 | 0o700;
     let top = rustix::fs::open(host, sys::fs::DIRECTORY, Mode::empty())?;
     if on_disk == mode && (uid, gid) == user {

@@ -276,15 +276,7 @@ impl<H: TracerHost> Tracer<'_, H> {
     /// A call whose end will not be seen.
     pub(super) fn give_up(&mut self, pending: Pending) {
         self.chunks &= !pending.chunks;
-        match pending.after {
-            After::Close(file) => self.host.close(file),
-            After::Restore(file, mode) => {
-                // The file is the caller's; if it is gone meanwhile, so is its mode.
-                let _ = self.host.chmod(Dir::Held(file), c"", mode);
-                self.host.close(file);
-            }
-            _ => {}
-        }
+        view::calls::abandon(&mut self.host, pending.after);
         if let Some(executing) = pending.exec {
             self.close_all(executing.files);
         }
