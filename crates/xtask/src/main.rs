@@ -10,6 +10,7 @@ mod demo;
 mod dist;
 mod fuzz;
 mod kernels;
+mod map;
 mod order;
 mod release;
 mod shell;

@@ -9,6 +9,7 @@ use testkit::nss;
 use testkit::scratch::Scratch;
 use testkit::users;
 
+use crate::map;
 use crate::shell::{Outcome, built, cargo, check, read};
 
 /// The largest size of the stripped binary, in bytes.
@@ -51,7 +52,7 @@ pub(crate) fn check_shape(binary: &Path) -> Outcome {
     shape(&bytes)?;
     let version = read(Command::new(binary).arg("--version"))?;
     println!("{}", version.trim());
-    crate::order::check_age(binary)?;
+    map::check_age(binary)?;
     no_host_library(binary)
 }
 
