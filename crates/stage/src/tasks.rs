@@ -375,6 +375,7 @@ fn store(new: &Task, filters: u32, for_all: bool) {
     if old.dumpable != new.dumpable && !vfork_child {
         process.task.dumpable = new.dumpable;
         process.own.iter_mut().for_each(|own| own.task.dumpable = new.dumpable);
+        processes::tell(&process.task);
     }
     if new.fs_changed {
         store_fs(new, vfork_child);

@@ -18,7 +18,7 @@
 
 extern crate alloc;
 
-use super::{Arch, Class, NUMBERS, Op, find_on};
+use super::{Arch, Class, NUMBERS, Op, find_on, others};
 use crate::boot::{BASE_STEP, BASES, LOADER_START};
 use crate::bpf::{ALLOW, Assembler, Broken, Compare, ERRNO, Instruction, Label, TRACE, TRAP};
 use crate::syscalls::X32_BIT;
@@ -245,7 +245,7 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     match op.entry().class {
         Class::Plain | Class::Refused => match op {
             // A tracer may have bound the thread to its processor.
-            Op::SchedGetaffinity | Op::SchedSetaffinity => if_so(!interest.in_process),
+            Op::SchedGetaffinity => if_so(!interest.in_process),
             // Each sets a mask, or may close the backend's descriptor.
             Op::RtSigreturn if arch == Arch::X86_64 => if_so(interest.in_process),
             Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
@@ -300,8 +300,10 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         }
         Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
+        // A tracer may have bound the thread to its processor.
+        Op::SchedSetaffinity if !interest.in_process => Catch::Stop,
         // Emulated root may do this; the host's caller may not.
-        Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(2)]),
+        Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(0), Test::Given(2)]),
         Op::IoprioSet
         | Op::Setrlimit
         | Op::SchedSetscheduler
@@ -310,8 +312,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         {
             Catch::Stop
         }
-        // All processes (-1) would be all processes of the host's caller. The kernel does not know
-        // which processes an emulated user may signal.
+        // All processes (-1) would be all processes of the host's caller.
         Op::Kill if interest.identity => Catch::Stop,
         // A process that stops itself may have asked to be traced.
         Op::Kill if interest.in_process => {
@@ -330,6 +331,8 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         | Op::ClockAdjtime
         | Op::ClockAdjtime64 => Catch::Stop,
         Op::Uname | Op::Olduname | Op::Oldolduname if interest.host_name => Catch::Stop,
+        // The kernel does not know which processes an emulated user may reach.
+        op if interest.identity && let Some((named, _)) = others::of(op) => named.catch(),
         // The kernel itself refuses the host's caller.
         _ => {
             debug_assert!(op.entry().number(arch).is_some());

@@ -10,6 +10,7 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("signals_of_traps", signals_of_traps),
     ("locked_memory", locked_memory),
     ("asks_to_be_traced", asks_to_be_traced),
+    ("users_are_kept_apart", users_are_kept_apart),
 ];
 
 /// What `signals.c` prints on any Linux: a signal's end is negative.
@@ -50,6 +51,30 @@ fn asks_to_be_traced(w: &World) -> Outcome {
     }
     let expected = "end 20\nstopped by 19, end 21\nstopped by 19, end 22\nstopped by 5, end 30\n";
     prints(w, "traced", include_str!("traced.c"), expected)
+}
+
+/// What `others.c` prints on any Linux: the same for a process of the user's own, for the user and
+/// for root.
+const OTHERS: &str = "\
+another's:
+ kill 1 queue 1 pidfd 1 read 1 write 1 take 1 same 1 robust 1
+ nice 1 policy 1 parameter 1 processors 1 disk 1 limit 1 limits 1
+ /environ 13 /mem 13 /maps 13 /fd 13 /fd/0 13 /cwd 13 /oom 13 /stat 0 /status 0 link 13 program 13
+ attach 1 seize 1
+own:
+";
+const OWN: &str = " \
+kill 0 queue 0 pidfd 0 read 0 write 0 take 0 same 0 robust 0
+ nice 0 policy 0 parameter 0 processors 0 disk 0 limit 0 limits 0
+ /environ 0 /mem 0 /maps 0 /fd 0 /fd/0 0 /cwd 0 /oom 0 /stat 0 /status 0 link 0 program 0
+";
+
+/// A user reaches no process of another one, and root reaches both.
+fn users_are_kept_apart(w: &World) -> Outcome {
+    if w.engine == "R1" && !w.has_ids() {
+        return Err(Skip("one mapped id, and root is not emulated".to_owned()));
+    }
+    prints(w, "others", include_str!("others.c"), &[OTHERS, OWN, OWN].concat())
 }
 
 /// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).
