@@ -251,9 +251,6 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
             Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
                 if_so(interest.in_process)
             }
-            Op::Ioctl if interest.shared_image => {
-                Catch::FailIf(raw::EOPNOTSUPP as u16, &[Test::OneOf(1, IOCTL)])
-            }
             _ => Catch::Pass,
         },
         Class::Path | Class::Exec => Catch::Stop,
@@ -262,6 +259,10 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
             // shows nothing that must be hidden.
             Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
             Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
+            Op::Ioctl if interest.identity || interest.shared_image => {
+                Catch::StopIf(&[Test::OneOf(1, IOCTL)])
+            }
+            Op::Ioctl => Catch::Pass,
             // An in-process backend may remember the working directory.
             Op::Fchdir => if_so(interest.identity || interest.in_process),
             _ => if_so(interest.identity || interest.shared_image),

@@ -18,7 +18,7 @@ pub enum Right {
     Inspect,
     /// To change when it runs: sched(7), setpriority(2).
     Schedule,
-    /// To change the priority of its input and output: ioprio_set(2).
+    /// To change the priority of its input and output: `ioprio_set(2)`.
     Disk,
     /// To read or change its limits: prlimit(2).
     Limit,

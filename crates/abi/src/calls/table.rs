@@ -171,7 +171,7 @@ calls! {
     Fcntl fcntl                                                 72  55  25 Plain      [Fd Value Value]
     Fcntl64 fcntl64                                              _ 221   _ Plain      [Fd Value Value]
     Flock flock                                                 73 143  32 Plain      [Fd Value]
-    Ioctl ioctl                                                 16  54  29 Plain      [Fd Value Value]
+    Ioctl ioctl                                                 16  54  29 Descriptor [Fd Value Value]
     Fsync fsync                                                 74 118  82 Plain      [Fd]
     Fdatasync fdatasync                                         75 148  83 Plain      [Fd]
     Sync sync                                                  162  36  81 Plain      []

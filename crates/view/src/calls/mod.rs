@@ -100,6 +100,7 @@ fn rule<N: Backend>(
         Op::Getdents | Op::Getdents64 => {
             out_of_line(|| crate::paths::listing::enter(context, arguments))
         }
+        Op::Ioctl => out_of_line(|| files::change_flags(context, arguments)),
         Op::Execve | Op::Execveat => Ok(out_of_line(|| crate::exec::plan(context, call))),
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot
