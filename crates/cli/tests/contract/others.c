@@ -81,10 +81,30 @@ static void ask(pid_t process)
     close(handle);
 }
 
+/* Of a process that has become this user, and has not executed anything since. */
+static void ask_changed(pid_t process)
+{
+    char into[8];
+    struct iovec here = { into, sizeof into }, there = { memory, sizeof memory };
+    show("kill", kill(process, 0));
+    show("nice", setpriority(PRIO_PROCESS, process, 5));
+    show("read", process_vm_readv(process, &here, 1, &there, 1, 0));
+    show("/environ", opened(process, "/environ", O_RDONLY));
+    show("/fd", opened(process, "/fd", O_RDONLY));
+    show("/", opened(process, "/", O_RDONLY));
+    show("program", link_of(process, "/exe"));
+    puts("");
+}
+
+static int become_user(void)
+{
+    return setgroups(0, NULL) || setgid(33) || setuid(33);
+}
+
 int main(int count, char **words)
 {
-    char number[16];
-    pid_t process, child;
+    char number[16], other[16];
+    pid_t process, child, changed;
     signal(SIGALRM, SIG_DFL);
     alarm(60);
     if (count > 1 && !strcmp(words[1], "wait")) {
@@ -99,7 +119,9 @@ int main(int count, char **words)
         ask(process);
         show("attach", ptrace(PTRACE_ATTACH, process, 0, 0));
         show("seize", ptrace(PTRACE_SEIZE, process, 0, 0));
-        puts("\nown:");
+        puts("\nchanged:");
+        ask_changed(atoi(words[3]));
+        puts("own:");
     }
     fflush(stdout);
     int ready[2];
@@ -111,15 +133,26 @@ int main(int count, char **words)
     if (read(ready[0], number, 1) != 1) return 1;
     if (count > 2) {
         ask(process);
-    } else if (!(child = fork())) {
-        snprintf(number, sizeof number, "%d", process);
-        if (setgroups(0, NULL) || setgid(33) || setuid(33)) return 2;
-        return execl("/proc/self/exe", "program", "ask", number, (char *)0);
-    } else {
-        waitpid(child, NULL, 0);
-        ask(process);
+        fflush(stdout);
+        kill(process, SIGKILL);
+        return 0;
     }
+    if (!(changed = fork())) {
+        if (become_user() || write(ready[1], "", 1) != 1) return 1;
+        for (;;) pause();
+    }
+    if (read(ready[0], number, 1) != 1) return 1;
+    if (!(child = fork())) {
+        snprintf(number, sizeof number, "%d", process);
+        snprintf(other, sizeof other, "%d", changed);
+        if (become_user()) return 2;
+        return execl("/proc/self/exe", "program", "ask", number, other, (char *)0);
+    }
+    waitpid(child, NULL, 0);
+    ask(process);
+    ask_changed(changed);
     fflush(stdout);
+    kill(changed, SIGKILL);
     kill(process, SIGKILL);
     return 0;
 }

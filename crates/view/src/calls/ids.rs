@@ -10,12 +10,28 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::Backend;
 use crate::identity::credentials::{GROUPS_MAX, KEEP};
-use crate::identity::{Capability, Groups, Ids};
+use crate::identity::{Capability, Credentials, Groups, Ids};
 use crate::verdict::{Call, Verdict};
 use abi::calls::{Op, narrow_ids};
 
-/// Decides a call of [`abi::calls::Class::Identity`].
+/// Decides a call of [`abi::calls::Class::Identity`]. A process that gets other ids for its rights
+/// is not dumpable any more: it may hold what its new user must not see.
 pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let rights = |creds: &Credentials| {
+        [creds.uid.effective, creds.uid.files, creds.gid.effective, creds.gid.files]
+    };
+    let before = rights(&context.task.creds);
+    let verdict = decide(context, arguments);
+    if rights(&context.task.creds) != before {
+        context.task.dumpable = false;
+    }
+    verdict
+}
+
+fn decide<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {

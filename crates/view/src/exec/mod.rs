@@ -450,6 +450,8 @@ fn apply_to_task<N: Backend>(context: &mut CallContext<'_, N>, file: &Executable
     }
     let executed = identity::execute(&mut task.creds, &file.truth, file.no_set_id);
     plan.secure = executed.secure;
+    // Nor may a user look into a program that has other rights than the user.
+    task.dumpable = !executed.secure;
     let (uid, gid) = (task.creds.uid, task.creds.gid);
     plan.ids = Some(Ids { uid: uid.real, euid: uid.effective, gid: gid.real, egid: gid.effective });
 }

@@ -35,6 +35,7 @@ use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity::files::NO_FACTS;
 use crate::identity::{Truth, Want, may};
 use crate::sockets::ids_of;
+use crate::task::Task;
 use crate::text::Text;
 use crate::verdict::Verdict;
 use abi::calls::others::Right;
@@ -136,7 +137,16 @@ fn allows<N: Backend>(
     }
     let mut facts = NO_FACTS;
     context.backend.statx(Dir::Root, host.as_c_str(), 0, &mut facts)?;
-    let (uid, gid) = owner_of(context, entry, facts.stx_uid, facts.stx_gid);
+    let (mut uid, mut gid) = owner_of(context, entry, facts.stx_uid, facts.stx_gid);
+    // As the kernel has it: root's, but for directories that anybody may read.
+    if u32::from(facts.stx_mode) != raw::S_IFDIR | 0o555 {
+        let hide = &mut |task: &Task| {
+            if !task.dumpable {
+                (uid, gid) = (0, 0);
+            }
+        };
+        context.backend.with_task(entry.process, hide);
+    }
     let file = Truth { mode: facts.stx_mode.into(), uid, gid, device: (0, 0) };
     may(&context.task.creds, &file, want)
 }
