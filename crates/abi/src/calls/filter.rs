@@ -255,14 +255,15 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
         },
         Class::Path | Class::Exec => Catch::Stop,
         Class::Descriptor => match op {
-            // A file that was opened for writing is already a copy, and the status of a file system
-            // shows nothing that must be hidden.
-            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
-            Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
             Op::Ioctl if interest.identity || interest.shared_image => {
                 Catch::StopIf(&[Test::OneOf(1, IOCTL)])
             }
-            Op::Ioctl => Catch::Pass,
+            // A file that was opened for writing is already a copy, and the status of a file system
+            // shows nothing that must be hidden.
+            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 | Op::Ioctl => {
+                Catch::Pass
+            }
+            Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
             // An in-process backend may remember the working directory.
             Op::Fchdir => if_so(interest.identity || interest.in_process),
             _ => if_so(interest.identity || interest.shared_image),
