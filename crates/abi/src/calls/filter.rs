@@ -18,7 +18,8 @@
 
 extern crate alloc;
 
-use super::{Arch, Class, NUMBERS, Op, find_on, others};
+use super::others::{self, Named};
+use super::{Arch, Class, NUMBERS, Op, find_on};
 use crate::boot::{BASE_STEP, BASES, LOADER_START};
 use crate::bpf::{ALLOW, Assembler, Broken, Compare, ERRNO, Instruction, Label, TRACE, TRAP};
 use crate::syscalls::X32_BIT;
@@ -334,12 +335,22 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         | Op::ClockAdjtime64 => Catch::Stop,
         Op::Uname | Op::Olduname | Op::Oldolduname if interest.host_name => Catch::Stop,
         // The kernel does not know which processes an emulated user may reach.
-        op if interest.identity && let Some((named, _)) = others::of(op) => named.catch(),
+        op if interest.identity && let Some((named, _)) = others::of(op) => reaches(named),
         // The kernel itself refuses the host's caller.
         _ => {
             debug_assert!(op.entry().number(arch).is_some());
             Catch::Pass
         }
+    }
+}
+
+/// When a call may reach a process other than the caller.
+const fn reaches(named: Named) -> Catch {
+    match named {
+        Named::Number(0) => Catch::StopIf(&[Test::Given(0)]),
+        Named::Numbers(0, 1) => Catch::StopIf(&[Test::Given(0), Test::Given(1)]),
+        Named::If(_, 1) => Catch::StopIf(&[Test::Given(1)]),
+        _ => Catch::Stop,
     }
 }
 

@@ -7,7 +7,6 @@
 //! filter cannot tell these from others.
 
 use super::Op;
-use super::filter::{Catch, Test};
 
 /// What is asked of the caller's user. Each has its rule in the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,18 +34,6 @@ pub enum Named {
     If(u32, u8),
     /// A descriptor of the process (`pidfd_open`).
     Descriptor(u8),
-}
-
-impl Named {
-    /// When a call may name a process other than the caller.
-    pub(super) const fn catch(self) -> Catch {
-        match self {
-            Self::Number(0) => Catch::StopIf(&[Test::Given(0)]),
-            Self::Numbers(0, 1) => Catch::StopIf(&[Test::Given(0), Test::Given(1)]),
-            Self::If(_, 1) => Catch::StopIf(&[Test::Given(1)]),
-            _ => Catch::Stop,
-        }
-    }
 }
 
 /// The processes that a call reaches, and the right that it needs. `ptrace` needs

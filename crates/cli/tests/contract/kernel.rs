@@ -61,19 +61,19 @@ const OTHERS: &str = "\
 another's:
  kill 1 queue 1 pidfd 1 read 1 write 1 take 1 same 1 robust 1
  nice 1 policy 1 parameter 1 processors 1 disk 1 limit 1 limits 1
- /environ 13 /mem 13 /maps 13 /fd 13 /fd/0 13 /cwd 13 /oom 13 /stat 0 /status 0 link 13 program 13
+ /environ 13 /mem 13 /maps 13 /fd 13 /fd/0 13 /cwd 13 /oom 13 /stat 0 /status 0 link 13 exe 13
  attach 1 seize 1
 changed:
- kill 0 nice 0 read 1 /environ 13 /fd 13 / 0 program 13
+ kill 0 nice 0 read 1 /environ 13 /fd 13 / 0 exe 13
 own:
 ";
 const OWN: &str = " \
 kill 0 queue 0 pidfd 0 read 0 write 0 take 0 same 0 robust 0
  nice 0 policy 0 parameter 0 processors 0 disk 0 limit 0 limits 0
- /environ 0 /mem 0 /maps 0 /fd 0 /fd/0 0 /cwd 0 /oom 0 /stat 0 /status 0 link 0 program 0
+ /environ 0 /mem 0 /maps 0 /fd 0 /fd/0 0 /cwd 0 /oom 0 /stat 0 /status 0 link 0 exe 0
 ";
 
-const CHANGED: &str = " kill 0 nice 0 read 0 /environ 0 /fd 0 / 0 program 0\n";
+const CHANGED: &str = " kill 0 nice 0 read 0 /environ 0 /fd 0 / 0 exe 0\n";
 
 /// A user reaches no process of another one, and root reaches both. One that has changed its user
 /// is closed until it executes a program.
@@ -85,7 +85,7 @@ fn users_are_kept_apart(w: &World) -> Outcome {
 }
 
 /// Strict mode ends a process by `SIGKILL` where no filter takes its place. In N1 with one id it
-/// does at calls that the view decides. A list of groups that is too long is looked at all the same.
+/// does at calls that the view decides. A list of groups that is too long is looked at too.
 fn strict_mode(w: &World) -> Outcome {
     let ends = match w.engine.as_str() {
         // The filter around the suite refuses others.

@@ -76,7 +76,7 @@ static void ask(pid_t process)
     show("/stat", opened(process, "/stat", O_RDONLY));
     show("/status", opened(process, "/status", O_RDONLY));
     show("link", link_of(process, "/fd/0"));
-    show("program", link_of(process, "/exe"));
+    show("exe", link_of(process, "/exe"));
     puts("");
     close(handle);
 }
@@ -92,7 +92,7 @@ static void ask_changed(pid_t process)
     show("/environ", opened(process, "/environ", O_RDONLY));
     show("/fd", opened(process, "/fd", O_RDONLY));
     show("/", opened(process, "/", O_RDONLY));
-    show("program", link_of(process, "/exe"));
+    show("exe", link_of(process, "/exe"));
     puts("");
 }
 

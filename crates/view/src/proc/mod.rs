@@ -11,7 +11,7 @@
 //!   `status` are copied and rewritten into a memory file when they are opened ([`open`]). The copy
 //!   does not change afterwards: a process that keeps it open reads the state of that moment.
 //! - **Owners.** A process's directory belongs to its emulated user ([`owner`]), who decides with
-//!   the mode who may open a file there ([`allows`]). What shows memory, descriptors or directories
+//!   the mode who may open a file there (`allows`). What shows memory, descriptors or directories
 //!   needs the right to inspect the process, too ([`crate::calls::others`]).
 //!
 //! Everything else is the kernel's: the guest consists of real processes with real arguments and
