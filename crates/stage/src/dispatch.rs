@@ -21,6 +21,7 @@ use crate::{
 };
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
+use abi::calls::others::Right;
 use core::mem::MaybeUninit;
 use linux_raw_sys::general::{__NR_close, __NR_dup3, __NR_openat, AT_FDCWD, O_CLOEXEC};
 use view::guest::Host as _;
@@ -169,6 +170,13 @@ pub(crate) fn own_rule(caught: &mut CaughtCall<'_>, op: Op) -> Ruling {
         }
         _ => Ruling::View,
     }
+}
+
+/// Asks the view if the calling thread has a right over another process or thread.
+pub(crate) fn may(caught: &mut CaughtCall<'_>, op: Op, process: u32, right: Right) -> bool {
+    let mut backend = Backend::new(caught.scratch);
+    let call_task = tasks::for_call(op, caught.task);
+    view::calls::others::may(&mut backend, shared::world(), call_task.task, process, right).is_ok()
 }
 
 /// Asks the view, and carries its verdict out.

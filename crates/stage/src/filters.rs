@@ -10,6 +10,7 @@
 //! - Allowed (or logged): the call goes on.
 //! - An error: that is the result. `TRACE` and `USER_NOTIF`, without a tracer or listener of the
 //!   guest's own, are `ENOSYS`.
+//! - Forbidden by strict mode: the thread ends ([`strict_end`]).
 //! - Trapped or killed: the call is made at an instruction whose address the prefix does not
 //!   exempt, with the guest's registers, and the kernel does the rest.
 //!
@@ -148,6 +149,7 @@ fn ask(caught: &mut CaughtCall<'_>) -> Answer {
     }
     match answer & 0xffff_0000 {
         bpf::ALLOW | bpf::LOG => Answer::Allowed,
+        _ if tasks::is_strict() => strict_end(caught.frame, &call),
         bpf::ERRNO => Answer::Result(-i64::from((answer & 0xffff).min(4095))),
         bpf::TRACE if crate::leaving::has_left() && outside(caught.frame) => Answer::Kernel,
         bpf::TRACE | bpf::USER_NOTIF => Answer::Result(Errno::ENOSYS.result()),
@@ -156,6 +158,30 @@ fn ask(caught: &mut CaughtCall<'_>) -> Answer {
         _ if outside(caught.frame) => Answer::Kernel,
         _ => Answer::Result(Errno::EPERM.result()),
     }
+}
+
+/// What strict mode's filter does to calls that it forbids: it brings them here. Where calls are
+/// not caught by filters, those that were not seen end the thread by `SIGSYS`.
+fn strict_action() -> u32 {
+    if crate::shared::is_mode_f() {
+        bpf::KILL_THREAD
+    } else {
+        bpf::TRAP | u32::from(system::mark())
+    }
+}
+
+/// Ends a thread as strict mode does: by `SIGKILL`, and a process if it was the only thread.
+fn strict_end(frame: &mut Frame, call: &Call) -> Answer {
+    let exit =
+        Call { number: raw::__NR_exit, arguments: [raw::SIGKILL.into(), 0, 0, 0, 0, 0], ..*call };
+    if tasks::threads() > 1 && entry::exit(frame, &exit) {
+        return Answer::Kernel;
+    }
+    // SAFETY: the process does not go on.
+    unsafe {
+        system::call(raw::__NR_kill, [system::process().into(), raw::SIGKILL.into(), 0, 0, 0, 0])
+    };
+    Answer::Result(Errno::EPERM.result())
 }
 
 /// The result of the container's filter for a call, in modes where the kernel does not have it.
@@ -255,7 +281,7 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
         }
         // SECCOMP_MODE_FILTER: the kernel does not allow both modes.
         _ if call_task.task.filters.mode == 2 => return Err(Errno::EINVAL),
-        _ => (0, strict(ARCH_X86_64).len(), 0),
+        _ => (0, strict(ARCH_X86_64, strict_action()).len(), 0),
     };
     if PREFIX + length > LONGEST {
         return Err(Errno::EINVAL);
@@ -266,7 +292,7 @@ fn install(op: Op, call: &Call, wish: Wish) -> Result<i64, Errno> {
     let (before, own) = cells.split_at_mut(PREFIX);
     before.copy_from_slice(&prefix(system::base()));
     let read = if address == 0 {
-        own.copy_from_slice(&strict(ARCH_X86_64));
+        own.copy_from_slice(&strict(ARCH_X86_64, strict_action()));
         Ok(())
     } else {
         memory::read(address, own.as_flattened_mut())

@@ -222,6 +222,11 @@ pub(crate) fn filters() -> u32 {
     own_entry().map_or_else(|| process().filters, |own| own.filters)
 }
 
+/// Returns true if the calling thread is in seccomp's strict mode.
+pub(crate) fn is_strict() -> bool {
+    own_entry().map_or(&process().task, |own| &own.task).filters.mode == 1
+}
+
 /// Calls `look` with the task of a thread of this process; false if there is no such thread.
 pub(crate) fn look(thread: u32, look: &mut dyn FnMut(&Task)) -> bool {
     if !lives(thread, false) {
@@ -375,6 +380,7 @@ fn store(new: &Task, filters: u32, for_all: bool) {
     if old.dumpable != new.dumpable && !vfork_child {
         process.task.dumpable = new.dumpable;
         process.own.iter_mut().for_each(|own| own.task.dumpable = new.dumpable);
+        processes::tell(&process.task);
     }
     if new.fs_changed {
         store_fs(new, vfork_child);
@@ -462,7 +468,7 @@ fn converge(new: &Task, filters: u32, threads: u64) {
 }
 
 /// Number of threads of the calling process.
-fn threads() -> u64 {
+pub(crate) fn threads() -> u64 {
     let mut facts = [0_u64; 18];
     let start = i64::from(raw::AT_FDCWD) as u64;
     let path = c"/proc/self/task".as_ptr() as u64;

@@ -18,12 +18,13 @@
 //!
 //! A tracer that follows system calls sees the stage's own calls, too, with host paths.
 
-use crate::dispatch::{CaughtCall, Ruling};
+use crate::dispatch::{self, CaughtCall, Ruling};
 use crate::shared::is_mode_f;
 use crate::{entry, memory, signals, system};
 use abi::boot::{LOADER_START, RANGE};
 use abi::bpf::{ALLOW, Instruction, TRAP};
 use abi::calls::Op;
+use abi::calls::others::Right;
 use abi::syscalls::ARCH_X86_64;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use linux_raw_sys::general as raw;
@@ -109,6 +110,11 @@ pub(crate) fn rule(caught: &mut CaughtCall<'_>) -> Ruling {
             let process = system::process();
             let before = TRACE_LATER.swap(process, Relaxed);
             return Ruling::Done(if before == process { Errno::EPERM.result() } else { 0 });
+        }
+        requests::PTRACE_ATTACH | requests::PTRACE_SEIZE
+            if !dispatch::may(caught, Op::Ptrace, thread, Right::Inspect) =>
+        {
+            return Ruling::Done(Errno::EPERM.result());
         }
         requests::PTRACE_CONT
         | requests::PTRACE_SYSCALL

@@ -25,7 +25,8 @@ pub struct Task {
     pub creds: Credentials,
     /// Seccomp filters that the guest itself has installed.
     pub filters: Filters,
-    /// `PR_SET_DUMPABLE`, as the guest set it; 1 again after `execve` ([`Task::executed`]).
+    /// `PR_SET_DUMPABLE`, as the guest set it; false after a change of ids, and true again after
+    /// `execve` ([`Task::executed`]).
     pub dumpable: bool,
     /// The root directory as `chroot(2)` inside the container set it: a guest path, `/` at first.
     pub root: Text,

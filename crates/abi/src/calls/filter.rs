@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+use super::others::{self, Named};
 use super::{Arch, Class, NUMBERS, Op, find_on};
 use crate::boot::{BASE_STEP, BASES, LOADER_START};
 use crate::bpf::{ALLOW, Assembler, Broken, Compare, ERRNO, Instruction, Label, TRACE, TRAP};
@@ -245,22 +246,24 @@ pub fn catch(arch: Arch, op: Op, interest: &Interest) -> Catch {
     match op.entry().class {
         Class::Plain | Class::Refused => match op {
             // A tracer may have bound the thread to its processor.
-            Op::SchedGetaffinity | Op::SchedSetaffinity => if_so(!interest.in_process),
+            Op::SchedGetaffinity => if_so(!interest.in_process),
             // Each sets a mask, or may close the backend's descriptor.
             Op::RtSigreturn if arch == Arch::X86_64 => if_so(interest.in_process),
             Op::RtSigsuspend | Op::Sigsuspend | Op::Ssetmask | Op::CloseRange => {
                 if_so(interest.in_process)
             }
-            Op::Ioctl if interest.shared_image => {
-                Catch::FailIf(raw::EOPNOTSUPP as u16, &[Test::OneOf(1, IOCTL)])
-            }
             _ => Catch::Pass,
         },
         Class::Path | Class::Exec => Catch::Stop,
         Class::Descriptor => match op {
+            Op::Ioctl if interest.identity || interest.shared_image => {
+                Catch::StopIf(&[Test::OneOf(1, IOCTL)])
+            }
             // A file that was opened for writing is already a copy, and the status of a file system
             // shows nothing that must be hidden.
-            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 => Catch::Pass,
+            Op::Ftruncate | Op::Ftruncate64 | Op::Fstatfs | Op::Fstatfs64 | Op::Ioctl => {
+                Catch::Pass
+            }
             Op::Getdents | Op::Getdents64 | Op::Readdir => if_so(interest.listing),
             // An in-process backend may remember the working directory.
             Op::Fchdir => if_so(interest.identity || interest.in_process),
@@ -300,8 +303,10 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         }
         Op::Clone => Catch::StopIf(&[Test::Any(0, CLONE)]),
         Op::Prctl => Catch::StopIf(&[Test::OneOf(0, PRCTL)]),
+        // A tracer may have bound the thread to its processor.
+        Op::SchedSetaffinity if !interest.in_process => Catch::Stop,
         // Emulated root may do this; the host's caller may not.
-        Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(2)]),
+        Op::Prlimit64 if interest.identity => Catch::StopIf(&[Test::Given(0), Test::Given(2)]),
         Op::IoprioSet
         | Op::Setrlimit
         | Op::SchedSetscheduler
@@ -310,8 +315,7 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         {
             Catch::Stop
         }
-        // All processes (-1) would be all processes of the host's caller. The kernel does not know
-        // which processes an emulated user may signal.
+        // All processes (-1) would be all processes of the host's caller.
         Op::Kill if interest.identity => Catch::Stop,
         // A process that stops itself may have asked to be traced.
         Op::Kill if interest.in_process => {
@@ -330,11 +334,23 @@ fn process(arch: Arch, op: Op, interest: &Interest) -> Catch {
         | Op::ClockAdjtime
         | Op::ClockAdjtime64 => Catch::Stop,
         Op::Uname | Op::Olduname | Op::Oldolduname if interest.host_name => Catch::Stop,
+        // The kernel does not know which processes an emulated user may reach.
+        op if interest.identity && let Some((named, _)) = others::of(op) => reaches(named),
         // The kernel itself refuses the host's caller.
         _ => {
             debug_assert!(op.entry().number(arch).is_some());
             Catch::Pass
         }
+    }
+}
+
+/// When a call may reach a process other than the caller.
+const fn reaches(named: Named) -> Catch {
+    match named {
+        Named::Number(0) => Catch::StopIf(&[Test::Given(0)]),
+        Named::Numbers(0, 1) => Catch::StopIf(&[Test::Given(0), Test::Given(1)]),
+        Named::If(_, 1) => Catch::StopIf(&[Test::Given(1)]),
+        _ => Catch::Stop,
     }
 }
 

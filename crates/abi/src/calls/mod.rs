@@ -12,6 +12,7 @@
 //! the layout of buffers).
 
 pub mod filter;
+pub mod others;
 mod table;
 
 pub use table::{CALLS, Op};

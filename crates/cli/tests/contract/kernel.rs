@@ -10,6 +10,9 @@ pub(crate) const CASES: &[(&str, Case)] = &[
     ("signals_of_traps", signals_of_traps),
     ("locked_memory", locked_memory),
     ("asks_to_be_traced", asks_to_be_traced),
+    ("users_are_kept_apart", users_are_kept_apart),
+    ("strict_mode", strict_mode),
+    ("flags_of_files", flags_of_files),
 ];
 
 /// What `signals.c` prints on any Linux: a signal's end is negative.
@@ -50,6 +53,59 @@ fn asks_to_be_traced(w: &World) -> Outcome {
     }
     let expected = "end 20\nstopped by 19, end 21\nstopped by 19, end 22\nstopped by 5, end 30\n";
     prints(w, "traced", include_str!("traced.c"), expected)
+}
+
+/// What `others.c` prints on any Linux: the same for a process of the user's own, for the user and
+/// for root.
+const OTHERS: &str = "\
+another's:
+ kill 1 queue 1 pidfd 1 read 1 write 1 take 1 same 1 robust 1
+ nice 1 policy 1 parameter 1 processors 1 disk 1 limit 1 limits 1
+ /environ 13 /mem 13 /maps 13 /fd 13 /fd/0 13 /cwd 13 /oom 13 /stat 0 /status 0 link 13 exe 13
+ attach 1 seize 1
+changed:
+ kill 0 nice 0 read 1 /environ 13 /fd 13 / 0 exe 13
+own:
+";
+const OWN: &str = " \
+kill 0 queue 0 pidfd 0 read 0 write 0 take 0 same 0 robust 0
+ nice 0 policy 0 parameter 0 processors 0 disk 0 limit 0 limits 0
+ /environ 0 /mem 0 /maps 0 /fd 0 /fd/0 0 /cwd 0 /oom 0 /stat 0 /status 0 link 0 exe 0
+";
+
+const CHANGED: &str = " kill 0 nice 0 read 0 /environ 0 /fd 0 / 0 exe 0\n";
+
+/// A user reaches no process of another one, and root reaches both. One that has changed its user
+/// is closed until it executes a program.
+fn users_are_kept_apart(w: &World) -> Outcome {
+    if w.engine == "R1" && !w.has_ids() {
+        return Err(Skip("one mapped id, and root is not emulated".to_owned()));
+    }
+    prints(w, "others", include_str!("others.c"), &[OTHERS, OWN, OWN, CHANGED].concat())
+}
+
+/// Strict mode ends a process by `SIGKILL` where no filter takes its place. In N1 with one id it
+/// does at calls that the view decides. A list of groups that is too long is looked at too.
+fn strict_mode(w: &World) -> Outcome {
+    let ends = match w.engine.as_str() {
+        // The filter around the suite refuses others.
+        "F2" => "1 1 1",
+        "P1" | "P2" => "-31 -31 100",
+        "N1" if !w.user.range => "-31 -9 100",
+        _ => "-9 -9 100",
+    };
+    if w.engine == "R1" && !w.has_ids() {
+        return Err(Skip("one mapped id: the kernel forbids setgroups".to_owned()));
+    }
+    let expected = format!("strict {ends}, groups 14 22\n");
+    prints(w, "strict", include_str!("strict.c"), &expected)
+}
+
+/// `chattr` changes a file and a directory of the container, but not one of the image.
+fn flags_of_files(w: &World) -> Outcome {
+    let image = if ["N1", "R1"].contains(&w.engine.as_str()) { 0 } else { 95 };
+    let expected = format!("file 0, directory 0, image {image}, immutable 1 1 1, other's 1\n");
+    prints(w, "flags", include_str!("flags.c"), &expected)
 }
 
 /// Compiles a program and compares what it prints in the mode of the world (in F1 too, for F2).

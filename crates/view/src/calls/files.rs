@@ -1,5 +1,6 @@
 //! Decides calls on one existing file or directory: `truncate`, `utimensat` and its relatives,
-//! `chdir`, `readlink`, `getcwd`, `name_to_handle_at`, `inotify_add_watch`.
+//! `chdir`, `readlink`, `getcwd`, `name_to_handle_at`, `inotify_add_watch`, and an `ioctl` that
+//! changes flags.
 
 use super::arguments::{Arguments, times};
 use super::open::lift_mode;
@@ -16,8 +17,8 @@ use crate::verdict::{After, Verdict};
 use crate::world::Kind;
 use abi::calls::{Op, Role};
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, UTIME_NOW, UTIME_OMIT,
-    statx, timespec,
+    AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, UTIME_NOW,
+    UTIME_OMIT, statx, timespec,
 };
 
 /// `chdir`: the guest's own process changes its directory.
@@ -184,6 +185,42 @@ fn link_text<N: Backend>(context: &mut CallContext<'_, N>, place: &Place) -> Res
         (Err(Errno::EINVAL), true) => Err(Errno::ENOENT),
         (result, _) => result,
     }
+}
+
+/// `ioctl` that changes flags, version or the like of a file, for which it need not be open for
+/// writing: `chattr`. A file that belongs to the image cannot get them: `EOPNOTSUPP`.
+pub(super) fn change_flags<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    /// `FS_IOC_SETFLAGS`, of 64-bit and 32-bit programs.
+    const SET_FLAGS: [u32; 2] = [0x4008_6602, 0x4004_6602];
+    /// `FS_IMMUTABLE_FL`, `FS_APPEND_FL`: only the machine's root may set them.
+    const OF_ROOT: u32 = 0x30;
+    let descriptor = arguments.int(0) as i32;
+    let at = Dir::Guest(descriptor);
+    let mut facts = identity::files::NO_FACTS;
+    context.backend.statx(at, c"", AT_EMPTY_PATH, &mut facts)?;
+    if !matches!(u32::from(facts.stx_mode) & S_IFMT, S_IFREG | S_IFDIR) {
+        return Ok(Verdict::Pass);
+    }
+    let (kind, read_only) = binding_of(context, at)?;
+    if read_only {
+        return Err(Errno::EROFS);
+    }
+    if let Some(ids) = emulated(context, kind) {
+        let (truth, _) = identity::files::truth_of(context.backend, &ids, kind, at, c"", &facts);
+        rules::may_change(&context.task.creds, &truth)?;
+    }
+    if target_of(context, descriptor, &facts)? == Target::Itself {
+        return Ok(Verdict::Pass);
+    }
+    let mut flags = [0; 4];
+    if SET_FLAGS.contains(&arguments.int(1)) {
+        context.backend.read(arguments.word(2), &mut flags)?;
+    }
+    let is_roots = u32::from_le_bytes(flags) & OF_ROOT != 0;
+    Err(if is_roots { Errno::EPERM } else { Errno::EOPNOTSUPP })
 }
 
 /// `truncate`.

@@ -20,8 +20,8 @@
 //! Programs that leave no room for the prefix, or are longer than a buffer, are installed
 //! unchanged. A listener (`SECCOMP_FILTER_FLAG_NEW_LISTENER`) is `EBUSY`, as if there were another
 //! one already: the backend would never see a call that the listener lets continue. Strict mode is
-//! installed as a filter, because the kernel does not allow both. A call that it forbids ends the
-//! thread by `SIGSYS` instead of `SIGKILL`.
+//! installed as a filter, because the kernel does not allow both. A filter can end a thread by
+//! `SIGSYS` only, and strict mode does by `SIGKILL`: a backend inside the process does that itself.
 
 use super::process::is_32_bit;
 use crate::CallContext;
@@ -104,8 +104,8 @@ pub const fn new_processes(loader: u64, action: u32) -> [[u8; INSTRUCTION]; NEW_
 }
 
 /// Strict mode as a filter, for the three architectures: allows `read`, `write`, `exit`,
-/// `rt_sigreturn` (and i386's `sigreturn`).
-pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
+/// `rt_sigreturn` (and i386's `sigreturn`), and has `action` for all other calls.
+pub const fn strict(arch: u32, action: u32) -> [[u8; INSTRUCTION]; 10] {
     let numbers: [u32; 5] = match arch {
         abi::syscalls::ARCH_I386 => [3, 4, 1, 173, 119],
         abi::syscalls::ARCH_AARCH64 => [63, 64, 93, 139, 139],
@@ -120,7 +120,7 @@ pub const fn strict(arch: u32) -> [[u8; INSTRUCTION]; 10] {
         instruction(JUMP_EQUAL, 3, 0, numbers[2]),
         instruction(JUMP_EQUAL, 2, 0, numbers[3]),
         instruction(JUMP_EQUAL, 1, 0, numbers[4]),
-        instruction(RETURN, 0, 0, KILL_THREAD),
+        instruction(RETURN, 0, 0, action),
         instruction(RETURN, 0, 0, ALLOW),
     ]
 }
@@ -171,7 +171,7 @@ fn install_strict<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> 
     if u32::from(context.task.filters.mode) == MODE_FILTER {
         return Err(Errno::EINVAL);
     }
-    let program = strict(call.arch);
+    let program = strict(call.arch, KILL_THREAD);
     let bytes = program.as_flattened();
     let at = context.backend.scratch(bytes, 8)?;
     instead(context, call, at, program.len())
@@ -385,7 +385,7 @@ mod tests {
             (ARCH_I386, &[3, 4, 1, 173, 119]),
             (ARCH_AARCH64, &[63, 64, 93, 139]),
         ] {
-            let program = parse(strict(arch).as_flattened());
+            let program = parse(strict(arch, KILL_THREAD).as_flattened());
             for number in 0..450 {
                 let data = Data { architecture: arch, ..asked(number, 0) };
                 let wanted = if allowed.contains(&number) { ALLOW } else { KILL_THREAD };

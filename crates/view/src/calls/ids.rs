@@ -10,12 +10,28 @@ use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::Backend;
 use crate::identity::credentials::{GROUPS_MAX, KEEP};
-use crate::identity::{Capability, Groups, Ids};
+use crate::identity::{Capability, Credentials, Groups, Ids};
 use crate::verdict::{Call, Verdict};
 use abi::calls::{Op, narrow_ids};
 
-/// Decides a call of [`abi::calls::Class::Identity`].
+/// Decides a call of [`abi::calls::Class::Identity`]. A process that gets other ids for its rights
+/// is not dumpable any more: it may hold what its new user must not see.
 pub(super) fn rule<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    arguments: &Arguments<'_>,
+) -> Result<Verdict> {
+    let rights = |creds: &Credentials| {
+        [creds.uid.effective, creds.uid.files, creds.gid.effective, creds.gid.files]
+    };
+    let before = rights(&context.task.creds);
+    let verdict = decide(context, arguments);
+    if rights(&context.task.creds) != before {
+        context.task.dumpable = false;
+    }
+    verdict
+}
+
+fn decide<N: Backend>(
     context: &mut CallContext<'_, N>,
     arguments: &Arguments<'_>,
 ) -> Result<Verdict> {
@@ -139,20 +155,28 @@ fn setgroups<N: Backend>(
     if count > KERNEL_GROUPS_MAX {
         return Err(Errno::EINVAL);
     }
-    let mut bytes = [0; GROUPS_MAX * 4];
-    let bytes = bytes.get_mut(..count as usize * width.size()).ok_or(Errno::ENOMEM)?;
-    if count > 0 {
-        context.backend.read(call.arguments[1], bytes)?;
+    // All are looked at before the number of those that are kept.
+    let mut groups = Ok(Groups::NONE);
+    let mut at = call.arguments[1];
+    let mut left = count as usize;
+    while left > 0 {
+        let mut bytes = [0; GROUPS_MAX * 4];
+        let bytes = &mut bytes[..left.min(GROUPS_MAX) * width.size()];
+        context.backend.read(at, bytes)?;
+        let number = |bytes: &[u8]| {
+            bytes.iter().rev().fold(0_u32, |group, byte| group << 8 | u32::from(*byte))
+        };
+        let part = bytes.chunks_exact(width.size()).map(number);
+        // -1 is not a valid group.
+        if part.clone().any(|group| group == KEEP) {
+            return Err(Errno::EINVAL);
+        }
+        let fits = count as usize <= GROUPS_MAX;
+        groups = if fits { Groups::new(part) } else { Err(Errno::ENOMEM) };
+        at = at.wrapping_add(bytes.len() as u64);
+        left -= bytes.len() / width.size();
     }
-    let groups = Groups::new(
-        bytes
-            .chunks_exact(width.size())
-            .map(|chunk| chunk.iter().rev().fold(0, |group, byte| group << 8 | u32::from(*byte))),
-    )?;
-    // -1 is not a valid group.
-    if groups.as_slice().contains(&KEEP) {
-        return Err(Errno::EINVAL);
-    }
+    let groups = groups?;
     context.task.creds.setgroups(groups)
 }
 

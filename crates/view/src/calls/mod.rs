@@ -11,7 +11,7 @@
 //! | [`files`] | one existing file: times, length, working directory, link targets, watches |
 //! | [`stat`], [`owners`], [`attributes`] | status, owners, modes, attributes of files |
 //! | [`ids`] | the caller's own ids |
-//! | [`process`] | processes and the system, mounts, `chroot` |
+//! | [`process`], [`others`] | processes and the system, mounts, `chroot` |
 //! | [`crate::sockets`], [`crate::exec`] | addresses of sockets, programs |
 //!
 //! A rule gives a verdict, or the error that the guest gets. A call that takes a path and has no
@@ -27,6 +27,7 @@ pub mod ids;
 mod ipc;
 mod names;
 mod open;
+pub mod others;
 pub mod owners;
 mod prctl;
 pub mod process;
@@ -98,6 +99,7 @@ fn rule<N: Backend>(
         Op::Getdents | Op::Getdents64 => {
             out_of_line(|| crate::paths::listing::enter(context, arguments))
         }
+        Op::Ioctl => out_of_line(|| files::change_flags(context, arguments)),
         Op::Execve | Op::Execveat => Ok(out_of_line(|| crate::exec::plan(context, call))),
         Op::FileGetattr | Op::FileSetattr => Err(Errno::ENOSYS),
         Op::Chroot

@@ -10,18 +10,18 @@
 //! priority is refused as by the kernel, as for root of an ordinary container: programs read it
 //! back.
 //!
-//! `prctl` is in [`super::prctl`], seccomp(2) in [`super::filters`].
+//! What a user may do to another's processes is decided by [`super::others`], `prctl` by
+//! [`super::prctl`], seccomp(2) by [`super::filters`].
 //!
 //! `ptrace` of a thread that has a tracer is `EPERM`, as for any other tracer.
 
 use super::support::path_for_guest;
-use super::{filters, prctl};
+use super::{filters, others, prctl};
 use crate::CallContext;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
-use crate::identity::{self, Capability, Credentials};
+use crate::identity::{self, Capability};
 use crate::paths::{Intent, resolve};
-use crate::task::Task;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::{Arch, Op};
 use abi::syscalls::ARCH_X86_64;
@@ -49,7 +49,6 @@ const UNSHARED: u64 = NEW_NAMESPACES
 const CLONE_ARGUMENTS: usize = 88;
 /// Size of the smallest `struct clone_args`.
 const CLONE_ARGUMENTS_LEAST: usize = 64;
-const SIGCONT: u32 = 18;
 /// Size of a field of `struct utsname`, and of the first Linux's.
 const UTS: usize = 65;
 const UTS_OLDEST: usize = 9;
@@ -67,6 +66,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
             return mount_below(context, call, op);
         }
     }
+    others::check(context, call, op)?;
     match op {
         Op::Prctl => prctl::enter(context, call),
         Op::Seccomp => filters::install(context, call),
@@ -76,12 +76,7 @@ pub fn enter<N: Backend>(context: &mut CallContext<'_, N>, call: &Call, op: Op) 
         // The kernel finds unknown flags before it asks for a privilege.
         Op::Unshare if call.arguments[0] & !UNSHARED != 0 => Err(Errno::EINVAL),
         Op::Unshare if call.arguments[0] & NEW_NAMESPACES == 0 => Ok(Verdict::Pass),
-        Op::Kill | Op::Tkill | Op::RtSigqueueinfo => {
-            kill(context, call.arguments[0] as i32, call.arguments[1] as u32, op == Op::Kill)
-        }
-        Op::Tgkill | Op::RtTgsigqueueinfo => {
-            kill(context, call.arguments[1] as i32, call.arguments[2] as u32, false)
-        }
+        Op::Kill => kill(context, call),
         Op::Chroot => chroot(context, call),
         Op::Adjtimex => adjust_clock(context, call.arguments[0]),
         Op::ClockAdjtime | Op::ClockAdjtime64 => adjust_clock(context, call.arguments[1]),
@@ -259,43 +254,17 @@ fn clone3<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<V
     Ok(Verdict::Instead(instead, After::Nothing))
 }
 
-/// kill(2) between users of the container. The kernel would let every user signal every process,
-/// because all run under one id of the host.
-fn kill<N: Backend>(
-    context: &mut CallContext<'_, N>,
-    target: i32,
-    signal: u32,
-    everybody: bool,
-) -> Result<Verdict> {
-    if target == -1 && everybody {
-        if signal > 64 {
-            return Err(Errno::EINVAL);
-        }
-        // To the kernel, "every process" means every process of the caller on the host.
-        context.backend.signal_all(signal)?;
-        return Ok(Verdict::Done(0));
-    }
-    if context.world.identity.is_none() || target <= 0 || signal == SIGCONT {
+/// kill(2). To the kernel, "every process" means every process of the caller on the host.
+fn kill<N: Backend>(context: &mut CallContext<'_, N>, call: &Call) -> Result<Verdict> {
+    let [target, signal, ..] = call.arguments.map(|word| word as u32);
+    if target != u32::MAX {
         return Ok(Verdict::Pass);
     }
-    let who = &context.task.creds;
-    let target = target.unsigned_abs();
-    if who.has(Capability(raw::CAP_KILL))
-        || target == context.backend.pid()
-        || target == context.backend.tid()
-    {
-        return Ok(Verdict::Pass);
+    if signal > 64 {
+        return Err(Errno::EINVAL);
     }
-    let mut allowed = true;
-    context.backend.with_task(target, &mut |task: &Task| allowed = may_signal(who, &task.creds));
-    if allowed { Ok(Verdict::Pass) } else { Err(Errno::EPERM) }
-}
-
-/// kill(2): "the real or effective user ID of the sending process must equal the real or saved
-/// set-user-ID of the target process".
-fn may_signal(who: &Credentials, target: &Credentials) -> bool {
-    let mine = [who.uid.real, who.uid.effective];
-    mine.contains(&target.uid.real) || mine.contains(&target.uid.saved)
+    context.backend.signal_all(signal)?;
+    Ok(Verdict::Done(0))
 }
 
 /// Every user may read the clock's state.
@@ -353,7 +322,8 @@ pub(super) const fn is_32_bit(call: &Call) -> bool {
 mod tests {
     use super::*;
     use crate::guest::Guest;
-    use crate::identity::Groups;
+    use crate::identity::{Credentials, Groups};
+    use crate::task::Task;
     use crate::testing::{Bench, Fake, binding, string, task};
     use crate::world::{Binding, Identity, Kind};
     use abi::syscalls::ARCH_X86_64;
@@ -509,20 +479,59 @@ mod tests {
         assert_eq!(kill(&mut bench, 77, 15), Ok(Verdict::Pass));
         assert_eq!(kill(&mut bench, 78, 15), Err(Errno::EPERM));
         assert_eq!(kill(&mut bench, 78, 0), Err(Errno::EPERM));
-        assert_eq!(kill(&mut bench, 78, u64::from(SIGCONT)), Ok(Verdict::Pass));
+        assert_eq!(kill(&mut bench, 78, 18), Ok(Verdict::Pass), "SIGCONT");
         assert_eq!(
             kill(&mut bench, 99, 15),
             Ok(Verdict::Pass),
             "not in this container: the kernel decides"
         );
         assert_eq!(kill(&mut bench, -5, 15), Ok(Verdict::Pass));
-        let thread = ask(&mut bench, Op::Tgkill, [78, 78, 6, 0, 0, 0]);
-        assert_eq!(thread, Err(Errno::EPERM));
+        let queue = ask(&mut bench, Op::RtSigqueueinfo, [78, 15, 0, 0, 0, 0]);
+        assert_eq!(queue, Err(Errno::EPERM));
         assert_eq!(kill(&mut bench, -1, 15), Ok(Verdict::Done(0)));
         assert_eq!(kill(&mut bench, -1, 65), Err(Errno::EINVAL));
         assert_eq!(bench.fake.signalled, [15]);
         bench.world.identity = None;
         assert_eq!(kill(&mut bench, 78, 15), Ok(Verdict::Pass));
+    }
+
+    #[test]
+    fn users_reach_only_their_own_processes() {
+        let mut bench = bench();
+        for (tid, id) in [(77, 500), (78, 501)] {
+            let mut other = task();
+            other.creds = Credentials::new(id, id, Groups::NONE);
+            bench.fake.tasks.insert(tid, other);
+        }
+        bench.fake.file("/proc/42/fdinfo/5", "pos:\t0\nflags:\t02\nPid:\t78\nNSpid:\t78\n");
+        bench.fake.file("/proc/42/fdinfo/6", "pos:\t0\nflags:\t02\nPid:\t77\n");
+        let process = |process| {
+            [
+                (Op::ProcessVmWritev, [process, 0, 0, 0, 0, 0]),
+                (Op::Kcmp, [0, process, 0, 0, 0, 0]),
+                (Op::SchedSetaffinity, [process, 8, 0, 0, 0, 0]),
+                (Op::Setpriority, [0, process, 5, 0, 0, 0]),
+                (Op::IoprioSet, [1, process, 0, 0, 0, 0]),
+                (Op::Prlimit64, [process, 7, 0, 1, 0, 0]),
+                (Op::PidfdGetfd, [if process == 78 { 5 } else { 6 }, 0, 0, 0, 0, 0]),
+            ]
+        };
+        for (op, arguments) in process(78).into_iter().chain(process(77)) {
+            let verdict = ask(&mut bench, op, arguments);
+            assert!(matches!(verdict, Ok(Verdict::Pass | Verdict::Watch(_))), "root: {op:?}");
+        }
+        user(&mut bench, 500);
+        for (op, arguments) in process(78) {
+            assert_eq!(ask(&mut bench, op, arguments), Err(Errno::EPERM), "{op:?}");
+        }
+        for (op, arguments) in process(77).into_iter().chain(process(0)).chain(process(99)) {
+            assert_eq!(ask(&mut bench, op, arguments), Ok(Verdict::Pass), "{op:?}");
+        }
+        // A group of processes, which has the number of one.
+        let group = ask(&mut bench, Op::Setpriority, [1, 78, 5, 0, 0, 0]);
+        assert_eq!(group, Ok(Verdict::Pass));
+        let unknown = ask(&mut bench, Op::PidfdGetfd, [9, 0, 0, 0, 0, 0]);
+        assert_eq!(unknown, Ok(Verdict::Pass));
     }
 
     #[test]

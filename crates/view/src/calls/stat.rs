@@ -545,6 +545,10 @@ fn access_place<N: Backend>(
     if place.directory && !found.truth.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    if place.kind == Kind::Proc {
+        let host = context.buffers.found[0];
+        crate::proc::access(context, &host, mode)?;
+    }
     let own = found.facts.stx_uid == identity.host_uid;
     let emulated = found.emulates(place.kind);
     if emulated && mode != 0 {

@@ -315,18 +315,8 @@ fn is_unreachable<N: Backend>(context: &mut CallContext<'_, N>, request: &Reques
     if !plan.name.as_bytes().starts_with(b"/dev/fd/") {
         return false;
     }
-    let written = path
-        .set(b"/proc/")
-        .and_then(|()| path.push_number(host.pid()))
-        .and_then(|()| path.push(b"/fdinfo/"))
-        .and_then(|()| path.push_number(fd.unsigned_abs()));
-    let Ok(info) = written.and_then(|()| host.open(Dir::Root, path.as_c_str(), O_RDONLY, 0, 0))
-    else {
-        return false;
-    };
     let mut text = [0; 64];
-    let length = host.pread(info, &mut text, 0).unwrap_or(0);
-    host.close(info);
+    let length = crate::proc::about_descriptor(host, fd, path, &mut text).unwrap_or(0);
     // "flags:\t02100000": octal, O_CLOEXEC among them.
     let flags =
         text[..length].split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"flags:"));
@@ -460,6 +450,8 @@ fn apply_to_task<N: Backend>(context: &mut CallContext<'_, N>, file: &Executable
     }
     let executed = identity::execute(&mut task.creds, &file.truth, file.no_set_id);
     plan.secure = executed.secure;
+    // Nor may a user look into a program that has other rights than the user.
+    task.dumpable = !executed.secure;
     let (uid, gid) = (task.creds.uid, task.creds.gid);
     plan.ids = Some(Ids { uid: uid.real, euid: uid.effective, gid: gid.real, egid: gid.effective });
 }

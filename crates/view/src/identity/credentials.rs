@@ -26,6 +26,11 @@ impl Ids {
         Self { real: id, effective: id, saved: id, files: id }
     }
 
+    /// Returns true if real, effective and saved id are this one.
+    pub fn is_only(self, id: u32) -> bool {
+        self.three() == [id; 3]
+    }
+
     fn three(self) -> [u32; 3] {
         [self.real, self.effective, self.saved]
     }

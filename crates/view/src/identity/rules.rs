@@ -23,6 +23,16 @@ impl Want {
     pub const EXECUTE: Self = Self(1);
     /// To make or delete names in a directory.
     pub const CHANGE_NAMES: Self = Self(3);
+
+    /// To open with these flags.
+    pub const fn to_open(flags: u32) -> Self {
+        let want = match flags & O_ACCMODE {
+            O_RDONLY => 4,
+            O_WRONLY => 2,
+            _ => 6,
+        };
+        Self(if flags & O_TRUNC != 0 { want | 2 } else { want })
+    }
 }
 
 /// The permission check by access list and mode, with the capabilities that override it: `EACCES`.
@@ -80,15 +90,7 @@ pub fn may_open(who: &Credentials, file: &Truth, flags: u32) -> Result<()> {
     if flags & O_PATH != 0 {
         return Ok(());
     }
-    let mut want = match flags & O_ACCMODE {
-        O_RDONLY => 4,
-        O_WRONLY => 2,
-        _ => 6,
-    };
-    if flags & O_TRUNC != 0 {
-        want |= 2;
-    }
-    may(who, file, Want(want))?;
+    may(who, file, Want::to_open(flags))?;
     if flags & O_NOATIME != 0 {
         return may_change(who, file);
     }

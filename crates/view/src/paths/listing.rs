@@ -17,11 +17,10 @@ use crate::calls::arguments::Arguments;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir};
 use crate::identity;
-use crate::text::Text;
 use crate::verdict::{After, Call, Verdict};
 use abi::calls::Op;
 use abi::layout::Dirent;
-use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, O_RDONLY, S_IFDIR, S_IFMT, statx};
+use linux_raw_sys::general::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, statx};
 
 /// Size of the largest entry: its head, a name of 255 bytes, NUL, type and padding.
 const ENTRY_MAX: usize = 24 + 256;
@@ -163,15 +162,11 @@ fn at_beginning<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> bool {
     let mut facts = identity::files::NO_FACTS;
     let is_directory = backend.statx(Dir::Guest(fd), c"", AT_EMPTY, &mut facts).is_ok()
         && u32::from(facts.stx_mode) & S_IFMT == S_IFDIR;
-    if !is_directory || info_path(backend.tid(), fd, &mut buffers.host).is_err() {
+    let mut text = [0; 64];
+    if !is_directory {
         return false;
     }
-    let Ok(info) = backend.open(Dir::Root, buffers.host.as_c_str(), O_RDONLY, 0, 0) else {
-        return false;
-    };
-    let mut text = [0; 64];
-    let got = backend.pread(info, &mut text, 0);
-    backend.close(info);
+    let got = crate::proc::about_descriptor(*backend, fd, &mut buffers.host, &mut text);
     let text = &text[..got.unwrap_or(0)];
     text.strip_prefix(b"pos:").is_some_and(|rest| {
         let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -180,11 +175,3 @@ fn at_beginning<N: Backend>(context: &mut CallContext<'_, N>, fd: i32) -> bool {
 }
 
 const AT_EMPTY: u32 = linux_raw_sys::general::AT_EMPTY_PATH;
-
-fn info_path(thread: u32, fd: i32, into: &mut Text) -> Result<()> {
-    let fd = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
-    into.set(b"/proc/")?;
-    into.push_number(thread)?;
-    into.push(b"/fdinfo/")?;
-    into.push_number(fd)
-}

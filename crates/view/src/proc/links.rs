@@ -1,6 +1,7 @@
 //! Resolves symbolic links under `/proc` for the guest.
 
 use super::name::{Entry, entry};
+use crate::calls::others;
 use crate::calls::support::is_copy_of;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host};
@@ -9,6 +10,7 @@ use crate::paths::{Origin, reverse_by};
 use crate::task::Task;
 use crate::text::Text;
 use crate::world::World;
+use abi::calls::others::Right;
 use core::ffi::CStr;
 use core::fmt::Write;
 use linux_raw_sys::general as raw;
@@ -62,6 +64,7 @@ pub fn follow<N: Backend>(
         }
         backend.readlink(Dir::Root, link, into)?;
     }
+    others::may(backend, world, task, entry.process, Right::Inspect).map_err(|_| Errno::EACCES)?;
     match entry.rest {
         b"exe" => exe(backend, world, &entry, link, into),
         b"root" => root(backend, task, &entry, into),

@@ -10,7 +10,9 @@
 //! - **Files.** `maps`, `smaps`, `numa_maps`, `net/unix`, `mounts`, `mountinfo`, `mountstats`,
 //!   `status` are copied and rewritten into a memory file when they are opened ([`open`]). The copy
 //!   does not change afterwards: a process that keeps it open reads the state of that moment.
-//! - **Owners.** A process's directory belongs to its emulated user ([`owner`]).
+//! - **Owners.** A process's directory belongs to its emulated user ([`owner`]), who decides with
+//!   the mode who may open a file there (`allows`). What shows memory, descriptors or directories
+//!   needs the right to inspect the process, too ([`crate::calls::others`]).
 //!
 //! Everything else is the kernel's: the guest consists of real processes with real arguments and
 //! environments.
@@ -27,11 +29,16 @@ mod tests;
 pub use links::{Target, follow};
 
 use crate::CallContext;
-use crate::errno::Result;
+use crate::calls::others;
+use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host, HostFd};
+use crate::identity::files::NO_FACTS;
+use crate::identity::{Truth, Want, may};
 use crate::sockets::ids_of;
+use crate::task::Task;
 use crate::text::Text;
 use crate::verdict::Verdict;
+use abi::calls::others::Right;
 use lines::{Lines, Output};
 use linux_raw_sys::general as raw;
 use name::{Entry, entry};
@@ -76,6 +83,14 @@ pub fn open<N: Backend>(
 ) -> Result<Option<Verdict>> {
     let (pid, tid) = (context.backend.pid(), context.backend.tid());
     let Some(entry) = entry(pid, tid, host.as_bytes()) else { return Ok(None) };
+    if entry.process != pid {
+        allows(context, host, &entry, Want::to_open(flags))?;
+        if INSPECTED.contains(&name::cut(entry.rest).0) {
+            let CallContext { backend, world, task, .. } = context;
+            others::may(*backend, world, task, entry.process, Right::Inspect)
+                .map_err(|_| Errno::EACCES)?;
+        }
+    }
     let Some(made) = Made::of(&entry) else { return Ok(None) };
     if context.world.namespaces && matches!(made, Made::Mounts(_) | Made::Sockets) {
         return Ok(None);
@@ -91,6 +106,60 @@ pub fn open<N: Backend>(
     let copy = copy(context, made, &entry, source);
     context.backend.close(source);
     Ok(Some(Verdict::Give(copy?, flags & (raw::O_ACCMODE | raw::O_CLOEXEC | raw::O_NONBLOCK))))
+}
+
+/// Files of a process that only those see who may inspect it; see proc(5).
+const INSPECTED: [&[u8]; 13] = [
+    b"auxv",
+    b"clear_refs",
+    b"environ",
+    b"fdinfo",
+    b"io",
+    b"map_files",
+    b"maps",
+    b"mem",
+    b"numa_maps",
+    b"pagemap",
+    b"smaps",
+    b"smaps_rollup",
+    b"syscall",
+];
+
+/// Checks the right to use a file of another process that its owner and mode give: `EACCES`.
+fn allows<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    host: &Text,
+    entry: &Entry<'_>,
+    want: Want,
+) -> Result<()> {
+    if context.world.identity.is_none() || context.task.creds.overrides() {
+        return Ok(());
+    }
+    let mut facts = NO_FACTS;
+    context.backend.statx(Dir::Root, host.as_c_str(), 0, &mut facts)?;
+    let (mut uid, mut gid) = owner_of(context, entry, facts.stx_uid, facts.stx_gid);
+    // As the kernel has it: root's, but for directories that anybody may read.
+    if u32::from(facts.stx_mode) != raw::S_IFDIR | 0o555 {
+        let hide = &mut |task: &Task| {
+            if !task.dumpable {
+                (uid, gid) = (0, 0);
+            }
+        };
+        context.backend.with_task(entry.process, hide);
+    }
+    let file = Truth { mode: facts.stx_mode.into(), uid, gid, device: (0, 0) };
+    may(&context.task.creds, &file, want)
+}
+
+/// Checks what `access` asks of a file under `/proc`: `EACCES` for one of another process.
+pub fn access<N: Backend>(context: &mut CallContext<'_, N>, host: &Text, mode: u32) -> Result<()> {
+    let (pid, tid) = (context.backend.pid(), context.backend.tid());
+    match entry(pid, tid, host.as_bytes()) {
+        Some(entry) if entry.process != pid && mode != 0 => {
+            allows(context, host, &entry, Want(mode))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn copy<N: Backend>(
@@ -125,6 +194,25 @@ fn plain<N: Backend>(context: &mut CallContext<'_, N>, source: HostFd, into: Hos
     output.flush(context.backend, &context.buffers.output)
 }
 
+/// Reads what the kernel tells of a descriptor of the calling thread (`fdinfo`); `path` is used for
+/// its path.
+pub(crate) fn about_descriptor(
+    host: &mut impl Host,
+    descriptor: i32,
+    path: &mut Text,
+    into: &mut [u8],
+) -> Result<usize> {
+    let descriptor = u32::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+    path.set(b"/proc/")?;
+    path.push_number(host.tid())?;
+    path.push(b"/fdinfo/")?;
+    path.push_number(descriptor)?;
+    let information = host.open(Dir::Root, path.as_c_str(), raw::O_RDONLY, 0, 0)?;
+    let length = host.pread(information, into, 0);
+    host.close(information);
+    length
+}
+
 /// Returns true if a host path under `/proc` names a descriptor of the calling process.
 pub fn is_own_descriptor(backend: &impl Host, host: &[u8]) -> bool {
     entry(backend.pid(), backend.tid(), host)
@@ -141,8 +229,20 @@ pub fn owner<N: Backend>(
     gid: u32,
 ) -> (u32, u32) {
     let (pid, tid) = (context.backend.pid(), context.backend.tid());
-    match (entry(pid, tid, host), context.world.identity) {
-        (Some(entry), Some(ids)) if uid == ids.host_uid => ids_of(context, entry.process, uid, gid),
+    match entry(pid, tid, host) {
+        Some(entry) => owner_of(context, &entry, uid, gid),
+        None => (uid, gid),
+    }
+}
+
+fn owner_of<N: Backend>(
+    context: &mut CallContext<'_, N>,
+    entry: &Entry<'_>,
+    uid: u32,
+    gid: u32,
+) -> (u32, u32) {
+    match context.world.identity {
+        Some(ids) if uid == ids.host_uid => ids_of(context, entry.process, uid, gid),
         _ => (uid, gid),
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn entry(pid: u32, tid: u32, host: &[u8]) -> Option<Entry<'_>> {
 }
 
 /// The first component, and the path behind its slash.
-fn cut(path: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn cut(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().position(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (path, b""),

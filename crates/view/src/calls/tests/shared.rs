@@ -137,3 +137,26 @@ fn descriptors_as_names_lead_to_the_copy() {
         assert_eq!(after.attributes, before.attributes);
     }
 }
+
+#[test]
+fn flags_are_changed_in_own_files_only() {
+    const SET_FLAGS: Arg<'static> = N(0x4008_6602);
+    let immutable = 0x10_u32.to_le_bytes();
+    let other = 0x40_u32.to_le_bytes();
+    for make in [plain, root] {
+        let mut bench = shared(make());
+        bench.fake.file("/c/tmp/own", "");
+        for (descriptor, path) in [(3, "/c/etc/passwd"), (4, "/c/tmp/own"), (5, "/c/tmp")] {
+            bench.fake.give(descriptor, path);
+        }
+        let mut set = |file, flags| enter(&mut bench, Op::Ioctl, &[N(file), SET_FLAGS, B(flags)]);
+        assert_eq!(set(3, &other), error(Errno::EOPNOTSUPP));
+        assert_eq!(set(3, &immutable), error(Errno::EPERM));
+        assert_eq!([set(4, &immutable), set(4, &other), set(5, &other)], [Verdict::Pass; 3]);
+        assert_eq!(set(77, &other), error(Errno::EBADF));
+    }
+    let mut bench = user(7);
+    bench.fake.give(3, "/c/tmp");
+    let set = enter(&mut bench, Op::Ioctl, &[N(3), SET_FLAGS, B(&other)]);
+    assert_eq!(set, error(Errno::EPERM));
+}
