@@ -94,10 +94,11 @@ fn load(person: &Person) -> Outcome {
 }
 
 impl Rounds<'_> {
-    fn create(&self, name: &str, more: &[&str]) {
+    fn create(&self, name: &str, flags: &[&str]) {
         let (name, mode) = (format!("--name={name}"), format!("--execmode={}", self.mode));
         let words = ["create", &name, &mode, "--tmpfs=/mem"];
-        let words: Vec<&str> = words.iter().chain(more).chain(&[IMAGE, PROGRAM]).copied().collect();
+        let words: Vec<&str> =
+            words.iter().chain(flags).chain(&[IMAGE, PROGRAM]).copied().collect();
         self.person.run(&words).ok();
     }
 

@@ -236,12 +236,11 @@ impl Child {
                 }
                 Ok(None) => {
                     if Instant::now() >= deadline && !late {
-                        match more(self.pid) {
-                            Some(later) => deadline = later,
-                            None => {
-                                late = true;
-                                let _ = kill_process(self.pid, Signal::KILL);
-                            }
+                        if let Some(later) = more(self.pid) {
+                            deadline = later;
+                        } else {
+                            late = true;
+                            let _ = kill_process(self.pid, Signal::KILL);
                         }
                     }
                     std::thread::sleep(Duration::from_micros(100));
