@@ -38,6 +38,8 @@ pub struct Life {
     pub parent: u32,
     /// The thread that was read is ending (`PF_EXITING`): it has no files and namespaces any more.
     pub ending: bool,
+    /// It is the kernel's own (`PF_KTHREAD`), and executes no program.
+    pub is_kernels: bool,
     /// Number of threads, including a first thread that has ended. 0: the thread that was read is
     /// being removed.
     pub threads: u64,
@@ -50,6 +52,7 @@ impl Life {
     pub const TICK: u64 = 10_000_000;
     /// Of the flags in field 9 (the kernel's `include/linux/sched.h`).
     const PF_EXITING: u64 = 4;
+    const PF_KTHREAD: u64 = 0x0020_0000;
 
     /// Parses `stat`.
     pub fn read(text: &[u8]) -> Option<Self> {
@@ -58,9 +61,10 @@ impl Life {
         let mut words = text.split(|byte| *byte == b' ');
         let state = *words.next()?.first()?;
         let parent = u32::try_from(number(words.next()?)?).ok()?;
-        let ending = number(words.nth(4)?)? & Self::PF_EXITING != 0;
+        let flags = number(words.nth(4)?)?;
+        let (ending, is_kernels) = (flags & Self::PF_EXITING != 0, flags & Self::PF_KTHREAD != 0);
         let threads = number(words.nth(10)?)?;
-        Some(Self { state, parent, ending, threads, start: number(words.nth(1)?)? })
+        Some(Self { state, parent, ending, is_kernels, threads, start: number(words.nth(1)?)? })
     }
 
     /// Returns true if all threads have ended. Valid unless [`Self::is_passing`].
@@ -114,7 +118,9 @@ mod tests {
 
     #[test]
     fn a_process_lives_as_long_as_any_of_its_threads() {
-        let life = |state, threads| Life { state, parent: 1, ending: false, threads, start: 1 };
+        let one =
+            Life { state: b'S', parent: 1, ending: false, is_kernels: false, threads: 1, start: 1 };
+        let life = |state, threads| Life { state, threads, ..one };
         assert!(life(b'Z', 1).is_over() && life(b'X', 1).is_over());
         assert!(!life(b'Z', 2).is_over() && !life(b'S', 1).is_over());
         let ending = |state, threads| Life { ending: true, ..life(state, threads) };
@@ -131,7 +137,14 @@ mod tests {
         for name in [&b"(sh)"[..], b"(a) b (c)", b"(\n)"] {
             let text = [b"43 ", name, b" ", rest].concat();
             let life = Life::read(&text).unwrap();
-            let known = Life { state: b'S', parent: 41, ending: false, threads: 1, start: 987_654 };
+            let known = Life {
+                state: b'S',
+                parent: 41,
+                ending: false,
+                is_kernels: false,
+                threads: 1,
+                start: 987_654,
+            };
             assert_eq!(life, known);
             assert!(!life.is_over() && !life.is_passing());
         }

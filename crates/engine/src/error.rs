@@ -359,7 +359,8 @@ impl Error {
             )),
             Self::UnmappedId { .. } => Some(
                 "the container has only the ids that the host gave the caller; subordinate ids come from \
-                 /etc/subuid and /etc/subgid"
+                 /etc/subuid and /etc/subgid, and a container has all ids in the modes I1 and P1 \
+                 (--execmode)"
                     .into(),
             ),
             Self::Helper { output, .. } if output.contains("tun") => {

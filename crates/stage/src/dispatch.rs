@@ -40,7 +40,9 @@ pub(crate) struct CaughtCall<'a> {
     /// Memory in this call's slot for data that the kernel reads instead of the guest's.
     pub(crate) scratch: &'a mut [u8],
     /// Memory in this call's slot for a copy of the thread's state.
-    task: &'a mut MaybeUninit<Task>,
+    pub(crate) task: &'a mut MaybeUninit<Task>,
+    /// A child makes the call in the thread's place ([`fd_exhaustion`]), so changes stay in `task`.
+    pub(crate) is_repeated: bool,
     /// The call as the guest made it.
     pub(crate) call: Call,
 }
@@ -71,7 +73,7 @@ pub(crate) extern "C" fn caught(frame: &mut Frame) {
     // SAFETY: the slot belongs to this call, and these are different members of it.
     let (buffers, scratch, task) =
         unsafe { (&mut (*slot).buffers, &mut (*slot).scratch, &mut (*slot).task) };
-    let mut caught = CaughtCall { frame, buffers, scratch, task, call };
+    let mut caught = CaughtCall { frame, buffers, scratch, task, is_repeated: false, call };
     let result = answer(&mut caught);
     let frame = caught.frame;
     if let Some(result) = result {
@@ -184,7 +186,8 @@ pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
     let call = caught.call;
     let mut backend = Backend::new(caught.scratch);
     for _ in 0..ROUNDS {
-        let Some(verdict) = enter(&mut backend, (caught.buffers, caught.task), &call, op) else {
+        let rooms = (&mut *caught.buffers, &mut *caught.task);
+        let Some(verdict) = enter(&mut backend, rooms, (&call, op), caught.is_repeated) else {
             continue;
         };
         let (made, after) = match verdict {
@@ -201,7 +204,8 @@ pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
             Verdict::Exec => return Errno::ENOSYS.result(),
         };
         let moves = matches!(op, Op::Chdir | Op::Fchdir);
-        if moves {
+        // The child has the thread's directory.
+        if moves && !caught.is_repeated {
             cwd::before_change();
         }
         if matches!(op, Op::CloseRange | Op::Dup2 | Op::Dup3) {
@@ -233,8 +237,8 @@ pub(crate) fn by_view(caught: &mut CaughtCall<'_>, op: Op) -> i64 {
 fn enter(
     backend: &mut Backend<'_>,
     (buffers, room): (&mut CallBuffers, &mut MaybeUninit<Task>),
-    call: &Call,
-    op: Op,
+    (call, op): (&Call, Op),
+    is_repeated: bool,
 ) -> Option<Verdict> {
     let call_task = tasks::for_call(op, room);
     let mut context =
@@ -251,7 +255,9 @@ fn enter(
         slots::undo_release(&departure);
         return Some(Verdict::Done(result));
     }
-    call_task.commit();
+    if !is_repeated {
+        call_task.commit();
+    }
     Some(verdict)
 }
 

@@ -11,7 +11,7 @@
 //! `execve`, because the program has to be held open.
 
 use crate::dispatch::{CaughtCall, by_view};
-use crate::{signals, system, tasks};
+use crate::{cwd, signals, system, tasks};
 use abi::boot::TREE_DESCRIPTOR;
 use abi::calls::Op;
 use core::arch::asm;
@@ -33,9 +33,14 @@ struct Retry<'a, 'b> {
 #[cold]
 #[inline(never)]
 pub(crate) fn again(caught: &mut CaughtCall<'_>, op: Op) -> Option<i64> {
-    if !is_without_descriptors(op) || tasks::changes(op) {
+    let moves = matches!(op, Op::Chdir | Op::Fchdir);
+    if !is_without_descriptors(op) || tasks::changes(op) && !moves {
         return None;
     }
+    if moves {
+        cwd::before_change();
+    }
+    caught.is_repeated = true;
     let mut retry = Retry { caught, op, result: Errno::EMFILE.result() };
     // Signals to all processes of the container, or of the terminal, are for the parent alone.
     let mask = signals::hold_back();
@@ -49,6 +54,11 @@ pub(crate) fn again(caught: &mut CaughtCall<'_>, op: Op) -> Option<i64> {
         };
     }
     signals::exchange_mask(mask);
+    retry.caught.is_repeated = false;
+    if moves && child > 0 && retry.result >= 0 {
+        tasks::commit_place(retry.caught.task);
+        cwd::after_change();
+    }
     (child > 0).then_some(retry.result)
 }
 

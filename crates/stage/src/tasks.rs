@@ -193,6 +193,16 @@ impl CallTask<'_> {
     }
 }
 
+/// Makes what a call has changed of root, umask and directory those of the thread, where a child
+/// has made the call in its place. `room` holds the copy.
+pub(crate) fn commit_place(room: &mut MaybeUninit<Task>) {
+    // SAFETY: it was filled for the call.
+    let copy = unsafe { room.assume_init_ref() };
+    if copy.fs_changed {
+        locked(|| store_fs(copy, is_vfork_child()));
+    }
+}
+
 /// Notes that the calling thread has received a signal of [`SETXID_SIGNALS`].
 pub(crate) fn note_setxid() {
     let thread = system::thread();

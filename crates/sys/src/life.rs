@@ -73,7 +73,8 @@ pub fn of_any_thread<T>(
     let mut pause = Duration::from_micros(20);
     let mut result = ask(&process);
     for _ in 0..PASSES {
-        let is_gone = || life(pid).is_none_or(|life| life.is_ending());
+        // A thread of the kernel never has any of these.
+        let is_gone = || life(pid).is_none_or(|life| life.is_ending() || life.is_kernels);
         if !matches!(result, Err(Errno::NOENT | Errno::SRCH)) || is_gone() {
             break;
         }
@@ -116,6 +117,21 @@ mod tests {
 
     fn program(pid: u32) -> Result<PathBuf, Errno> {
         link(pid, "exe")
+    }
+
+    #[test]
+    fn threads_of_the_kernel_execute_nothing() {
+        let mut asked = 0;
+        let kernels = (2..1000).find(|pid| life(*pid).is_some_and(|life| life.is_kernels));
+        let Some(pid) = kernels else {
+            println!("SKIP threads_of_the_kernel_execute_nothing: none is seen here");
+            return;
+        };
+        let found = of_any_thread(pid, |_| {
+            asked += 1;
+            Err::<(), _>(Errno::NOENT)
+        });
+        assert_eq!((found, asked), (Err(Errno::NOENT), 1));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("where_the_stage_cannot_work", where_the_stage_cannot_work),
+    ("another_user_without_the_stage", another_user_without_the_stage),
     ("where_the_stage_is_not_made_ready", where_the_stage_is_not_made_ready),
     ("narrow_programs", narrow_programs),
     ("rings_and_rulesets", rings_and_rulesets),
@@ -76,6 +77,28 @@ fn where_the_stage_cannot_work(w: &World) -> Outcome {
     assert_eq!(ids["uid"], json!([1234, 1234, 1234]));
     let done = w.guest(&[], &["write", "/tmp/x", "y", ";", "chown", "/tmp/x", "5", "6"]);
     assert!(!done.ok().err().contains(told), "{done:?}");
+    Ok(())
+}
+
+/// In a container that was started without the stage there is one user, also for `exec` where the
+/// stage would work.
+fn another_user_without_the_stage(w: &World) -> Outcome {
+    let fence = fence_of(w)?;
+    let c = Container::named(w, &w.name("alone"));
+    let words = w.words_for(&["run", "-d"], &["--name", &c.name], &["sleep", "300"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    behind(w, &fence, &["code"], &words).ok();
+    let ids = |done: Finished| crate::world::json(&done)["uid"].clone();
+    assert_eq!(ids(c.exec(&[], &["ids"])), json!([0, 0, 0]));
+    for (user, kind, id) in [("alice", "user", 1234), ("0:77", "group", 77)] {
+        let exec = ["exec", "--user", user, &c.name, "/bin/guest", "ids"];
+        for done in [w.coracle(&exec), behind(w, &fence, &["code"], &exec)] {
+            let error = format!("error: {kind} id {id} is outside the ids mapped");
+            let text = done.expect(125).err();
+            let told = text.starts_with(&error) && text.contains("--execmode");
+            assert!(told && text.lines().count() == 2, "{done:?}");
+        }
+    }
     Ok(())
 }
 

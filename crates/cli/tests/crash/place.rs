@@ -72,9 +72,14 @@ fn filled(name: &str, files: u32) -> Layer {
 }
 
 impl Place<'_> {
-    /// The same user with a new home for one case.
+    /// The same user with a new home for one case, also where that runs a second time.
     pub(crate) fn fresh(&self, name: &str) -> Person {
-        self.person.at(&self.person.dir(name))
+        let mut unused = (1..).map(|number| match number {
+            1 => name.to_owned(),
+            number => format!("{name}-{number}"),
+        });
+        let home = unused.find(|name| !self.person.home.join(name).exists());
+        self.person.at(&self.person.dir(&home.unwrap_or_default()))
     }
 
     /// The archive as a file of the user.

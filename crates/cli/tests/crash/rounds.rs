@@ -94,11 +94,12 @@ fn load(person: &Person) -> Outcome {
 }
 
 impl Rounds<'_> {
-    fn create(&self, name: &str) {
+    fn create(&self, name: &str, flags: &[&str]) {
         let (name, mode) = (format!("--name={name}"), format!("--execmode={}", self.mode));
-        // No process stays beside a run then, and ends what that has left.
-        let alone = "--log-driver=none";
-        self.person.run(&["create", &name, &mode, alone, "--tmpfs=/mem", IMAGE, PROGRAM]).ok();
+        let words = ["create", &name, &mode, "--tmpfs=/mem"];
+        let words: Vec<&str> =
+            words.iter().chain(flags).chain(&[IMAGE, PROGRAM]).copied().collect();
+        self.person.run(&words).ok();
     }
 
     /// A status that differs from round to round, and from the status of failures.
@@ -117,36 +118,38 @@ impl Rounds<'_> {
     /// `execve`s.
     fn run(&self, rounds: u64, words: &[&str]) {
         let next = AtomicU64::new(0);
+        let next = &next;
+        let lane = |lane| {
+            let mut dice = Dice::new(lane);
+            loop {
+                let round = next.fetch_add(1, Ordering::Relaxed);
+                if round >= rounds {
+                    break;
+                }
+                let [code, times] = [Self::code(round).to_string(), dice.below(7).to_string()];
+                let words: Vec<&str> = words.iter().copied().chain([&*code, &*times]).collect();
+                self.expect(&self.person.run(&words), round);
+            }
+        };
         thread::scope(|scope| {
-            for lane in 0..LANES {
-                let next = &next;
-                scope.spawn(move || {
-                    let mut dice = Dice::new(lane);
-                    loop {
-                        let round = next.fetch_add(1, Ordering::Relaxed);
-                        if round >= rounds {
-                            break;
-                        }
-                        let [code, times] =
-                            [Self::code(round).to_string(), dice.below(7).to_string()];
-                        let words: Vec<&str> =
-                            words.iter().copied().chain([&*code, &*times]).collect();
-                        self.expect(&self.person.run(&words), round);
-                    }
-                });
+            let lanes: Vec<_> =
+                (0..LANES).map(|number| scope.spawn(move || lane(number))).collect();
+            for ended in lanes.into_iter().map(thread::ScopedJoinHandle::join) {
+                // With its own message.
+                ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         });
     }
 
     /// Runs of one container, without a supervisor.
     fn at_once(&self) {
-        self.create("once");
+        self.create("once", &[]);
         self.run(rounds(60), &["run", "once", PROGRAM, "end"]);
     }
 
     /// Runs in containers of their own, whose end a supervisor or another command waits for.
     fn supervised(&self) {
-        self.create("alone");
+        self.create("alone", &[]);
         for round in 0..(rounds(60) / SUPERVISED).max(1) {
             let [code, times] = [Self::code(round).to_string(), (round % 7).to_string()];
             let words = |flag| ["run", flag, "alone", PROGRAM, "end", &*code, &*times];
@@ -160,7 +163,9 @@ impl Rounds<'_> {
     /// Runs beside a process that lives on without its first thread, or executes programs all the
     /// time: they find the data that it has put into memory.
     fn beside(&self, word: &str) {
-        self.create(word);
+        // No process stays beside such a run, and ends what it has left.
+        let alone: &[&str] = if word == "stay" { &["--log-driver=none"] } else { &[] };
+        self.create(word, alone);
         let mut command = self.person.command(&["run", word, PROGRAM, word]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let first = command.spawn().expect("a run");

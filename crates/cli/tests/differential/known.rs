@@ -111,13 +111,6 @@ const KNOWN: &[Known] = &[
         ..ANY
     },
     Known {
-        engines: "I",
-        program: "spaces",
-        lines: &["chdir(\"/etc\")", "getcwd", "access(\"passwd\"", "chdir(\"/work\")"],
-        reason: "a directory is opened before it is entered, so that it has a name later, and there is no descriptor left",
-        ..ANY
-    },
-    Known {
         engines: "N1",
         kind: "plain",
         program: "tasks",

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
+use super::program::Patience;
 use super::protocol::{Decoder, Message, VERSION};
 use super::state::{self, Observed, Running};
 use super::{Error, Signal, socket};
@@ -105,7 +106,8 @@ fn stop_directly(dir: &Path, running: &Running, options: StopOptions) -> Result<
         }
         let deadline = Some(Instant::now() + PATIENCE);
         if !mains.iter().all(|main| await_end(main, deadline)) {
-            return Err(Error::Unkillable(mains.len()));
+            let left = mains.into_iter().filter(|main| processes::alive(main));
+            return Err(Error::Unkillable(left.cloned().collect()));
         }
     }
     for group in &groups {
@@ -304,7 +306,7 @@ impl<'a> Members<'a> {
 
     /// Kills them and what they started meanwhile, until none is left.
     fn kill(&mut self) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let mut patience = Patience::new(PATIENCE);
         loop {
             self.list.retain(processes::alive);
             self.list.extend(processes::descendants(&self.list));
@@ -313,8 +315,8 @@ impl<'a> Members<'a> {
             if self.list.is_empty() {
                 return Ok(());
             }
-            if Instant::now() > deadline {
-                return Err(Error::Unkillable(self.list.len()));
+            if patience.is_over() {
+                return Err(Error::Unkillable(self.list.clone()));
             }
             self.signal(Signal::KILL);
             std::thread::sleep(Duration::from_millis(2));

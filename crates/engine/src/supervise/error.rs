@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::hint_of;
 use crate::exit::FAILED;
-use crate::spec::Elsewhere;
+use crate::processes;
+use crate::spec::{Elsewhere, ProcessId};
 
 /// Why a program could not be started: what an engine answers to [`super::Spawn::spawn`], and
 /// what crosses the pipe from a detached supervisor to the command that started it.
@@ -33,6 +34,22 @@ impl Failure {
         Self { exit_code: error.exit_code(), message: full(error), hint: error.hint() }
     }
 }
+
+/// Which processes do not end, and in what state they are.
+fn unkillable(left: &[ProcessId]) -> String {
+    let one = |process: &ProcessId| match processes::stat(process.pid) {
+        Some(stat) => format!("{} ({}, state {})", process.pid, stat.name, stat.state),
+        None => process.pid.to_string(),
+    };
+    let list: Vec<String> = left.iter().take(NAMED).map(one).collect();
+    let noun = if left.len() == 1 { "process" } else { "processes" };
+    let more = if left.len() > NAMED { ", ..." } else { "" };
+    let (count, list) = (left.len(), list.join(", "));
+    format!("{count} {noun} of the container did not end on SIGKILL: {list}{more}")
+}
+
+/// How many processes a message names.
+const NAMED: usize = 5;
 
 /// The message with its causes, since only text crosses the pipe.
 fn full(error: &dyn std::error::Error) -> String {
@@ -139,8 +156,8 @@ pub enum Error {
         source: io::Error,
     },
     /// Processes that survived SIGKILL for the time given.
-    #[error("{0} processes of the container did not end on SIGKILL")]
-    Unkillable(usize),
+    #[error("{}", unkillable(.0))]
+    Unkillable(Vec<ProcessId>),
     /// The container lives on another machine that shares this store.
     #[error("the container runs {0}")]
     Elsewhere(Box<Elsewhere>),
@@ -226,5 +243,20 @@ impl Error {
         source: impl Into<io::Error>,
     ) -> Self {
         Self::File { step, path: path.into(), source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_do_not_end_are_named() {
+        let own = processes::identity(std::process::id()).unwrap_or_default();
+        let text = Error::Unkillable(vec![own.clone()]).to_string();
+        let begin = format!("1 process of the container did not end on SIGKILL: {} (", own.pid);
+        assert!(text.starts_with(&begin) && text.contains(", state "), "{text}");
+        let text = Error::Unkillable(vec![own; 7]).to_string();
+        assert!(text.starts_with("7 processes of") && text.ends_with("), ..."), "{text}");
     }
 }

@@ -119,7 +119,7 @@ impl Parent<'_, '_> {
             let outcome = self.attend(&mut program)?;
             let left = program.sweep(self.ledger.stop_requested());
             self.drain();
-            if left > 0 {
+            if !left.is_empty() {
                 (self.console.notice)(&Error::Unkillable(left).to_string());
             }
             let again = restarts.after(outcome, program.started.elapsed());

@@ -27,6 +27,28 @@ const TRACER: &str = "coracle-trace";
 /// How long to insist that killed processes are gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long killed processes are waited for. Time alone is no measure: on a busy machine, or one
+/// that was stopped for a while, neither they nor this process may have run meanwhile.
+pub(super) struct Patience {
+    until: Instant,
+    looks: u32,
+}
+
+impl Patience {
+    /// How often they are looked after at least.
+    const LOOKS: u32 = 100;
+
+    pub(super) fn new(time: Duration) -> Self {
+        Self { until: Instant::now() + time, looks: 0 }
+    }
+
+    /// To be asked after each look.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.looks += 1;
+        self.looks > Self::LOOKS && Instant::now() > self.until
+    }
+}
+
 /// Our ends of the program's descriptors.
 #[derive(Default)]
 pub(super) struct Ends {
@@ -298,26 +320,26 @@ impl Program {
 
     /// After the end of the first process: kills what the run left behind. With `everything`, and
     /// where the run was alone, that is all that lives in the container, programs of `exec` too;
-    /// else what descends from its program. The number of processes that did not die.
-    pub(super) fn sweep(&self, everything: bool) -> usize {
+    /// else what descends from its program. Returns those that did not die.
+    pub(super) fn sweep(&self, everything: bool) -> Vec<ProcessId> {
         let alone = if everything { None } else { self.keep_alone() };
         self.reap();
         if alone.as_ref().is_some_and(|(_, since)| self.is_over(*since)) {
             self.seen.pin.take();
-            return 0;
+            return Vec::new();
         }
         let turn = alone.map(|(turn, _)| turn);
         let whole = self.place.is_some() && (everything || turn.is_some());
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| whole) {
             cgroup::kill(cgroup);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let mut patience = Patience::new(PATIENCE);
         let mut pause = Duration::from_micros(50);
         let left = loop {
             self.reap();
             let left = self.left(whole);
-            if left.is_empty() || Instant::now() > deadline {
-                break left.len();
+            if left.is_empty() || patience.is_over() {
+                break left;
             }
             for process in &left {
                 let _ = processes::send(process, Signal::KILL.number());
@@ -369,5 +391,18 @@ impl Program {
         };
         let here = processes::mount_namespace(std::process::id());
         namespace == here && processes::is_ours(child) || is_network()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_does_not_end_with_time_alone() {
+        let mut patience = Patience { until: Instant::now(), looks: 0 };
+        let looks = std::iter::repeat_with(|| patience.is_over()).take_while(|over| !over).count();
+        assert_eq!(looks, Patience::LOOKS as usize);
+        assert!(!Patience { looks: Patience::LOOKS, ..Patience::new(PATIENCE) }.is_over());
     }
 }

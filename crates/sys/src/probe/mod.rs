@@ -175,13 +175,29 @@ impl Child {
     ///
     /// # Errors
     /// `ECHILD` if it was reaped already, as happens if `SIGCHLD` is ignored.
-    pub fn finish(mut self, deadline: Instant) -> io::Result<Report> {
+    pub fn finish(self, deadline: Instant) -> io::Result<Report> {
+        self.finish_with(deadline, &mut |_| None)
+    }
+
+    /// The same, with more time where `more` gives a later deadline. It is asked at each.
+    ///
+    /// # Errors
+    /// As [`Child::finish`].
+    pub fn finish_with(
+        mut self,
+        mut deadline: Instant,
+        more: &mut dyn FnMut(Pid) -> Option<Instant>,
+    ) -> io::Result<Report> {
         // Ends the wait of a child that still waits for its go.
         self.go = None;
         let mut output = Vec::new();
         let mut timed_out = false;
         loop {
             if !wait_readable(&self.output, deadline) {
+                if let Some(later) = more(self.pid) {
+                    deadline = later;
+                    continue;
+                }
                 timed_out = true;
                 break;
             }
@@ -194,7 +210,8 @@ impl Child {
         if timed_out {
             let _ = kill_process(self.pid, Signal::KILL);
         }
-        let (status, late) = self.reap(deadline)?;
+        let mut never = |_| None;
+        let (status, late) = self.reap(deadline, if timed_out { &mut never } else { more })?;
         let ended = match (status.exit_status(), status.terminating_signal()) {
             _ if timed_out || late => Ended::TimedOut,
             (Some(code), _) => Ended::Exited(code),
@@ -205,7 +222,11 @@ impl Child {
 
     /// Reaps the child. The pipe closes a moment before the process ends, unless an `exec` closed
     /// it. Also returns true if the deadline passed.
-    fn reap(&mut self, deadline: Instant) -> io::Result<(WaitStatus, bool)> {
+    fn reap(
+        &mut self,
+        mut deadline: Instant,
+        more: &mut dyn FnMut(Pid) -> Option<Instant>,
+    ) -> io::Result<(WaitStatus, bool)> {
         let mut late = false;
         loop {
             match waitpid(Some(self.pid), WaitOptions::NOHANG) {
@@ -214,9 +235,13 @@ impl Child {
                     return Ok((status, late));
                 }
                 Ok(None) => {
-                    if Instant::now() >= deadline {
-                        late = true;
-                        let _ = kill_process(self.pid, Signal::KILL);
+                    if Instant::now() >= deadline && !late {
+                        if let Some(later) = more(self.pid) {
+                            deadline = later;
+                        } else {
+                            late = true;
+                            let _ = kill_process(self.pid, Signal::KILL);
+                        }
                     }
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -303,6 +328,29 @@ mod tests {
         })
         .unwrap();
         assert_eq!(report.ended, Ended::TimedOut);
+    }
+
+    #[test]
+    fn a_child_may_get_more_time() {
+        use std::os::unix::process::CommandExt as _;
+        let short = || Instant::now() + Duration::from_millis(20);
+        let asleep: fn(&Link) -> i32 = |_| {
+            std::thread::sleep(Duration::from_millis(200));
+            3
+        };
+        let program: fn(&Link) -> i32 = |_| {
+            let _never = std::process::Command::new("sh").args(["-c", "sleep 0.2; exit 3"]).exec();
+            0
+        };
+        for body in [asleep, program] {
+            let mut asked = 0;
+            let child = Child::spawn(body).unwrap();
+            let report = child.finish_with(short(), &mut |_| {
+                asked += 1;
+                Some(short())
+            });
+            assert!(report.unwrap().ended == Ended::Exited(3) && asked > 0);
+        }
     }
 
     #[test]

@@ -209,7 +209,7 @@ pub(super) fn change_flags<N: Backend>(
         return Err(Errno::EROFS);
     }
     if let Some(ids) = emulated(context, kind) {
-        let (truth, _) = identity::files::truth_of(context.backend, &ids, kind, at, c"", &facts);
+        let (truth, _) = identity::truth_of(context.backend, &ids, None, kind, (at, c""), &facts);
         rules::may_change(&context.task.creds, &truth)?;
     }
     if target_of(context, descriptor, &facts)? == Target::Itself {

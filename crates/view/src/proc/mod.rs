@@ -33,7 +33,7 @@ use crate::calls::others;
 use crate::errno::{Errno, Result};
 use crate::guest::{Backend, Dir, Host, HostFd};
 use crate::identity::files::NO_FACTS;
-use crate::identity::{Truth, Want, may};
+use crate::identity::{Lists, Truth, Want, may};
 use crate::sockets::ids_of;
 use crate::task::Task;
 use crate::text::Text;
@@ -147,7 +147,8 @@ fn allows<N: Backend>(
         };
         context.backend.with_task(entry.process, hide);
     }
-    let file = Truth { mode: facts.stx_mode.into(), uid, gid, device: (0, 0) };
+    let lists = Lists::NONE;
+    let file = Truth { mode: facts.stx_mode.into(), uid, gid, device: (0, 0), lists };
     may(&context.task.creds, &file, want)
 }
 

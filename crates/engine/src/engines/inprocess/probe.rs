@@ -11,14 +11,15 @@ use crate::engines::interpose::prepare::{Files, Prepared};
 use crate::engines::interpose::world::{Bound, Compiled};
 use crate::launch::program;
 use crate::plan::{Groups, Process, Seccomp};
+use crate::processes;
 use host::Trial;
-use rustix::process::Resource;
+use rustix::process::{Pid, Resource};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
-use sys::probe::{Ended, in_child};
+use std::time::{Duration, Instant};
+use sys::probe::{Child, Ended};
 use view::Task;
 use view::identity::{Credentials, Groups as Ids};
 use view::world::Kind;
@@ -51,12 +52,18 @@ pub fn try_modes(program: &Path, scratch: &Path, timeout: Duration) -> [Trial; 3
 fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Result<(), String> {
     let prepared = prepare(program, place).map_err(|error| error.to_string())?;
     let timeout = timeout * PATIENCE;
-    let report = in_child(timeout, |link| match execute(mode, &prepared) {
+    let child = Child::spawn(|link| match execute(mode, &prepared) {
         Ok(never) => match never {},
         Err(error) => {
             link.send(error.to_string().as_bytes());
             99
         }
+    });
+    let mut given = Given::new(timeout);
+    let report = child.and_then(|child| {
+        child.finish_with(Instant::now() + timeout, &mut |pid| {
+            given.more(worked(pid)).then(|| Instant::now() + timeout)
+        })
     });
     let report = report.map_err(|error| error.to_string())?;
     match report.ended {
@@ -66,6 +73,43 @@ fn try_mode(mode: Mode, program: &Path, place: &Path, timeout: Duration) -> Resu
         Ended::Killed(signal) => Err(format!("the program was ended by signal {signal}")),
         Ended::TimedOut => Err(format!("the program hung for {} s", timeout.as_secs_f32())),
     }
+}
+
+/// The time that a trial is given. On a busy machine it may wait for processors most of its time,
+/// which says nothing about the engine: a program hangs that works for the whole time without an
+/// end, or does not work at all.
+struct Given {
+    timeout: Duration,
+    worked: Duration,
+    rounds: u32,
+}
+
+impl Given {
+    /// How many times the time limit a trial may take.
+    const ROUNDS: u32 = 8;
+
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, worked: Duration::ZERO, rounds: 1 }
+    }
+
+    /// Asked after each such time: whether there is one more. `worked` is what the program and its
+    /// children have had of processors.
+    fn more(&mut self, worked: Duration) -> bool {
+        let is_waiting = worked > self.worked && worked < self.timeout;
+        self.worked = worked;
+        self.rounds += 1;
+        is_waiting && self.rounds <= Self::ROUNDS
+    }
+}
+
+/// The time that a process and its descendants have had of processors.
+fn worked(pid: Pid) -> Duration {
+    let Some(root) = processes::identity(processes::number(pid)) else { return Duration::ZERO };
+    let mut all = processes::descendants(std::slice::from_ref(&root));
+    all.push(root);
+    let ticks = |stat: processes::Stat| stat.ticks + stat.ended_ticks;
+    let ticks: u64 = all.iter().filter_map(|one| processes::stat(one.pid)).map(ticks).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
 fn prepare(program: &Path, place: &Path) -> std::io::Result<Prepared> {
@@ -269,4 +313,26 @@ pub fn known<Hold>(
         }
     }
     trials
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_on_a_busy_machine_has_more_time() {
+        let time = Duration::from_secs(15);
+        let after = |seconds: &[u64]| {
+            let mut given = Given::new(time);
+            seconds.iter().take_while(|&&s| given.more(Duration::from_secs(s))).count()
+        };
+        // It works a little each time, not any more, or without an end.
+        assert_eq!(after(&[2, 4, 6]), 3);
+        assert_eq!(after(&[2, 4, 4, 6]), 2);
+        assert_eq!((after(&[0]), after(&[15])), (0, 0));
+        assert_eq!(after(&[1, 2, 3, 4, 5, 6, 7, 8, 9]), Given::ROUNDS as usize - 1);
+        let own = rustix::process::getpid();
+        let before = worked(own);
+        while worked(own) == before {}
+    }
 }

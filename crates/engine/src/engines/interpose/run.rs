@@ -73,7 +73,7 @@ fn start(become_guest: Become<'_>, plan: &Plan, ties: Ties) -> Result<Ended> {
     let ready = program::ready(&plan.process)?;
     let records = Records::open(&plan.place)?;
     let turn = records.begin()?;
-    let fresh = is_empty(&plan.place, &records);
+    let fresh = is_settled_and_empty(&plan.place, &records);
     if plan.is_exec() {
         sharing::enter(&records)?;
     } else {
@@ -160,6 +160,24 @@ pub(in crate::engines) fn is_empty(place: &Path, records: &Records) -> bool {
     records.is_empty() && Presence::is_none(place) && !by_stage::any(place)
 }
 
+/// The same once a tracer has gone whose guests have ended: for as long as it is there, nobody can
+/// tell from outside that it serves none, and others that ask at the same time look like one too.
+fn is_settled_and_empty(place: &Path, records: &Records) -> bool {
+    let deadline = Instant::now() + TRACER_ENDS;
+    while !is_empty(place, records) {
+        if is_inhabited(place, records) || Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+/// Whether a guest lives there, here or elsewhere.
+fn is_inhabited(place: &Path, records: &Records) -> bool {
+    !records.is_empty() || by_stage::any(place)
+}
+
 /// Tidies up in the container whose directory is `place`, if no process lives there and none is
 /// just starting.
 pub(crate) fn tidy(place: &Path) {
@@ -203,8 +221,7 @@ fn try_to_tidy(place: &Path, records: &Records) -> Tidied {
         }
         return Tidied::Done;
     }
-    let inhabited = !records.living().is_empty() || by_stage::any(place);
-    if inhabited { Tidied::Inhabited } else { Tidied::NotYet }
+    if is_inhabited(place, records) { Tidied::Inhabited } else { Tidied::NotYet }
 }
 
 /// The container's lists and logs, for the view's calls on files.
@@ -238,4 +255,37 @@ pub(in crate::engines) fn first_task(plan: &Plan, prepared: &Prepared) -> Result
     let mut task = Task::new(Credentials::new(process.uid, process.gid, groups), umask.bits());
     task.entered = prepared.entered;
     Ok(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::FlockOperation;
+
+    #[test]
+    fn a_start_waits_for_a_tracer_without_guests() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(dir.path()).unwrap();
+        // As a tracer holds it. It is given back by word: children of other tests have copies.
+        let presence = std::fs::File::create(dir.path().join("run/.presence")).unwrap();
+        if rustix::fs::flock(&presence, FlockOperation::LockShared).is_err() {
+            println!("SKIP a_start_waits_for_a_tracer_without_guests: no locks here");
+            return;
+        }
+        assert!(!is_empty(dir.path(), &records));
+        let (started, begins) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                begins.recv().unwrap();
+                // The other one is asking by now, or will find it gone.
+                std::thread::sleep(10 * LOOK);
+                rustix::fs::flock(&presence, FlockOperation::Unlock).unwrap();
+            });
+            started.send(()).unwrap();
+            assert!(is_settled_and_empty(dir.path(), &records));
+        });
+        // Who lives there is not waited for.
+        records.add(std::process::id()).unwrap();
+        assert!(!is_settled_and_empty(dir.path(), &records));
+    }
 }

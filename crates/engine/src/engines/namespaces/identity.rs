@@ -18,7 +18,7 @@ use crate::engines::inprocess::become_guest::{TEXTS, in_namespaces};
 use crate::engines::interpose::prepare;
 use crate::error::{Error, Result};
 use crate::launch::program::{Ready, limits, run};
-use crate::plan::{Ids, Plan};
+use crate::plan::{Ids, Plan, Process};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::os::fd::{AsFd, OwnedFd};
@@ -141,7 +141,13 @@ fn point() -> Option<PathBuf> {
 
 /// Turns the process into the program; returns why that was not possible.
 pub(super) fn execute(plan: &Plan, ready: &Ready, fresh: bool) -> Error {
-    if let Some(point) = is_wanted(plan).then(point).flatten() {
+    let point = is_wanted(plan).then(point);
+    if let (Some(None), false) = (&point, fresh)
+        && let Err(error) = check_user(&plan.process)
+    {
+        return error;
+    }
+    if let Some(point) = point.flatten() {
         let fresh = fresh || !point.join(SHARED).exists();
         match in_namespaces(plan, ready, &point, fresh) {
             // For the kernel.
@@ -156,6 +162,18 @@ pub(super) fn execute(plan: &Plan, ready: &Ready, fresh: bool) -> Error {
         Ok(()) => run(ready),
         Err(error) => error,
     }
+}
+
+/// In a container that was started without the view nobody can become another user than the one
+/// that the kernel knows there.
+fn check_user(process: &Process) -> Result<()> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    for (kind, id, own) in [("user", process.uid, uid), ("group", process.gid, gid)] {
+        if id != own {
+            return Err(Error::UnmappedId { kind: kind.into(), id });
+        }
+    }
+    Ok(())
 }
 
 /// Tells the user, on the program's standard error, what the program is executed without.

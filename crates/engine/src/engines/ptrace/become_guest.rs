@@ -136,9 +136,10 @@ fn interest(prepared: &Prepared) -> Interest {
 /// Tidies up when the last guest has ended, unless somebody else is in the container. Runs in the
 /// tracer.
 fn clean(plan: &Plan, presence: Option<Presence>) {
-    let Ok(records) = Records::open(&plan.place) else { return };
-    let Ok(_turn) = records.turn() else { return };
+    // At once: a start that has the turn would take it for a guest's.
     drop(presence);
+    let Some(records) = Records::existing(&plan.place) else { return };
+    let Ok(_turn) = records.turn() else { return };
     if run::is_empty(&plan.place, &records) {
         prepare::clean(&plan.place);
     }

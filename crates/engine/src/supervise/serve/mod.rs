@@ -226,7 +226,7 @@ impl<'a> Supervisor<'a> {
     fn aftermath(&mut self) {
         if let Some(program) = self.program.take() {
             let left = program.sweep(self.ledger.stop_requested());
-            if left > 0 {
+            if !left.is_empty() {
                 self.notify(&Error::Unkillable(left).to_string());
             }
         }
