@@ -21,7 +21,7 @@ use crate::map::{self, functions};
 use crate::shell::{Outcome, check, read, step};
 use crate::{release, tools};
 
-const STEPS: &str = include_str!("steps.c");
+const ENTERED: &str = include_str!("entered.c");
 
 /// The containers that are made of the image `deb`, and have run once.
 const MADE: &[&[&str]] = &[
@@ -46,14 +46,11 @@ pub(crate) fn run() -> Outcome {
     let mut known = HashSet::new();
     for words in WATCHED {
         step(&words.join(" "));
-        for address in watch.addresses(words)? {
-            let end = functions.partition_point(|(start, _)| *start <= address);
-            let Some((start, _)) = end.checked_sub(1).map(|last| &functions[last]) else {
-                continue;
-            };
-            if known.insert(*start) {
+        for address in watch.entered(words)? {
+            if known.insert(address) {
                 // Several names may have one address.
-                let names = functions[..end].iter().rev().take_while(|(at, _)| at == start);
+                let first = functions.partition_point(|(at, _)| *at < address);
+                let names = functions[first..].iter().take_while(|(at, _)| *at == address);
                 order.extend(names.map(|(_, name)| name.as_str()));
             }
         }
@@ -64,15 +61,16 @@ pub(crate) fn run() -> Outcome {
     fs::write(&list, text).map_err(|error| format!("{}: {error}", list.display()))
 }
 
-/// Runs the binary as a user, an instruction at a time.
+/// Runs the binary as a user, with a breakpoint at each function.
 struct Watch {
     user: User,
     home: PathBuf,
-    steps: PathBuf,
+    watcher: PathBuf,
     binary: PathBuf,
+    /// The addresses of all functions.
+    functions: PathBuf,
+    /// The addresses of those that a command has entered.
     list: PathBuf,
-    /// The first address of the code, and one behind it.
-    range: [String; 2],
 }
 
 impl Watch {
@@ -80,9 +78,9 @@ impl Watch {
         let user = users::all().into_iter().next().ok_or("no user to run as")?;
         let owner = Some((user.uid, user.gid));
         let home = scratch.dir("home", owner, 0o755).map_err(|error| error.to_string())?;
-        let (source, steps) = (scratch.path().join("steps.c"), scratch.path().join("steps"));
-        fs::write(&source, STEPS).map_err(|error| error.to_string())?;
-        check(Command::new("cc").args(["-O2", "-Wall", "-o"]).args([&steps, &source]))?;
+        let (source, watcher) = (scratch.path().join("entered.c"), scratch.path().join("entered"));
+        fs::write(&source, ENTERED).map_err(|error| error.to_string())?;
+        check(Command::new("cc").args(["-O2", "-Wall", "-o"]).args([&watcher, &source]))?;
         let copy = |from: &Path, name: &str, mode| {
             let to = scratch.path().join(name);
             fs::copy(from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
@@ -92,10 +90,11 @@ impl Watch {
         };
         let binary = copy(binary, "coracle", 0o755)?;
         let tar = copy(&debian::tar().map_err(|skip| skip.0)?, "debian.tar", 0o644)?;
-        let ends = [functions.first(), functions.last()];
-        let range = ends.map(|end| format!("{:x}", end.map_or(0, |(address, _)| *address)));
-        let list = home.join("addresses");
-        let watch = Self { user, home, steps, binary, list, range };
+        let addresses: String =
+            functions.iter().map(|(address, _)| format!("{address:x}\n")).collect();
+        let (list, functions) = (home.join("entered"), scratch.path().join("functions"));
+        fs::write(&functions, addresses).map_err(|error| error.to_string())?;
+        let watch = Self { user, home, watcher, binary, functions, list };
         let coracle = || watch.user.command(&watch.binary, &watch.home);
         read(coracle().arg("import").arg(tar).arg("deb"))?;
         for words in MADE {
@@ -104,10 +103,10 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The addresses that a command executes, in the order of their first execution.
-    fn addresses(&self, words: &[&str]) -> Outcome<Vec<u64>> {
-        let mut command = self.user.command(&self.steps, &self.home);
-        command.arg(&self.list).args(&self.range).arg(&self.binary).args(words);
+    /// The functions that a command enters, in the order of their first execution.
+    fn entered(&self, words: &[&str]) -> Outcome<Vec<u64>> {
+        let mut command = self.user.command(&self.watcher, &self.home);
+        command.args([&self.list, &self.functions, &self.binary]).args(words);
         read(&mut command)?;
         let text = fs::read_to_string(&self.list).map_err(|error| error.to_string())?;
         Ok(text.lines().filter_map(|line| u64::from_str_radix(line, 16).ok()).collect())
