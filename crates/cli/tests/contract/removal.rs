@@ -12,6 +12,10 @@ use crate::world::{Case, Container, World};
 
 pub(crate) const CASES: &[(&str, Case)] = &[
     ("an_image_name_precedes_a_container_name", an_image_name_precedes_a_container_name),
+    (
+        "a_container_name_precedes_the_beginning_of_an_image_id",
+        a_container_name_precedes_the_beginning_of_an_image_id,
+    ),
     ("rm_is_for_what_a_run_makes", rm_is_for_what_a_run_makes),
     ("a_name_is_not_the_beginning_of_an_id", a_name_is_not_the_beginning_of_an_id),
     ("a_plain_run_outlives_one_with_a_terminal", a_plain_run_outlives_one_with_a_terminal),
@@ -98,6 +102,22 @@ fn an_image_name_precedes_a_container_name(w: &World) -> Outcome {
     w.coracle(&["rmi", &c.name]).ok();
     let inside = w.coracle(&["run", &c.name, "/bin/guest", "read", "/tmp/precious"]);
     assert_eq!((inside.ok().out(), inside.err()), ("kept".to_owned(), String::new()));
+    Ok(())
+}
+
+fn a_container_name_precedes_the_beginning_of_an_image_id(w: &World) -> Outcome {
+    let own = w.at(&w.dir("beginning-home"));
+    let file = w.dir("beginning").join("saved").display().to_string();
+    w.coracle(&["save", "-o", &file, &w.image]).ok();
+    own.coracle(&["load", "-q", "-i", &file]).ok();
+    let id = own.coracle(&["images", "-q"]).ok().line();
+    let [name, longer] = [&id[..2], &id[..3]];
+    own.coracle(&["create", &w.mode(), "--name", name, &own.image]).ok();
+    own.coracle(&["run", name, "/bin/guest", "write", "/tmp/mine", "kept"]).ok();
+    let inside = |word| own.coracle(&["run", &w.mode(), word, "/bin/guest", "list", "/tmp"]);
+    let done = own.coracle(&["run", name, "/bin/guest", "list", "/tmp"]);
+    assert_eq!((done.ok().out(), done.err()), ("[\"mine\"]\n".to_owned(), String::new()));
+    assert_eq!(inside(longer).ok().out(), "[]\n", "the image");
     Ok(())
 }
 

@@ -120,10 +120,10 @@ fn find_container(
 
 /// The container that a word means, if it is not an image's.
 ///
-/// An image of that name that is stored comes first, else a container of that name or id, else it
-/// is an image to be pulled: a registry is asked only for a name that nothing has here. Where the
-/// word names both, a note says how the container is run. In a dialect where containers come first
-/// they always do.
+/// An image of that name that is stored comes first, then a container of that name; then an image
+/// of that id, then a container; else it is an image to be pulled: a registry is asked only for a
+/// name that nothing has here. Where the word names both, a note says how the container is run. In
+/// a dialect where containers come first they always do.
 fn meant(
     session: &Session,
     request: &ContainerRequest,
@@ -133,18 +133,20 @@ fn meant(
     if session.dialect().containers_come_first || matches!(found, Ok(None)) {
         return found;
     }
-    if find::local(session, &remote::named(&request.image.registry, word))?.is_none() {
+    let image = remote::named(&request.image.registry, word);
+    let container = match &found {
+        Ok(Some(container)) if container.names()?.iter().any(|name| name == word) => container,
+        _ if find::local(session, &image)?.is_none() => return found,
+        _ => return Ok(None),
+    };
+    if find::named(session, &image)?.is_none() {
         return found;
     }
-    if let Ok(Some(container)) = found
-        && container.names()?.iter().any(|name| name == word)
-    {
-        let id = container.short_id();
-        session.note(&format!(
-            "note: '{word}' is an image and a container here; this is a new container of the image \
-             (in the container of that name: coracle run {id})"
-        ));
-    }
+    let id = container.short_id();
+    session.note(&format!(
+        "note: '{word}' is an image and a container here; this is a new container of the image (in \
+         the container of that name: coracle run {id})"
+    ));
     Ok(None)
 }
 

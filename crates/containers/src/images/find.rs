@@ -1,6 +1,6 @@
 //! Finds images: in the store, in the program itself, in udocker's directory, or by pulling them.
 
-use oci::Platform;
+use oci::{Platform, Reference};
 use store::Image;
 
 use super::pull::{self, Road};
@@ -36,6 +36,19 @@ pub fn local(session: &Session, name: &str) -> Result<Option<Image>> {
         Some(image) => Ok(Some(image)),
         None => (session.foreign().image)(session, name),
     }
+}
+
+/// The image that has this name; the beginning of an id is none.
+pub fn named(session: &Session, name: &str) -> Result<Option<Image>> {
+    let images = session.store()?;
+    for reference in [remote::reference(session, name).ok(), Reference::parse(name).ok()] {
+        if let Some(reference) = reference
+            && let Some(image) = images.images().get(&reference)?
+        {
+            return Ok(Some(image));
+        }
+    }
+    (session.foreign().image)(session, name)
 }
 
 fn absent(found: store::Result<Image>) -> Result<Option<Image>> {
