@@ -15,7 +15,9 @@ fn start(place: &Place, flags: &[&str], words: &[&str]) -> Terminal {
 #[test]
 fn the_program_has_a_terminal_of_the_callers_size_that_follows_it() {
     let place = Place::new();
-    let script = "trap 'stty size' WINCH; stty size; tty; echo ready; while :; do sleep 0.05; done";
+    // Without a trap a shell goes on whose child ends by itself while the key is typed.
+    let script = "trap 'exit 130' INT; trap 'stty size' WINCH; stty size; tty; echo ready; \
+                  while :; do sleep 0.05; done";
     let mut terminal = start(&place, &["-i", "-t"], &["bash", "-c", script]);
     terminal.expect("33 101\r\n/dev/pts/");
     terminal.expect("ready");
