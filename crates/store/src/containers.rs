@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Lockable, Mode};
-use crate::root::{encode, random_hex};
+use crate::root::{encode, random_hex, random_id};
 use crate::{Delete, DeleteError, Image, Store, names};
 
 pub(crate) const DIRECTORY: &str = "containers";
@@ -93,7 +93,7 @@ impl Containers<'_> {
         let _lease = self.0.lease()?;
         self.0.sync_own()?;
         let root = &self.0.inner.root;
-        let id = random_hex(32)?;
+        let id = random_id()?;
         // Keeps other processes from taking this name until the container exists.
         let lock = self.lock_names()?;
         let name = match name {

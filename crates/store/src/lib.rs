@@ -8,6 +8,7 @@
 //! trees/<alg>-<hex>/{tree/,owners,tree.json}    a flattened image, by chain ID
 //! containers/<id>/…, containers/<name> -> <id>
 //! volumes/<name>/{_data/,volume.json}
+//! events/HOST.jsonl                           what happened
 //! tmp/{ingest/<alg>-<hex>.part, build/…, …}     not finished; locks/; trash/
 //! ```
 //!
@@ -56,6 +57,7 @@ mod error;
 mod gc;
 mod images;
 mod index;
+mod journal;
 mod lock;
 pub mod names;
 mod open;
@@ -76,7 +78,9 @@ pub use containers::{ContainerDir, ContainerLock, Containers, remove_owned};
 pub use error::{Error, Result, Step};
 pub use gc::{CollectOptions, Freed};
 pub use images::{ANNOTATION_KNOWN_AS, Image, Images, Removal, Summary};
+pub use journal::{Journal, JournalReader};
 pub use lock::{LockMethod, OnWait, WaitPolicy, Waiting};
+pub use root::random_id;
 pub use trees::{BeginTree, Cached, Kind, Staging, Trees};
 pub use usage::{Amount, Usage};
 pub use verify::{Problem, TreeCheck, VerifyOptions};
@@ -221,6 +225,11 @@ impl Store {
     /// The volumes.
     pub fn volumes(&self) -> Volumes<'_> {
         Volumes(self)
+    }
+
+    /// What happened.
+    pub fn journal(&self) -> Journal<'_> {
+        Journal(self)
     }
 
     /// This store, then those beneath it.

@@ -30,8 +30,18 @@ const FILE: &str = "store.json";
 /// Number of file systems and kernels whose abilities are kept.
 const REMEMBERED: usize = 32;
 /// The names at the top of a store, also of one that was only half made.
-const NAMES: [&str; 9] =
-    ["containers", "layers", "locks", "oci", "store.json", "tmp", "trash", "trees", "volumes"];
+const NAMES: [&str; 10] = [
+    "containers",
+    "events",
+    "layers",
+    "locks",
+    "oci",
+    "store.json",
+    "tmp",
+    "trash",
+    "trees",
+    "volumes",
+];
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoreFile {

@@ -296,6 +296,11 @@ pub(crate) fn read_all(mut file: File, path: impl Fn() -> PathBuf, limit: u64) -
     Ok(bytes)
 }
 
+/// Makes a random id: 64 hexadecimal digits, as a container's.
+pub fn random_id() -> Result<String> {
+    random_hex(32)
+}
+
 /// `bytes` random bytes as lower-case hexadecimal digits.
 pub(crate) fn random_hex(bytes: usize) -> Result<String> {
     let mut buffer = [0_u8; 32];
