@@ -115,7 +115,7 @@ fn run(arguments: &[String], exec: bool) -> Result<u8, Error> {
         };
         Box::new(cleanup) as engine::supervise::Cleanup<'_>
     });
-    let launch = Launch { dir, options, spawn, cleanup };
+    let launch = Launch { dir, options, spawn, observer: None, cleanup };
     if detach {
         let started = engine::supervise::detached(launch)?;
         println!("{} {}", started.pid, started.supervisor);

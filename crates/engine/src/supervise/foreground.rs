@@ -32,8 +32,8 @@ use crate::processes;
 use crate::spec::RestartPolicy;
 
 /// Runs a program in the foreground until it ends or the user detaches.
-pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
-    let ledger = Ledger::open(&launch)?;
+pub fn foreground(mut launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Error> {
+    let ledger = Ledger::open(&mut launch)?;
     // A further run of a running container has no log; without terminal it needs no relay.
     if launch.options.tty || launch.options.needs_relay() && !ledger.is_further() {
         return relay(launch, ledger, console);
@@ -51,7 +51,11 @@ pub fn foreground(launch: Launch<'_>, console: Console<'_>) -> Result<Ended, Err
     Ok(ended)
 }
 
-fn relay(mut launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result<Ended, Error> {
+fn relay<'a>(
+    mut launch: Launch<'a>,
+    ledger: Ledger<'a>,
+    console: Console<'_>,
+) -> Result<Ended, Error> {
     if launch.options.size.is_none() {
         launch.options.size = client::terminal_size();
     }
@@ -74,7 +78,7 @@ const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUI
 /// The process that forwards and waits, beside the program.
 struct Parent<'a, 'b> {
     launch: Launch<'a>,
-    ledger: Ledger,
+    ledger: Ledger<'a>,
     console: Console<'b>,
     mask: MaskGuard,
     signals: SignalFd,
@@ -85,7 +89,11 @@ struct Parent<'a, 'b> {
     lost: Option<(Stream, Errno)>,
 }
 
-fn inherit(launch: Launch<'_>, ledger: Ledger, console: Console<'_>) -> Result<Ended, Error> {
+fn inherit<'a>(
+    launch: Launch<'a>,
+    ledger: Ledger<'a>,
+    console: Console<'_>,
+) -> Result<Ended, Error> {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let numbers: Vec<i32> = Signal::forwardable()
         .filter(|_| console.sig_proxy)

@@ -51,8 +51,8 @@ enum Answer {
 /// # Errors
 /// [`Error::Start`] with Docker's exit code where the program could not be started;
 /// [`Error::Busy`] where the container runs already.
-pub fn detached(launch: Launch<'_>) -> Result<Started, Error> {
-    let ledger = Ledger::open(&launch)?;
+pub fn detached(mut launch: Launch<'_>) -> Result<Started, Error> {
+    let ledger = Ledger::open(&mut launch)?;
     if ledger.is_further() {
         return Err(Error::Busy);
     }
@@ -69,9 +69,9 @@ pub(super) struct Connection {
 
 /// Forks the supervisor. Gives back the command's end of `connection`; each side closes the
 /// other's, since the end of the connection is how the supervisor learns of the command's.
-pub(super) fn start(
-    launch: Launch<'_>,
-    ledger: Ledger,
+pub(super) fn start<'a>(
+    launch: Launch<'a>,
+    ledger: Ledger<'a>,
     connection: Option<Connection>,
 ) -> Result<(Started, Option<OwnedFd>), Error> {
     let (reader, writer) =
@@ -104,7 +104,7 @@ fn answer(mut pipe: File) -> Result<Started, Error> {
     }
 }
 
-fn second_fork(launch: Launch<'_>, ledger: Ledger, first: Option<OwnedFd>, pipe: File) {
+fn second_fork<'a>(launch: Launch<'a>, ledger: Ledger<'a>, first: Option<OwnedFd>, pipe: File) {
     let _ = rustix::process::setsid();
     match fork() {
         Ok(ForkResult::Parent(_)) => exit_now(0),

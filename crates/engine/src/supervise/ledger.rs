@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::state::{self, Observed};
-use super::{Error, Failure, Launch, Outcome, Record, now};
+use super::{Change, Error, Failure, Launch, Observer, Outcome, Record, Told, now};
 use crate::processes;
 use crate::records::lock::{self, Taken};
 use crate::records::{Held, Reach, Records};
 use crate::spec::{ContainerState, Status};
 
 /// The account of one supervised run.
-pub(crate) struct Ledger {
+pub(crate) struct Ledger<'a> {
     dir: PathBuf,
     engine: String,
     kind: Kind,
@@ -26,6 +26,9 @@ pub(crate) struct Ledger {
     program: Option<(u32, Option<Held>)>,
     /// What `state.json` is to say of the program, until it is written.
     begun: Option<ContainerState>,
+    observer: Option<Observer<'a>>,
+    /// What the observer is to be told, when the state shows it.
+    untold: Vec<Told>,
     /// The engine's own record is enough: in the foreground on a file system of this machine, as
     /// for a process that became the program.
     plain: bool,
@@ -40,12 +43,12 @@ enum Kind {
     Nothing,
 }
 
-impl Ledger {
+impl<'a> Ledger<'a> {
     /// Claims the container for this run, or finds that it runs already.
     ///
     /// # Errors
     /// A damaged state file; [`Error::Elsewhere`].
-    pub(crate) fn open(launch: &Launch<'_>) -> Result<Self, Error> {
+    pub(crate) fn open(launch: &mut Launch<'a>) -> Result<Self, Error> {
         let mut ledger = Self {
             dir: launch.dir.clone(),
             engine: launch.options.engine.clone(),
@@ -53,6 +56,8 @@ impl Ledger {
             lock: None,
             program: None,
             begun: None,
+            observer: launch.observer.take(),
+            untold: Vec::new(),
             plain: false,
         };
         if launch.options.record == Record::Nothing {
@@ -124,10 +129,12 @@ impl Ledger {
             let held = (!self.plain).then(|| records.hold(pid).ok()).flatten();
             self.program = Some((pid, held));
         }
+        let started = now();
+        self.note(Change::Started, &started);
         if self.is_state() {
             self.begun = Some(ContainerState {
                 status: Status::Running,
-                started: now(),
+                started,
                 restart_count: restarts,
                 engine: Some(self.engine.clone()).filter(|name| !name.is_empty()),
                 ..state::here(self.lock.as_ref().map_or(Reach::None, lock::reach))
@@ -141,6 +148,23 @@ impl Ledger {
             let init = processes::identity(pid);
             let supervisor = processes::identity(std::process::id());
             let _ = state::write(&self.dir, &ContainerState { init, supervisor, ..new });
+        }
+        self.tell();
+    }
+
+    fn note(&mut self, change: Change, time: &str) {
+        if self.observer.is_some() {
+            let further = self.kind != Kind::State;
+            self.untold.push(Told { time: time.to_owned(), change, further });
+        }
+    }
+
+    fn tell(&mut self) {
+        if let Some(observer) = &mut self.observer
+            && !self.untold.is_empty()
+        {
+            observer(&self.untold);
+            self.untold.clear();
         }
     }
 
@@ -156,17 +180,22 @@ impl Ledger {
 
     pub(crate) fn restarting(&mut self, outcome: Outcome) {
         self.ended();
+        let finished = now();
+        self.note(Change::Ended(outcome), &finished);
         self.change(|state| {
             state.status = Status::Restarting;
             state.init = None;
             state.exit_code = Some(outcome.code);
-            state.finished = now();
+            state.finished = finished;
         });
+        self.tell();
     }
 
     /// The last entry. Gives the container free: the next run may start before this process ends.
     pub(crate) fn finished(&mut self, outcome: Outcome) {
         self.ended();
+        let finished = now();
+        self.note(Change::Ended(outcome), &finished);
         self.change(|state| {
             if state.status != Status::Dead {
                 state.status = Status::Exited;
@@ -174,8 +203,9 @@ impl Ledger {
             state.init = None;
             state.supervisor = None;
             state.exit_code = Some(outcome.code);
-            state.finished = now();
+            state.finished = finished;
         });
+        self.tell();
         crate::engines::interpose::tidy(&self.dir);
         self.release();
     }

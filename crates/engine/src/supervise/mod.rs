@@ -249,6 +249,30 @@ impl Options {
 /// user as a notice. Runs in the supervisor.
 pub type Cleanup<'a> = Box<dyn FnOnce(&Outcome) -> Option<String> + 'a>;
 
+/// What became of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has begun.
+    Started,
+    /// It has ended, for good or before it is started again.
+    Ended(Outcome),
+}
+
+/// What a supervisor tells of its program.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// When it was: see [`now`].
+    pub time: String,
+    /// What happened.
+    pub change: Change,
+    /// The container ran already when this program began.
+    pub further: bool,
+}
+
+/// Is told of changes when the container's state shows them; of a short program's, both at once.
+/// Runs in the supervisor.
+pub type Observer<'a> = Box<dyn FnMut(&[Told]) + 'a>;
+
 /// Everything a run needs.
 pub struct Launch<'a> {
     /// The container's directory. For `exec` too (unused there).
@@ -257,6 +281,8 @@ pub struct Launch<'a> {
     pub options: Options,
     /// The engine, bound to its plan.
     pub spawn: Box<dyn Spawn + 'a>,
+    /// Who is told of changes.
+    pub observer: Option<Observer<'a>>,
     /// What to do afterwards.
     pub cleanup: Option<Cleanup<'a>>,
 }

@@ -58,7 +58,7 @@ pub(super) struct Supervisor<'a> {
     /// A user ended it: no restart.
     stopped: bool,
     restarts: Restarts,
-    ledger: Ledger,
+    ledger: Ledger<'a>,
     buffer: Vec<u8>,
     /// Has worked since memory was last given back.
     swollen: bool,
@@ -69,7 +69,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn new(
         launch: Launch<'a>,
         first: Option<OwnedFd>,
-        ledger: Ledger,
+        ledger: Ledger<'a>,
     ) -> Result<Self, Error> {
         let _ = sys::event::set_ignored(Signal::PIPE.number(), true);
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
